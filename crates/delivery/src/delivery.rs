@@ -1,0 +1,421 @@
+//! The state machine over all lanes of a thread.
+
+use std::cmp::Reverse;
+use std::collections::hash_map;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use ledger::{NoticeId, ParticipantIndex, TransferId};
+
+use crate::hash::Seeded;
+use crate::lane::{Lane, LaneMode, LaneState};
+use crate::notice::{
+    Attempt, AttemptResult, Consequence, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
+};
+use crate::policy::{Jitter, Moment, Policy};
+use crate::slab::{Held, LaneAt, Slab, Slot, Stage};
+
+/// The lanes of one I/O thread. `M` is a cheap handle on a message, cloned per attempt.
+#[derive(Debug)]
+pub struct Delivery<M> {
+    policy: Policy,
+    jitter: Jitter,
+    /// The latest moment seen: time never runs backwards in here.
+    now: Moment,
+    entries: Slab<M>,
+    by_notice: HashMap<NoticeId, Slot, Seeded>,
+    /// The last unfinished entry of each transfer in each lane.
+    tails: HashMap<(LaneAt, TransferId), Slot, Seeded>,
+    lanes: Vec<Lane>,
+    lane_of: HashMap<ParticipantIndex, LaneAt, Seeded>,
+    /// Lanes that may have something to send, polled in turn.
+    runnable: VecDeque<LaneAt>,
+    timers: BinaryHeap<Reverse<(Moment, Timer)>>,
+    starved_lanes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// An entry's pause is over.
+    Retry(Slot),
+    /// A probing lane may send again. Stale ones, of a lane opened since, do no harm.
+    Probe(LaneAt),
+}
+
+impl<M: Clone> Delivery<M> {
+    /// No lanes yet; they appear with their first entry. The seed feeds jitter and hash tables.
+    ///
+    /// # Panics
+    /// When [`Policy::fault`] finds one: whoever reads a configuration checks it first.
+    #[must_use]
+    pub fn new(policy: Policy, seed: u64) -> Self {
+        assert_eq!(policy.fault(), None, "the policy was checked where it was read");
+        let mut jitter = Jitter::new(seed);
+        let seeded = Seeded::new(jitter.next(), jitter.next());
+        Self {
+            policy,
+            jitter,
+            now: Moment::default(),
+            entries: Slab::new(),
+            by_notice: HashMap::with_hasher(seeded.clone()),
+            tails: HashMap::with_hasher(seeded.clone()),
+            lanes: Vec::new(),
+            lane_of: HashMap::with_hasher(seeded),
+            runnable: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            starved_lanes: 0,
+        }
+    }
+
+    /// Queues a notice. It is never refused; beyond the lane's bytes its message is dropped.
+    pub fn enqueue(&mut self, entry: Entry<M>) -> Enqueued {
+        if self.by_notice.contains_key(&entry.notice) {
+            return Enqueued::Repeated;
+        }
+        let lane = self.lane_at(entry.recipient);
+        let (notice, transfer) = (entry.notice, entry.transfer);
+        let (slot, enqueued) = self.hold(lane, entry);
+        self.by_notice.insert(notice, slot);
+        self.lanes[lane.0 as usize].state.waiting += 1;
+        match self.tails.insert((lane, transfer), slot) {
+            Some(earlier) => {
+                self.entries[earlier].after = Some(slot);
+                self.entries[slot].before = Some(earlier);
+            }
+            None => {
+                self.entries[slot].stage = Stage::Fresh;
+                self.lanes[lane.0 as usize].fresh.push(&mut self.entries, slot);
+                self.refresh(lane);
+            }
+        }
+        enqueued
+    }
+
+    /// The next attempt to make, or `None` when nothing can be sent at `now`. To be called until
+    /// `None` after every other call and at [`Delivery::next_deadline`]. Lanes take turns.
+    pub fn poll(&mut self, now: Moment) -> Option<Attempt<M>> {
+        self.advance(now);
+        while let Some(lane) = self.runnable.pop_front() {
+            self.lanes[lane.0 as usize].queued = false;
+            if self.lanes[lane.0 as usize].may_send_at(&self.policy, self.now) {
+                let attempt = self.attempt(lane);
+                self.refresh(lane);
+                return Some(attempt);
+            }
+        }
+        None
+    }
+
+    /// Takes the result of an attempt and decides what follows. A report must be recorded; its
+    /// window slot is free only after [`Delivery::recorded`].
+    ///
+    /// # Panics
+    /// When no attempt of this notice is under way: each attempt has exactly one result.
+    pub fn finished(&mut self, notice: NoticeId, result: AttemptResult, now: Moment) -> Verdict {
+        self.now = self.now.max(now);
+        let slot = *self.by_notice.get(&notice).expect("a result belongs to a known notice");
+        let Held { stage, lane, attempts, .. } = self.entries[slot];
+        assert!(
+            matches!(stage, Stage::InFlight | Stage::Probe),
+            "a result belongs to an attempt under way, {notice:?} is {stage:?}"
+        );
+        self.lanes[lane.0 as usize].state.in_flight -= 1;
+        self.note_health(lane, result);
+        let verdict = match result.consequence() {
+            Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
+            Consequence::Retry if attempts < self.policy.attempts_max => {
+                Verdict::RetryAt(self.pause(slot))
+            }
+            Consequence::Retry => {
+                self.delay_probe(slot);
+                Verdict::Dead(self.conclude(slot, result))
+            }
+            Consequence::GiveUp => Verdict::Dead(self.conclude(slot, result)),
+        };
+        self.refresh(lane);
+        verdict
+    }
+
+    /// Frees the window slots of deliveries whose reports are durable. Ids that are not waiting
+    /// for it (withdrawn, or of an earlier run) are passed over.
+    pub fn recorded(&mut self, notices: &[NoticeId]) {
+        for notice in notices {
+            let hash_map::Entry::Occupied(found) = self.by_notice.entry(*notice) else { continue };
+            let slot = *found.get();
+            if self.entries[slot].stage != Stage::Unrecorded {
+                continue;
+            }
+            found.remove();
+            let lane = self.entries[slot].lane;
+            self.entries.release(slot);
+            self.lanes[lane.0 as usize].state.unrecorded -= 1;
+            self.refresh(lane);
+        }
+    }
+
+    /// Drops a prepare that was never attempted, because its transfer is final.
+    pub fn withdraw(&mut self, notice: NoticeId) -> Withdrawal {
+        let Some(&slot) = self.by_notice.get(&notice) else { return Withdrawal::Unknown };
+        let Held { stage, lane, purpose, attempts, .. } = self.entries[slot];
+        let waiting = matches!(stage, Stage::Blocked | Stage::Fresh | Stage::Resumed);
+        if purpose != Purpose::Prepare || !waiting || 0 < attempts {
+            return Withdrawal::Kept;
+        }
+        let at = &mut self.lanes[lane.0 as usize];
+        match stage {
+            Stage::Fresh => at.fresh.remove(&mut self.entries, slot),
+            Stage::Resumed => at.resumed.remove(&mut self.entries, slot),
+            _ => (),
+        }
+        at.state.waiting -= 1;
+        self.drop_message(slot);
+        self.unchain(slot);
+        self.by_notice.remove(&notice);
+        self.entries.release(slot);
+        self.refresh(lane);
+        Withdrawal::Dropped
+    }
+
+    /// When [`Delivery::poll`] must be called again though nothing else happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.timers.peek().map(|Reverse((moment, _))| *moment)
+    }
+
+    /// Whether some lane has entries to send but no window, at least half of which is unrecorded
+    /// deliveries: the driver then makes its reports durable without waiting for company.
+    #[must_use]
+    pub fn starved(&self) -> bool {
+        0 < self.starved_lanes
+    }
+
+    /// Whether nothing is left: every notice ended and is recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_notice.is_empty()
+    }
+
+    /// Every lane that ever had an entry, in order of first use.
+    pub fn lane_states(&self) -> impl Iterator<Item = LaneState> + '_ {
+        self.lanes.iter().map(|lane| lane.state)
+    }
+
+    fn lane_at(&mut self, recipient: ParticipantIndex) -> LaneAt {
+        *self.lane_of.entry(recipient).or_insert_with(|| {
+            let at = u32::try_from(self.lanes.len()).expect("fewer lanes than participants");
+            self.lanes.push(Lane::new(recipient));
+            LaneAt(at)
+        })
+    }
+
+    fn hold(&mut self, lane: LaneAt, entry: Entry<M>) -> (Slot, Enqueued) {
+        let state = &mut self.lanes[lane.0 as usize].state;
+        let bytes = state.bytes + u64::from(entry.bytes);
+        let message = entry.message.filter(|_| bytes <= self.policy.bytes_max);
+        let enqueued = if message.is_some() {
+            state.bytes = bytes;
+            Enqueued::Held
+        } else {
+            state.spilled += 1;
+            Enqueued::Spilled
+        };
+        let slot = self.entries.insert(Held {
+            notice: entry.notice,
+            transfer: entry.transfer,
+            lane,
+            purpose: entry.purpose,
+            stage: Stage::Blocked,
+            bytes: entry.bytes,
+            attempts: 0,
+            first_attempt: Moment::default(),
+            message,
+            before: None,
+            after: None,
+            previous: None,
+            next: None,
+        });
+        (slot, enqueued)
+    }
+
+    /// Moves on to `now` and acts on the timers that are due.
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        while let Some(Reverse((moment, timer))) = self.timers.peek().copied() {
+            if self.now < moment {
+                break;
+            }
+            self.timers.pop();
+            match timer {
+                Timer::Probe(lane) => self.refresh(lane),
+                Timer::Retry(slot) => {
+                    assert_eq!(self.entries[slot].stage, Stage::BackingOff, "one timer per pause");
+                    let lane = self.entries[slot].lane;
+                    self.lanes[lane.0 as usize].state.backing_off -= 1;
+                    self.lanes[lane.0 as usize].state.waiting += 1;
+                    self.resume(slot);
+                    self.refresh(lane);
+                }
+            }
+        }
+    }
+
+    fn attempt(&mut self, at: LaneAt) -> Attempt<M> {
+        let lane = &mut self.lanes[at.0 as usize];
+        let slot = if lane.state.mode == LaneMode::Open {
+            lane.resumed.pop(&mut self.entries).or_else(|| lane.fresh.pop(&mut self.entries))
+        } else {
+            // Entries that failed come last, so that one the recipient cannot digest does not
+            // keep a lane shut that would open for any other.
+            lane.fresh.pop(&mut self.entries).or_else(|| lane.resumed.pop(&mut self.entries))
+        };
+        let slot = slot.expect("a lane that may send has an entry to send");
+        lane.state.waiting -= 1;
+        lane.state.in_flight += 1;
+        assert!(
+            lane.state.in_flight + lane.state.unrecorded <= self.policy.window,
+            "a lane stays within its window"
+        );
+        let held = &mut self.entries[slot];
+        held.stage = if lane.state.mode == LaneMode::Open { Stage::InFlight } else { Stage::Probe };
+        if held.attempts == 0 {
+            held.first_attempt = self.now;
+        }
+        held.attempts += 1;
+        Attempt {
+            notice: held.notice,
+            recipient: lane.state.recipient,
+            transfer: held.transfer,
+            number: held.attempts,
+            message: held.message.clone(),
+        }
+    }
+
+    /// Any HTTP answer shows that someone lives there and opens the lane; enough results in a
+    /// row without one close it.
+    fn note_health(&mut self, at: LaneAt, result: AttemptResult) {
+        let state = &mut self.lanes[at.0 as usize].state;
+        if result.status().is_some() {
+            state.consecutive_failures = 0;
+            state.mode = LaneMode::Open;
+            return;
+        }
+        state.consecutive_failures = state.consecutive_failures.saturating_add(1);
+        if state.mode == LaneMode::Open && self.policy.probe_after <= state.consecutive_failures {
+            self.lanes[at.0 as usize].probes_failed = 0;
+            self.arm_probe(at);
+        }
+    }
+
+    /// Sets the time of an entry's next attempt. A failed probe queues behind the others and is
+    /// held back by its lane alone; any other entry has its own timer.
+    fn pause(&mut self, slot: Slot) -> Moment {
+        if let Some(next) = self.delay_probe(slot) {
+            self.lanes[self.entries[slot].lane.0 as usize].state.waiting += 1;
+            self.resume(slot);
+            return next;
+        }
+        let attempts = self.entries[slot].attempts;
+        let retry_at =
+            self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
+        self.entries[slot].stage = Stage::BackingOff;
+        self.lanes[self.entries[slot].lane.0 as usize].state.backing_off += 1;
+        self.timers.push(Reverse((retry_at, Timer::Retry(slot))));
+        retry_at
+    }
+
+    /// When `slot` was the probe of a lane that still probes: sets and returns the time of the
+    /// next one.
+    fn delay_probe(&mut self, slot: Slot) -> Option<Moment> {
+        let lane = self.entries[slot].lane;
+        let open = self.lanes[lane.0 as usize].state.mode == LaneMode::Open;
+        if open || self.entries[slot].stage != Stage::Probe {
+            return None;
+        }
+        Some(self.arm_probe(lane))
+    }
+
+    /// The pauses between probes grow with the lane's failures, not with those of whichever
+    /// entry is sent.
+    fn arm_probe(&mut self, at: LaneAt) -> Moment {
+        let lane = &mut self.lanes[at.0 as usize];
+        lane.probes_failed = lane.probes_failed.saturating_add(1);
+        let pause = self.policy.backoff_micros(lane.probes_failed, &mut self.jitter);
+        let next = self.now.after_micros(pause);
+        lane.state.mode = LaneMode::Probing { next };
+        self.timers.push(Reverse((next, Timer::Probe(at))));
+        next
+    }
+
+    /// Ends a delivery: its successor may go, its slot stays taken until the report is durable.
+    fn conclude(&mut self, slot: Slot, last: AttemptResult) -> Report {
+        self.drop_message(slot);
+        self.unchain(slot);
+        let held = &mut self.entries[slot];
+        held.stage = Stage::Unrecorded;
+        let state = &mut self.lanes[held.lane.0 as usize].state;
+        state.unrecorded += 1;
+        Report {
+            notice: held.notice,
+            recipient: state.recipient,
+            transfer: held.transfer,
+            attempts: held.attempts,
+            last,
+            first_attempt: held.first_attempt,
+            finished: self.now,
+        }
+    }
+
+    fn drop_message(&mut self, slot: Slot) {
+        let held = &mut self.entries[slot];
+        let state = &mut self.lanes[held.lane.0 as usize].state;
+        match held.message.take() {
+            Some(_) => state.bytes -= u64::from(held.bytes),
+            None => state.spilled -= 1,
+        }
+    }
+
+    /// Takes an entry out of its transfer's chain and lets the next one go if it was the first.
+    fn unchain(&mut self, slot: Slot) {
+        let Held { lane, transfer, before, after, .. } = self.entries[slot];
+        (self.entries[slot].before, self.entries[slot].after) = (None, None);
+        if let Some(before) = before {
+            self.entries[before].after = after;
+        }
+        match (before, after) {
+            (None, None) => {
+                self.tails.remove(&(lane, transfer));
+            }
+            (Some(before), None) => {
+                self.tails.insert((lane, transfer), before);
+            }
+            (before, Some(after)) => {
+                assert_eq!(self.entries[after].stage, Stage::Blocked, "only the first may go");
+                self.entries[after].before = before;
+                if before.is_none() {
+                    self.resume(after);
+                }
+            }
+        }
+    }
+
+    fn resume(&mut self, slot: Slot) {
+        self.entries[slot].stage = Stage::Resumed;
+        let lane = self.entries[slot].lane;
+        self.lanes[lane.0 as usize].resumed.push(&mut self.entries, slot);
+    }
+
+    /// After any change of a lane: queues it when it may send, and counts it when starved.
+    fn refresh(&mut self, at: LaneAt) {
+        let lane = &mut self.lanes[at.0 as usize];
+        if !lane.queued && lane.can_send(&self.policy) {
+            lane.queued = true;
+            self.runnable.push_back(at);
+        }
+        let starved = lane.is_starved(&self.policy);
+        match (lane.starved, starved) {
+            (false, true) => self.starved_lanes += 1,
+            (true, false) => self.starved_lanes -= 1,
+            (true, true) | (false, false) => (),
+        }
+        lane.starved = starved;
+    }
+}

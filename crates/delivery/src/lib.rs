@@ -1,0 +1,51 @@
+//! Decides which callback is sent when. It sends nothing itself.
+//!
+//! One [`Delivery`] serves one I/O thread and owns the lanes of the participants assigned to it.
+//! The driver feeds it notices owed, asks it for attempts, performs them and reports back:
+//!
+//! ```text
+//! enqueue --> waiting --poll--> in flight --finished--> unrecorded --recorded--> forgotten
+//!               ^                   |
+//!               +--- backing off <--+   (408, 425, 429, 5xx, time-out, network)
+//! ```
+//!
+//! **Order.** Only per (transfer, recipient): an entry waits while an earlier one of the same
+//! transfer in the same lane is unfinished. Entries of other transfers overtake it.
+//!
+//! **Window.** Per lane, attempts in flight plus finished deliveries whose record is not yet
+//! durable never exceed [`Policy::window`]: that is how many callbacks a crash can repeat.
+//! Entries that back off hold no slot. When records are what holds a lane up,
+//! [`Delivery::starved`] says so and the driver forces a record.
+//!
+//! **Dead participants.** After [`Policy::probe_after`] failures in a row without any HTTP answer
+//! a lane sends one attempt per back-off, each with another entry, until an answer comes; then it
+//! opens at once. Waiting entries keep their attempts meanwhile, and no other lane is delayed.
+//!
+//! **Bounds.** A lane keeps at most [`Policy::bytes_max`] of messages. Beyond that an entry is
+//! its id alone, about 150 bytes, and its attempt carries no message: the driver loads it from
+//! the log. A notice owed is never refused; how many there can be is bounded by the kernel, which
+//! refuses prepares for a full lane.
+//!
+//! **Costs.** Each call is O(1) (a retry O(log n) in the entries backing off); nothing is
+//! allocated per entry beyond the growth of tables that are used again.
+//!
+//! Time is an argument ([`Moment`]), and the only randomness is the jitter of a generator seeded
+//! at construction: equal calls give equal decisions.
+
+#![warn(missing_docs)]
+
+mod delivery;
+mod hash;
+mod lane;
+mod notice;
+mod policy;
+mod slab;
+#[cfg(test)]
+mod tests;
+
+pub use crate::delivery::Delivery;
+pub use crate::lane::{LaneMode, LaneState};
+pub use crate::notice::{
+    Attempt, AttemptResult, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
+};
+pub use crate::policy::{Moment, Policy};

@@ -1,0 +1,92 @@
+//! The limits and the retry schedule.
+
+/// A moment on the driver's monotonic clock, in microseconds since any fixed origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// The moment `micros` microseconds later.
+    #[must_use]
+    pub const fn after_micros(self, micros: u64) -> Self {
+        Self(self.0.saturating_add(micros))
+    }
+}
+
+/// Limits of every lane and the schedule of its retries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Attempts in flight plus unrecorded deliveries of one lane, at most.
+    pub window: u32,
+    /// Attempts per notice before it becomes a dead letter.
+    pub attempts_max: u32,
+    /// Pause after the first failure, in microseconds; it doubles with each further one.
+    pub backoff_base_micros: u64,
+    /// Longest pause, in microseconds.
+    pub backoff_max_micros: u64,
+    /// Failures in a row without an HTTP answer after which a lane probes.
+    pub probe_after: u32,
+    /// Message bytes a lane keeps; entries beyond it are reloaded from the log.
+    pub bytes_max: u64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            window: 64,
+            attempts_max: 8,
+            backoff_base_micros: 200_000,
+            backoff_max_micros: 30_000_000,
+            probe_after: 5,
+            bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
+
+impl Policy {
+    /// What is wrong with these values, for the reader of a configuration; `None` when nothing.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
+        match self {
+            Self { window: 0, .. } => Some("window must be at least 1"),
+            Self { attempts_max: 0, .. } => Some("attempts_max must be at least 1"),
+            Self { probe_after: 0, .. } => Some("probe_after must be at least 1"),
+            Self { backoff_base_micros: 0, .. } => Some("backoff_base must be above 0"),
+            _ if self.backoff_max_micros < self.backoff_base_micros => {
+                Some("backoff_max must not be below backoff_base")
+            }
+            _ => None,
+        }
+    }
+
+    /// The pause after failure number `failures` (from 1): the doubled base up to the cap, of
+    /// which the upper half is random, so that entries that failed together come back apart.
+    pub(crate) fn backoff_micros(&self, failures: u32, jitter: &mut Jitter) -> u64 {
+        let doublings = failures.saturating_sub(1).min(63);
+        let full =
+            self.backoff_base_micros.saturating_mul(1 << doublings).min(self.backoff_max_micros);
+        let fixed = full - full / 2;
+        fixed + jitter.below_or_equal(full / 2)
+    }
+}
+
+/// A small seeded generator (SplitMix64): good enough to spread retries, never for secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Jitter(u64);
+
+impl Jitter {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below_or_equal(&mut self, most: u64) -> u64 {
+        ((u128::from(self.next()) * (u128::from(most) + 1)) >> 64) as u64
+    }
+}

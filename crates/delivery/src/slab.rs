@@ -1,0 +1,145 @@
+//! Storage of entries and the lists that run through it.
+//!
+//! An entry has a slot for its whole life. It is in at most one [`List`] (by `previous`, `next`)
+//! and in the chain of its transfer within its lane (by `before`, `after`), so that any entry is
+//! taken out in O(1) and a withdrawn one leaves nothing behind.
+
+use std::ops::{Index, IndexMut};
+
+use ledger::{NoticeId, TransferId};
+
+use crate::notice::Purpose;
+use crate::policy::Moment;
+
+/// A place in the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot(u32);
+
+/// A lane's place in the table of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LaneAt(pub(crate) u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The slot is free.
+    Vacant,
+    /// An earlier entry of the transfer is unfinished.
+    Blocked,
+    /// Can be sent; never attempted.
+    Fresh,
+    /// Can be sent; its pause or its predecessor is over.
+    Resumed,
+    /// An attempt is under way.
+    InFlight,
+    /// The one attempt of a probing lane is under way.
+    Probe,
+    /// Waits for its timer.
+    BackingOff,
+    /// Ended; its report is not yet durable.
+    Unrecorded,
+}
+
+#[derive(Debug)]
+pub(crate) struct Held<M> {
+    pub(crate) notice: NoticeId,
+    pub(crate) transfer: TransferId,
+    pub(crate) lane: LaneAt,
+    pub(crate) purpose: Purpose,
+    pub(crate) stage: Stage,
+    pub(crate) bytes: u32,
+    pub(crate) attempts: u32,
+    pub(crate) first_attempt: Moment,
+    pub(crate) message: Option<M>,
+    pub(crate) before: Option<Slot>,
+    pub(crate) after: Option<Slot>,
+    pub(crate) previous: Option<Slot>,
+    pub(crate) next: Option<Slot>,
+}
+
+/// The slots: as many as there ever were entries at once, used again.
+#[derive(Debug)]
+pub(crate) struct Slab<M> {
+    slots: Vec<Held<M>>,
+    free: Vec<Slot>,
+}
+
+impl<M> Slab<M> {
+    pub(crate) fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn insert(&mut self, held: Held<M>) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            assert_eq!(self[slot].stage, Stage::Vacant, "a free slot holds no entry");
+            self[slot] = held;
+            return slot;
+        }
+        let slot = Slot(u32::try_from(self.slots.len()).expect("fewer than 2^32 entries at once"));
+        self.slots.push(held);
+        slot
+    }
+
+    pub(crate) fn release(&mut self, slot: Slot) {
+        let held = &mut self[slot];
+        assert_ne!(held.stage, Stage::Vacant, "a slot is released once");
+        held.stage = Stage::Vacant;
+        held.message = None;
+        self.free.push(slot);
+    }
+}
+
+impl<M> Index<Slot> for Slab<M> {
+    type Output = Held<M>;
+
+    fn index(&self, slot: Slot) -> &Held<M> {
+        &self.slots[slot.0 as usize]
+    }
+}
+
+impl<M> IndexMut<Slot> for Slab<M> {
+    fn index_mut(&mut self, slot: Slot) -> &mut Held<M> {
+        &mut self.slots[slot.0 as usize]
+    }
+}
+
+/// A first-in first-out list of entries.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    head: Option<Slot>,
+    tail: Option<Slot>,
+}
+
+impl List {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    pub(crate) fn push<M>(&mut self, slab: &mut Slab<M>, slot: Slot) {
+        slab[slot].previous = self.tail;
+        slab[slot].next = None;
+        match self.tail {
+            Some(tail) => slab[tail].next = Some(slot),
+            None => self.head = Some(slot),
+        }
+        self.tail = Some(slot);
+    }
+
+    pub(crate) fn pop<M>(&mut self, slab: &mut Slab<M>) -> Option<Slot> {
+        let slot = self.head?;
+        self.remove(slab, slot);
+        Some(slot)
+    }
+
+    pub(crate) fn remove<M>(&mut self, slab: &mut Slab<M>, slot: Slot) {
+        let (previous, next) = (slab[slot].previous, slab[slot].next);
+        match previous {
+            Some(previous) => slab[previous].next = next,
+            None => self.head = next,
+        }
+        match next {
+            Some(next) => slab[next].previous = previous,
+            None => self.tail = previous,
+        }
+        (slab[slot].previous, slab[slot].next) = (None, None);
+    }
+}

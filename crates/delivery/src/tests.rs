@@ -1,0 +1,422 @@
+//! Tables in virtual time; the comparison with a naive model is in [`model`].
+
+mod model;
+
+use ledger::{NoticeId, ParticipantIndex, TransferId};
+
+use crate::policy::Jitter;
+use crate::{
+    Attempt, AttemptResult, Delivery, Enqueued, Entry, LaneMode, LaneState, Moment, Policy,
+    Purpose, Verdict, Withdrawal,
+};
+
+const BANK: ParticipantIndex = ParticipantIndex(1);
+const WALLET: ParticipantIndex = ParticipantIndex(2);
+const NO_ANSWER: [AttemptResult; 3] =
+    [AttemptResult::TimedOut, AttemptResult::ConnectFailed, AttemptResult::Broken];
+
+fn transfer(number: u8) -> TransferId {
+    let mut bytes = [0; 17];
+    bytes[16] = number;
+    TransferId::from_bytes(bytes).expect("the form of a UUID")
+}
+
+fn owed(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
+    Entry {
+        notice: NoticeId(notice),
+        recipient,
+        transfer: transfer(about),
+        purpose: Purpose::Owed,
+        bytes: 100,
+        message: Some(notice),
+    }
+}
+
+fn prepare(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
+    Entry { purpose: Purpose::Prepare, ..owed(notice, recipient, about) }
+}
+
+/// Everything that can be sent at `now`, by notice.
+fn drain(delivery: &mut Delivery<u64>, now: Moment) -> Vec<u64> {
+    std::iter::from_fn(|| delivery.poll(now)).map(|attempt| attempt.notice.0).collect()
+}
+
+fn lane(delivery: &Delivery<u64>, recipient: ParticipantIndex) -> LaneState {
+    delivery
+        .lane_states()
+        .find(|state| state.recipient == recipient)
+        .expect("the lane had an entry")
+}
+
+fn filled(policy: Policy, entries: impl IntoIterator<Item = Entry<u64>>) -> Delivery<u64> {
+    let mut delivery = Delivery::new(policy, 1);
+    for entry in entries {
+        assert_ne!(delivery.enqueue(entry), Enqueued::Repeated);
+    }
+    delivery
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Delivered(_) => "delivered",
+        Verdict::RetryAt(_) => "retry",
+        Verdict::Dead(_) => "dead",
+    }
+}
+
+#[test]
+fn a_result_decides_what_follows() {
+    let mut rows: Vec<(AttemptResult, &str)> =
+        NO_ANSWER.into_iter().map(|result| (result, "retry")).collect();
+    for (status, expected) in [
+        (200, "delivered"),
+        (202, "delivered"),
+        (299, "delivered"),
+        (301, "dead"),
+        (400, "dead"),
+        (404, "dead"),
+        (407, "dead"),
+        (408, "retry"),
+        (409, "dead"),
+        (425, "retry"),
+        (429, "retry"),
+        (499, "dead"),
+        (500, "retry"),
+        (503, "retry"),
+        (599, "retry"),
+        (100, "retry"),
+        (600, "retry"),
+    ] {
+        rows.push((AttemptResult::Status(status), expected));
+    }
+    for (result, expected) in rows {
+        let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
+        delivery.poll(Moment(10)).expect("one attempt");
+        let verdict = delivery.finished(NoticeId(1), result, Moment(30));
+        assert_eq!(word(verdict), expected, "{result:?}");
+        let (Verdict::Delivered(report) | Verdict::Dead(report)) = verdict else { continue };
+        assert_eq!((report.attempts, report.last), (1, result));
+        assert_eq!((report.first_attempt, report.finished), (Moment(10), Moment(30)));
+    }
+}
+
+#[test]
+fn pauses_double_up_to_the_cap_and_the_last_failure_is_a_dead_letter() {
+    let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
+    let mut now = Moment(0);
+    for (attempt, full) in [(1, 200_000), (2, 400_000), (3, 800_000), (4, 1_600_000)]
+        .into_iter()
+        .chain([(5, 3_200_000), (6, 6_400_000), (7, 12_800_000)])
+    {
+        assert_eq!(delivery.poll(now).map(|sent| sent.number), Some(attempt));
+        let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), now);
+        let Verdict::RetryAt(retry_at) = verdict else { panic!("{verdict:?} at {attempt}") };
+        let pause = retry_at.0 - now.0;
+        assert!((full / 2..=full).contains(&pause), "{pause} after attempt {attempt}");
+        assert_eq!(delivery.next_deadline(), Some(retry_at));
+        assert_eq!(drain(&mut delivery, Moment(retry_at.0 - 1)), [] as [u64; 0]);
+        now = retry_at;
+    }
+    delivery.poll(now).expect("the eighth attempt");
+    let Verdict::Dead(report) = delivery.finished(NoticeId(1), AttemptResult::TimedOut, now) else {
+        panic!("the eighth failure is the last")
+    };
+    assert_eq!((report.attempts, report.first_attempt, report.finished), (8, Moment(0), now));
+    assert_eq!(delivery.next_deadline(), None);
+}
+
+#[test]
+fn a_pause_never_exceeds_the_cap() {
+    let policy = Policy::default();
+    let mut jitter = Jitter::new(7);
+    for failures in [8, 9, 40, 64, 65, u32::MAX] {
+        let pause = policy.backoff_micros(failures, &mut jitter);
+        assert!(
+            (policy.backoff_max_micros / 2..=policy.backoff_max_micros).contains(&pause),
+            "{pause} after {failures}"
+        );
+    }
+}
+
+#[test]
+fn entries_that_fail_together_come_back_apart() {
+    let entries = (1..=64).map(|number| owed(number, BANK, number as u8));
+    let mut delivery = filled(Policy::default(), entries);
+    let sent = drain(&mut delivery, Moment(0));
+    let mut moments: Vec<Moment> = sent
+        .iter()
+        .map(|notice| {
+            match delivery.finished(NoticeId(*notice), AttemptResult::Status(500), Moment(1)) {
+                Verdict::RetryAt(moment) => moment,
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+    moments.sort_unstable();
+    moments.dedup();
+    assert!(60 < moments.len(), "{} different moments of 64", moments.len());
+}
+
+#[test]
+fn order_holds_within_a_transfer_only() {
+    let mut delivery = filled(
+        Policy::default(),
+        [
+            owed(1, BANK, 1),
+            owed(2, BANK, 1),
+            owed(3, BANK, 2),
+            owed(4, WALLET, 1),
+            owed(5, BANK, 1),
+        ],
+    );
+    let now = Moment(5);
+    assert_eq!(drain(&mut delivery, now), [1, 4, 3], "2 and 5 wait, 3 and 4 overtake");
+
+    let Verdict::RetryAt(later) = delivery.finished(NoticeId(1), AttemptResult::Broken, now) else {
+        panic!("a broken connection is tried again")
+    };
+    assert_eq!(drain(&mut delivery, now), [] as [u64; 0], "a pause keeps the order");
+    assert_eq!(drain(&mut delivery, later), [1]);
+
+    delivery.finished(NoticeId(1), AttemptResult::Status(400), later);
+    assert_eq!(drain(&mut delivery, later), [2], "a dead letter lets the next one go");
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), later);
+    assert_eq!(drain(&mut delivery, later), [5]);
+}
+
+#[test]
+fn the_window_counts_attempts_and_unrecorded_deliveries() {
+    let policy = Policy { window: 3, ..Policy::default() };
+    let mut delivery = filled(policy, (1..=6).map(|number| owed(number, BANK, number as u8)));
+    let now = Moment(1);
+    assert_eq!(drain(&mut delivery, now), [1, 2, 3]);
+    assert!(!delivery.starved(), "attempts in flight fill the window");
+
+    delivery.finished(NoticeId(1), AttemptResult::Status(200), now);
+    assert_eq!(drain(&mut delivery, now), [] as [u64; 0], "not durable yet");
+    assert!(!delivery.starved(), "one of three is not worth a record");
+    delivery.finished(NoticeId(2), AttemptResult::Status(404), now);
+    delivery.finished(NoticeId(3), AttemptResult::Status(200), now);
+    assert!(delivery.starved(), "nothing but records can help");
+    let state = lane(&delivery, BANK);
+    assert_eq!((state.waiting, state.in_flight, state.unrecorded), (3, 0, 3));
+
+    delivery.recorded(&[NoticeId(1), NoticeId(3), NoticeId(77)]);
+    assert!(!delivery.starved());
+    assert_eq!(drain(&mut delivery, now), [4, 5]);
+    delivery.recorded(&[NoticeId(1), NoticeId(4)]);
+    assert_eq!(lane(&delivery, BANK).in_flight, 2, "a report ahead of its result changes nothing");
+}
+
+#[test]
+fn a_pause_holds_no_window_slot() {
+    let policy = Policy { window: 1, ..Policy::default() };
+    let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+    delivery.finished(NoticeId(1), AttemptResult::Status(503), Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
+    assert_eq!(lane(&delivery, BANK).backing_off, 1);
+}
+
+#[test]
+fn only_a_prepare_never_attempted_is_withdrawn() {
+    let mut delivery = filled(
+        Policy { window: 2, ..Policy::default() },
+        [prepare(1, BANK, 1), owed(2, BANK, 1), prepare(3, BANK, 3), prepare(4, BANK, 4)],
+    );
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 3]);
+    delivery.finished(NoticeId(3), AttemptResult::TimedOut, Moment(0));
+    for (notice, expected) in [
+        (1, Withdrawal::Kept),
+        (2, Withdrawal::Kept),
+        (3, Withdrawal::Kept),
+        (4, Withdrawal::Dropped),
+        (4, Withdrawal::Unknown),
+        (9, Withdrawal::Unknown),
+    ] {
+        assert_eq!(delivery.withdraw(NoticeId(notice)), expected, "notice {notice}");
+    }
+    assert_eq!(drain(&mut delivery, Moment(0)), [] as [u64; 0]);
+}
+
+#[test]
+fn a_withdrawn_prepare_lets_its_successor_go() {
+    let policy = Policy { window: 1, ..Policy::default() };
+    for withdrawn in [[2, 3], [3, 2]] {
+        let mut delivery = filled(
+            policy.clone(),
+            [owed(1, WALLET, 9), owed(10, BANK, 9), prepare(2, BANK, 1), prepare(3, BANK, 1)],
+        );
+        delivery.enqueue(owed(4, BANK, 1));
+        assert_eq!(drain(&mut delivery, Moment(0)), [1, 10]);
+        for notice in withdrawn {
+            assert_eq!(delivery.withdraw(NoticeId(notice)), Withdrawal::Dropped);
+        }
+        delivery.finished(NoticeId(10), AttemptResult::Status(200), Moment(0));
+        delivery.recorded(&[NoticeId(10)]);
+        assert_eq!(drain(&mut delivery, Moment(0)), [4], "withdrawn in order {withdrawn:?}");
+    }
+}
+
+#[test]
+fn beyond_its_bytes_a_lane_keeps_ids_only() {
+    let policy = Policy { bytes_max: 250, ..Policy::default() };
+    let mut delivery = Delivery::new(policy, 1);
+    for (entry, expected) in [
+        (owed(1, BANK, 1), Enqueued::Held),
+        (Entry { message: None, ..owed(2, BANK, 2) }, Enqueued::Spilled),
+        (owed(3, BANK, 3), Enqueued::Held),
+        (owed(4, BANK, 4), Enqueued::Spilled),
+        (owed(4, BANK, 4), Enqueued::Repeated),
+        (owed(5, WALLET, 5), Enqueued::Held),
+        (Entry { bytes: 50, ..owed(6, BANK, 6) }, Enqueued::Held),
+    ] {
+        assert_eq!(delivery.enqueue(entry), expected);
+    }
+    assert_eq!((lane(&delivery, BANK).bytes, lane(&delivery, BANK).spilled), (250, 2));
+
+    let messages: Vec<_> = std::iter::from_fn(|| delivery.poll(Moment(0)))
+        .map(|Attempt { notice, message, .. }| (notice.0, message))
+        .collect();
+    assert_eq!(
+        messages,
+        [(1, Some(1)), (5, Some(5)), (2, None), (3, Some(3)), (4, None), (6, Some(6))]
+    );
+    for (notice, bytes, spilled) in [(1, 150, 2), (4, 150, 1), (6, 100, 1)] {
+        delivery.finished(NoticeId(notice), AttemptResult::Status(200), Moment(0));
+        let state = lane(&delivery, BANK);
+        assert_eq!((state.bytes, state.spilled), (bytes, spilled), "after {notice}");
+    }
+}
+
+#[test]
+fn a_dead_participant_costs_one_attempt_per_pause() {
+    let policy = Policy::default();
+    let mut delivery =
+        filled(policy.clone(), (1..=80).map(|number| owed(number, BANK, number as u8)));
+    for notice in drain(&mut delivery, Moment(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, Moment(0));
+    }
+    let mut probes = Vec::new();
+    while let Some(now) = delivery.next_deadline().filter(|moment| *moment < Moment(60_000_000)) {
+        for notice in drain(&mut delivery, now) {
+            assert_eq!(lane(&delivery, BANK).in_flight, 1);
+            delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, now);
+            probes.push((now.0, notice));
+        }
+    }
+    assert!((7..=12).contains(&probes.len()), "{probes:?}");
+    let fresh: Vec<u64> = probes.iter().map(|probe| probe.1).collect();
+    assert_eq!(fresh[..7], [65, 66, 67, 68, 69, 70, 71], "each probe is another entry");
+    assert_eq!(lane(&delivery, BANK).waiting, 80);
+}
+
+#[test]
+fn any_answer_opens_a_lane_at_once() {
+    for (status, sent_then) in [(200, 63), (404, 63), (503, 63)] {
+        let mut delivery =
+            filled(Policy::default(), (1..=80).map(|number| owed(number, BANK, number as u8)));
+        for notice in drain(&mut delivery, Moment(0)) {
+            delivery.finished(NoticeId(notice), AttemptResult::TimedOut, Moment(0));
+        }
+        let later = Moment(10_000_000);
+        let probe = delivery.poll(later).expect("a probe is due");
+        assert!(delivery.poll(later).is_none(), "one at a time");
+        delivery.finished(probe.notice, AttemptResult::Status(status), later);
+        assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+        let sent = drain(&mut delivery, later).len();
+        assert!((sent_then..=64).contains(&sent), "{sent} after {status}");
+    }
+}
+
+#[test]
+fn answers_between_failures_keep_a_lane_open() {
+    let mut delivery = Delivery::new(Policy::default(), 1);
+    for round in 0..10u64 {
+        for (step, result) in NO_ANSWER.into_iter().chain([AttemptResult::Status(500)]).enumerate()
+        {
+            let notice = round * 4 + step as u64;
+            delivery.enqueue(owed(notice, BANK, notice as u8));
+            assert_eq!(drain(&mut delivery, Moment(0)), [notice]);
+            delivery.finished(NoticeId(notice), result, Moment(0));
+        }
+        assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+    }
+}
+
+#[test]
+fn a_dead_lane_does_not_delay_another() {
+    let mut delivery = Delivery::new(Policy::default(), 1);
+    let mut next = 1u64;
+    for step in 0..2_000 {
+        let now = Moment(step * 1_000);
+        delivery.enqueue(owed(next, BANK, next as u8));
+        delivery.enqueue(owed(next + 1, WALLET, next as u8));
+        let sent: Vec<_> = std::iter::from_fn(|| delivery.poll(now)).collect();
+        assert!(
+            sent.iter().any(|attempt| attempt.notice.0 == next + 1),
+            "the other lane's notice goes at once, step {step}"
+        );
+        for attempt in sent {
+            let alive = attempt.recipient == WALLET;
+            let result = if alive { AttemptResult::Status(200) } else { AttemptResult::TimedOut };
+            delivery.finished(attempt.notice, result, now);
+            delivery.recorded(&[attempt.notice]);
+        }
+        next += 2;
+    }
+    assert!(1_900 < lane(&delivery, BANK).waiting);
+    assert_eq!(lane(&delivery, WALLET).waiting, 0);
+}
+
+#[test]
+fn one_indigestible_entry_does_not_keep_a_lane_shut() {
+    let policy = Policy { probe_after: 2, ..Policy::default() };
+    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
+    for _ in 0..2 {
+        let now = delivery.next_deadline().unwrap_or_default();
+        assert_eq!(drain(&mut delivery, now), [1]);
+        delivery.finished(NoticeId(1), AttemptResult::TimedOut, now);
+    }
+    delivery.enqueue(owed(2, BANK, 2));
+    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("two failures") };
+    assert_eq!(drain(&mut delivery, next), [2], "the probe is the entry that has not failed");
+}
+
+#[test]
+fn a_moment_that_runs_back_loses_no_wake_up() {
+    let policy = Policy { probe_after: 1, ..Policy::default() };
+    let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
+    assert_eq!(drain(&mut delivery, Moment(50)), [1, 2]);
+    delivery.finished(NoticeId(1), AttemptResult::TimedOut, Moment(50));
+    delivery.enqueue(owed(3, BANK, 3));
+    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("a failure") };
+    assert!(delivery.poll(next).is_none(), "an attempt from before is still under way");
+    delivery.finished(NoticeId(2), AttemptResult::TimedOut, Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [3], "the probe's time has come before");
+}
+
+#[test]
+#[should_panic(expected = "a result belongs to an attempt under way")]
+fn a_second_result_of_one_attempt_is_a_broken_invariant() {
+    let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
+    delivery.poll(Moment(0)).expect("one attempt");
+    delivery.finished(NoticeId(1), AttemptResult::Status(200), Moment(0));
+    delivery.finished(NoticeId(1), AttemptResult::Status(200), Moment(0));
+}
+
+#[test]
+fn faulty_policies_are_named() {
+    let good = Policy::default();
+    for (policy, expected) in [
+        (good.clone(), None),
+        (Policy { window: 0, ..good.clone() }, Some("window")),
+        (Policy { attempts_max: 0, ..good.clone() }, Some("attempts_max")),
+        (Policy { probe_after: 0, ..good.clone() }, Some("probe_after")),
+        (Policy { backoff_base_micros: 0, ..good.clone() }, Some("backoff_base")),
+        (Policy { backoff_max_micros: 1, ..good.clone() }, Some("backoff_max")),
+    ] {
+        let named = policy.fault().and_then(|fault| fault.split(' ').next());
+        assert_eq!(named, expected, "{policy:?}");
+    }
+}

@@ -1,0 +1,34 @@
+//! The DFSP side of the scheme: simulated participants that speak FSPIOP to any hub.
+//!
+//! A [`Simulator`] is one FSP. As payee it answers look-ups, quotes and transfers; as payer it
+//! runs whole transactions (look-up, quote, transfer) as a small state machine keyed by the
+//! transfer's id, so that a transaction in flight is a table row and not a task. It counts what it
+//! saw, each notice once, and so knows the position the hub should show.
+//!
+//! Everything runs on one thread inside a `tokio` `LocalRuntime`; nothing here is `Send`. Costs are
+//! what matters, because a demonstration shares two cores with the hub: HTTP/1.1 is parsed in
+//! place ([`wire`]), a message is one buffer and one write ([`links`]), callbacks are handled
+//! inside the connection's own task, and there is no log line, timer or task per message.
+//!
+//! Bounds: connections and queued messages per simulator ([`links::LinkOptions`]), transfers
+//! remembered for idempotence ([`tally`]), heads of 64 KB and bodies of 5 MB.
+
+pub mod behaviour;
+mod clock;
+pub mod forwarder;
+mod ids;
+mod ilp;
+pub mod links;
+mod message;
+mod payee;
+mod payer;
+mod simulator;
+pub mod tally;
+pub mod wire;
+
+pub use crate::behaviour::{Behaviour, BehaviourError, Leg};
+pub use crate::payer::{Cause, End, Outcome, Payment};
+pub use crate::simulator::{
+    RegistrationError, Simulator, SimulatorOptions, StartError, Style, Version,
+};
+pub use crate::tally::{Counts, Sum, Tally};

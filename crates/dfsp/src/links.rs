@@ -1,0 +1,441 @@
+//! Pooled keep-alive connections to one address: the sending side of a simulator.
+//!
+//! A message is one buffer. When a connection is free it is written at once, inside the caller, by
+//! one system call; else it waits in a bounded queue and is written by the connection that becomes
+//! free first. Connections are opened as they are needed, up to a limit, and the most recently
+//! used one is taken first, so that few stay busy. A message that got no answer, or one that says
+//! "later" (408, 425, 429, 5xx), is sent again unchanged after a pause, as FSPIOP allows. Nothing
+//! has a timer of its own: the owner calls [`Links::maintain`] every [`TICK`].
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::task::{AbortHandle, spawn_local};
+
+use crate::wire;
+
+/// Period in which the owner calls [`Links::maintain`].
+pub const TICK: Duration = Duration::from_millis(20);
+const SPARE_BUFFERS_MAX: usize = 256;
+const SPARE_BUFFER_BYTES_MAX: usize = 16 * 1024;
+const READ_BYTES: usize = 4 * 1024;
+
+/// Bounds of the sending side.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkOptions {
+    /// Connections open at once.
+    pub connections_max: usize,
+    /// Messages waiting for a connection or for their next attempt.
+    pub queue_max: usize,
+    /// Further attempts after the first.
+    pub resends_max: u8,
+    /// Pause before each further attempt.
+    pub resend_pause: Duration,
+    /// Longest wait for an answer.
+    pub answer_timeout: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            connections_max: 64,
+            queue_max: 16_384,
+            resends_max: 20,
+            resend_pause: Duration::from_millis(250),
+            answer_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How the sending of a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The last answer's status.
+    Status(u16),
+    /// No answer to any attempt.
+    Lost,
+}
+
+/// No place for another message; nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What the links did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounts {
+    /// Messages that were answered, whatever the status.
+    pub answered: u64,
+    /// Attempts after the first.
+    pub resent: u64,
+    /// Messages given up, without a good answer after all attempts.
+    pub lost: u64,
+    /// Connections opened.
+    pub opened: u64,
+}
+
+/// Connections to one address; `T` tells the owner which message an answer belongs to.
+pub struct Links<T>(Rc<Inner<T>>);
+
+struct Inner<T> {
+    address: SocketAddr,
+    options: LinkOptions,
+    answered: Box<dyn Fn(T, Answer)>,
+    state: RefCell<State<T>>,
+}
+
+struct State<T> {
+    links: Vec<Link<T>>,
+    idle: Vec<usize>,
+    vacant: Vec<usize>,
+    queue: VecDeque<Message<T>>,
+    later: VecDeque<(u64, Message<T>)>,
+    spare: Vec<Vec<u8>>,
+    opening: usize,
+    ticks: u64,
+    counts: LinkCounts,
+    closed: bool,
+}
+
+struct Link<T> {
+    write: Option<Rc<OwnedWriteHalf>>,
+    reader: Option<AbortHandle>,
+    current: Option<Message<T>>,
+    sent_tick: u64,
+}
+
+struct Message<T> {
+    bytes: Vec<u8>,
+    token: T,
+    resends: u8,
+}
+
+impl<T: Copy + 'static> Links<T> {
+    /// Links to `address`; `answered` is told the end of every message that was taken.
+    pub fn new(
+        address: SocketAddr,
+        options: LinkOptions,
+        answered: impl Fn(T, Answer) + 'static,
+    ) -> Self {
+        Self(Rc::new(Inner {
+            address,
+            options,
+            answered: Box::new(answered),
+            state: RefCell::new(State {
+                links: Vec::new(),
+                idle: Vec::new(),
+                vacant: Vec::new(),
+                queue: VecDeque::new(),
+                later: VecDeque::new(),
+                spare: Vec::new(),
+                opening: 0,
+                ticks: 0,
+                counts: LinkCounts::default(),
+                closed: false,
+            }),
+        }))
+    }
+
+    /// An empty buffer to build the next message in.
+    #[must_use]
+    pub fn buffer(&self) -> Vec<u8> {
+        let spare = self.0.state.borrow_mut().spare.pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(4 * 1024))
+    }
+
+    /// Sends one whole request, at once when a connection is free.
+    ///
+    /// # Errors
+    /// [`Full`] when `queue_max` messages are waiting or the links are closed.
+    pub fn send(&self, bytes: Vec<u8>, token: T) -> Result<(), Full> {
+        self.0.dispatch(Message { bytes, token, resends: 0 })
+    }
+
+    /// Ends waits that took too long and starts attempts that are due. Call it every [`TICK`].
+    pub fn maintain(&self) {
+        self.0.maintain();
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counts(&self) -> LinkCounts {
+        self.0.state.borrow().counts
+    }
+
+    /// Messages that have no final answer yet.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        let state = self.0.state.borrow();
+        let busy = state.links.iter().filter(|link| link.current.is_some()).count();
+        busy + state.queue.len() + state.later.len()
+    }
+
+    /// Closes all connections and drops what waits.
+    pub fn close(&self) {
+        let mut state = self.0.state.borrow_mut();
+        state.closed = true;
+        state.queue.clear();
+        state.later.clear();
+        state.idle.clear();
+        for link in &mut state.links {
+            if let Some(reader) = link.reader.take() {
+                reader.abort();
+            }
+            link.write = None;
+            link.current = None;
+        }
+    }
+}
+
+impl<T: Copy + 'static> Inner<T> {
+    fn dispatch(self: &Rc<Self>, message: Message<T>) -> Result<(), Full> {
+        let mut state = self.state.borrow_mut();
+        if state.closed {
+            return Err(Full);
+        }
+        if let Some(index) = state.idle.pop() {
+            write(&mut state, index, message);
+            return Ok(());
+        }
+        if state.queue.len() + state.later.len() >= self.options.queue_max {
+            return Err(Full);
+        }
+        state.queue.push_back(message);
+        let open = state.links.len() - state.vacant.len() + state.opening;
+        if open < self.options.connections_max && state.opening < state.queue.len() {
+            state.opening += 1;
+            drop(state);
+            spawn_local(open_link(Rc::clone(self)));
+        }
+        Ok(())
+    }
+
+    /// The connection at `index` has answered; gives it the next message or lets it rest.
+    fn answer(self: &Rc<Self>, index: usize, status: u16) {
+        let mut state = self.state.borrow_mut();
+        let Some(message) = state.links[index].current.take() else { return };
+        if let Some(next) = state.queue.pop_front() {
+            write(&mut state, index, next);
+        } else {
+            state.idle.push(index);
+        }
+        self.settle(state, message, Answer::Status(status));
+    }
+
+    /// The connection at `index` is gone.
+    fn gone(self: &Rc<Self>, index: usize) {
+        let mut state = self.state.borrow_mut();
+        let link = &mut state.links[index];
+        link.write = None;
+        link.reader = None;
+        let message = link.current.take();
+        state.idle.retain(|&idle| idle != index);
+        state.vacant.push(index);
+        if let Some(message) = message {
+            self.settle(state, message, Answer::Lost);
+        }
+    }
+
+    /// Ends a message, or puts it aside for its next attempt.
+    fn settle(
+        &self,
+        mut state: std::cell::RefMut<'_, State<T>>,
+        mut message: Message<T>,
+        answer: Answer,
+    ) {
+        let again = match answer {
+            Answer::Lost => true,
+            Answer::Status(status) => {
+                state.counts.answered += 1;
+                matches!(status, 408 | 425 | 429) || status >= 500
+            }
+        };
+        if again && message.resends < self.options.resends_max {
+            message.resends += 1;
+            state.counts.resent += 1;
+            let pause = self.options.resend_pause.as_millis() / TICK.as_millis();
+            let due = state.ticks + pause as u64;
+            state.later.push_back((due, message));
+            return;
+        }
+        state.counts.lost += u64::from(again);
+        let Message { mut bytes, token, .. } = message;
+        if state.spare.len() < SPARE_BUFFERS_MAX && bytes.capacity() <= SPARE_BUFFER_BYTES_MAX {
+            bytes.clear();
+            state.spare.push(bytes);
+        }
+        drop(state);
+        (self.answered)(token, answer);
+    }
+
+    fn maintain(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        state.ticks += 1;
+        let now = state.ticks;
+        let patience = (self.options.answer_timeout.as_millis() / TICK.as_millis()) as u64;
+        let late: Vec<usize> = (0..state.links.len())
+            .filter(|&index| {
+                let link = &state.links[index];
+                link.current.is_some() && link.write.is_some() && now - link.sent_tick > patience
+            })
+            .collect();
+        let mut due = Vec::new();
+        while state.later.front().is_some_and(|&(tick, _)| tick <= now) {
+            due.extend(state.later.pop_front().map(|(_, message)| message));
+        }
+        // A connection attempt that failed leaves the queue without anyone who comes for it.
+        let stranded = state.opening == 0 && !state.queue.is_empty() && !state.closed;
+        let all_gone = state.links.len() == state.vacant.len();
+        if stranded && all_gone {
+            state.opening += 1;
+            spawn_local(open_link(Rc::clone(self)));
+        }
+        drop(state);
+        for index in late {
+            let reader = self.state.borrow_mut().links[index].reader.take();
+            reader.inspect(AbortHandle::abort);
+            self.gone(index);
+        }
+        for message in due {
+            let (token, refused) = (message.token, self.dispatch(message).is_err());
+            if refused {
+                (self.answered)(token, Answer::Lost);
+            }
+        }
+    }
+
+    /// Nothing listens at the address: everything that waits has used up an attempt.
+    fn unreachable(&self) {
+        let mut state = self.state.borrow_mut();
+        state.opening -= 1;
+        let all_gone = state.links.len() == state.vacant.len();
+        if !all_gone || state.opening > 0 {
+            return;
+        }
+        let waiting = std::mem::take(&mut state.queue);
+        drop(state);
+        for message in waiting {
+            self.settle(self.state.borrow_mut(), message, Answer::Lost);
+        }
+    }
+
+    /// Takes a fresh connection into the pool; `None` when the links were closed meanwhile.
+    fn install(&self, write_half: OwnedWriteHalf) -> Option<usize> {
+        let mut state = self.state.borrow_mut();
+        state.opening -= 1;
+        if state.closed {
+            return None;
+        }
+        state.counts.opened += 1;
+        let link = Link {
+            write: Some(Rc::new(write_half)),
+            reader: None,
+            current: None,
+            sent_tick: state.ticks,
+        };
+        let index = match state.vacant.pop() {
+            Some(index) => {
+                state.links[index] = link;
+                index
+            }
+            None => {
+                state.links.push(link);
+                state.links.len() - 1
+            }
+        };
+        Some(index)
+    }
+}
+
+/// Writes a message on a connection that waits for nothing.
+fn write<T: 'static>(state: &mut State<T>, index: usize, message: Message<T>) {
+    let ticks = state.ticks;
+    let link = &mut state.links[index];
+    link.sent_tick = ticks;
+    let Some(write_half) = &link.write else {
+        unreachable!("a connection that is gone is taken out of the idle list at once");
+    };
+    // An error here shows on the reading side as well, which puts the message aside for a resend.
+    let written = write_half.try_write(&message.bytes).unwrap_or(0);
+    if written < message.bytes.len() {
+        let rest = message.bytes[written..].to_vec();
+        spawn_local(write_rest(Rc::clone(write_half), rest));
+    }
+    link.current = Some(message);
+}
+
+async fn write_rest(write_half: Rc<OwnedWriteHalf>, rest: Vec<u8>) {
+    let mut at = 0;
+    while at < rest.len() && write_half.writable().await.is_ok() {
+        match write_half.try_write(&rest[at..]) {
+            Ok(written) => at += written,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
+    let Ok(stream) = TcpStream::connect(inner.address).await else {
+        inner.unreachable();
+        return;
+    };
+    // Without it small messages can wait for acknowledgements; a failure only costs time.
+    let _ = stream.set_nodelay(true);
+    let (read_half, write_half) = stream.into_split();
+    let Some(index) = inner.install(write_half) else { return };
+    let reader = spawn_local(read_answers(Rc::clone(&inner), index, read_half));
+    let mut state = inner.state.borrow_mut();
+    state.links[index].reader = Some(reader.abort_handle());
+    match state.queue.pop_front() {
+        Some(message) => write(&mut state, index, message),
+        None => state.idle.push(index),
+    }
+}
+
+async fn read_answers<T: Copy + 'static>(
+    inner: Rc<Inner<T>>,
+    index: usize,
+    mut read_half: OwnedReadHalf,
+) {
+    let mut buffer = Vec::with_capacity(READ_BYTES);
+    loop {
+        match wire::response(&buffer) {
+            Ok(Some(response)) => {
+                let (status, length) = (response.status, response.length);
+                if !response.keep_alive {
+                    close_after(&inner, index, status);
+                    return;
+                }
+                buffer.drain(..length);
+                inner.answer(index, status);
+                continue;
+            }
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        buffer.reserve(READ_BYTES);
+        match read_half.read_buf(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    inner.gone(index);
+}
+
+/// The hub answered and closes the connection.
+fn close_after<T: Copy + 'static>(inner: &Rc<Inner<T>>, index: usize, status: u16) {
+    let mut state = inner.state.borrow_mut();
+    let message = state.links[index].current.take();
+    drop(state);
+    inner.gone(index);
+    state = inner.state.borrow_mut();
+    if let Some(message) = message {
+        inner.settle(state, message, Answer::Status(status));
+    }
+}

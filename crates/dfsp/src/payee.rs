@@ -1,0 +1,171 @@
+//! The bodies a DFSP reads, borrowed from the receive buffer, and the answers a payee gives.
+
+use std::borrow::Cow;
+
+use ledger::ids::{FspName, TransferId};
+use ledger::money::{Amount, Currency};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::ilp::{Payment, Secret, condition, push_packet};
+use crate::message::{PartiesText, push, push_transaction};
+
+#[derive(Deserialize)]
+pub(crate) struct Money<'a> {
+    #[serde(borrow)]
+    pub(crate) amount: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) currency: Cow<'a, str>,
+}
+
+/// POST /quotes, as far as the answer needs it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct QuotePosted<'a> {
+    #[serde(borrow)]
+    pub(crate) quote_id: Cow<'a, str>,
+    #[serde(borrow)]
+    transaction_id: Cow<'a, str>,
+    #[serde(borrow)]
+    payer: &'a RawValue,
+    #[serde(borrow)]
+    payee: &'a RawValue,
+    #[serde(borrow)]
+    pub(crate) amount: Money<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartyText<'a> {
+    #[serde(borrow)]
+    party_id_info: PartyIdInfo<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartyIdInfo<'a> {
+    #[serde(borrow, default)]
+    party_identifier: Cow<'a, str>,
+    #[serde(borrow)]
+    fsp_id: Option<Cow<'a, str>>,
+}
+
+/// PUT /parties, as far as the payer needs it.
+#[derive(Deserialize)]
+pub(crate) struct PartyFound<'a> {
+    #[serde(borrow)]
+    party: PartyText<'a>,
+}
+
+/// PUT /quotes, as far as the payer needs it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct QuoteAnswered<'a> {
+    #[serde(borrow)]
+    pub(crate) transfer_amount: Money<'a>,
+    #[serde(borrow)]
+    pub(crate) ilp_packet: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) condition: Cow<'a, str>,
+}
+
+/// POST /transfers, as far as the payee needs it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TransferPosted<'a> {
+    #[serde(borrow)]
+    transfer_id: Cow<'a, str>,
+    #[serde(borrow)]
+    payer_fsp: Cow<'a, str>,
+    #[serde(borrow)]
+    amount: Money<'a>,
+    #[serde(borrow)]
+    pub(crate) ilp_packet: Cow<'a, str>,
+}
+
+/// PUT or PATCH /transfers/{id}.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TransferAnswered<'a> {
+    #[serde(borrow)]
+    pub(crate) transfer_state: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) fulfilment: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorAnswered<'a> {
+    #[serde(borrow)]
+    error_information: ErrorInformation<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorInformation<'a> {
+    #[serde(borrow)]
+    error_code: Cow<'a, str>,
+}
+
+impl PartyFound<'_> {
+    /// The FSP that the party belongs to.
+    pub(crate) fn fsp(&self) -> Option<FspName> {
+        FspName::new(self.party.party_id_info.fsp_id.as_deref()?)
+    }
+}
+
+impl TransferPosted<'_> {
+    /// The transfer's id, its payer and its amount, when all three can be read.
+    pub(crate) fn terms(&self) -> Option<(TransferId, FspName, Amount)> {
+        let id = TransferId::parse(&self.transfer_id)?;
+        Some((id, FspName::new(&self.payer_fsp)?, Amount::parse(&self.amount.amount)?))
+    }
+}
+
+/// The FSPIOP code in an error callback; 0 when it cannot be read.
+pub(crate) fn error_code(body: &[u8]) -> u16 {
+    let parsed = serde_json::from_slice::<ErrorAnswered<'_>>(body);
+    parsed.ok().and_then(|error| error.error_information.error_code.parse().ok()).unwrap_or(0)
+}
+
+/// Buffers that a payee needs while it makes a packet.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) packet: Vec<u8>,
+    account: Vec<u8>,
+    transaction: Vec<u8>,
+    binary: Vec<u8>,
+}
+
+/// Makes packet (left in `scratch.packet`) and condition for a quote; `None` when a field that
+/// must go into the packet cannot be read.
+pub(crate) fn make_terms(
+    quote: &QuotePosted<'_>,
+    fsp: &str,
+    secret: &Secret,
+    scratch: &mut Scratch,
+) -> Option<[u8; 32]> {
+    let payee: PartyText<'_> = serde_json::from_str(quote.payee.get()).ok()?;
+    let amount = Amount::parse(&quote.amount.amount)?;
+    let currency = Currency::parse(&quote.amount.currency)?;
+    scratch.packet.clear();
+    scratch.account.clear();
+    scratch.transaction.clear();
+    push(&mut scratch.account, &["g.", fsp, ".msisdn.", &payee.party_id_info.party_identifier]);
+    let parties = PartiesText { payer: quote.payer.get(), payee: quote.payee.get() };
+    push_transaction(
+        &mut scratch.transaction,
+        &quote.quote_id,
+        &quote.transaction_id,
+        &parties,
+        (&quote.amount.amount, currency),
+    );
+    let payment = Payment {
+        amount,
+        currency,
+        account: &scratch.account,
+        transaction: &scratch.transaction,
+    };
+    push_packet(&mut scratch.packet, &mut scratch.binary, &payment);
+    Some(condition(&secret.fulfilment(&scratch.packet)))
+}

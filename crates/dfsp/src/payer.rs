@@ -1,0 +1,266 @@
+//! The payer's side: a whole transaction as a row of a table, moved on by callbacks.
+//!
+//! Look-up, quote, transfer; each callback is matched by the trace id (look-up) or by the id in its
+//! path (quote, transfer). Deadlines are in order of start, so finding those that passed costs
+//! nothing per transaction.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use ledger::ids::{FspName, TransferId};
+use ledger::money::Amount;
+use tokio::sync::oneshot;
+
+use crate::behaviour::Leg;
+use crate::ids::{Ids, TransactionId, sequence_of};
+
+/// One payment that an FSP shall make.
+#[derive(Clone, Copy, Debug)]
+pub struct Payment {
+    /// The paying subscriber's number.
+    pub payer_msisdn: u64,
+    /// The number to look up and pay to.
+    pub payee_msisdn: u64,
+    /// What is sent.
+    pub amount: Amount,
+    /// When it should have started: the whole time counts from here.
+    pub intended: Instant,
+}
+
+/// How a whole transaction went, seen from the payer.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// The transfer's id, also the trace id.
+    pub transfer: TransferId,
+    /// What was asked for.
+    pub payment: Payment,
+    /// When it really started.
+    pub started: Instant,
+    /// From the start to the party's callback.
+    pub lookup: Option<Duration>,
+    /// From there to the quote's callback.
+    pub quote: Option<Duration>,
+    /// From there to the notice of the commit.
+    pub transfer_time: Option<Duration>,
+    /// From the intended start to the end.
+    pub whole: Duration,
+    /// How it ended.
+    pub end: End,
+}
+
+/// The end of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The hub committed the transfer and the fulfilment is right.
+    Committed,
+    /// It failed in this leg.
+    Failed(Leg, Cause),
+}
+
+/// Why a transaction failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The hub refused the request with this HTTP status.
+    Refused(u16),
+    /// The hub could not be reached, or its queue here is full.
+    Unsent,
+    /// An error callback with this FSPIOP code (0 when unreadable).
+    Error(u16),
+    /// The hub said ABORTED.
+    Aborted,
+    /// No callback in time.
+    TimedOut,
+    /// The callback cannot be read.
+    Malformed,
+    /// The transfer is committed with a fulfilment that does not meet the condition.
+    WrongFulfilment,
+}
+
+/// Who is told the outcome.
+pub(crate) enum Completion {
+    Observer,
+    Caller(oneshot::Sender<Outcome>),
+}
+
+/// A transaction in flight.
+pub(crate) struct Transaction {
+    pub(crate) id: TransactionId,
+    pub(crate) payment: Payment,
+    pub(crate) leg: Leg,
+    pub(crate) payee: FspName,
+    pub(crate) condition: [u8; 32],
+    started: Instant,
+    leg_started: Instant,
+    lookup: Option<Duration>,
+    quote: Option<Duration>,
+    completion: Completion,
+}
+
+/// All transactions in flight of one FSP.
+pub(crate) struct Payer {
+    ids: Ids,
+    transactions: HashMap<u64, Transaction>,
+    deadlines: VecDeque<(Instant, u64)>,
+    patience: Duration,
+}
+
+impl Payer {
+    pub(crate) fn new(seed: u64, patience: Duration) -> Self {
+        Self {
+            ids: Ids::new(seed),
+            transactions: HashMap::new(),
+            deadlines: VecDeque::new(),
+            patience,
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.transactions.len()
+    }
+
+    /// Opens a row for a payment that starts now.
+    pub(crate) fn begin(
+        &mut self,
+        payment: Payment,
+        completion: Completion,
+        now_millis: u64,
+    ) -> TransactionId {
+        let now = Instant::now();
+        let id = self.ids.next(now_millis);
+        let transaction = Transaction {
+            id,
+            payment,
+            leg: Leg::Lookup,
+            payee: FspName::new("?").expect("one byte is a name"),
+            condition: [0; 32],
+            started: now,
+            leg_started: now,
+            lookup: None,
+            quote: None,
+            completion,
+        };
+        self.transactions.insert(id.sequence(), transaction);
+        self.deadlines.push_back((now + self.patience, id.sequence()));
+        id
+    }
+
+    /// The transaction that waits in `leg` for this id.
+    pub(crate) fn waiting(&mut self, id: TransferId, leg: Leg) -> Option<&mut Transaction> {
+        let transaction = self.transactions.get_mut(&(sequence_of(id) & 0xff_ffff_ffff))?;
+        let expected = match leg {
+            Leg::Quote => transaction.id.quote(),
+            Leg::Lookup | Leg::Transfer => transaction.id.transfer(),
+        };
+        (transaction.leg == leg && expected == id).then_some(transaction)
+    }
+
+    /// The transaction with this running number, in whatever leg.
+    pub(crate) fn numbered(&mut self, sequence: u64) -> Option<&mut Transaction> {
+        self.transactions.get_mut(&sequence)
+    }
+
+    /// The oldest transaction that looks this number up. For hubs that drop the trace only: it
+    /// goes through all rows.
+    pub(crate) fn looking_up(&mut self, msisdn: u64) -> Option<&mut Transaction> {
+        let candidates = self.transactions.values_mut().filter(|transaction| {
+            transaction.leg == Leg::Lookup && transaction.payment.payee_msisdn == msisdn
+        });
+        candidates.min_by_key(|transaction| transaction.id.sequence())
+    }
+
+    /// Ends a transaction.
+    pub(crate) fn end(&mut self, sequence: u64, end: End) -> Option<(Outcome, Completion)> {
+        let transaction = self.transactions.remove(&sequence)?;
+        let now = Instant::now();
+        let committed = end == End::Committed;
+        let outcome = Outcome {
+            transfer: transaction.id.transfer(),
+            payment: transaction.payment,
+            started: transaction.started,
+            lookup: transaction.lookup,
+            quote: transaction.quote,
+            transfer_time: committed.then(|| now - transaction.leg_started),
+            whole: now.saturating_duration_since(transaction.payment.intended),
+            end,
+        };
+        Some((outcome, transaction.completion))
+    }
+
+    /// Ends the next transaction whose time is over, if there is one.
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<(Outcome, Completion)> {
+        while self.deadlines.front().is_some_and(|&(deadline, _)| deadline <= now) {
+            let (_, sequence) = self.deadlines.pop_front()?;
+            if let Some(leg) = self.transactions.get(&sequence).map(|transaction| transaction.leg) {
+                return self.end(sequence, End::Failed(leg, Cause::TimedOut));
+            }
+        }
+        None
+    }
+}
+
+impl Transaction {
+    /// Goes on to the quote, to the FSP that the look-up named.
+    pub(crate) fn found(&mut self, payee: FspName) {
+        self.payee = payee;
+        self.leg = Leg::Quote;
+        self.lookup = Some(self.lap());
+    }
+
+    /// Goes on to the transfer under the quote's condition.
+    pub(crate) fn quoted(&mut self, condition: [u8; 32]) {
+        self.condition = condition;
+        self.leg = Leg::Transfer;
+        self.quote = Some(self.lap());
+    }
+
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        let lap = now - self.leg_started;
+        self.leg_started = now;
+        lap
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payment() -> Payment {
+        Payment {
+            payer_msisdn: 1,
+            payee_msisdn: 2,
+            amount: Amount::from_units(10_000),
+            intended: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_callback_moves_only_the_transaction_that_waits_for_it() {
+        let mut payer = Payer::new(7, Duration::from_secs(30));
+        let id = payer.begin(payment(), Completion::Observer, 1_000);
+        let other = payer.begin(payment(), Completion::Observer, 1_000);
+        assert!(payer.waiting(id.quote(), Leg::Quote).is_none(), "still looking up");
+        payer.looking_up(2).expect("two wait").found(FspName::new("b").expect("a name"));
+        assert!(payer.waiting(id.quote(), Leg::Quote).is_some());
+        assert!(payer.waiting(other.quote(), Leg::Quote).is_none());
+        assert!(payer.waiting(id.transfer(), Leg::Quote).is_none());
+        let (outcome, _) = payer.end(id.sequence(), End::Committed).expect("in flight");
+        assert_eq!(outcome.transfer, id.transfer());
+        assert!(payer.end(id.sequence(), End::Committed).is_none());
+        assert_eq!(payer.in_flight(), 1);
+    }
+
+    #[test]
+    fn deadlines_end_what_still_waits_and_name_the_leg() {
+        let mut payer = Payer::new(7, Duration::from_secs(30));
+        let ended = payer.begin(payment(), Completion::Observer, 1_000);
+        let hung = payer.begin(payment(), Completion::Observer, 1_000);
+        payer.end(ended.sequence(), End::Committed);
+        let now = Instant::now();
+        assert!(payer.expire(now).is_none());
+        let (outcome, _) = payer.expire(now + Duration::from_secs(31)).expect("one hangs");
+        assert_eq!(outcome.transfer, hung.transfer());
+        assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::TimedOut));
+        assert!(payer.expire(now + Duration::from_secs(31)).is_none());
+    }
+}

@@ -1,0 +1,340 @@
+//! What an FSP saw, each notice counted once, and the position that follows from it.
+//!
+//! The hub delivers at least once, so every notice is held against the record of its transfer.
+//! Records are kept in 64 small maps, so that growing one never shows as a pause, and the oldest
+//! are dropped beyond [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
+
+use std::collections::{HashMap, VecDeque};
+
+use ledger::ids::{FspName, TransferId};
+use ledger::money::Amount;
+
+/// Transfers remembered per FSP.
+pub const REMEMBERED_MAX: usize = 400_000;
+const SHARDS: usize = 64;
+
+/// A number of transfers and their amounts together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Transfers.
+    pub count: u64,
+    /// Their amounts.
+    pub amount: Amount,
+}
+
+/// Transfers in one direction with one counterparty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Begun, whatever became of them.
+    pub begun: Sum,
+    /// Ended well.
+    pub committed: Sum,
+    /// Ended without effect.
+    pub aborted: Sum,
+}
+
+/// Transfers with one counterparty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// This FSP paid.
+    pub sent: Flow,
+    /// This FSP was paid.
+    pub received: Flow,
+}
+
+/// Messages counted by kind. Distinct counts rise once per transfer and kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Look-ups answered as payee.
+    pub lookups: u64,
+    /// Quotes answered as payee.
+    pub quotes: u64,
+    /// As payee: distinct POST /transfers.
+    pub prepares: u64,
+    /// As payee: distinct confirmations of a commit (PUT or PATCH).
+    pub confirmations: u64,
+    /// As payee: distinct notices of an abort.
+    pub payee_errors: u64,
+    /// As payer: distinct notices of a commit.
+    pub commits: u64,
+    /// As payer: distinct notices of an abort.
+    pub payer_errors: u64,
+    /// Notices that had been seen before.
+    pub repeated: u64,
+    /// Notices that say the opposite of an earlier one. A correct hub leaves this at 0.
+    pub contradictions: u64,
+    /// Callbacks that belong to nothing this FSP knows, or that it cannot read.
+    pub unknown: u64,
+    /// Fulfilments as payer that do not meet the condition.
+    pub wrong_fulfilments: u64,
+    /// Own callbacks that the hub refused or that got no answer.
+    pub refused: u64,
+    /// HTTP requests received.
+    pub requests: u64,
+}
+
+/// What one FSP saw.
+#[derive(Default)]
+pub struct Tally {
+    /// Messages by kind.
+    pub counts: Counts,
+    counterparties: Vec<(FspName, Exchange)>,
+    remembered: Remembered,
+}
+
+/// On which side of a transfer this FSP stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Payer,
+    Payee,
+}
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Committed,
+    Aborted,
+}
+
+/// A transfer as this FSP knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) role: Role,
+    pub(crate) verdict: Option<Verdict>,
+    /// As payee: when it fulfilled, in milliseconds since the epoch; 0 before.
+    pub(crate) completed_millis: u64,
+    seen: u8,
+    counterparty: u16,
+    amount: Amount,
+}
+
+const SEEN_COMMIT: u8 = 1;
+const SEEN_ABORT: u8 = 2;
+
+impl Tally {
+    /// Transfers with each counterparty met so far.
+    #[must_use]
+    pub fn exchanges(&self) -> &[(FspName, Exchange)] {
+        &self.counterparties
+    }
+
+    /// Change of the position by all transfers known to be committed: sent less received.
+    #[must_use]
+    pub fn position(&self) -> Amount {
+        let units = self.counterparties.iter().map(|(_, exchange)| {
+            exchange.sent.committed.amount.units() - exchange.received.committed.amount.units()
+        });
+        Amount::from_units(units.sum())
+    }
+
+    /// The record of a transfer.
+    pub(crate) fn record(&mut self, id: TransferId) -> Option<&mut Record> {
+        self.remembered.get(id)
+    }
+
+    /// Takes note of a new transfer; `false` when it is known already.
+    pub(crate) fn begin(
+        &mut self,
+        id: TransferId,
+        role: Role,
+        counterparty: FspName,
+        amount: Amount,
+    ) -> bool {
+        if self.remembered.get(id).is_some() {
+            return false;
+        }
+        let index = self.counterparty(counterparty);
+        let record = Record {
+            role,
+            verdict: None,
+            completed_millis: 0,
+            seen: 0,
+            counterparty: index as u16,
+            amount,
+        };
+        self.remembered.insert(id, record);
+        add(&mut self.flow(index, role).begun, amount);
+        true
+    }
+
+    /// Takes note of the hub's word on a transfer.
+    pub(crate) fn notice(&mut self, id: TransferId, verdict: Verdict) {
+        let Some(record) = self.remembered.get(id) else {
+            self.counts.unknown += 1;
+            return;
+        };
+        let bit = match verdict {
+            Verdict::Committed => SEEN_COMMIT,
+            Verdict::Aborted => SEEN_ABORT,
+        };
+        let (before, role) = (record.seen, record.role);
+        record.seen |= bit;
+        if before & bit != 0 {
+            self.counts.repeated += 1;
+            return;
+        }
+        if before != 0 {
+            self.counts.contradictions += 1;
+            return;
+        }
+        let counter = match (role, verdict) {
+            (Role::Payer, Verdict::Committed) => &mut self.counts.commits,
+            (Role::Payer, Verdict::Aborted) => &mut self.counts.payer_errors,
+            (Role::Payee, Verdict::Committed) => &mut self.counts.confirmations,
+            (Role::Payee, Verdict::Aborted) => &mut self.counts.payee_errors,
+        };
+        *counter += 1;
+        self.conclude(id, verdict);
+    }
+
+    /// Books what is known or assumed of a transfer's end; a later verdict replaces an earlier.
+    pub(crate) fn conclude(&mut self, id: TransferId, verdict: Verdict) {
+        let Some(record) = self.remembered.get(id) else { return };
+        let before = record.verdict.replace(verdict);
+        let (index, role, amount) = (usize::from(record.counterparty), record.role, record.amount);
+        if before == Some(verdict) {
+            return;
+        }
+        let flow = self.flow(index, role);
+        if let Some(before) = before {
+            let sum = flow.sum(before);
+            sum.count -= 1;
+            sum.amount = Amount::from_units(sum.amount.units() - amount.units());
+        }
+        add(flow.sum(verdict), amount);
+    }
+
+    fn counterparty(&mut self, name: FspName) -> usize {
+        let known = self.counterparties.iter().position(|(other, _)| *other == name);
+        known.unwrap_or_else(|| {
+            self.counterparties.push((name, Exchange::default()));
+            self.counterparties.len() - 1
+        })
+    }
+
+    fn flow(&mut self, index: usize, role: Role) -> &mut Flow {
+        let exchange = &mut self.counterparties[index].1;
+        match role {
+            Role::Payer => &mut exchange.sent,
+            Role::Payee => &mut exchange.received,
+        }
+    }
+}
+
+impl Flow {
+    fn sum(&mut self, verdict: Verdict) -> &mut Sum {
+        match verdict {
+            Verdict::Committed => &mut self.committed,
+            Verdict::Aborted => &mut self.aborted,
+        }
+    }
+}
+
+fn add(sum: &mut Sum, amount: Amount) {
+    sum.count += 1;
+    sum.amount = Amount::from_units(sum.amount.units() + amount.units());
+}
+
+struct Remembered {
+    shards: Vec<Shard>,
+}
+
+#[derive(Default)]
+struct Shard {
+    records: HashMap<TransferId, Record>,
+    order: VecDeque<TransferId>,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    }
+}
+
+impl Remembered {
+    fn shard(&mut self, id: TransferId) -> &mut Shard {
+        &mut self.shards[usize::from(id.to_bytes()[16]) % SHARDS]
+    }
+
+    fn get(&mut self, id: TransferId) -> Option<&mut Record> {
+        self.shard(id).records.get_mut(&id)
+    }
+
+    fn insert(&mut self, id: TransferId, record: Record) {
+        let shard = self.shard(id);
+        if shard.order.len() >= REMEMBERED_MAX / SHARDS
+            && let Some(oldest) = shard.order.pop_front()
+        {
+            shard.records.remove(&oldest);
+        }
+        shard.order.push_back(id);
+        shard.records.insert(id, record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u32) -> TransferId {
+        TransferId::parse(&format!("00000000-0000-4000-8000-{number:012}")).expect("an id")
+    }
+
+    fn name(text: &str) -> FspName {
+        FspName::new(text).expect("a name")
+    }
+
+    fn tally() -> Tally {
+        let mut tally = Tally::default();
+        assert!(tally.begin(id(1), Role::Payer, name("b"), Amount::from_units(70_000)));
+        assert!(tally.begin(id(2), Role::Payee, name("b"), Amount::from_units(20_000)));
+        tally
+    }
+
+    #[test]
+    fn a_repeated_notice_counts_once() {
+        let mut tally = tally();
+        assert!(!tally.begin(id(1), Role::Payer, name("b"), Amount::from_units(70_000)));
+        for _ in 0..3 {
+            tally.notice(id(1), Verdict::Committed);
+            tally.notice(id(2), Verdict::Committed);
+        }
+        assert_eq!(tally.position(), Amount::from_units(50_000));
+        let counts = tally.counts;
+        assert_eq!((counts.commits, counts.confirmations, counts.repeated), (1, 1, 4));
+        assert_eq!(tally.exchanges()[0].1.sent.committed.count, 1);
+    }
+
+    #[test]
+    fn an_assumed_commit_is_taken_back_by_an_abort() {
+        let mut tally = tally();
+        tally.conclude(id(2), Verdict::Committed);
+        assert_eq!(tally.position(), Amount::from_units(-20_000));
+        tally.notice(id(2), Verdict::Aborted);
+        assert_eq!(tally.position(), Amount::ZERO);
+        assert_eq!((tally.counts.contradictions, tally.counts.payee_errors), (0, 1));
+    }
+
+    #[test]
+    fn contradictions_and_strangers_are_counted_and_change_nothing() {
+        let mut tally = tally();
+        tally.notice(id(1), Verdict::Committed);
+        tally.notice(id(1), Verdict::Aborted);
+        tally.notice(id(9), Verdict::Committed);
+        assert_eq!(tally.position(), Amount::from_units(70_000));
+        assert_eq!((tally.counts.contradictions, tally.counts.unknown), (1, 1));
+    }
+
+    #[test]
+    fn the_oldest_transfers_are_forgotten_at_the_bound() {
+        let mut tally = tally();
+        let mut number = 3;
+        while tally.record(id(1)).is_some() {
+            tally.begin(id(number), Role::Payer, name("b"), Amount::ZERO);
+            number += 1;
+            assert!(number < 4 * REMEMBERED_MAX as u32);
+        }
+        let kept: usize = tally.remembered.shards.iter().map(|shard| shard.records.len()).sum();
+        assert!(kept <= REMEMBERED_MAX);
+    }
+}

@@ -1,0 +1,70 @@
+//! Writing compact JSON by hand, so that keys come out sorted and nothing is allocated twice.
+
+use crate::error::first_chars;
+
+/// Most entries of an extension list (hub-semantics 1.6).
+pub(crate) const EXTENSIONS_MAX: usize = 16;
+/// Longest key of an extension, in characters.
+pub(crate) const EXTENSION_KEY_CHARS_MAX: usize = 32;
+/// Longest value of an extension, in characters.
+pub(crate) const EXTENSION_VALUE_CHARS_MAX: usize = 128;
+
+/// Writes `text` as a JSON text with quotes; UTF-8 passes unescaped.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(&mut *out, text).expect("writing a text to memory cannot fail");
+}
+
+/// Writes `{"extension":[{"key":…,"value":…},…]}`, cutting to the bounds of the schema.
+pub(crate) fn write_extension_list<K, V>(out: &mut Vec<u8>, entries: &[(K, V)])
+where
+    K: AsRef<str>,
+    V: AsRef<str>,
+{
+    out.extend_from_slice(br#"{"extension":["#);
+    for (at, (key, value)) in entries.iter().take(EXTENSIONS_MAX).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(br#"{"key":"#);
+        write_text(out, first_chars(key.as_ref(), EXTENSION_KEY_CHARS_MAX));
+        out.extend_from_slice(br#","value":"#);
+        write_text(out, first_chars(value.as_ref(), EXTENSION_VALUE_CHARS_MAX));
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// Writes an object member by member, with the commas.
+pub(crate) struct ObjectWriter<'o> {
+    out: &'o mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'o> ObjectWriter<'o> {
+    /// Opens the object.
+    pub(crate) fn open(out: &'o mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    /// Writes the name of the next member; the caller writes its value.
+    pub(crate) fn member(&mut self, name: &str) -> &mut Vec<u8> {
+        if !self.empty {
+            self.out.push(b',');
+        }
+        self.empty = false;
+        write_text(self.out, name);
+        self.out.push(b':');
+        self.out
+    }
+
+    /// Writes a member whose value is a text.
+    pub(crate) fn text(&mut self, name: &str, value: &str) {
+        write_text(self.member(name), value);
+    }
+
+    /// Closes the object.
+    pub(crate) fn close(self) {
+        self.out.push(b'}');
+    }
+}

@@ -1,0 +1,126 @@
+//! W3C trace context: the id by which partners match a callback to their request.
+
+use std::fmt;
+
+use http::HeaderValue;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// What a `traceparent` header says: which trace a message belongs to, and its flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    /// Trace id, never all zero in a context that was parsed.
+    pub trace_id: [u8; 16],
+    /// Trace flags; bit 0 is "sampled".
+    pub flags: u8,
+}
+
+impl TraceContext {
+    /// A context for a message that came without one; `trace_id` is random, chosen by the caller.
+    #[must_use]
+    pub const fn new(trace_id: [u8; 16]) -> Self {
+        Self { trace_id, flags: 1 }
+    }
+
+    /// Parses `00-<trace>-<span>-<flags>`; later versions may carry more fields after these.
+    ///
+    /// `None` for a value that W3C calls invalid: the message is then treated as if it had none.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let (head, rest) = value.split_at_checked(55)?;
+        let dashes = head[2] == b'-' && head[35] == b'-' && head[52] == b'-';
+        let version: [u8; 1] = hex(&head[..2])?;
+        let extended = version != [0] && rest.first() == Some(&b'-');
+        if !dashes || version == [0xff] || !(rest.is_empty() || extended) {
+            return None;
+        }
+        let trace_id: [u8; 16] = hex(&head[3..35])?;
+        let span: [u8; 8] = hex(&head[36..52])?;
+        let [flags] = hex(&head[53..])?;
+        (trace_id != [0; 16] && span != [0; 8]).then_some(Self { trace_id, flags })
+    }
+
+    /// The `traceparent` value of a child span with id `span`. A zero span, which W3C forbids,
+    /// is written as 1.
+    #[must_use]
+    pub fn child(&self, span: u64) -> HeaderValue {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        put_hex(&mut text[3..35], &self.trace_id);
+        put_hex(&mut text[36..52], &span.max(1).to_be_bytes());
+        put_hex(&mut text[53..], &[self.flags]);
+        HeaderValue::from_bytes(&text).expect("hexadecimal is visible ASCII")
+    }
+}
+
+impl fmt::Debug for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.trace_id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The `tracestate` value of a trace that carries no other: `upesi=<span>`.
+pub(crate) fn state(span: u64) -> HeaderValue {
+    let mut text = *b"upesi=0000000000000000";
+    put_hex(&mut text[6..], &span.max(1).to_be_bytes());
+    HeaderValue::from_bytes(&text).expect("hexadecimal is visible ASCII")
+}
+
+fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let mut out = [0; N];
+    for (slot, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        *slot = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(out)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn put_hex(slot: &mut [u8], bytes: &[u8]) {
+    for (pair, byte) in slot.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = HEX[usize::from(byte >> 4)];
+        pair[1] = HEX[usize::from(byte & 15)];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_parse_as_w3c_says() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        for (text, valid) in [
+            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true),
+            ("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true),
+            ("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", true),
+            ("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01more", false),
+            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", false),
+            ("ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", false),
+            ("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", false),
+            ("00-00000000000000000000000000000000-b7ad6b7169203331-01", false),
+            ("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", false),
+            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331", false),
+            ("", false),
+        ] {
+            let context = TraceContext::parse(text.as_bytes());
+            assert_eq!(context.map(|c| format!("{c:?}")), valid.then(|| trace.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_child_keeps_the_trace_and_the_flags() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03";
+        let context = TraceContext::parse(parent.as_bytes()).expect(parent);
+        let child = "00-0af7651916cd43dd8448eb211c80319c-00000000000000ff-03";
+        assert_eq!(context.child(255), child);
+        assert_eq!(context.child(0), child.replace("ff", "01"));
+        assert_eq!(state(255), "upesi=00000000000000ff");
+        assert_eq!(TraceContext::new([1; 16]).child(1), "00-01010101010101010101010101010101-0000000000000001-01");
+    }
+}

@@ -1,0 +1,323 @@
+//! Double-entry books: every posting debits one account and credits another, so that per
+//! currency all accounts add up to zero.
+//!
+//! Signs are the reference hub's (hub-semantics 3.5 and 4.3): a positive POSITION is owed by the
+//! participant, a negative SETTLEMENT is money it has on deposit. A debit raises a value, a
+//! credit lowers it.
+
+use alloc::vec::Vec;
+
+use crate::ids::{AccountId, ParticipantIndex, Stamp};
+use crate::money::{Amount, Currency};
+use crate::trail::Trail;
+
+/// Accounts the books can hold.
+pub const ACCOUNTS_MAX: usize = 200_000;
+
+/// What an account is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum AccountKind {
+    /// What a participant owes (above zero) or is owed.
+    Position = 1,
+    /// Funds on deposit (below zero): the cover.
+    Settlement = 2,
+    /// The hub's counterpart of funds in and out.
+    HubReconciliation = 3,
+    /// The hub's counterpart of net settlement.
+    HubMultilateralSettlement = 4,
+    /// Fees between participants.
+    InterchangeFee = 5,
+    /// Settlement of those fees.
+    InterchangeFeeSettlement = 6,
+    /// Fees of the hub.
+    HubFee = 7,
+    /// Internal: reserved transfers, between payer and payee.
+    InFlight = 100,
+    /// Internal: reserved outflows, between a participant's SETTLEMENT and the hub.
+    Outflow = 101,
+    /// Internal: counterpart of initial positions.
+    Opening = 102,
+}
+
+impl AccountKind {
+    const VISIBLE: [(Self, &'static str); 7] = [
+        (Self::Position, "POSITION"),
+        (Self::Settlement, "SETTLEMENT"),
+        (Self::HubReconciliation, "HUB_RECONCILIATION"),
+        (Self::HubMultilateralSettlement, "HUB_MULTILATERAL_SETTLEMENT"),
+        (Self::InterchangeFee, "INTERCHANGE_FEE"),
+        (Self::InterchangeFeeSettlement, "INTERCHANGE_FEE_SETTLEMENT"),
+        (Self::HubFee, "HUB_FEE"),
+    ];
+    const INTERNAL: [Self; 3] = [Self::InFlight, Self::Outflow, Self::Opening];
+
+    /// The name the admin API uses; `None` for internal accounts, which it never shows.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        Self::VISIBLE.iter().find(|(kind, _)| *kind == self).map(|(_, name)| *name)
+    }
+
+    /// Reads the name the admin API uses.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::VISIBLE.iter().find(|(_, text)| *text == name).map(|(kind, _)| *kind)
+    }
+
+    /// The number this kind is stored as.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Reads a stored number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        let visible = Self::VISIBLE.iter().map(|(kind, _)| *kind);
+        visible.chain(Self::INTERNAL).find(|kind| kind.number() == number)
+    }
+
+    /// Whether only the hub has such accounts.
+    #[must_use]
+    pub const fn is_of_hub(self) -> bool {
+        !matches!(
+            self,
+            Self::Position
+                | Self::Settlement
+                | Self::InterchangeFee
+                | Self::InterchangeFeeSettlement
+        )
+    }
+}
+
+/// One account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its number.
+    pub id: AccountId,
+    /// Whose it is.
+    pub owner: ParticipantIndex,
+    /// What it is for.
+    pub kind: AccountKind,
+    /// Its only currency.
+    pub currency: Currency,
+    /// Whether it may be used.
+    pub active: bool,
+    /// Its balance.
+    pub value: Amount,
+    /// When it was opened.
+    pub created: Stamp,
+    /// When its balance last changed.
+    pub changed: Stamp,
+}
+
+/// The internal accounts of a currency, and what its postings left over (always zero).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CurrencyBook {
+    currency: Currency,
+    in_flight: AccountId,
+    outflow: AccountId,
+    opening: AccountId,
+    drift: Amount,
+}
+
+/// One movement between two accounts of a currency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Posting {
+    pub(crate) debit: AccountId,
+    pub(crate) credit: AccountId,
+    pub(crate) amount: Amount,
+}
+
+/// What is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewAccount {
+    pub(crate) owner: ParticipantIndex,
+    pub(crate) kind: AccountKind,
+    pub(crate) currency: Currency,
+    pub(crate) active: bool,
+}
+
+/// All accounts of all participants and of the hub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    accounts: Vec<Account>,
+    currencies: Vec<CurrencyBook>,
+}
+
+impl Books {
+    /// The account with this number.
+    #[must_use]
+    pub fn get(&self, id: AccountId) -> Option<&Account> {
+        self.accounts.get((id.0 as usize).checked_sub(1)?)
+    }
+
+    /// All accounts, internal ones included, in order of number.
+    pub fn iter(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.iter()
+    }
+
+    /// The sum over all accounts of each currency; each is zero.
+    pub fn sums(&self) -> impl Iterator<Item = (Currency, Amount)> + '_ {
+        self.currencies.iter().map(|book| (book.currency, self.sum(book.currency)))
+    }
+
+    /// What is reserved but neither committed nor returned, in a currency.
+    #[must_use]
+    pub fn in_flight(&self, currency: Currency) -> Amount {
+        self.book(currency).map_or(Amount::ZERO, |book| -self.value(book.in_flight))
+    }
+
+    pub(crate) fn has_room_for(&self, accounts: usize) -> bool {
+        self.accounts.len() + accounts <= ACCOUNTS_MAX
+    }
+
+    pub(crate) fn open(&mut self, new: NewAccount, stamp: Stamp) -> AccountId {
+        if self.book(new.currency).is_none() {
+            self.open_currency(new.currency, stamp);
+        }
+        self.push(new, stamp)
+    }
+
+    pub(crate) fn set_active(&mut self, id: AccountId, active: bool) {
+        self.get_mut(id).active = active;
+    }
+
+    pub(crate) fn value(&self, id: AccountId) -> Amount {
+        self.get(id).expect("an account id is only made by opening one").value
+    }
+
+    /// The payer's side of a reservation: its position rises against the in-flight account.
+    pub(crate) fn reservation(&self, payer: AccountId, amount: Amount) -> Posting {
+        Posting { debit: payer, credit: self.internal(payer).in_flight, amount }
+    }
+
+    /// The payee's side of a commit: its position falls against the in-flight account.
+    pub(crate) fn commitment(&self, payee: AccountId, amount: Amount) -> Posting {
+        Posting { debit: self.internal(payee).in_flight, credit: payee, amount }
+    }
+
+    /// The reservation of an outflow: the deposit shrinks.
+    pub(crate) fn outflow(&self, settlement: AccountId, amount: Amount) -> Posting {
+        Posting { debit: settlement, credit: self.internal(settlement).outflow, amount }
+    }
+
+    /// A reserved outflow leaves: against the hub's reconciliation account.
+    pub(crate) fn outflow_end(&self, to: AccountId, amount: Amount) -> Posting {
+        Posting { debit: self.internal(to).outflow, credit: to, amount }
+    }
+
+    /// An initial position: against the hub's opening account.
+    pub(crate) fn opening(&self, position: AccountId, amount: Amount) -> Posting {
+        Posting { debit: position, credit: self.internal(position).opening, amount }
+    }
+
+    /// Moves `amount` from `credit` to `debit`.
+    ///
+    /// Panics when the accounts are not two of one currency or a balance leaves the range of
+    /// the ledger: the node must stop before anything of it is acknowledged.
+    pub(crate) fn post(&mut self, posting: Posting, stamp: Stamp, trail: &mut Trail) {
+        let Posting { debit, credit, amount } = posting;
+        assert!(debit != credit, "a posting has two different accounts");
+        let currency = self.get(debit).map(|account| account.currency);
+        assert!(
+            currency.is_some() && currency == self.get(credit).map(|account| account.currency),
+            "both accounts of a posting have one currency"
+        );
+        let added = self.change(debit, amount, stamp);
+        let removed = self.change(credit, -amount, stamp);
+        let book = self.book_mut(currency.expect("asserted above"));
+        book.drift = book
+            .drift
+            .checked_add(added)
+            .and_then(|drift| drift.checked_add(removed))
+            .expect("the drift of a currency stays within the range of the ledger");
+        trail.note(&[
+            &debit.0.to_le_bytes(),
+            &credit.0.to_le_bytes(),
+            &amount.units().to_le_bytes(),
+        ]);
+    }
+
+    /// Panics unless every posting since the start left every currency at zero.
+    pub(crate) fn assert_balanced(&self) {
+        for book in &self.currencies {
+            assert_eq!(book.drift, Amount::ZERO, "{} does not sum to zero", book.currency);
+        }
+    }
+
+    /// Panics unless every currency sums to zero, counted over all its accounts.
+    pub(crate) fn assert_balanced_in_full(&self) {
+        for (currency, sum) in self.sums() {
+            assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
+        }
+    }
+
+    /// Adds to one account and answers by how much its balance really changed.
+    fn change(&mut self, id: AccountId, amount: Amount, stamp: Stamp) -> Amount {
+        let account = self.get_mut(id);
+        let before = account.value;
+        account.value =
+            before.checked_add(amount).expect("a balance stays within the range of the ledger");
+        account.changed = stamp;
+        account.value.checked_sub(before).expect("the difference of two balances is in range")
+    }
+
+    fn open_currency(&mut self, currency: Currency, stamp: Stamp) {
+        let mut internal = |kind| {
+            let owner = ParticipantIndex::HUB;
+            self.push(NewAccount { owner, kind, currency, active: true }, stamp)
+        };
+        let book = CurrencyBook {
+            currency,
+            in_flight: internal(AccountKind::InFlight),
+            outflow: internal(AccountKind::Outflow),
+            opening: internal(AccountKind::Opening),
+            drift: Amount::ZERO,
+        };
+        self.currencies.push(book);
+    }
+
+    fn push(&mut self, new: NewAccount, stamp: Stamp) -> AccountId {
+        let id = AccountId(self.accounts.len() as u32 + 1);
+        self.accounts.push(Account {
+            id,
+            owner: new.owner,
+            kind: new.kind,
+            currency: new.currency,
+            active: new.active,
+            value: Amount::ZERO,
+            created: stamp,
+            changed: stamp,
+        });
+        id
+    }
+
+    fn sum(&self, currency: Currency) -> Amount {
+        self.accounts
+            .iter()
+            .filter(|account| account.currency == currency)
+            .try_fold(Amount::ZERO, |sum, account| sum.checked_add(account.value))
+            .expect("the sum of a currency is within the range of the ledger")
+    }
+
+    fn internal(&self, account: AccountId) -> &CurrencyBook {
+        let account = self.get(account).expect("an account id is only made by opening one");
+        self.book(account.currency).expect("a currency is opened with its first account")
+    }
+
+    fn book(&self, currency: Currency) -> Option<&CurrencyBook> {
+        self.currencies.iter().find(|book| book.currency == currency)
+    }
+
+    fn book_mut(&mut self, currency: Currency) -> &mut CurrencyBook {
+        self.currencies
+            .iter_mut()
+            .find(|book| book.currency == currency)
+            .expect("a currency is opened with its first account")
+    }
+
+    fn get_mut(&mut self, id: AccountId) -> &mut Account {
+        &mut self.accounts[id.0 as usize - 1]
+    }
+}

@@ -1,0 +1,216 @@
+//! What `PUT /transfers/{id}` and `PUT /transfers/{id}/error` have in common: who may answer,
+//! and what became of an earlier answer (hub-semantics 3.4 and 3.6, checks 2 to 4, 7 and 8).
+
+use crate::command::TraceId;
+use crate::context::{Context, Subject};
+use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
+use crate::notice::NoticeKind;
+use crate::outcome::Outcome;
+use crate::state::State;
+use crate::transfers::{Active, Answer, AnswerKind, Ended, Found, TransferState};
+
+/// The part of a fulfil or an abort that these rules look at.
+pub(super) struct Incoming<'a> {
+    pub(super) id: TransferId,
+    pub(super) source: &'a FspName,
+    pub(super) destination: Option<&'a FspName>,
+    pub(super) kind: AnswerKind,
+    pub(super) hash: Digest,
+    pub(super) trace: TraceId,
+    /// The payee waits for a PATCH (RESERVED style).
+    pub(super) wants_patch: bool,
+}
+
+/// A reserved transfer that the message may end.
+pub(super) struct Open {
+    pub(super) slot: u32,
+    pub(super) payer: ParticipantIndex,
+    pub(super) payee: ParticipantIndex,
+}
+
+impl Incoming<'_> {
+    pub(super) fn subject(&self, context: &Context<'_>, outcome: Outcome) -> Subject {
+        Subject { transfer: self.id, source: context.position, outcome, trace: self.trace }
+    }
+}
+
+/// Finds the transfer that the message answers, or deals with the message here.
+pub(super) fn open(context: &mut Context<'_>, incoming: &Incoming<'_>) -> Result<Open, Outcome> {
+    match context.state.transfers.find(&incoming.id) {
+        Found::Active(slot) => open_active(context, incoming, slot),
+        Found::Ended(at) => Err(answer_ended(context, incoming, at)),
+        Found::Nothing | Found::Outflow => {
+            Err(refuse_sender(context, incoming, Outcome::AnswerTransferNotFound))
+        }
+    }
+}
+
+/// Ends an open transfer: the payer's position goes back, or on to the payee.
+pub(super) fn close(
+    context: &mut Context<'_>,
+    open: &Open,
+    incoming: &Incoming<'_>,
+    outcome: Outcome,
+) {
+    let transfer = context.state.transfers.take(open.slot);
+    let books = &context.state.books;
+    let posting = match outcome {
+        Outcome::Committed => books.commitment(transfer.payee_account, transfer.amount),
+        _ => books.commitment(transfer.payer_account, transfer.amount),
+    };
+    context.post(posting);
+    let answer =
+        Answer { kind: incoming.kind, hash: incoming.hash, position: context.position };
+    end(context, &transfer, Some(answer), outcome);
+}
+
+/// Keeps what a resend or a question will need of a transfer that ended.
+pub(super) fn end(
+    context: &mut Context<'_>,
+    transfer: &Active,
+    answer: Option<Answer>,
+    outcome: Outcome,
+) {
+    let state = &mut *context.state;
+    match outcome {
+        Outcome::Committed => state.counters.committed += 1,
+        Outcome::Expired => state.counters.expired += 1,
+        _ => state.counters.aborted += 1,
+    }
+    state.transfers.end(Ended {
+        id: transfer.id,
+        payer: Some(transfer.payer),
+        payee: Some(transfer.payee),
+        hash: transfer.hash,
+        prepare: transfer.prepare,
+        answer,
+        outcome,
+        completed: state.stamp,
+    });
+}
+
+fn open_active(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+    slot: u32,
+) -> Result<Open, Outcome> {
+    let transfer = context.state.transfers.active(slot);
+    let open = Open { slot, payer: transfer.payer, payee: transfer.payee };
+    if !is_named(context.state, open.payee, incoming.source) {
+        return Err(refuse_sender(context, incoming, Outcome::AnswerFromStranger));
+    }
+    let misdirected = |to: &&FspName| !is_named(context.state, open.payer, to);
+    if incoming.destination.filter(misdirected).is_some() {
+        return Err(abort_misdirected(context, &open, incoming));
+    }
+    Ok(open)
+}
+
+/// The payee addressed somebody else than the payer: the transfer is aborted (ruling 9).
+fn abort_misdirected(
+    context: &mut Context<'_>,
+    open: &Open,
+    incoming: &Incoming<'_>,
+) -> Outcome {
+    let outcome = Outcome::AnswerToStranger;
+    close(context, open, incoming, outcome);
+    let about = incoming.subject(context, outcome);
+    context.owe(open.payer, NoticeKind::Error, about);
+    if incoming.wants_patch {
+        context.owe(open.payee, NoticeKind::PatchAborted, about);
+    }
+    outcome
+}
+
+/// A transfer that ended: the same answer is told the stored end, another one is refused.
+fn answer_ended(context: &mut Context<'_>, incoming: &Incoming<'_>, at: u32) -> Outcome {
+    let ended = context.state.transfers.ended(at).clone();
+    let payee = ended.payee.filter(|payee| is_named(context.state, *payee, incoming.source));
+    let Some(payee) = payee else {
+        return refuse_sender(context, incoming, Outcome::AnswerFromStranger);
+    };
+    if ended.outcome == Outcome::Expired {
+        return answer_expired(context, incoming, at, payee);
+    }
+    match ended.answer.filter(|answer| answer.kind == incoming.kind) {
+        None => refuse_state(context, incoming, &ended, payee),
+        Some(answer) if answer.hash != incoming.hash => {
+            refuse_sender(context, incoming, Outcome::AnswerModified)
+        }
+        Some(_) => resend_end(context, incoming, &ended, payee),
+    }
+}
+
+/// The first answer that comes too late hears so; later ones find the transfer ended.
+fn answer_expired(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+    at: u32,
+    payee: ParticipantIndex,
+) -> Outcome {
+    let position = context.position;
+    let ended = context.state.transfers.ended_mut(at);
+    if ended.answer.is_some() {
+        let ended = ended.clone();
+        return refuse_state(context, incoming, &ended, payee);
+    }
+    ended.answer = Some(Answer { kind: incoming.kind, hash: incoming.hash, position });
+    let about = incoming.subject(context, Outcome::AnswerExpired);
+    context.owe(payee, NoticeKind::Error, about);
+    Outcome::AnswerExpired
+}
+
+/// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
+fn refuse_state(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+    ended: &Ended,
+    payee: ParticipantIndex,
+) -> Outcome {
+    let outcome = Outcome::AnswerStateNotReserved;
+    let about = incoming.subject(context, outcome);
+    context.owe(payee, NoticeKind::Error, about);
+    if incoming.wants_patch && ended.state() == TransferState::Aborted {
+        let about = super::prepare::about_end(ended, about);
+        context.owe(payee, NoticeKind::PatchAborted, about);
+    }
+    outcome
+}
+
+/// Ruling 5: a repeated answer hears the stored end from the hub.
+fn resend_end(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+    ended: &Ended,
+    payee: ParticipantIndex,
+) -> Outcome {
+    let outcome = Outcome::AnswerResent;
+    let about = super::prepare::about_end(ended, incoming.subject(context, outcome));
+    let kind = match (incoming.kind, ended.state()) {
+        (AnswerKind::Fulfil, TransferState::Committed) => NoticeKind::Committed,
+        (AnswerKind::Abort, TransferState::Aborted) if ended.outcome == Outcome::Aborted => {
+            NoticeKind::AbortCopy
+        }
+        _ => NoticeKind::AbortedState,
+    };
+    context.owe(payee, kind, about);
+    outcome
+}
+
+/// Tells the sender, when it is a participant, why nothing was done.
+fn refuse_sender(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+    outcome: Outcome,
+) -> Outcome {
+    let sender = context.state.register.find(incoming.source).map(|(index, _)| index);
+    if let Some(sender) = sender.filter(|sender| *sender != ParticipantIndex::HUB) {
+        let about = incoming.subject(context, outcome);
+        context.owe(sender, NoticeKind::Error, about);
+    }
+    outcome
+}
+
+fn is_named(state: &State, participant: ParticipantIndex, name: &FspName) -> bool {
+    state.register.get(participant).name.matches(name)
+}

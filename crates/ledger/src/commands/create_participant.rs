@@ -1,0 +1,82 @@
+//! `POST /participants`: a new participant, or a further currency for a known one
+//! (hub-semantics 4.3).
+
+use alloc::vec::Vec;
+
+use crate::accounts::{AccountKind, NewAccount};
+use crate::command::SettlementModel;
+use crate::context::Context;
+use crate::ids::{AccountId, FspName, ParticipantIndex};
+use crate::money::Currency;
+use crate::outcome::Outcome;
+use crate::register::{Holding, PARTICIPANTS_MAX};
+use crate::state::State;
+
+pub(super) fn create(context: &mut Context<'_>, name: &FspName, currency: Currency) -> Outcome {
+    let state = &mut *context.state;
+    let known = state.register.find(name).map(|(index, participant)| {
+        (index, participant.holding(currency).is_some() || index == ParticipantIndex::HUB)
+    });
+    if let Some((_, true)) = known {
+        return Outcome::ParticipantCurrencyExists;
+    }
+    if !hub_is_ready(state, currency) {
+        return Outcome::HubAccountsMissing;
+    }
+    let models = state.register.models_for(currency);
+    if !models.iter().any(serves_transfers) {
+        return Outcome::SettlementModelMissing;
+    }
+    if state.register.len() == PARTICIPANTS_MAX || !state.books.has_room_for(2 * models.len()) {
+        return Outcome::RegisterFull;
+    }
+    let owner = match known {
+        Some((index, _)) => index,
+        None => state.register.add(*name, state.stamp),
+    };
+    open_accounts(state, owner, currency, &models);
+    Outcome::Accepted
+}
+
+fn serves_transfers(model: &SettlementModel) -> bool {
+    model.ledger_account == AccountKind::Position
+        && model.settlement_account == AccountKind::Settlement
+}
+
+fn hub_is_ready(state: &State, currency: Currency) -> bool {
+    let hub = state.register.get(ParticipantIndex::HUB);
+    let has = |kind| {
+        let accounts = hub.accounts.iter().filter_map(|id| state.books.get(*id));
+        accounts.into_iter().any(|account| account.kind == kind && account.currency == currency)
+    };
+    has(AccountKind::HubReconciliation) && has(AccountKind::HubMultilateralSettlement)
+}
+
+/// Opens each kind of account that the models name, once, inactive until limits are set.
+fn open_accounts(
+    state: &mut State,
+    owner: ParticipantIndex,
+    currency: Currency,
+    models: &[SettlementModel],
+) {
+    let mut opened: Vec<(AccountKind, AccountId)> = Vec::new();
+    for kind in models.iter().flat_map(|model| [model.ledger_account, model.settlement_account]) {
+        if opened.iter().all(|(known, _)| *known != kind) {
+            let new = NewAccount { owner, kind, currency, active: false };
+            opened.push((kind, state.books.open(new, state.stamp)));
+        }
+    }
+    let of = |kind| {
+        let account = opened.iter().find(|(known, _)| *known == kind);
+        account.expect("a model that serves transfers has both kinds").1
+    };
+    let holding = Holding {
+        currency,
+        position: of(AccountKind::Position),
+        settlement: of(AccountKind::Settlement),
+        limit: None,
+    };
+    let participant = state.register.get_mut(owner);
+    participant.holdings.push(holding);
+    participant.accounts.extend(opened.iter().map(|(_, id)| *id));
+}

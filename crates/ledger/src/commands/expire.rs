@@ -1,0 +1,30 @@
+//! Deadlines: a reserved transfer whose expiration the stamp has reached ends by itself. The
+//! reversal and both notices are one step (hub-semantics 3.10, rulings 13 and 14).
+
+use super::answer;
+use crate::context::{Context, Subject};
+use crate::notice::NoticeKind;
+use crate::outcome::Outcome;
+
+/// Ends every transfer that is due, in order of deadline.
+pub(crate) fn expire_due(context: &mut Context<'_>) {
+    while let Some(slot) = context.state.transfers.due(context.state.stamp.millis()) {
+        expire(context, slot);
+    }
+}
+
+fn expire(context: &mut Context<'_>, slot: u32) {
+    let transfer = context.state.transfers.take(slot);
+    let posting = context.state.books.commitment(transfer.payer_account, transfer.amount);
+    context.post(posting);
+    answer::end(context, &transfer, None, Outcome::Expired);
+    context.withdraw(transfer.payee, transfer.prepare_notice);
+    let about = Subject {
+        transfer: transfer.id,
+        source: transfer.prepare,
+        outcome: Outcome::Expired,
+        trace: transfer.trace,
+    };
+    context.owe(transfer.payer, NoticeKind::Error, about);
+    context.owe(transfer.payee, NoticeKind::Error, about);
+}

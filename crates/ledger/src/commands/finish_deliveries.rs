@@ -1,0 +1,21 @@
+//! Deliveries that ended leave the outbox; those that failed for good become dead letters.
+
+use crate::command::{DeliveryResult, FinishedDelivery};
+use crate::context::Context;
+use crate::notice::DeadLetter;
+use crate::outcome::Outcome;
+
+/// A notice that is not owed (delivered twice after a take-over) is passed over.
+pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Outcome {
+    let state = &mut *context.state;
+    for end in ends {
+        let Some(notice) = state.outbox.remove(end.notice) else { continue };
+        state.trail.note(&[&end.notice.0.to_le_bytes(), &[end.result as u8]]);
+        match end.result {
+            DeliveryResult::Delivered => state.counters.delivered += 1,
+            DeliveryResult::Dead => state.outbox.bury(DeadLetter { notice, end: *end }),
+            DeliveryResult::Withdrawn => {}
+        }
+    }
+    Outcome::Accepted
+}

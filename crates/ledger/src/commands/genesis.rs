@@ -1,0 +1,24 @@
+//! The first record: the hub joins its own scheme, and the maps get their key.
+
+use crate::command::Genesis;
+use crate::context::Context;
+use crate::hashing::Keyed;
+use crate::ids::{ParticipantIndex, Position};
+use crate::notice::Outbox;
+use crate::outcome::Outcome;
+use crate::register::Register;
+use crate::transfers::Transfers;
+
+pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
+    assert_eq!(context.position, Position(1), "a log begins once");
+    let keyed = Keyed::new(genesis.seed);
+    let state = &mut *context.state;
+    state.hub = genesis.hub;
+    state.register = Register::new(keyed);
+    state.transfers = Transfers::new(keyed);
+    state.outbox = Outbox::new(keyed);
+    let hub = state.register.add(genesis.hub, state.stamp);
+    assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");
+    context.effects.register_changed = true;
+    Outcome::Accepted
+}

@@ -1,0 +1,82 @@
+//! One file per command. Each decides in three steps: read, decide, write; and answers with the
+//! outcome.
+
+mod abort;
+mod activate;
+mod answer;
+mod change_parties;
+mod configure;
+mod create_hub_account;
+mod create_participant;
+mod create_settlement_model;
+pub(crate) mod expire;
+mod finish_deliveries;
+mod fulfil;
+mod funds;
+mod genesis;
+mod prepare;
+mod redeliver;
+mod set_active;
+mod set_endpoint;
+mod set_limits;
+
+#[cfg(test)]
+mod tests;
+
+use crate::command::{Change, Command};
+use crate::context::Context;
+use crate::outcome::Outcome;
+
+/// Decides one command.
+pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
+    match command {
+        Command::Genesis(genesis) => genesis::begin(context, genesis),
+        Command::Tick => Outcome::Accepted,
+        Command::Prepare(prepare) => prepare::prepare(context, prepare),
+        Command::Fulfil(fulfil) => fulfil::fulfil(context, fulfil),
+        Command::Abort(abort) => abort::abort(context, abort),
+        Command::FinishDeliveries(ends) => finish_deliveries::finish(context, ends),
+        Command::ChangeParties(change) => change_parties::change(context, change),
+        Command::Administer(administer) => administer_change(context, &administer.change),
+    }
+}
+
+fn administer_change(context: &mut Context<'_>, change: &Change) -> Outcome {
+    let outcome = match change {
+        Change::Configure(settings) => configure::configure(context, *settings),
+        Change::Activate { rules_version } => activate::activate(context, *rules_version),
+        Change::CreateHubAccount { currency, kind } => {
+            create_hub_account::create(context, *currency, *kind)
+        }
+        Change::CreateSettlementModel(model) => create_settlement_model::create(context, model),
+        Change::SetSettlementModelActive { name, active } => {
+            create_settlement_model::set_active(context, name, *active)
+        }
+        Change::CreateParticipant { name, currency } => {
+            create_participant::create(context, name, *currency)
+        }
+        Change::SetParticipantActive { name, active } => {
+            set_active::participant(context, name, *active)
+        }
+        Change::SetAccountActive { name, account, active } => {
+            set_active::account(context, name, *account, *active)
+        }
+        Change::SetInitialPositionAndLimits { name, currency, limit, position } => {
+            let initial = set_limits::Initial { limit: *limit, position: *position };
+            set_limits::initial(context, name, *currency, initial)
+        }
+        Change::SetLimit { name, currency, limit, alarm_percentage } => {
+            let limit =
+                crate::register::Limit { value: *limit, alarm_percentage: *alarm_percentage };
+            set_limits::change(context, name, *currency, limit)
+        }
+        Change::SetEndpoint { name, endpoint, value } => {
+            set_endpoint::set(context, name, endpoint, value)
+        }
+        Change::MoveFunds(funds) => funds::start(context, funds),
+        Change::EndFundsOut(end) => funds::end_outflow(context, end),
+        Change::Redeliver { notice } => redeliver::redeliver(context, *notice),
+    };
+    context.effects.register_changed |= outcome == Outcome::Accepted;
+    outcome
+}

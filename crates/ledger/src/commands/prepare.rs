@@ -1,0 +1,196 @@
+//! `POST /transfers`: the payer's position is taken, or the prepare is refused
+//! (hub-semantics 3.3 to 3.5; rulings for unknown payees and inactive payee accounts).
+
+use crate::accounts::Books;
+use crate::command::Prepare;
+use crate::context::{Context, Subject};
+use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, TransferId};
+use crate::money::{Amount, PRECISION_MAX};
+use crate::notice::NoticeKind;
+use crate::outcome::Outcome;
+use crate::register::{Holding, Participant};
+use crate::state::State;
+use crate::transfers::{Active, Ended, Found, TransferState};
+
+/// Where the money of an acceptable prepare would move.
+struct Route {
+    payer: ParticipantIndex,
+    payee: ParticipantIndex,
+    payer_account: AccountId,
+    payee_account: AccountId,
+}
+
+pub(super) fn prepare(context: &mut Context<'_>, command: &Prepare) -> Outcome {
+    if let Some(outcome) = answer_resend(context, command) {
+        return outcome;
+    }
+    match check(context.state, command) {
+        Ok(route) => reserve(context, command, &route),
+        Err(outcome) => refuse(context, command, outcome),
+    }
+}
+
+/// A known id: the same content is answered with the stored state, other content is refused;
+/// the stored transfer is untouched either way (3.4).
+fn answer_resend(context: &mut Context<'_>, command: &Prepare) -> Option<Outcome> {
+    let state = &*context.state;
+    let subject = subject(context, command, Outcome::PrepareModified);
+    let (outcome, kind, about) = match state.transfers.find(&command.id) {
+        Found::Nothing => return None,
+        Found::Active(slot) if state.transfers.active(slot).hash == command.hash => {
+            (Outcome::PrepareResentReserved, NoticeKind::Reserved, subject)
+        }
+        Found::Ended(at) if state.transfers.ended(at).hash == command.hash => {
+            let ended = state.transfers.ended(at);
+            let (outcome, kind) = stored_end(ended);
+            (outcome, kind, about_end(ended, subject))
+        }
+        _ => (Outcome::PrepareModified, NoticeKind::Error, subject),
+    };
+    if let Some(payer) = addressee(state, command) {
+        context.owe(payer, kind, about);
+    }
+    Some(outcome)
+}
+
+fn stored_end(ended: &Ended) -> (Outcome, NoticeKind) {
+    match ended.state() {
+        TransferState::Committed => (Outcome::PrepareResentCommitted, NoticeKind::Committed),
+        _ => (Outcome::PrepareResentAborted, NoticeKind::AbortedState),
+    }
+}
+
+/// Points a notice about a stored end at the record that says it in full.
+pub(super) fn about_end(ended: &Ended, subject: Subject) -> Subject {
+    let source = match (ended.cause(), ended.answer) {
+        (Some(cause), _) => cause.record,
+        (None, Some(answer)) => answer.position,
+        (None, None) => ended.prepare,
+    };
+    Subject { source, outcome: ended.outcome, ..subject }
+}
+
+/// All checks, in their order (3.3, then 3.5).
+fn check(state: &State, command: &Prepare) -> Result<Route, Outcome> {
+    use Outcome::*;
+    refuse_if(command.source != command.payer, PrepareSourceNotPayer)?;
+    refuse_if(command.amount.precision() > PRECISION_MAX, PrepareAmountPrecision)?;
+    let (payer, payer_entry) = find(state, &command.payer, PreparePayerNotFound)?;
+    refuse_if(!payer_entry.active, PreparePayerInactive)?;
+    let (payee, payee_entry) = find(state, &command.payee, PreparePayeeNotFound)?;
+    refuse_if(!payee_entry.active, PreparePayeeInactive)?;
+    refuse_if(command.expiration_ms < state.stamp.millis(), PrepareExpirationPast)?;
+    let same = command.payer.matches(&command.payee);
+    refuse_if(same && !state.settings.on_us_transfers, PreparePayerIsPayee)?;
+    let holding = payer_entry.holding(command.currency).ok_or(PreparePayerAccountNotFound)?;
+    refuse_if(!is_active(&state.books, holding.position), PreparePayerAccountInactive)?;
+    let payee_holding =
+        payee_entry.holding(command.currency).ok_or(PreparePayeeAccountNotFound)?;
+    refuse_if(!is_active(&state.books, payee_holding.position), PreparePayeeAccountInactive)?;
+    let lane_full = state.outbox.owed_to(payee) >= state.settings.lane_capacity;
+    refuse_if(lane_full, PreparePayeeLaneFull)?;
+    check_liquidity(&state.books, holding, command.amount)?;
+    Ok(Route {
+        payer,
+        payee,
+        payer_account: holding.position,
+        payee_account: payee_holding.position,
+    })
+}
+
+/// Cover first, cap second; equality passes (3.5).
+fn check_liquidity(books: &Books, holding: &Holding, amount: Amount) -> Result<(), Outcome> {
+    let position = books.value(holding.position);
+    let cover = -books.value(holding.settlement);
+    let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+    let after = position.checked_add(amount).expect("a position is far from the ledger's range");
+    refuse_if(after > cover, Outcome::PrepareLiquidityInsufficient)?;
+    refuse_if(after > cap, Outcome::PrepareCapExceeded)
+}
+
+fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Outcome {
+    let posting = context.state.books.reservation(route.payer_account, command.amount);
+    context.post(posting);
+    let about = subject(context, command, Outcome::PrepareReserved);
+    let notice = context.owe(route.payee, NoticeKind::Prepare, about);
+    let transfer = active(context, command, route, notice);
+    context.state.transfers.insert(transfer);
+    context.state.counters.reserved += 1;
+    Outcome::PrepareReserved
+}
+
+fn active(
+    context: &Context<'_>,
+    command: &Prepare,
+    route: &Route,
+    prepare_notice: NoticeId,
+) -> Active {
+    Active {
+        id: command.id,
+        payer: route.payer,
+        payee: route.payee,
+        payer_account: route.payer_account,
+        payee_account: route.payee_account,
+        amount: command.amount,
+        condition: command.condition,
+        expiration_ms: command.expiration_ms,
+        hash: command.hash,
+        prepare: context.position,
+        prepare_notice,
+        reserved_at: context.state.stamp,
+        trace: command.trace,
+    }
+}
+
+/// A refused prepare is kept, so that a resend is answered in the same way.
+fn refuse(context: &mut Context<'_>, command: &Prepare, outcome: Outcome) -> Outcome {
+    let about = subject(context, command, outcome);
+    if let Some(payer) = addressee(context.state, command) {
+        context.owe(payer, NoticeKind::Error, about);
+    }
+    let state = &mut *context.state;
+    let index = |name: &FspName| state.register.find(name).map(|(index, _)| index);
+    let ended = Ended {
+        id: command.id,
+        payer: index(&command.payer),
+        payee: index(&command.payee),
+        hash: command.hash,
+        prepare: context.position,
+        answer: None,
+        outcome,
+        completed: state.stamp,
+    };
+    state.transfers.end(ended);
+    state.counters.refused += 1;
+    outcome
+}
+
+/// Errors of a prepare go to the payer of the body, even when another FSP sent it; when that
+/// payer is unknown, to the sender.
+fn addressee(state: &State, command: &Prepare) -> Option<ParticipantIndex> {
+    let found = state.register.find(&command.payer).or(state.register.find(&command.source));
+    found.map(|(index, _)| index).filter(|index| *index != ParticipantIndex::HUB)
+}
+
+fn subject(context: &Context<'_>, command: &Prepare, outcome: Outcome) -> Subject {
+    let transfer: TransferId = command.id;
+    Subject { transfer, source: context.position, outcome, trace: command.trace }
+}
+
+fn find<'a>(
+    state: &'a State,
+    name: &FspName,
+    missing: Outcome,
+) -> Result<(ParticipantIndex, &'a Participant), Outcome> {
+    let found = state.register.find(name).ok_or(missing)?;
+    refuse_if(found.0 == ParticipantIndex::HUB, missing)?;
+    Ok(found)
+}
+
+fn is_active(books: &Books, account: AccountId) -> bool {
+    books.get(account).is_some_and(|account| account.active)
+}
+
+fn refuse_if(refused: bool, outcome: Outcome) -> Result<(), Outcome> {
+    if refused { Err(outcome) } else { Ok(()) }
+}

@@ -1,0 +1,91 @@
+//! What a command may touch while it is decided.
+
+use crate::accounts::Posting;
+use crate::command::TraceId;
+use crate::ids::{NoticeId, ParticipantIndex, Position, TransferId};
+use crate::notice::{Notice, NoticeKind};
+use crate::outcome::Outcome;
+use crate::state::{Batch, Effects, NodeTail, State};
+
+/// The state, the effects, and the record being decided.
+pub(crate) struct Context<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) effects: &'a mut Effects,
+    pub(crate) position: Position,
+}
+
+/// What all notices of one decision have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject {
+    pub(crate) transfer: TransferId,
+    pub(crate) source: Position,
+    pub(crate) outcome: Outcome,
+    pub(crate) trace: TraceId,
+}
+
+impl Context<'_> {
+    /// Moves money.
+    pub(crate) fn post(&mut self, posting: Posting) {
+        let State { books, stamp, trail, .. } = &mut *self.state;
+        books.post(posting, *stamp, trail);
+    }
+
+    /// Makes the hub owe a notice.
+    pub(crate) fn owe(
+        &mut self,
+        recipient: ParticipantIndex,
+        kind: NoticeKind,
+        about: Subject,
+    ) -> NoticeId {
+        let notice = Notice {
+            id: self.state.outbox.next_id(),
+            recipient,
+            transfer: about.transfer,
+            kind,
+            source: about.source,
+            outcome: about.outcome,
+            at: self.state.stamp,
+            trace: about.trace,
+        };
+        self.owe_again(notice);
+        notice.id
+    }
+
+    /// Puts a notice, new or exhumed, into the outbox.
+    pub(crate) fn owe_again(&mut self, notice: Notice) {
+        self.state.trail.note(&[
+            &notice.id.0.to_le_bytes(),
+            &notice.recipient.0.to_le_bytes(),
+            &[notice.kind as u8],
+            &notice.source.0.to_le_bytes(),
+        ]);
+        self.state.outbox.add(notice);
+        self.effects.notices.push(notice);
+    }
+
+    /// Asks the driver to drop a prepare that has not been attempted yet.
+    pub(crate) fn withdraw(&mut self, recipient: ParticipantIndex, notice: NoticeId) {
+        if self.state.outbox.owes(notice) {
+            self.effects.withdrawn.push((recipient, notice));
+        }
+    }
+
+    /// Whether this record, number `at` of its batch, was applied before; notes it otherwise.
+    pub(crate) fn is_repeat(&mut self, batch: &Batch, at: u64) -> bool {
+        let tail = self.state.node_tail(batch.node);
+        let now = NodeTail { node: batch.node, epoch: batch.epoch, sequence: batch.sequence + at };
+        if (now.epoch, now.sequence) <= (tail.epoch, tail.sequence) {
+            return true;
+        }
+        *tail = now;
+        false
+    }
+
+    pub(crate) fn conclude(&mut self, outcome: Outcome) {
+        self.state.position = self.position;
+        self.state
+            .trail
+            .note(&[&self.position.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
+        self.effects.outcomes.push(outcome);
+    }
+}

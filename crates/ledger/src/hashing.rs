@@ -1,0 +1,30 @@
+//! Hashing for the kernel's maps: keyed by the log's own seed, so that it is the same on every
+//! replica and no client can choose ids that collide.
+
+use core::hash::{BuildHasher, Hash};
+
+use siphasher::sip::SipHasher13;
+
+/// SipHash-1-3 under the key of the genesis record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Keyed {
+    key: [u8; 16],
+}
+
+impl Keyed {
+    pub(crate) const fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    pub(crate) fn of<T: Hash>(self, value: &T) -> u64 {
+        self.hash_one(value)
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.key)
+    }
+}

@@ -1,0 +1,269 @@
+//! The identifiers of the scheme: one type per kind, parsed once at the edge.
+
+use core::fmt;
+
+/// Position of a record in the log: 1 for the first record ever appended, then without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+/// A moment in microseconds since 1970-01-01T00:00:00Z, as stamped on a batch by the sequencer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// The moment in whole milliseconds, rounded down.
+    #[must_use]
+    pub const fn millis(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// The moment that is `millis` milliseconds after the epoch.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000))
+    }
+}
+
+/// Number of a notice owed to a participant: unique for the life of the log, rising.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NoticeId(pub u64);
+
+/// A participant's place in the register. The hub is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParticipantIndex(pub u32);
+
+impl ParticipantIndex {
+    /// The hub itself, present from the first record on.
+    pub const HUB: Self = Self(0);
+
+    /// The index as an array subscript.
+    #[must_use]
+    pub const fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Number of an account as the admin API shows it. The first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountId(pub u32);
+
+/// A 32-byte digest (BLAKE3 or SHA-256; the field that holds it says which).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Longest name of a participant, in bytes (FSPIOP `FspId`).
+pub const FSP_NAME_BYTES_MAX: usize = 32;
+
+/// A participant's name as written on the wire: 1 to 32 bytes of UTF-8, kept inline.
+///
+/// Comparison is exact; where the scheme ignores case, call [`FspName::matches`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FspName {
+    len: u8,
+    bytes: [u8; FSP_NAME_BYTES_MAX],
+}
+
+impl FspName {
+    /// Takes a name of 1 to 32 bytes; `None` for any other length.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        if text.is_empty() || text.len() > FSP_NAME_BYTES_MAX {
+            return None;
+        }
+        let mut bytes = [0; FSP_NAME_BYTES_MAX];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Some(Self { len: text.len() as u8, bytes })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..usize::from(self.len)])
+            .expect("an FspName is made from valid UTF-8 only")
+    }
+
+    /// Whether both names are the same but for ASCII case.
+    #[must_use]
+    pub fn matches(&self, other: &Self) -> bool {
+        self.as_str().eq_ignore_ascii_case(other.as_str())
+    }
+}
+
+impl fmt::Display for FspName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for FspName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// A transfer's id: a lower-case UUID, or the 26 characters of a ULID or upper-case hexadecimal.
+///
+/// 17 bytes: the form and, for a ULID, its two topmost bits; then 128 bits. The text it was
+/// parsed from is always given back exactly.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId([u8; 17]);
+
+const FORM_UUID: u8 = 0;
+const FORM_ULID: u8 = 4;
+const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+impl TransferId {
+    /// No transfer: the subject of notices that concern a registration. Never parsed from text.
+    pub const NONE: Self = Self([0; 17]);
+
+    /// Parses `CorrelationId` of the hub: a UUID of version 1 to 7 in lower case, or a ULID.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.len() {
+            36 => Self::parse_uuid(text.as_bytes()),
+            26 => Self::parse_ulid(text.as_bytes()),
+            _ => None,
+        }
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 17] {
+        self.0
+    }
+
+    /// Reads the stored form; `None` when its first byte is no form this version writes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 17]) -> Option<Self> {
+        let known = bytes[0] == FORM_UUID || (FORM_ULID..FORM_ULID + 4).contains(&bytes[0]);
+        known.then_some(Self(bytes))
+    }
+
+    fn parse_uuid(text: &[u8]) -> Option<Self> {
+        let mut out = [0; 17];
+        let mut digits = 0;
+        for (at, &byte) in text.iter().enumerate() {
+            if matches!(at, 8 | 13 | 18 | 23) {
+                if byte != b'-' {
+                    return None;
+                }
+                continue;
+            }
+            let value = match byte {
+                b'0'..=b'9' => byte - b'0',
+                b'a'..=b'f' => byte - b'a' + 10,
+                _ => return None,
+            };
+            out[1 + digits / 2] |= if digits % 2 == 0 { value << 4 } else { value };
+            digits += 1;
+        }
+        let version = out[7] >> 4;
+        let variant = out[9] >> 6;
+        ((1..=7).contains(&version) && variant == 0b10).then_some(Self(out))
+    }
+
+    fn parse_ulid(text: &[u8]) -> Option<Self> {
+        let mut top = 0u8;
+        let mut low = 0u128;
+        for (at, &byte) in text.iter().enumerate() {
+            let value = CROCKFORD.iter().position(|&c| c == byte)? as u8;
+            if at == 0 {
+                top = value >> 3;
+            }
+            low = (low << 5) | u128::from(value);
+        }
+        let mut out = [0; 17];
+        out[0] = FORM_ULID + top;
+        out[1..].copy_from_slice(&low.to_be_bytes());
+        Some(Self(out))
+    }
+}
+
+impl fmt::Display for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0u8; 36];
+        let len = if self.0[0] == FORM_UUID {
+            let mut at = 0;
+            for (index, byte) in self.0[1..].iter().enumerate() {
+                if matches!(index, 4 | 6 | 8 | 10) {
+                    text[at] = b'-';
+                    at += 1;
+                }
+                text[at] = HEX[usize::from(byte >> 4)];
+                text[at + 1] = HEX[usize::from(byte & 15)];
+                at += 2;
+            }
+            36
+        } else {
+            let mut low = [0; 16];
+            low.copy_from_slice(&self.0[1..]);
+            let low = u128::from_be_bytes(low);
+            for (at, slot) in text[..26].iter_mut().enumerate() {
+                let shift = 125 - 5 * at;
+                let mut value = (low >> shift) as u8 & 31;
+                if at == 0 {
+                    value |= (self.0[0] - FORM_ULID) << 3;
+                }
+                *slot = CROCKFORD[usize::from(value)];
+            }
+            26
+        };
+        f.write_str(core::str::from_utf8(&text[..len]).expect("an id is ASCII"))
+    }
+}
+
+impl fmt::Debug for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn ids_give_back_the_text_they_were_parsed_from() {
+        for text in [
+            "b51ec534-ee48-4575-b6a9-ead2955b8069",
+            "01HV0000000000000000000000",
+            "7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+            "FFFFFFFFFFFFFFFFFFFFFFFFFF",
+            "ZZZZZZZZZZZZZZZZZZZZZZZZZZ",
+        ] {
+            let id = TransferId::parse(text).expect(text);
+            assert_eq!(id.to_string(), text);
+            assert_eq!(TransferId::from_bytes(id.to_bytes()), Some(id));
+        }
+    }
+
+    #[test]
+    fn ids_outside_the_pattern_are_refused() {
+        for text in [
+            "",
+            "B51EC534-EE48-4575-B6A9-EAD2955B8069",
+            "b51ec534-ee48-0575-b6a9-ead2955b8069",
+            "b51ec534-ee48-8575-b6a9-ead2955b8069",
+            "b51ec534-ee48-4575-c6a9-ead2955b8069",
+            "b51ec534ee484575b6a9ead2955b80690000",
+            "01HV000000000000000000000I",
+            "01hv0000000000000000000000",
+        ] {
+            assert_eq!(TransferId::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Notices: what the hub owes participants, and the outbox that holds them until a recorded
+//! delivery, or its recorded end as a dead letter, lets go of them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::command::{FinishedDelivery, TraceId};
+use crate::hashing::Keyed;
+use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::outcome::Outcome;
+
+/// What a notice says, hence which HTTP message it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NoticeKind {
+    /// `POST /transfers`: the payer's own bytes, to the payee.
+    Prepare = 1,
+    /// `PUT /transfers/{id}`: the payee's own bytes, to the payer.
+    Fulfil = 2,
+    /// `PUT /transfers/{id}/error`: the payee's own bytes, to the payer.
+    Abort = 3,
+    /// `PUT /transfers/{id}` from the hub with the payee's body, to the payee.
+    FulfilCopy = 4,
+    /// `PUT /transfers/{id}/error` from the hub with the payee's body, to the payee.
+    AbortCopy = 5,
+    /// `PUT /transfers/{id}` from the hub: COMMITTED, with the fulfilment of the source record.
+    Committed = 6,
+    /// `PUT /transfers/{id}` from the hub: RESERVED.
+    Reserved = 7,
+    /// `PUT /transfers/{id}` from the hub: ABORTED, with the cause.
+    AbortedState = 8,
+    /// `PUT /transfers/{id}/error` from the hub; the outcome says which error.
+    Error = 9,
+    /// `PATCH /transfers/{id}` from the hub: COMMITTED.
+    PatchCommitted = 10,
+    /// `PATCH /transfers/{id}` from the hub: ABORTED, with the cause.
+    PatchAborted = 11,
+    /// `PUT /participants/...` from the hub: the directory was changed.
+    PartiesChanged = 12,
+    /// `PUT /participants/.../error` from the hub: it was not.
+    PartiesRefused = 13,
+}
+
+/// One message owed to one participant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Its number; notices to one participant about one transfer go out in this order.
+    pub id: NoticeId,
+    /// To whom.
+    pub recipient: ParticipantIndex,
+    /// About which transfer ([`TransferId::NONE`] for the directory).
+    pub transfer: TransferId,
+    /// What it says.
+    pub kind: NoticeKind,
+    /// The record whose bytes or fields it is made from.
+    pub source: Position,
+    /// The outcome it reports: an error, or the cause of an end.
+    pub outcome: Outcome,
+    /// When the reported event happened, by the hub's clock.
+    pub at: Stamp,
+    /// Trace of the message that caused it.
+    pub trace: TraceId,
+}
+
+/// A notice that could not be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The notice.
+    pub notice: Notice,
+    /// How its delivery ended.
+    pub end: FinishedDelivery,
+}
+
+/// Everything owed, and what had to be given up.
+#[derive(Clone, Debug)]
+pub(crate) struct Outbox {
+    owed: HashMap<NoticeId, Notice, Keyed>,
+    owed_to: Vec<u32>,
+    dead: BTreeMap<NoticeId, DeadLetter>,
+    last: NoticeId,
+}
+
+impl Outbox {
+    pub(crate) fn new(keyed: Keyed) -> Self {
+        Self {
+            owed: HashMap::with_hasher(keyed),
+            owed_to: Vec::new(),
+            dead: BTreeMap::new(),
+            last: NoticeId(0),
+        }
+    }
+
+    pub(crate) fn next_id(&mut self) -> NoticeId {
+        self.last = NoticeId(self.last.0 + 1);
+        self.last
+    }
+
+    pub(crate) fn last_id(&self) -> NoticeId {
+        self.last
+    }
+
+    pub(crate) fn add(&mut self, notice: Notice) {
+        if self.owed_to.len() <= notice.recipient.at() {
+            self.owed_to.resize(notice.recipient.at() + 1, 0);
+        }
+        self.owed_to[notice.recipient.at()] += 1;
+        let known = self.owed.insert(notice.id, notice);
+        assert!(known.is_none(), "a notice is owed once");
+    }
+
+    pub(crate) fn owes(&self, id: NoticeId) -> bool {
+        self.owed.contains_key(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: NoticeId) -> Option<Notice> {
+        let notice = self.owed.remove(&id)?;
+        self.owed_to[notice.recipient.at()] -= 1;
+        Some(notice)
+    }
+
+    pub(crate) fn bury(&mut self, letter: DeadLetter) {
+        self.dead.insert(letter.notice.id, letter);
+    }
+
+    pub(crate) fn exhume(&mut self, id: NoticeId) -> Option<Notice> {
+        self.dead.remove(&id).map(|letter| letter.notice)
+    }
+
+    /// Notices owed to one participant.
+    pub(crate) fn owed_to(&self, recipient: ParticipantIndex) -> u32 {
+        self.owed_to.get(recipient.at()).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Notice> {
+        self.owed.values()
+    }
+
+    pub(crate) fn dead(&self) -> &BTreeMap<NoticeId, DeadLetter> {
+        &self.dead
+    }
+}

@@ -1,0 +1,165 @@
+//! Questions: reads of the state that decide nothing.
+
+use crate::ids::{FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::notice::{DeadLetter, Notice};
+use crate::outcome::Outcome;
+use crate::state::State;
+use crate::transfers::{Ended, Found, TransferState};
+
+/// Answer to a look-up of a transfer by an FSP (hub-semantics 3.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// The asker is no participant: nobody to answer.
+    AskerUnknown,
+    /// No such transfer.
+    NotFound,
+    /// The asker is neither payer nor payee.
+    Stranger,
+    /// The transfer as its parties may see it.
+    Found(TransferView),
+}
+
+/// A transfer as its parties may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferView {
+    /// Its state.
+    pub state: TransferState,
+    /// When it last changed.
+    pub changed: Stamp,
+    /// The record that made it.
+    pub prepare: Position,
+    /// The payee's answer that it took, if any.
+    pub answer: Option<Position>,
+    /// Why it was aborted, if it was.
+    pub cause: Option<Cause>,
+}
+
+/// Why a transfer was aborted, and the record that says it in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The outcome that ended it.
+    pub outcome: Outcome,
+    /// The payee's error for [`Outcome::Aborted`], the prepare otherwise.
+    pub record: Position,
+}
+
+impl Ended {
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        if self.state() == TransferState::Committed {
+            return None;
+        }
+        let record = match (self.outcome, self.answer) {
+            (Outcome::Aborted, Some(answer)) => answer.position,
+            _ => self.prepare,
+        };
+        Some(Cause { outcome: self.outcome, record })
+    }
+}
+
+impl State {
+    /// Looks a transfer up for an FSP.
+    #[must_use]
+    pub fn look_up(&self, asker: &FspName, id: &TransferId) -> LookUp {
+        let Some((asker, _)) = self.register.find(asker) else { return LookUp::AskerUnknown };
+        let parties = match self.transfers.find(id) {
+            Found::Nothing => return LookUp::NotFound,
+            Found::Active(slot) => {
+                let transfer = self.transfers.active(slot);
+                [Some(transfer.payer), Some(transfer.payee)]
+            }
+            Found::Ended(at) => {
+                let transfer = self.transfers.ended(at);
+                [transfer.payer, transfer.payee]
+            }
+            Found::Outflow => [self.transfers.outflow(id).map(|flow| flow.participant), None],
+        };
+        if !parties.contains(&Some(asker)) {
+            return LookUp::Stranger;
+        }
+        self.view(id).map_or(LookUp::NotFound, LookUp::Found)
+    }
+
+    /// A transfer, whoever asks.
+    #[must_use]
+    pub fn view(&self, id: &TransferId) -> Option<TransferView> {
+        let reserved = |changed, prepare| TransferView {
+            state: TransferState::Reserved,
+            changed,
+            prepare,
+            answer: None,
+            cause: None,
+        };
+        match self.transfers.find(id) {
+            Found::Nothing => None,
+            Found::Active(slot) => {
+                let transfer = self.transfers.active(slot);
+                Some(reserved(transfer.reserved_at, transfer.prepare))
+            }
+            Found::Outflow => {
+                self.transfers.outflow(id).map(|flow| reserved(flow.reserved_at, flow.record))
+            }
+            Found::Ended(at) => {
+                let transfer = self.transfers.ended(at);
+                Some(TransferView {
+                    state: transfer.state(),
+                    changed: transfer.completed,
+                    prepare: transfer.prepare,
+                    answer: transfer.answer.map(|answer| answer.position),
+                    cause: transfer.cause(),
+                })
+            }
+        }
+    }
+
+    /// Transfers reserved and not ended.
+    #[must_use]
+    pub fn transfers_in_flight(&self) -> usize {
+        self.transfers.in_flight()
+    }
+
+    /// Transfers that ended, and funds moved.
+    #[must_use]
+    pub fn transfers_ended(&self) -> usize {
+        self.transfers.ended_count()
+    }
+
+    /// The moment at which a deadline falls due next, if any transfer is in flight.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Stamp> {
+        self.transfers.next_deadline_ms().map(Stamp::from_millis)
+    }
+
+    /// Notices owed and not yet recorded as delivered, in no order.
+    pub fn notices_owed(&self) -> impl Iterator<Item = &Notice> {
+        self.outbox.iter()
+    }
+
+    /// How many notices are owed in all.
+    #[must_use]
+    pub fn notices_owed_count(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// How many notices are owed to one participant.
+    #[must_use]
+    pub fn notices_owed_to(&self, recipient: ParticipantIndex) -> u32 {
+        self.outbox.owed_to(recipient)
+    }
+
+    /// Number of the newest notice.
+    #[must_use]
+    pub fn last_notice(&self) -> NoticeId {
+        self.outbox.last_id()
+    }
+
+    /// Notices given up, oldest first.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &DeadLetter> {
+        self.outbox.dead().values()
+    }
+
+    /// How many notices were given up and not sent again.
+    #[must_use]
+    pub fn dead_letter_count(&self) -> usize {
+        self.outbox.dead().len()
+    }
+}

@@ -1,0 +1,199 @@
+//! The register of the scheme: who takes part, with which accounts, caps and addresses.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::accounts::AccountKind;
+use crate::command::SettlementModel;
+use crate::hashing::Keyed;
+use crate::ids::{AccountId, FspName, ParticipantIndex, Stamp};
+use crate::money::{Amount, Currency};
+
+/// Participants the register can hold.
+pub const PARTICIPANTS_MAX: usize = 10_000;
+/// Endpoint types one participant can have.
+pub const ENDPOINTS_MAX: usize = 128;
+/// Settlement models the scheme can have.
+pub const SETTLEMENT_MODELS_MAX: usize = 256;
+
+/// A net debit cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The cap.
+    pub value: Amount,
+    /// Share at which the operator is warned, in percent.
+    pub alarm_percentage: Amount,
+}
+
+/// What a participant holds in one currency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The currency.
+    pub currency: Currency,
+    /// Its POSITION account.
+    pub position: AccountId,
+    /// Its SETTLEMENT account: the cover.
+    pub settlement: AccountId,
+    /// Its net debit cap, once set.
+    pub limit: Option<Limit>,
+}
+
+/// A member of the scheme, or the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Participant {
+    /// Its name on the wire.
+    pub name: FspName,
+    /// Whether it may send and receive.
+    pub active: bool,
+    /// When it joined.
+    pub created: Stamp,
+    /// POSITION and SETTLEMENT per currency.
+    pub holdings: Vec<Holding>,
+    /// All its visible accounts, in order of creation.
+    pub accounts: Vec<AccountId>,
+    /// Endpoint type and value, in order of first setting.
+    pub endpoints: Vec<(String, String)>,
+}
+
+impl Participant {
+    fn new(name: FspName, stamp: Stamp) -> Self {
+        Self {
+            name,
+            active: true,
+            created: stamp,
+            holdings: Vec::new(),
+            accounts: Vec::new(),
+            endpoints: Vec::new(),
+        }
+    }
+
+    /// Its accounts in a currency.
+    #[must_use]
+    pub fn holding(&self, currency: Currency) -> Option<&Holding> {
+        self.holdings.iter().find(|holding| holding.currency == currency)
+    }
+
+    pub(crate) fn holding_mut(&mut self, currency: Currency) -> Option<&mut Holding> {
+        self.holdings.iter_mut().find(|holding| holding.currency == currency)
+    }
+
+    /// Sets or overwrites an endpoint; false when there is no room for a new type.
+    pub(crate) fn set_endpoint(&mut self, endpoint: &str, value: &str) -> bool {
+        if let Some(known) = self.endpoints.iter_mut().find(|(name, _)| name == endpoint) {
+            known.1 = value.into();
+            return true;
+        }
+        if self.endpoints.len() == ENDPOINTS_MAX {
+            return false;
+        }
+        self.endpoints.push((endpoint.into(), value.into()));
+        true
+    }
+}
+
+/// All participants and settlement models.
+#[derive(Clone, Debug)]
+pub struct Register {
+    participants: Vec<Participant>,
+    by_name: HashMap<FspName, ParticipantIndex, Keyed>,
+    models: Vec<SettlementModel>,
+}
+
+impl Register {
+    pub(crate) fn new(keyed: Keyed) -> Self {
+        Self {
+            participants: Vec::new(),
+            by_name: HashMap::with_hasher(keyed),
+            models: Vec::from([default_model()]),
+        }
+    }
+
+    /// The participant of this exact name.
+    #[must_use]
+    pub fn find(&self, name: &FspName) -> Option<(ParticipantIndex, &Participant)> {
+        let index = *self.by_name.get(name)?;
+        Some((index, &self.participants[index.at()]))
+    }
+
+    /// The participant with this index, which must be one the register gave out.
+    #[must_use]
+    pub fn get(&self, index: ParticipantIndex) -> &Participant {
+        &self.participants[index.at()]
+    }
+
+    /// All participants with their indices, the hub first.
+    pub fn iter(&self) -> impl Iterator<Item = (ParticipantIndex, &Participant)> {
+        self.participants
+            .iter()
+            .enumerate()
+            .map(|(at, participant)| (ParticipantIndex(at as u32), participant))
+    }
+
+    /// All settlement models, oldest first.
+    #[must_use]
+    pub fn models(&self) -> &[SettlementModel] {
+        &self.models
+    }
+
+    /// The models whose accounts a new holding in `currency` gets: those of the currency, or
+    /// else the default ones.
+    pub(crate) fn models_for(&self, currency: Currency) -> Vec<SettlementModel> {
+        let active = || self.models.iter().filter(|model| model.active);
+        let own: Vec<_> =
+            active().filter(|model| model.currency == Some(currency)).cloned().collect();
+        if own.is_empty() {
+            return active().filter(|model| model.currency.is_none()).cloned().collect();
+        }
+        own
+    }
+
+    pub(crate) fn model_mut(&mut self, name: &str) -> Option<&mut SettlementModel> {
+        self.models.iter_mut().find(|model| model.name == name)
+    }
+
+    pub(crate) fn add_model(&mut self, model: SettlementModel) {
+        self.models.push(model);
+    }
+
+    pub(crate) fn add(&mut self, name: FspName, stamp: Stamp) -> ParticipantIndex {
+        let index = ParticipantIndex(self.participants.len() as u32);
+        self.participants.push(Participant::new(name, stamp));
+        let known = self.by_name.insert(name, index);
+        assert!(known.is_none(), "a participant is added once");
+        index
+    }
+
+    pub(crate) fn find_mut(
+        &mut self,
+        name: &FspName,
+    ) -> Option<(ParticipantIndex, &mut Participant)> {
+        let index = *self.by_name.get(name)?;
+        Some((index, &mut self.participants[index.at()]))
+    }
+
+    pub(crate) fn get_mut(&mut self, index: ParticipantIndex) -> &mut Participant {
+        &mut self.participants[index.at()]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.participants.len()
+    }
+}
+
+/// The model every scheme starts with, so that onboarding works before settlement does.
+fn default_model() -> SettlementModel {
+    SettlementModel {
+        name: "DEFAULTDEFERREDNET".into(),
+        net: true,
+        multilateral: true,
+        deferred: true,
+        currency: None,
+        liquidity_check: true,
+        auto_position_reset: true,
+        ledger_account: AccountKind::Position,
+        settlement_account: AccountKind::Settlement,
+        active: true,
+    }
+}

@@ -1,0 +1,241 @@
+//! The state and the one function that changes it.
+
+use alloc::vec::Vec;
+
+use crate::accounts::Books;
+use crate::command::{Command, Settings};
+use crate::commands;
+use crate::context::Context;
+use crate::hashing::Keyed;
+use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp};
+use crate::notice::{Notice, Outbox};
+use crate::outcome::Outcome;
+use crate::register::Register;
+use crate::trail::Trail;
+use crate::transfers::Transfers;
+
+/// The newest rules this binary knows. A log decided under other rules names their version.
+pub const RULES_VERSION: u32 = 1;
+
+/// Batches between two full additions of all accounts (each batch asserts its own postings).
+const FULL_SUM_INTERVAL: u64 = 1_024;
+
+/// Nodes that may ever write to one log.
+const NODES_MAX: usize = 1_024;
+
+/// What is known of a batch beside its commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Position of its first record.
+    pub first: Position,
+    /// Its moment; never before that of an earlier batch.
+    pub stamp: Stamp,
+    /// The node that wrote it.
+    pub node: u32,
+    /// The node's life, counted from 1.
+    pub epoch: u32,
+    /// Number of its first record within that life; rises by one per record.
+    pub sequence: u64,
+}
+
+/// What a batch brought about, in buffers that the caller reuses.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// One per command, in order.
+    pub outcomes: Vec<Outcome>,
+    /// Notices now owed, in order of number.
+    pub notices: Vec<Notice>,
+    /// Prepares that are no longer wanted: to be dropped unless already attempted.
+    pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,
+    /// Whether participants, accounts' activity, endpoints or settings changed.
+    pub register_changed: bool,
+}
+
+impl Effects {
+    /// Empties all buffers.
+    pub fn clear(&mut self) {
+        self.outcomes.clear();
+        self.notices.clear();
+        self.withdrawn.clear();
+        self.register_changed = false;
+    }
+}
+
+/// How often things happened since the log began; part of the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Prepares that reserved.
+    pub reserved: u64,
+    /// Prepares refused.
+    pub refused: u64,
+    /// Transfers committed.
+    pub committed: u64,
+    /// Transfers aborted by the payee or a bad fulfilment.
+    pub aborted: u64,
+    /// Transfers ended by their deadline.
+    pub expired: u64,
+    /// Notices delivered.
+    pub delivered: u64,
+}
+
+/// A node's last record, so that a repeated one is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeTail {
+    pub(crate) node: u32,
+    pub(crate) epoch: u32,
+    pub(crate) sequence: u64,
+}
+
+/// Everything the hub knows about money.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(crate) hub: FspName,
+    pub(crate) position: Position,
+    pub(crate) stamp: Stamp,
+    pub(crate) rules_version: u32,
+    pub(crate) digest: Digest,
+    pub(crate) settings: Settings,
+    pub(crate) books: Books,
+    pub(crate) register: Register,
+    pub(crate) transfers: Transfers,
+    pub(crate) outbox: Outbox,
+    pub(crate) counters: Counters,
+    pub(crate) nodes: Vec<NodeTail>,
+    pub(crate) trail: Trail,
+    pub(crate) batches: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// The state before the first record: nobody and nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        let keyed = Keyed::default();
+        Self {
+            hub: FspName::new("Hub").expect("three bytes are a name"),
+            position: Position(0),
+            stamp: Stamp(0),
+            rules_version: RULES_VERSION,
+            digest: Digest::default(),
+            settings: Settings::default(),
+            books: Books::default(),
+            register: Register::new(keyed),
+            transfers: Transfers::new(keyed),
+            outbox: Outbox::new(keyed),
+            counters: Counters::default(),
+            nodes: Vec::new(),
+            trail: Trail::default(),
+            batches: 0,
+        }
+    }
+
+    /// Decides one batch. `effects` must be empty.
+    ///
+    /// Panics when the batch does not follow the last one or an invariant of the books breaks:
+    /// a node must stop there, before anything of the batch is acknowledged.
+    pub fn apply<'a>(
+        &mut self,
+        batch: &Batch,
+        commands: impl IntoIterator<Item = &'a Command>,
+        effects: &mut Effects,
+    ) {
+        assert_eq!(batch.first.0, self.position.0 + 1, "batches follow each other without a gap");
+        assert!(batch.stamp >= self.stamp, "time never runs backwards in the log");
+        assert!(effects.outcomes.is_empty(), "effects are cleared between batches");
+        self.stamp = batch.stamp;
+        let mut context = Context { state: self, effects, position: batch.first };
+        commands::expire::expire_due(&mut context);
+        for (at, command) in commands.into_iter().enumerate() {
+            context.position = Position(batch.first.0 + at as u64);
+            let outcome = match context.is_repeat(batch, at as u64) {
+                true => Outcome::Repeated,
+                false => commands::decide(&mut context, command),
+            };
+            context.conclude(outcome);
+        }
+        self.close_batch();
+    }
+
+    /// Position of the last record applied.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Stamp of the last batch applied.
+    #[must_use]
+    pub const fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Digest of everything decided so far, chained from batch to batch.
+    #[must_use]
+    pub const fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Version of the rules that decide the next batch.
+    #[must_use]
+    pub const fn rules_version(&self) -> u32 {
+        self.rules_version
+    }
+
+    /// The hub's own name.
+    #[must_use]
+    pub const fn hub(&self) -> &FspName {
+        &self.hub
+    }
+
+    /// Participants and settlement models.
+    #[must_use]
+    pub const fn register(&self) -> &Register {
+        &self.register
+    }
+
+    /// Accounts and balances.
+    #[must_use]
+    pub const fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// Settings in force.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Counts since the log began.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The last epoch in which `node` wrote, 0 when it never did.
+    #[must_use]
+    pub fn epoch_of(&self, node: u32) -> u32 {
+        self.nodes.iter().find(|tail| tail.node == node).map_or(0, |tail| tail.epoch)
+    }
+
+    fn close_batch(&mut self) {
+        self.books.assert_balanced();
+        self.batches += 1;
+        if self.batches.is_multiple_of(FULL_SUM_INTERVAL) {
+            self.books.assert_balanced_in_full();
+        }
+        self.digest = self.trail.close(&self.digest);
+    }
+
+    pub(crate) fn node_tail(&mut self, node: u32) -> &mut NodeTail {
+        if let Some(at) = self.nodes.iter().position(|tail| tail.node == node) {
+            return &mut self.nodes[at];
+        }
+        assert!(self.nodes.len() < NODES_MAX, "one log has at most {NODES_MAX} writers");
+        self.nodes.push(NodeTail { node, epoch: 0, sequence: 0 });
+        self.nodes.last_mut().expect("just pushed")
+    }
+}

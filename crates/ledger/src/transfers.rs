@@ -1,0 +1,265 @@
+//! Transfers: those in flight, with everything a decision needs, and those that ended, with what
+//! a resend or a question needs.
+//!
+//! Costs: one keyed hash and one probe for a look-up; 192 bytes in flight, 136 bytes ended.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use hashbrown::HashTable;
+
+use crate::command::TraceId;
+use crate::hashing::Keyed;
+use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
+use crate::money::Amount;
+use crate::outcome::Outcome;
+
+/// A transfer's state as FSPIOP names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferState {
+    /// The payer's position is taken; the payee has been asked.
+    Reserved,
+    /// Final: the payee's position has moved too.
+    Committed,
+    /// Final: nothing moved, or all of it moved back.
+    Aborted,
+}
+
+/// A reserved transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Active {
+    pub(crate) id: TransferId,
+    pub(crate) payer: ParticipantIndex,
+    pub(crate) payee: ParticipantIndex,
+    pub(crate) payer_account: AccountId,
+    pub(crate) payee_account: AccountId,
+    pub(crate) amount: Amount,
+    pub(crate) condition: [u8; 32],
+    pub(crate) expiration_ms: u64,
+    pub(crate) hash: Digest,
+    pub(crate) prepare: Position,
+    pub(crate) prepare_notice: NoticeId,
+    pub(crate) reserved_at: Stamp,
+    pub(crate) trace: TraceId,
+}
+
+/// Which of its two messages the payee answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum AnswerKind {
+    Fulfil = 1,
+    Abort = 2,
+}
+
+/// The answer that a transfer has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) kind: AnswerKind,
+    pub(crate) hash: Digest,
+    pub(crate) position: Position,
+}
+
+/// A transfer that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) id: TransferId,
+    pub(crate) payer: Option<ParticipantIndex>,
+    pub(crate) payee: Option<ParticipantIndex>,
+    pub(crate) hash: Digest,
+    pub(crate) prepare: Position,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) outcome: Outcome,
+    pub(crate) completed: Stamp,
+}
+
+impl Ended {
+    pub(crate) fn state(&self) -> TransferState {
+        match self.outcome {
+            Outcome::Committed | Outcome::Accepted => TransferState::Committed,
+            _ => TransferState::Aborted,
+        }
+    }
+}
+
+/// A reserved outflow of funds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outflow {
+    pub(crate) participant: ParticipantIndex,
+    pub(crate) settlement: AccountId,
+    pub(crate) amount: Amount,
+    pub(crate) record: Position,
+    pub(crate) reserved_at: Stamp,
+}
+
+/// Where a transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Active(u32),
+    Ended(u32),
+    Outflow,
+    Nothing,
+}
+
+/// All transfers of the scheme.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfers {
+    keyed: Keyed,
+    active: Vec<Option<Active>>,
+    vacant: Vec<u32>,
+    active_by_id: HashTable<u32>,
+    deadlines: BTreeSet<(u64, u32)>,
+    ended: Pages,
+    ended_by_id: HashTable<u32>,
+    outflows: BTreeMap<TransferId, Outflow>,
+}
+
+impl Transfers {
+    pub(crate) fn new(keyed: Keyed) -> Self {
+        Self {
+            keyed,
+            active: Vec::new(),
+            vacant: Vec::new(),
+            active_by_id: HashTable::new(),
+            deadlines: BTreeSet::new(),
+            ended: Pages::default(),
+            ended_by_id: HashTable::new(),
+            outflows: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn find(&self, id: &TransferId) -> Found {
+        let hash = self.keyed.of(id);
+        if let Some(slot) = self.active_by_id.find(hash, |slot| self.active(*slot).id == *id) {
+            return Found::Active(*slot);
+        }
+        if let Some(at) = self.ended_by_id.find(hash, |at| self.ended.get(*at).id == *id) {
+            return Found::Ended(*at);
+        }
+        if self.outflows.contains_key(id) {
+            return Found::Outflow;
+        }
+        Found::Nothing
+    }
+
+    pub(crate) fn active(&self, slot: u32) -> &Active {
+        self.active[slot as usize].as_ref().expect("an indexed slot is occupied")
+    }
+
+    pub(crate) fn ended(&self, at: u32) -> &Ended {
+        self.ended.get(at)
+    }
+
+    pub(crate) fn ended_mut(&mut self, at: u32) -> &mut Ended {
+        self.ended.get_mut(at)
+    }
+
+    pub(crate) fn outflow(&self, id: &TransferId) -> Option<&Outflow> {
+        self.outflows.get(id)
+    }
+
+    pub(crate) fn insert(&mut self, transfer: Active) {
+        let hash = self.keyed.of(&transfer.id);
+        let deadline = transfer.expiration_ms;
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.active[slot as usize] = Some(transfer);
+                slot
+            }
+            None => {
+                self.active.push(Some(transfer));
+                (self.active.len() - 1) as u32
+            }
+        };
+        self.deadlines.insert((deadline, slot));
+        let (active, keyed) = (&self.active, self.keyed);
+        self.active_by_id.insert_unique(hash, slot, |slot| {
+            keyed.of(&active[*slot as usize].as_ref().expect("an indexed slot is occupied").id)
+        });
+    }
+
+    /// Takes a transfer out of flight.
+    pub(crate) fn take(&mut self, slot: u32) -> Active {
+        let transfer = self.active[slot as usize].take().expect("a taken slot is occupied");
+        self.vacant.push(slot);
+        let due = self.deadlines.remove(&(transfer.expiration_ms, slot));
+        assert!(due, "every transfer in flight has its deadline");
+        let entry = self.active_by_id.find_entry(self.keyed.of(&transfer.id), |at| *at == slot);
+        entry.expect("every transfer in flight is indexed").remove();
+        transfer
+    }
+
+    /// The first transfer whose deadline is not after `now_ms`.
+    pub(crate) fn due(&self, now_ms: u64) -> Option<u32> {
+        let (deadline, slot) = *self.deadlines.first()?;
+        (deadline <= now_ms).then_some(slot)
+    }
+
+    /// The earliest deadline, in milliseconds since the epoch.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    pub(crate) fn end(&mut self, transfer: Ended) {
+        let hash = self.keyed.of(&transfer.id);
+        let at = self.ended.push(transfer);
+        let (ended, keyed) = (&self.ended, self.keyed);
+        self.ended_by_id.insert_unique(hash, at, |at| keyed.of(&ended.get(*at).id));
+    }
+
+    pub(crate) fn reserve_outflow(&mut self, id: TransferId, outflow: Outflow) {
+        let known = self.outflows.insert(id, outflow);
+        assert!(known.is_none(), "an outflow is reserved once");
+    }
+
+    pub(crate) fn take_outflow(&mut self, id: &TransferId) -> Option<Outflow> {
+        self.outflows.remove(id)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.active_by_id.len()
+    }
+
+    pub(crate) fn ended_count(&self) -> usize {
+        self.ended.len
+    }
+
+    pub(crate) fn iter_active(&self) -> impl Iterator<Item = &Active> {
+        self.active.iter().flatten()
+    }
+
+    pub(crate) fn iter_ended(&self) -> impl Iterator<Item = &Ended> {
+        self.ended.pages.iter().flatten()
+    }
+
+    pub(crate) fn iter_outflows(&self) -> impl Iterator<Item = (&TransferId, &Outflow)> {
+        self.outflows.iter()
+    }
+}
+
+/// A growing array in pages, so that it never moves what it holds.
+#[derive(Clone, Debug, Default)]
+struct Pages {
+    pages: Vec<Vec<Ended>>,
+    len: usize,
+}
+
+const PAGE: usize = 4_096;
+
+impl Pages {
+    fn push(&mut self, item: Ended) -> u32 {
+        if self.len.is_multiple_of(PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        self.pages.last_mut().expect("a page was just added").push(item);
+        self.len += 1;
+        u32::try_from(self.len - 1).expect("fewer than four billion transfers are kept in memory")
+    }
+
+    fn get(&self, at: u32) -> &Ended {
+        &self.pages[at as usize / PAGE][at as usize % PAGE]
+    }
+
+    fn get_mut(&mut self, at: u32) -> &mut Ended {
+        &mut self.pages[at as usize / PAGE][at as usize % PAGE]
+    }
+}

@@ -1,0 +1,184 @@
+//! The bounded inbox of the sequencer's thread.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ledger::State;
+
+use crate::Submission;
+
+/// A question about the state.
+pub(crate) type Question = Box<dyn FnOnce(&State) + Send>;
+
+/// Bounds of the inbox.
+#[derive(Clone, Copy, Debug)]
+pub struct InboxLimits {
+    /// Submissions that may wait.
+    pub submissions_max: usize,
+    /// Bytes of records that may wait.
+    pub bytes_max: usize,
+    /// Questions that may wait.
+    pub questions_max: usize,
+}
+
+impl Default for InboxLimits {
+    fn default() -> Self {
+        Self { submissions_max: 65_536, bytes_max: 64 << 20, questions_max: 16_384 }
+    }
+}
+
+/// Why work was not taken; nothing of it has happened or will happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Too much waits already.
+    #[error("too much work is waiting; try again")]
+    Full,
+    /// The log's disk is full.
+    #[error("the disk of the log is full")]
+    DiskFull,
+    /// The node has stopped.
+    #[error("the node has stopped")]
+    Stopped,
+}
+
+/// Work for the sequencer's thread.
+pub(crate) struct Work<M> {
+    pub(crate) submissions: VecDeque<Submission<M>>,
+    pub(crate) questions: Vec<Question>,
+    bytes: usize,
+    open: bool,
+    asleep: bool,
+}
+
+/// The inbox: many senders, one taker.
+pub(crate) struct Inbox<M> {
+    limits: InboxLimits,
+    work: Mutex<Work<M>>,
+    wake: Condvar,
+    refused: AtomicU64,
+}
+
+impl<M> Inbox<M> {
+    pub(crate) fn new(limits: InboxLimits) -> Self {
+        Self {
+            limits,
+            work: Mutex::new(Work {
+                submissions: VecDeque::new(),
+                questions: Vec::new(),
+                bytes: 0,
+                open: true,
+                asleep: false,
+            }),
+            wake: Condvar::new(),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes as many as there is room for, from the front.
+    pub(crate) fn submit(&self, submissions: &mut Vec<Submission<M>>) -> Result<(), Refused> {
+        let mut work = self.lock();
+        if !work.open {
+            return Err(Refused::Stopped);
+        }
+        let (mut bytes, mut count) = (work.bytes, 0);
+        for submission in submissions.iter() {
+            let length = submission.record.as_bytes().len();
+            let waiting = work.submissions.len() + count;
+            if waiting == self.limits.submissions_max || bytes + length > self.limits.bytes_max {
+                break;
+            }
+            bytes += length;
+            count += 1;
+        }
+        work.bytes = bytes;
+        work.submissions.extend(submissions.drain(..count));
+        self.wake(work);
+        if submissions.is_empty() {
+            return Ok(());
+        }
+        self.refused.fetch_add(submissions.len() as u64, Ordering::Relaxed);
+        Err(Refused::Full)
+    }
+
+    pub(crate) fn ask(&self, question: Question) -> Result<(), Refused> {
+        let mut work = self.lock();
+        if !work.open {
+            return Err(Refused::Stopped);
+        }
+        if work.questions.len() == self.limits.questions_max {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Refused::Full);
+        }
+        work.questions.push(question);
+        self.wake(work);
+        Ok(())
+    }
+
+    /// Takes everything that waits, after sleeping until there is something, `patience` is over
+    /// or the inbox is closed. False once it is closed and empty.
+    pub(crate) fn take(
+        &self,
+        submissions: &mut VecDeque<Submission<M>>,
+        questions: &mut Vec<Question>,
+        patience: Option<Duration>,
+    ) -> bool {
+        let mut work = self.lock();
+        if work.is_empty() && work.open {
+            work = self.sleep(work, patience);
+        }
+        work.bytes = 0;
+        submissions.append(&mut work.submissions);
+        questions.append(&mut work.questions);
+        work.open || !submissions.is_empty() || !questions.is_empty()
+    }
+
+    /// Takes nothing more.
+    pub(crate) fn close(&self) {
+        let mut work = self.lock();
+        work.open = false;
+        self.wake(work);
+    }
+
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        mut work: MutexGuard<'a, Work<M>>,
+        patience: Option<Duration>,
+    ) -> MutexGuard<'a, Work<M>> {
+        work.asleep = true;
+        let idle = |work: &mut Work<M>| work.is_empty() && work.open;
+        let mut work = match patience {
+            None => self.wake.wait_while(work, idle).unwrap_or_else(PoisonError::into_inner),
+            Some(patience) => {
+                let slept = self.wake.wait_timeout_while(work, patience, idle);
+                slept.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        work.asleep = false;
+        work
+    }
+
+    /// Wakes the taker only when it sleeps: while it works it will look again by itself.
+    fn wake(&self, work: MutexGuard<'_, Work<M>>) {
+        let asleep = work.asleep;
+        drop(work);
+        if asleep {
+            self.wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work<M>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M> Work<M> {
+    fn is_empty(&self) -> bool {
+        self.submissions.is_empty() && self.questions.is_empty()
+    }
+}

@@ -1,0 +1,177 @@
+//! The sequencer at work.
+//!
+//! One thread owns the [`Sequencer`] and with it the state and the log. Everybody else hands it
+//! work through a bounded inbox and hears back through a mailbox:
+//!
+//! 1. An I/O thread gathers what its ready sockets brought and calls [`Handle::submit`] once.
+//! 2. The sequencer's thread takes all that waits, commits it in as few batches as possible, and
+//! 3. posts replies, notices and withdrawals to the mailboxes, one lock and one wake-up each.
+//! 4. Questions ([`Handle::ask`]) are answered after everything that was in the inbox before
+//!    them, so that whoever was told "done" finds it done.
+//!
+//! The thread sleeps when there is nothing to do, until the earliest deadline. It ends when the
+//! log stops or the node is shut down; everything that waits then is refused.
+#![warn(missing_docs)]
+
+mod directory;
+mod inbox;
+mod mailbox;
+mod run;
+mod view;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use ledger::{Counters, Outcome, Position, Stamp, State};
+use ports::RecordReader;
+use sequencer::Counts;
+
+pub use directory::{Binding, Directory};
+pub use inbox::{InboxLimits, Refused};
+pub use mailbox::{Event, Mailbox};
+pub use run::{Node, start};
+pub use view::{Member, View};
+
+use inbox::Inbox;
+
+/// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
+/// with every notice that is made from it.
+pub type Submission<M> = sequencer::Submission<Attached<M>>;
+
+/// What comes back with a command's outcome.
+pub struct Attached<M> {
+    /// Who is told the outcome.
+    pub ticket: Ticket,
+    /// The message, for notices made from it.
+    pub message: Option<Arc<M>>,
+}
+
+/// A call with the outcome, from the sequencer's thread; it must not block.
+pub type Callback = Box<dyn FnOnce(Result<Outcome, Refused>) + Send>;
+
+/// Who is told the outcome of a command.
+pub enum Ticket {
+    /// Nobody.
+    None,
+    /// A waiter of a mailbox.
+    Waiter {
+        /// Number of the mailbox.
+        mailbox: usize,
+        /// The waiter's own number.
+        waiter: u32,
+    },
+    /// The mailbox whose finished deliveries the record holds: told when they are durable.
+    Deliveries {
+        /// Number of the mailbox.
+        mailbox: usize,
+    },
+    /// A callback.
+    Call(Callback),
+}
+
+/// How the node is doing.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// What was written since the start.
+    pub counts: Counts,
+    /// The kernel's counters.
+    pub counters: Counters,
+    /// Last record applied.
+    pub position: Position,
+    /// Stamp of the last batch.
+    pub stamp: Stamp,
+    /// Transfers in flight.
+    pub in_flight: u64,
+    /// Transfers that ended.
+    pub ended: u64,
+    /// Notices owed.
+    pub owed: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Why the log stopped, if it did.
+    pub stopped: Option<String>,
+}
+
+struct Shared<M> {
+    inbox: Inbox<M>,
+    mailboxes: Vec<Arc<Mailbox<M>>>,
+    status: Mutex<Status>,
+    view: RwLock<Arc<View>>,
+    generation: AtomicU64,
+    directory: RwLock<Directory>,
+    reader: Arc<dyn RecordReader>,
+}
+
+/// Access to the running node, for any thread.
+pub struct Handle<M> {
+    shared: Arc<Shared<M>>,
+}
+
+impl<M> Clone for Handle<M> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<M: Send + Sync + 'static> Handle<M> {
+    /// Hands over all of `submissions`, in order. Those that the inbox has no room for are left
+    /// in the vector, and the reason is the answer.
+    ///
+    /// # Errors
+    /// [`Refused`]: full or stopped; nothing of what is left will happen.
+    pub fn submit(&self, submissions: &mut Vec<Submission<M>>) -> Result<(), Refused> {
+        self.shared.inbox.submit(submissions)
+    }
+
+    /// Asks the state, as it is after everything submitted before. The question runs on the
+    /// sequencer's thread: it must be short.
+    ///
+    /// # Errors
+    /// [`Refused`]: too many questions wait, or the node has stopped.
+    pub fn ask(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
+        self.shared.inbox.ask(Box::new(question))
+    }
+
+    /// The register as of the last change, if it changed since `generation`, which is updated.
+    /// One atomic load when it did not.
+    #[must_use]
+    pub fn view_since(&self, generation: &mut u64) -> Option<Arc<View>> {
+        let current = self.shared.generation.load(Ordering::Acquire);
+        if *generation == current {
+            return None;
+        }
+        *generation = current;
+        Some(self.view())
+    }
+
+    /// The register as of the last change.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.shared.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks an identifier up in the party directory.
+    #[must_use]
+    pub fn find_party(&self, id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<Binding> {
+        let directory = self.shared.directory.read().unwrap_or_else(PoisonError::into_inner);
+        directory.find(id_type, id, sub_id)
+    }
+
+    /// How the node is doing, as of its last batch.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records by position, for redelivery and cold reads.
+    #[must_use]
+    pub fn reader(&self) -> Arc<dyn RecordReader> {
+        Arc::clone(&self.shared.reader)
+    }
+
+    /// Submissions refused because the inbox was full.
+    #[must_use]
+    pub fn refused_count(&self) -> u64 {
+        self.shared.inbox.refused_count()
+    }
+}

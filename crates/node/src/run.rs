@@ -1,0 +1,329 @@
+//! The sequencer's thread.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ledger::{Command, Notice, NoticeId, Outcome, ParticipantIndex, Position, State};
+use ports::{Clock, Log};
+use sequencer::{CommitError, Committed, Durability, Sequencer};
+
+use crate::directory::Directory;
+use crate::inbox::{Inbox, InboxLimits, Question, Refused};
+use crate::mailbox::{Event, Mailbox};
+use crate::view::View;
+use crate::{Attached, Handle, Shared, Status, Submission, Ticket};
+
+/// Longest sleep without a deadline in sight: a bound on how late a clock that was set is seen.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The running node. Dropping it does not stop it; call [`Node::stop`].
+pub struct Node<M> {
+    handle: Handle<M>,
+    thread: JoinHandle<()>,
+}
+
+/// Starts the sequencer's thread.
+///
+/// Notices still owed from before are posted at once: delivery begins where it was interrupted.
+/// A participant's notices go to mailbox number (participant modulo number of mailboxes).
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn start<L, C, M>(
+    sequencer: Sequencer<L>,
+    clock: C,
+    directory: Directory,
+    mailboxes: Vec<Arc<Mailbox<M>>>,
+    limits: InboxLimits,
+) -> std::io::Result<Node<M>>
+where
+    L: Log + Send + 'static,
+    C: Clock + Send + 'static,
+    M: Send + Sync + 'static,
+{
+    assert!(!mailboxes.is_empty(), "somebody delivers notices");
+    let shared = Arc::new(Shared {
+        inbox: Inbox::new(limits),
+        status: Mutex::new(Status::default()),
+        view: RwLock::new(Arc::new(View::of(sequencer.state()))),
+        generation: AtomicU64::new(1),
+        directory: RwLock::new(directory),
+        reader: sequencer.log().reader(),
+        mailboxes,
+    });
+    let handle = Handle { shared: Arc::clone(&shared) };
+    let outgoing = shared.mailboxes.iter().map(|_| Vec::new()).collect();
+    let runner = Runner { sequencer, clock, shared, outgoing, unrecorded: VecDeque::new() };
+    let thread = std::thread::Builder::new().name("sequencer".into()).spawn(|| runner.run())?;
+    Ok(Node { handle, thread })
+}
+
+impl<M: Send + Sync + 'static> Node<M> {
+    /// Access for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle<M> {
+        self.handle.clone()
+    }
+
+    /// Whether the thread has ended by itself, which it does only when the log stopped.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Commits what is in the inbox, makes it durable, and ends the thread.
+    ///
+    /// # Errors
+    /// Why the log stopped, when it did before this call.
+    pub fn stop(self) -> Result<(), String> {
+        self.handle.shared.inbox.close();
+        if self.thread.join().is_err() {
+            return Err("an invariant broke: see the message above; nothing of the batch at that \
+                        position was acknowledged"
+                .into());
+        }
+        match self.handle.status().stopped {
+            Some(reason) => Err(reason),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Finished deliveries whose record is appended but not durable.
+struct Unrecorded {
+    position: Position,
+    mailbox: usize,
+    notices: Vec<NoticeId>,
+}
+
+struct Runner<L, C, M> {
+    sequencer: Sequencer<L>,
+    clock: C,
+    shared: Arc<Shared<M>>,
+    /// Events of the batch at hand, by mailbox.
+    outgoing: Vec<Vec<Event<M>>>,
+    unrecorded: VecDeque<Unrecorded>,
+}
+
+/// Closes the inbox when the thread ends, however it ends.
+struct Closing<M>(Arc<Shared<M>>);
+
+impl<M> Drop for Closing<M> {
+    fn drop(&mut self) {
+        self.0.inbox.close();
+        let mut status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::thread::panicking() {
+            status.stopped = Some("an invariant broke".into());
+        }
+    }
+}
+
+impl<L: Log, C: Clock, M> Runner<L, C, M> {
+    fn run(mut self) {
+        let _closing = Closing(Arc::clone(&self.shared));
+        self.post_owed();
+        self.publish_status();
+        let mut waiting = VecDeque::new();
+        let mut batch = Vec::new();
+        let mut questions = Vec::new();
+        while self.shared.inbox.take(&mut waiting, &mut questions, self.patience()) {
+            self.add_tick(&mut waiting);
+            if let Err(reason) = self.commit_all(&mut waiting, &mut batch) {
+                return self.give_up(&reason, waiting, questions);
+            }
+            for question in questions.drain(..) {
+                question(self.sequencer.state());
+            }
+            self.publish_status();
+        }
+        if let Err(error) = self.sequencer.sync() {
+            self.give_up(&error.to_string(), waiting, questions);
+        }
+    }
+
+    /// How long to sleep when nobody brings work.
+    fn patience(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let wait = self.sequencer.wait_us(now)?;
+        Some(Duration::from_micros(wait).min(SLEEP_MAX))
+    }
+
+    /// Nobody brought work and a deadline is due: a record that only says what time it is.
+    fn add_tick(&self, waiting: &mut VecDeque<Submission<M>>) {
+        let due = self.sequencer.wait_us(self.clock.now()) == Some(0);
+        if due && waiting.is_empty() {
+            let attached = Attached { ticket: Ticket::None, message: None };
+            let tick =
+                Submission::without_payload(Command::Tick, Durability::Synced, attached);
+            waiting.push_back(tick.expect("a tick has no fields"));
+        }
+    }
+
+    fn commit_all(
+        &mut self,
+        waiting: &mut VecDeque<Submission<M>>,
+        batch: &mut Vec<Submission<M>>,
+    ) -> Result<(), String> {
+        while !waiting.is_empty() {
+            match self.sequencer.commit(waiting, batch, self.clock.now()) {
+                Ok(committed) => self.release(&committed, batch),
+                Err(CommitError::Full) => self.refuse(batch.drain(..), Refused::DiskFull),
+                Err(CommitError::Stopped(error)) => {
+                    self.refuse(batch.drain(..), Refused::Stopped);
+                    return Err(error.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that follows from a committed batch, posted at once.
+    fn release(&mut self, committed: &Committed, batch: &mut Vec<Submission<M>>) {
+        let Self { sequencer, shared, outgoing, .. } = self;
+        let effects = sequencer.effects();
+        if effects.register_changed {
+            shared.publish_view(sequencer.state());
+        }
+        shared.apply_to_directory(batch, &effects.outcomes);
+        let mailboxes = outgoing.len();
+        for notice in &effects.notices {
+            let at = notice.source.0.checked_sub(committed.first.0);
+            let source = at.and_then(|at| batch.get(at as usize));
+            let message = source.and_then(|submission| submission.attached.message.clone());
+            outgoing[lane(mailboxes, notice.recipient)]
+                .push(Event::Notice { notice: *notice, message });
+        }
+        for (recipient, notice) in &effects.withdrawn {
+            outgoing[lane(mailboxes, *recipient)].push(Event::Withdraw(*notice));
+        }
+        self.reply(committed, batch);
+        self.post_recorded(committed.durable);
+        self.post();
+    }
+
+    fn reply(&mut self, committed: &Committed, batch: &mut Vec<Submission<M>>) {
+        let outcomes = self.sequencer.outcomes();
+        for (at, (submission, outcome)) in batch.drain(..).zip(outcomes).enumerate() {
+            match submission.attached.ticket {
+                Ticket::None => {}
+                Ticket::Waiter { mailbox, waiter } => {
+                    self.outgoing[mailbox].push(Event::Reply { waiter, result: Ok(*outcome) });
+                }
+                Ticket::Deliveries { mailbox } => {
+                    let position = Position(committed.first.0 + at as u64);
+                    let notices = finished_notices(&submission.command);
+                    self.unrecorded.push_back(Unrecorded { position, mailbox, notices });
+                }
+                Ticket::Call(call) => call(Ok(*outcome)),
+            }
+        }
+    }
+
+    fn post_recorded(&mut self, durable: Position) {
+        while self.unrecorded.front().is_some_and(|entry| entry.position <= durable) {
+            let entry = self.unrecorded.pop_front().expect("there is a front");
+            self.outgoing[entry.mailbox].push(Event::Recorded(entry.notices));
+        }
+    }
+
+    fn refuse(&mut self, batch: impl Iterator<Item = Submission<M>>, refused: Refused) {
+        for submission in batch {
+            match submission.attached.ticket {
+                Ticket::None => {}
+                Ticket::Waiter { mailbox, waiter } => {
+                    self.outgoing[mailbox].push(Event::Reply { waiter, result: Err(refused) });
+                }
+                // The deliveries stay owed: they are sent again after a restart.
+                Ticket::Deliveries { mailbox } => {
+                    let notices = finished_notices(&submission.command);
+                    self.outgoing[mailbox].push(Event::Recorded(notices));
+                }
+                Ticket::Call(call) => call(Err(refused)),
+            }
+        }
+        self.post();
+    }
+
+    /// The log's tail is unknown: refuse everything, say why, end the thread.
+    fn give_up(
+        mut self,
+        reason: &str,
+        waiting: VecDeque<Submission<M>>,
+        questions: Vec<Question>,
+    ) {
+        self.shared.inbox.close();
+        self.refuse(waiting.into_iter(), Refused::Stopped);
+        drop(questions);
+        let (mut late, mut asked) = (VecDeque::new(), Vec::new());
+        self.shared.inbox.take(&mut late, &mut asked, None);
+        self.refuse(late.into_iter(), Refused::Stopped);
+        self.publish_status();
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.stopped = Some(reason.into());
+    }
+
+    /// What was owed when the last run ended.
+    fn post_owed(&mut self) {
+        let mut owed: Vec<Notice> = self.sequencer.state().notices_owed().copied().collect();
+        owed.sort_unstable_by_key(|notice| notice.id);
+        for notice in owed {
+            let lane = lane(self.outgoing.len(), notice.recipient);
+            self.outgoing[lane].push(Event::Notice { notice, message: None });
+        }
+        self.post();
+    }
+
+    fn post(&mut self) {
+        for (mailbox, events) in self.shared.mailboxes.iter().zip(&mut self.outgoing) {
+            mailbox.post(events);
+        }
+    }
+
+    fn publish_status(&self) {
+        let state = self.sequencer.state();
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.counts = self.sequencer.counts();
+        status.counters = *state.counters();
+        status.position = state.position();
+        status.stamp = state.stamp();
+        status.in_flight = state.transfers_in_flight() as u64;
+        status.ended = state.transfers_ended() as u64;
+        status.owed = state.notices_owed_count() as u64;
+        status.dead = state.dead_letter_count() as u64;
+    }
+}
+
+impl<M> Shared<M> {
+    fn publish_view(&self, state: &State) {
+        let view = Arc::new(View::of(state));
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn apply_to_directory(&self, batch: &[Submission<M>], outcomes: &[Outcome]) {
+        for (submission, outcome) in batch.iter().zip(outcomes) {
+            if let (Command::ChangeParties(change), Outcome::Accepted) =
+                (&submission.command, outcome)
+            {
+                let mut directory =
+                    self.directory.write().unwrap_or_else(PoisonError::into_inner);
+                directory.apply(change);
+            }
+        }
+    }
+}
+
+/// Whose mailbox a participant's notices go to: always the same one, so that they keep order.
+fn lane(mailboxes: usize, recipient: ParticipantIndex) -> usize {
+    recipient.at() % mailboxes
+}
+
+fn finished_notices(command: &Command) -> Vec<NoticeId> {
+    match command {
+        Command::FinishDeliveries(ends) => ends.iter().map(|end| end.notice).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,86 @@
+//! What the edge needs to know of the register, as an immutable copy that is replaced whenever a
+//! command changes it, before that command is answered: a change is in force with the next
+//! message, and reading it takes no lock.
+
+use std::collections::HashMap;
+
+use ledger::{Currency, FspName, ParticipantIndex, Settings, State};
+
+/// A participant as the edge sees it.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its place in the register.
+    pub index: ParticipantIndex,
+    /// Its name.
+    pub name: FspName,
+    /// Whether it may send and receive.
+    pub active: bool,
+    /// Currencies in which it has a POSITION account, and whether that is active.
+    pub currencies: Vec<(Currency, bool)>,
+    /// Endpoint type and value.
+    pub endpoints: Vec<(String, String)>,
+}
+
+impl Member {
+    /// Active, with an active POSITION account in the currency (hub-semantics 2.4).
+    #[must_use]
+    pub fn is_usable(&self, currency: Currency) -> bool {
+        self.active && self.currencies.contains(&(currency, true))
+    }
+}
+
+/// All participants and the settings in force.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The hub's name.
+    pub hub: FspName,
+    /// Settings in force.
+    pub settings: Settings,
+    members: Vec<Member>,
+    by_name: HashMap<FspName, ParticipantIndex>,
+}
+
+impl View {
+    /// Copies what the edge needs.
+    #[must_use]
+    pub fn of(state: &State) -> Self {
+        let members: Vec<_> = state
+            .register()
+            .iter()
+            .map(|(index, participant)| Member {
+                index,
+                name: participant.name,
+                active: participant.active,
+                currencies: participant
+                    .holdings
+                    .iter()
+                    .map(|holding| {
+                        let account = state.books().get(holding.position);
+                        (holding.currency, account.is_some_and(|account| account.active))
+                    })
+                    .collect(),
+                endpoints: participant.endpoints.clone(),
+            })
+            .collect();
+        let by_name = members.iter().map(|member| (member.name, member.index)).collect();
+        Self { hub: *state.hub(), settings: *state.settings(), members, by_name }
+    }
+
+    /// The participant of this exact name.
+    #[must_use]
+    pub fn find(&self, name: &FspName) -> Option<&Member> {
+        self.by_name.get(name).map(|index| &self.members[index.at()])
+    }
+
+    /// The participant with this index.
+    #[must_use]
+    pub fn get(&self, index: ParticipantIndex) -> Option<&Member> {
+        self.members.get(index.at())
+    }
+
+    /// All participants, the hub first.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+}

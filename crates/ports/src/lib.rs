@@ -1,0 +1,15 @@
+//! What the state machines need of the world, as traits with their whole contract.
+//!
+//! Each port has a production implementation in a driver crate and a deterministic one for the
+//! simulator; both pass the same tests. Nothing here does any input or output.
+#![warn(missing_docs)]
+
+mod clock;
+mod disk;
+mod log;
+mod net;
+
+pub use clock::{Clock, Now};
+pub use disk::{Disk, DiskError, DiskFile};
+pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
+pub use net::{AttemptId, Net};

@@ -1,0 +1,29 @@
+//! Sending, as the delivery driver needs it.
+
+use ledger::ParticipantIndex;
+
+/// Number of one attempt to send: unique within one run of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId(pub u64);
+
+/// Starts attempts to send a message to a participant.
+///
+/// # Contract
+/// - [`Net::send`] only starts the attempt and returns at once; it cannot fail. Connecting,
+///   writing and waiting for the answer happen elsewhere.
+/// - Every attempt started ends with exactly one result, which the driver takes from the
+///   implementation by its own means and hands to the state machine that asked for the attempt:
+///   the status of the answer, or that there was none. An attempt has a time limit, so the result
+///   always comes.
+/// - A result without an answer does not say whether the participant received the message.
+/// - Attempts are independent: no order between them is promised, not even to one participant.
+///   Whoever wants order starts the next attempt after the result of the one before.
+/// - The number of attempts under way is bounded by the caller (the windows of the lanes), not by
+///   the implementation.
+pub trait Net {
+    /// What is sent, ready for the wire.
+    type Message;
+
+    /// Starts one attempt.
+    fn send(&mut self, attempt: AttemptId, to: ParticipantIndex, message: Self::Message);
+}

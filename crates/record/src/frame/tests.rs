@@ -1,0 +1,349 @@
+use expect_test::expect;
+use proptest::prelude::*;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::*;
+
+const IDENTITY: LogIdentity = LogIdentity(*b"identity of test");
+
+/// A record as a test writes it down: fields and, if any, a payload.
+type Sample<'a> = (u16, &'a [u8], Option<&'a [u8]>);
+
+const SAMPLES: &[Sample<'_>] = &[
+    (1, b"prepare", Some(b"{\"amount\":\"100\"}")),
+    (2, b"", None),
+    (7, b"tick", None),
+    (9, b"", Some(b"")),
+];
+
+fn encoded(&(kind, fields, payload): &Sample<'_>) -> EncodedRecord {
+    let payload = payload.map(|bytes| (bytes, payload_digest(bytes)));
+    NewRecord { kind, version: 3, fields, payload }.encode().expect("samples are short")
+}
+
+fn batch(stamp: u64) -> BatchHeader {
+    BatchHeader {
+        stamp: Stamp(stamp),
+        wall: Stamp(stamp + 5),
+        node: 2,
+        epoch: 4,
+        sequence: 77,
+        rules_version: 1,
+        applied: Position(0),
+        outcome_digest: Digest([8; 32]),
+    }
+}
+
+/// The samples as a frame after `tail`, and the tail after it.
+fn sealed(tail: &Tail, samples: &[Sample<'_>]) -> (Vec<u8>, Tail) {
+    let mut builder = FrameBuilder::new();
+    for sample in samples {
+        builder.push(&encoded(sample)).expect("samples fit");
+    }
+    let sealed = builder.seal(tail, &batch(tail.stamp.0 + 1));
+    (sealed.bytes.to_vec(), sealed.tail)
+}
+
+fn show(frame: &Frame<'_>) -> String {
+    let mut out = String::new();
+    for record in frame.records() {
+        let (kind, version) = (record.kind, record.version);
+        let fields = String::from_utf8_lossy(record.fields);
+        let payload = match record.payload {
+            Payload::None => "none".into(),
+            Payload::Erased => format!("erased, {} bytes", record.payload_length),
+            Payload::Stored(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        };
+        let position = record.position.0;
+        out += &format!("{position}: kind {kind} v{version} {fields:?} payload {payload}\n");
+    }
+    out
+}
+
+#[test]
+fn a_frame_gives_back_what_was_sealed() {
+    let start = Tail { end: Position(40), durable: Position(38), ..Tail::genesis(IDENTITY) };
+    let (bytes, after) = sealed(&start, SAMPLES);
+    let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
+
+    expect![[r#"
+        41: kind 1 v3 "prepare" payload "{\"amount\":\"100\"}"
+        42: kind 2 v3 "" payload none
+        43: kind 7 v3 "tick" payload none
+        44: kind 9 v3 "" payload ""
+    "#]]
+    .assert_eq(&show(&frame));
+    assert_eq!(frame.header().batch, batch(1));
+    assert_eq!(frame.header().durable, Position(38));
+    assert_eq!(frame.header().identity, IDENTITY);
+    assert_eq!(frame.follows(&start), Ok(after));
+    assert_eq!((after.end, after.durable, after.stamp), (Position(44), Position(38), Stamp(1)));
+    assert_eq!(frame.record(Position(43)).expect("held").fields, b"tick");
+    assert_eq!(frame.record(Position(40)), None);
+    assert_eq!(frame.record(Position(45)), None);
+    assert!(frame.records().all(|record| record.verify_payload()));
+}
+
+/// The stored form is a promise: if this changes, old logs are no longer readable.
+#[test]
+fn version_1_is_frozen() {
+    let (bytes, after) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let digest = payload_digest(&bytes);
+    expect!["403 bytes, blake3 98ac9838d4f7632c3c2be520d17e4ad147782f9bf3ecf502197d41470e6e351d"]
+        .assert_eq(&format!("{} bytes, blake3 {digest}", bytes.len()));
+    expect!["77041cddef91b79ec12dcc835095518ad24c98b9a16fd1a2cbe3aa501ecfeaae"]
+        .assert_eq(&format!("{}", after.chain));
+}
+
+#[test]
+fn a_frame_follows_one_tail_only() {
+    let start = Tail::genesis(IDENTITY);
+    let (_, second) = sealed(&start, SAMPLES);
+    let (bytes, third) = sealed(&second, SAMPLES);
+    let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
+    let late = second.stamp.0 + 2;
+    let other = LogIdentity([1; 16]);
+    for (tail, expected) in [
+        (second, Ok(third)),
+        (
+            Tail { identity: other, ..second },
+            Err(Discontinuity::Identity { expected: other, found: IDENTITY }),
+        ),
+        (start, Err(Discontinuity::Position { expected: Position(1), found: Position(5) })),
+        (
+            Tail { stamp: Stamp(late), ..second },
+            Err(Discontinuity::Stamp { before: Stamp(late), found: Stamp(late - 1) }),
+        ),
+        (Tail { chain: start.chain, ..second }, Err(Discontinuity::Chain)),
+    ] {
+        assert_eq!(frame.follows(&tail), expected);
+    }
+}
+
+#[test]
+fn erased_payloads_leave_the_chain_as_it_was() {
+    let start = Tail::genesis(IDENTITY);
+    let (bytes, after) = sealed(&start, SAMPLES);
+    let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
+    let mut erased = b"before".to_vec();
+    frame.erase(&mut erased, |record| record.position == Position(1));
+    let erased = Frame::parse(&erased[6..]).expect("an erased frame is readable");
+
+    expect![[r#"
+        1: kind 1 v3 "prepare" payload erased, 16 bytes
+        2: kind 2 v3 "" payload none
+        3: kind 7 v3 "tick" payload none
+        4: kind 9 v3 "" payload ""
+    "#]]
+    .assert_eq(&show(&erased));
+    assert_eq!(erased.follows(&start), Ok(after));
+    assert_eq!(erased.as_bytes().len() + 16, bytes.len());
+}
+
+/// One field of a record's fields, digest, kind or length changed, with checksums made to fit, is
+/// seen by the chain; a changed payload by its digest.
+#[test]
+fn changes_with_the_checksums_made_to_fit_are_seen() {
+    let start = Tail::genesis(IDENTITY);
+    let (bytes, _) = sealed(&start, SAMPLES);
+    let payload_at = FRAME_HEADER_BYTES + RECORD_OVERHEAD_BYTES + "prepare".len();
+    for at in (0..AT_BODY_CRC).chain(FRAME_HEADER_BYTES..bytes.len()) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        write_checksums(&mut changed);
+        let Ok(frame) = Frame::parse(&changed) else { continue };
+        let intact = frame.follows(&start).is_ok() && frame.records().all(|r| r.verify_payload());
+        assert!(!intact, "byte {at} changed without notice");
+        let in_payload = (payload_at..payload_at + 16).contains(&at);
+        assert_eq!(frame.verify_chain(&start.chain), in_payload, "byte {at}");
+    }
+}
+
+#[test]
+fn every_single_bit_flip_is_detected() {
+    let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Frame::parse(&flipped).is_err(), "bit {bit} flipped without notice");
+    }
+}
+
+#[test]
+fn every_prefix_is_short_and_bytes_behind_do_not_matter() {
+    let (mut bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    for length in 0..bytes.len() {
+        let prefix = &bytes[..length];
+        assert_eq!(Frame::parse(prefix).err(), Some(FrameError::Short), "{length} bytes");
+        let known = (FRAME_HEADER_BYTES <= length).then_some(bytes.len());
+        assert_eq!(frame_length(prefix), Ok(known), "{length} bytes");
+    }
+    let length = bytes.len();
+    bytes.extend_from_slice(&[255; 64]);
+    assert_eq!(Frame::parse(&bytes).expect("complete").as_bytes().len(), length);
+}
+
+#[test]
+fn what_is_no_frame_is_named() {
+    let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let check = |at: usize, value: u8, expected: FrameError| {
+        let mut changed = bytes.clone();
+        changed[at] = value;
+        assert_eq!(Frame::parse(&changed).err(), Some(expected), "byte {at}");
+        if at != AT_BODY_CRC && at < FRAME_HEADER_BYTES {
+            assert_eq!(frame_length(&changed), Err(expected), "byte {at}");
+        }
+    };
+    check(0, b'x', FrameError::Magic);
+    check(AT_VERSION, 9, FrameError::Version(9));
+    check(AT_LENGTH, 9, FrameError::HeaderChecksum);
+    check(bytes.len() - 1, 9, FrameError::BodyChecksum);
+}
+
+/// Headers whose checksum holds but which no frame can have.
+#[test]
+fn contradictions_under_a_good_checksum_are_malformed() {
+    let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let record = FRAME_HEADER_BYTES;
+    for (at, value) in [
+        (AT_FLAGS, 1),
+        (AT_ZERO, 1),
+        (AT_LENGTH + 3, 255),
+        (AT_LENGTH + 1, 0),
+        (AT_COUNT, 0),
+        (AT_COUNT, 3),
+        (AT_COUNT, 5),
+        (AT_COUNT + 2, 1),
+        (AT_FIRST, 0),
+        (AT_DURABLE, 1),
+        (AT_APPLIED, 1),
+        (record, 0),
+        (record + 3, 1),
+        (record + RECORD_AT_STATE, 0),
+        (record + RECORD_AT_STATE, 2),
+        (record + RECORD_AT_STATE, 3),
+        (record + RECORD_AT_STATE + 1, 1),
+        (record + RECORD_AT_FIELDS_LENGTH, 200),
+        (record + RECORD_AT_PAYLOAD_LENGTH, 200),
+    ] {
+        let mut changed = bytes.clone();
+        assert_ne!(changed[at], value);
+        changed[at] = value;
+        write_checksums(&mut changed);
+        let error = Frame::parse(&changed).err();
+        assert!(matches!(error, Some(FrameError::Malformed(_))), "byte {at} = {value}: {error:?}");
+    }
+}
+
+#[test]
+fn limits_are_refused_and_nothing_changes() {
+    let room = RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
+    let fields = std::vec![0; room + 1];
+    let new = |fields| NewRecord { kind: 1, version: 1, fields, payload: None };
+    assert_eq!(new(&fields[..]).encode(), Err(RecordTooLarge));
+    let large = new(&fields[..room]).encode().expect("just fits");
+
+    let mut builder = FrameBuilder::new();
+    builder.push(&large).expect("an empty frame takes any record");
+    builder.push(&large).expect("two fit");
+    let length = builder.length();
+    assert_eq!(builder.push(&large), Err(FrameFull));
+    assert_eq!((builder.length(), builder.count()), (length, 2));
+
+    builder.clear();
+    let small = new(&fields[..0]).encode().expect("short");
+    for _ in 0..FRAME_RECORDS_MAX {
+        builder.push(&small).expect("below the limit");
+    }
+    assert_eq!(builder.push(&small), Err(FrameFull));
+    let tail = Tail::genesis(IDENTITY);
+    let sealed = builder.seal(&tail, &batch(1));
+    let frame = Frame::parse(sealed.bytes).expect("a full frame is readable");
+    assert_eq!(frame.records().count(), FRAME_RECORDS_MAX as usize);
+    assert_eq!(frame.follows(&tail), Ok(sealed.tail));
+}
+
+#[test]
+#[should_panic(expected = "a batch is sealed in order")]
+fn a_frame_without_records_is_not_sealed() {
+    FrameBuilder::new().seal(&Tail::genesis(IDENTITY), &batch(1));
+}
+
+#[test]
+#[should_panic(expected = "a batch has a stamp at or after the last one")]
+fn a_stamp_never_goes_back() {
+    let tail = Tail { stamp: Stamp(10), ..Tail::genesis(IDENTITY) };
+    let mut builder = FrameBuilder::new();
+    builder.push(&encoded(&SAMPLES[0])).expect("fits");
+    builder.seal(&tail, &batch(9));
+}
+
+/// The gathered hash is the plain hash of the pieces in a row, wherever they are cut.
+#[test]
+fn gathering_does_not_change_the_hash() {
+    let bytes: Vec<u8> = (0..5 * GATHER_BYTES).map(|n| (n % 251) as u8).collect();
+    let expected = payload_digest(&bytes);
+    for step in [1, 100, GATHER_BYTES - 1, GATHER_BYTES, GATHER_BYTES + 1, 3 * GATHER_BYTES + 7] {
+        let mut gather = Gather::new();
+        bytes.chunks(step).for_each(|piece| gather.add(piece));
+        assert_eq!(gather.finish(), expected, "pieces of {step} bytes");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..900)) {
+        prop_assert!(Frame::parse(&bytes).is_err());
+        // Once more past the checks that random bytes never get through.
+        if FRAME_HEADER_BYTES <= bytes.len() {
+            bytes[..4].copy_from_slice(&FRAME_MAGIC);
+            bytes[4..8].copy_from_slice(&[1, 0, 0, 0]);
+            let length = bytes.len() as u32;
+            put(&mut bytes, AT_LENGTH, length.to_le_bytes());
+            let count = 1 + bytes[AT_COUNT] % 3;
+            put(&mut bytes, AT_COUNT, [count, 0, 0, 0]);
+            put(&mut bytes, AT_ZERO, [0; 4]);
+            put(&mut bytes, AT_DURABLE, [0; 8]);
+            put(&mut bytes, AT_APPLIED, [0; 8]);
+            write_checksums(&mut bytes);
+            prop_assert!(!matches!(
+                Frame::parse(&bytes),
+                Err(FrameError::HeaderChecksum | FrameError::BodyChecksum | FrameError::Short)
+            ));
+        }
+    }
+
+    #[test]
+    fn any_records_come_back(
+        records in prop::collection::vec(
+            (
+                any::<u16>(),
+                prop::collection::vec(any::<u8>(), 0..300),
+                prop::option::of(prop::collection::vec(any::<u8>(), 0..300)),
+            ),
+            1..40,
+        ),
+    ) {
+        let samples: Vec<Sample<'_>> = records
+            .iter()
+            .map(|(kind, fields, payload)| (*kind, &fields[..], payload.as_deref()))
+            .collect();
+        let start = Tail::genesis(IDENTITY);
+        let (bytes, after) = sealed(&start, &samples);
+        let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
+        prop_assert_eq!(frame.follows(&start), Ok(after));
+        let back: Vec<Sample<'_>> = frame
+            .records()
+            .map(|record| {
+                let payload = match record.payload {
+                    Payload::Stored(bytes) => Some(bytes),
+                    Payload::None | Payload::Erased => None,
+                };
+                (record.kind, record.fields, payload)
+            })
+            .collect();
+        prop_assert_eq!(back, samples);
+    }
+}

@@ -1,0 +1,14 @@
+//! The versioned binary form of everything that is stored or replicated.
+#![no_std]
+#![warn(missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod bytes;
+pub mod checksum;
+pub mod command;
+pub mod frame;
+
+pub use bytes::FieldError;

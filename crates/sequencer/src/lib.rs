@@ -1,0 +1,284 @@
+//! The single writer.
+//!
+//! [`Sequencer::commit`] takes whoever waits, up to the limits of a frame, and in this order
+//! stamps the batch, seals it, appends it to the log, makes it durable with one sync, and applies
+//! it. Only then does the caller learn the outcomes and release replies and notices: nothing is
+//! acknowledged before it is durable and applied.
+//!
+//! It is a state machine over the [`Log`] port and an argument for time: no threads, clocks or
+//! queues of its own. Whoever drives it decides when to call; calling with one submission makes a
+//! batch of one at once, calling after a busy while makes a large one. There is no timer.
+//!
+//! Records that only note finished deliveries ([`Durability::Lazy`]) never cause a sync of their
+//! own: they are appended and applied, and become durable with the next batch that syncs.
+#![warn(missing_docs)]
+
+mod replay;
+mod stamp;
+
+use std::collections::VecDeque;
+
+use ledger::{Command, Effects, Outcome, Position, Stamp, State};
+use ports::{Log, LogError, Now};
+use record::frame::{BatchHeader, EncodedRecord, FrameBuilder, NewRecord, RecordTooLarge};
+
+pub use replay::{Applied, ReplayError, Replayed, replay};
+pub use stamp::{SLEW_DIVISOR, StampClock};
+
+/// Whether a record must be durable before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Synced before it is applied.
+    Synced,
+    /// Appended and applied; durable with the next sync.
+    Lazy,
+}
+
+/// A command on its way into the log, with whatever its sender wants back beside the outcome.
+#[derive(Debug)]
+pub struct Submission<T> {
+    /// What the kernel will decide on.
+    pub command: Command,
+    /// Its stored form, encoded by the sender.
+    pub record: EncodedRecord,
+    /// Whether its answer waits for a sync.
+    pub durability: Durability,
+    /// Handed back untouched.
+    pub attached: T,
+}
+
+impl<T> Submission<T> {
+    /// Encodes a command that has no payload.
+    ///
+    /// # Errors
+    /// [`RecordTooLarge`] when its fields exceed a record.
+    pub fn without_payload(
+        command: Command,
+        durability: Durability,
+        attached: T,
+    ) -> Result<Self, RecordTooLarge> {
+        let record = encode(&command, None)?;
+        Ok(Self { command, record, durability, attached })
+    }
+}
+
+/// Encodes a command and its payload as a record.
+///
+/// # Errors
+/// [`RecordTooLarge`] when they exceed a record.
+pub fn encode(command: &Command, payload: Option<&[u8]>) -> Result<EncodedRecord, RecordTooLarge> {
+    let mut fields = Vec::with_capacity(256);
+    record::command::write_fields(command, &mut fields);
+    let payload = payload.map(|bytes| (bytes, record::frame::payload_digest(bytes)));
+    let kind = record::command::kind_of(command);
+    NewRecord { kind, version: record::command::FIELDS_VERSION, fields: &fields, payload }.encode()
+}
+
+/// A batch that is in the log and applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Position of its first record.
+    pub first: Position,
+    /// Its moment.
+    pub stamp: Stamp,
+    /// Everything up to here is durable.
+    pub durable: Position,
+}
+
+/// Why a batch was not committed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The disk is full: nothing happened, and a later batch may succeed.
+    #[error("the log's disk is full: nothing was recorded")]
+    Full,
+    /// The log's tail is unknown: this node must stop and recover.
+    #[error("the log stopped: {0}")]
+    Stopped(LogError),
+}
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// The node; 0 on a single machine.
+    pub node: u32,
+    /// Its life: above every earlier one in this log.
+    pub epoch: u32,
+}
+
+/// The single writer of a log, and the state that the log adds up to.
+#[derive(Debug)]
+pub struct Sequencer<L> {
+    log: L,
+    state: State,
+    clock: StampClock,
+    builder: FrameBuilder,
+    effects: Effects,
+    writer: Writer,
+    sequence: u64,
+    counts: Counts,
+}
+
+/// What was written since this sequencer was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Batches appended.
+    pub batches: u64,
+    /// Records appended.
+    pub records: u64,
+    /// Bytes appended.
+    pub bytes: u64,
+    /// Syncs.
+    pub syncs: u64,
+}
+
+impl<L: Log> Sequencer<L> {
+    /// Replays the log and continues it as `node`, in a new epoch. `observe` sees every command
+    /// replayed, with its outcome, so that read models beside the kernel can follow.
+    ///
+    /// # Errors
+    /// [`ReplayError`] when the log cannot be read or does not replay to its own digests.
+    pub fn open(
+        mut log: L,
+        node: u32,
+        now: Now,
+        observe: &mut dyn FnMut(&Applied<'_>),
+    ) -> Result<Self, ReplayError> {
+        let replayed = replay(&mut log, observe)?;
+        let state = replayed.state;
+        let writer = Writer { node, epoch: state.epoch_of(node) + 1 };
+        let clock = StampClock::new(now, state.stamp());
+        Ok(Self {
+            log,
+            state,
+            clock,
+            builder: FrameBuilder::new(),
+            effects: Effects::default(),
+            writer,
+            sequence: 1,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Commits one batch: moves as many submissions as a frame holds from the front of `waiting`
+    /// to `batch`, which must be empty. With an error they are in `batch` too, to be refused.
+    ///
+    /// # Errors
+    /// [`CommitError`]; none of the batch is applied, and none of it may be acknowledged.
+    pub fn commit<T>(
+        &mut self,
+        waiting: &mut VecDeque<Submission<T>>,
+        batch: &mut Vec<Submission<T>>,
+        now: Now,
+    ) -> Result<Committed, CommitError> {
+        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
+        self.fill(waiting, batch);
+        let (first, stamp) = self.append(batch.iter().map(|one| one.durability), now)?;
+        self.effects.clear();
+        let commands = batch.iter().map(|one| &one.command);
+        self.state.apply(&self.header(first, stamp), commands, &mut self.effects);
+        assert_eq!(self.effects.outcomes.len(), batch.len(), "each command has an outcome");
+        self.sequence += batch.len() as u64;
+        Ok(Committed { first, stamp, durable: self.log.tail().durable })
+    }
+
+    /// Makes everything appended durable.
+    ///
+    /// # Errors
+    /// [`CommitError::Stopped`] when the sync failed.
+    pub fn sync(&mut self) -> Result<Position, CommitError> {
+        self.log.sync().map_err(CommitError::Stopped)?;
+        self.counts.syncs += 1;
+        Ok(self.log.tail().durable)
+    }
+
+    /// What the last batch brought about.
+    pub fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// Outcomes of the last batch, in order.
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.effects.outcomes
+    }
+
+    /// The state after everything committed.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The log.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// Who writes.
+    pub fn writer(&self) -> Writer {
+        self.writer
+    }
+
+    /// What was written since the start.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Microseconds until the earliest deadline is due, if any transfer is in flight.
+    pub fn wait_us(&self, now: Now) -> Option<u64> {
+        self.state.next_deadline().map(|due| self.clock.wait_us(now, due))
+    }
+
+    fn fill<T>(
+        &mut self,
+        waiting: &mut VecDeque<Submission<T>>,
+        batch: &mut Vec<Submission<T>>,
+    ) {
+        self.builder.clear();
+        while let Some(submission) = waiting.front() {
+            if self.builder.push(&submission.record).is_err() {
+                break;
+            }
+            batch.extend(waiting.pop_front());
+        }
+        assert!(!batch.is_empty(), "an empty frame has room for any record");
+    }
+
+    fn append(
+        &mut self,
+        durability: impl Iterator<Item = Durability>,
+        now: Now,
+    ) -> Result<(Position, Stamp), CommitError> {
+        let stamp = self.clock.stamp(now);
+        let tail = self.log.tail();
+        let header = BatchHeader {
+            stamp,
+            wall: now.wall,
+            node: self.writer.node,
+            epoch: self.writer.epoch,
+            sequence: self.sequence,
+            rules_version: self.state.rules_version(),
+            applied: self.state.position(),
+            outcome_digest: *self.state.digest(),
+        };
+        let frame = self.builder.seal(&tail, &header);
+        self.log.append(frame.bytes).map_err(|error| match error {
+            LogError::Full => CommitError::Full,
+            other => CommitError::Stopped(other),
+        })?;
+        self.counts.batches += 1;
+        self.counts.records += u64::from(self.builder.count());
+        self.counts.bytes += self.builder.length() as u64;
+        if durability.into_iter().any(|durability| durability == Durability::Synced) {
+            self.sync()?;
+        }
+        Ok((tail.next(), stamp))
+    }
+
+    fn header(&self, first: Position, stamp: Stamp) -> ledger::Batch {
+        ledger::Batch {
+            first,
+            stamp,
+            node: self.writer.node,
+            epoch: self.writer.epoch,
+            sequence: self.sequence,
+        }
+    }
+}

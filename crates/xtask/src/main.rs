@@ -1,0 +1,52 @@
+//! All automation of the repository: `cargo xtask <command>`.
+//!
+//! `ci` is what a merge must pass, `nightly` the proofs that take longer, `tidy` the rules of
+//! the house that no compiler knows. Nothing lives only in a CI system's own files.
+
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The automation of this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything a merge must pass, with a table of timings at the end.
+    Ci,
+    /// The rules of the house: rings, codemap, bans, sizes, licences, links.
+    Tidy,
+    /// Longer proofs within a time budget, with a table of timings at the end.
+    Nightly {
+        /// Minutes that all steps together should take, the builds not counted.
+        #[arg(long, default_value_t = 30)]
+        minutes: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    let root = root();
+    let passed = match Arguments::parse().command {
+        Command::Ci => steps::run(&root, steps::ci()),
+        Command::Tidy => tidy::run(&root),
+        Command::Nightly { minutes } => steps::run(&root, steps::nightly(minutes)),
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The root of the repository: where this crate stands, whatever the working directory is.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("xtask stands two levels below the root")
+        .to_path_buf()
+}

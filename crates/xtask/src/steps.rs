@@ -1,0 +1,175 @@
+//! The named steps of `ci` and `nightly`: the only list of what is run.
+//!
+//! Every step runs even when an earlier one failed, so that one run shows all that is wrong.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::tidy;
+
+/// One thing that must hold.
+pub(crate) struct Step {
+    name: &'static str,
+    proves: &'static str,
+    work: Work,
+}
+
+enum Work {
+    /// A call of cargo in the root.
+    Cargo { arguments: Vec<String>, environment: Vec<(&'static str, String)> },
+    /// A function of this program.
+    Inside(fn(&Path) -> bool),
+}
+
+struct Outcome {
+    name: &'static str,
+    proves: &'static str,
+    passed: bool,
+    took: Duration,
+}
+
+/// What a merge must pass. Conformance checks join here as they come.
+pub(crate) fn ci() -> Vec<Step> {
+    vec![
+        cargo("fmt", "one format", "fmt --all -- --check"),
+        Step { name: "tidy", proves: "the rules of the house", work: Work::Inside(tidy::run) },
+        cargo(
+            "clippy",
+            "no warning in any target",
+            "clippy --workspace --all-targets --locked -- -D warnings",
+        ),
+        with(
+            cargo("docs", "every link in the API docs", "doc --workspace --no-deps --locked"),
+            "RUSTDOCFLAGS",
+            "-D warnings".to_owned(),
+        ),
+        cargo("test", "all tests", "test --workspace --locked"),
+    ]
+}
+
+/// Proofs whose strength grows with time. Long simulations and kill tests join here as they come;
+/// each takes its share of the budget from `UPESI_PROOF_SECONDS`.
+pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
+    let cases = u64::from(minutes) * PROPERTY_CASES_PER_MINUTE;
+    let seconds = u64::from(minutes) * 60;
+    let steps = vec![with(
+        cargo("properties", "models agree, many cases", "test --workspace --release --locked"),
+        "PROPTEST_CASES",
+        cases.to_string(),
+    )];
+    let share = seconds / steps.len() as u64;
+    steps.into_iter().map(|step| with(step, "UPESI_PROOF_SECONDS", share.to_string())).collect()
+}
+
+/// Cases of each property test per minute of the budget: an optimised build makes far more of
+/// the heaviest one, and there are a dozen of them.
+const PROPERTY_CASES_PER_MINUTE: u64 = 1_000;
+
+/// Runs the steps in order, prints a table, and says whether all passed.
+pub(crate) fn run(root: &Path, steps: Vec<Step>) -> bool {
+    let mut outcomes = Vec::new();
+    for step in steps {
+        println!("\n== {}: {}", step.name, step.proves);
+        let start = Instant::now();
+        let passed = perform(root, &step.work);
+        outcomes.push(Outcome {
+            name: step.name,
+            proves: step.proves,
+            passed,
+            took: start.elapsed(),
+        });
+    }
+    print!("\n{}", table(&outcomes));
+    outcomes.iter().all(|outcome| outcome.passed)
+}
+
+fn cargo(name: &'static str, proves: &'static str, arguments: &str) -> Step {
+    let arguments = arguments.split(' ').map(str::to_owned).collect();
+    Step { name, proves, work: Work::Cargo { arguments, environment: Vec::new() } }
+}
+
+fn with(mut step: Step, variable: &'static str, value: String) -> Step {
+    if let Work::Cargo { environment, .. } = &mut step.work {
+        environment.push((variable, value));
+    }
+    step
+}
+
+fn perform(root: &Path, work: &Work) -> bool {
+    let (arguments, environment) = match work {
+        Work::Inside(check) => return check(root),
+        Work::Cargo { arguments, environment } => (arguments, environment),
+    };
+    let said = environment.iter().map(|(name, value)| format!("{name}={value:?} "));
+    println!("   {}cargo {}", said.collect::<String>(), arguments.join(" "));
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(root)
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("cargo did not start: {error}");
+            false
+        }
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    let mut text = format!("{:<12} {:<8} {:>8}  {}\n", "step", "result", "seconds", "proves");
+    for Outcome { name, proves, passed, took } in outcomes {
+        let result = if *passed { "passed" } else { "FAILED" };
+        text += &format!("{name:<12} {result:<8} {:>8}  {proves}\n", seconds(*took));
+    }
+    let result = if outcomes.iter().all(|outcome| outcome.passed) { "passed" } else { "FAILED" };
+    text + &format!("{:<12} {result:<8} {:>8}\n", "all", seconds(total))
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{}.{}", took.as_secs(), took.subsec_millis() / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shows_each_step_and_the_whole() {
+        let outcome = |name, passed, millis| Outcome {
+            name,
+            proves: "a thing",
+            passed,
+            took: Duration::from_millis(millis),
+        };
+        let text = table(&[outcome("one", true, 1_250), outcome("two", false, 12_000)]);
+        let expected = "step         result    seconds  proves\n\
+                        one          passed        1.2  a thing\n\
+                        two          FAILED       12.0  a thing\n\
+                        all          FAILED       13.2\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn every_step_has_its_own_name() {
+        for steps in [ci(), nightly(1)] {
+            let mut names: Vec<_> = steps.iter().map(|step| step.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_step_does_not_stop_the_next() {
+        let inside = |name, work| Step { name, proves: "", work: Work::Inside(work) };
+        let steps = vec![inside("bad", |_| false), inside("good", |_| true)];
+        assert!(!run(Path::new("."), steps));
+        assert!(run(Path::new("."), vec![inside("good", |_| true)]));
+    }
+}

@@ -4,7 +4,7 @@
 //! creation time, 33 bits that are the simulator's own, one bit that tells the quote from the
 //! transfer, and 40 bits of running number. The transfer's 128 bits are also its W3C trace id.
 
-use ledger::ids::TransferId;
+use ledger::TransferId;
 
 const SEQUENCE_BITS: u32 = 40;
 const SEQUENCE_MASK: u128 = (1 << SEQUENCE_BITS) - 1;

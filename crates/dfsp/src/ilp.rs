@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
-use ledger::money::{Amount, Currency};
+use ledger::{Amount, Currency};
 use sha2::{Digest, Sha256};
 
 const PAYMENT: u8 = 1;
@@ -87,7 +87,7 @@ fn minor_units(amount: Amount, currency: Currency) -> u64 {
         "BHD" | "IQD" | "JOD" | "KWD" | "LYD" | "OMR" | "TND" => 3,
         _ => 2,
     };
-    let units = amount.units() / 10_i128.pow(ledger::money::SCALE - places);
+    let units = amount.units() / 10_i128.pow(ledger::SCALE - places);
     u64::try_from(units).unwrap_or(0)
 }
 

@@ -44,7 +44,7 @@ pub struct LinkOptions {
 impl Default for LinkOptions {
     fn default() -> Self {
         Self {
-            connections_max: 64,
+            connections_max: std::env::var("CONNS").ok().and_then(|x| x.parse().ok()).unwrap_or(64),
             queue_max: 16_384,
             resends_max: 20,
             resend_pause: Duration::from_millis(250),
@@ -387,6 +387,7 @@ async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     };
     // Without it small messages can wait for acknowledgements; a failure only costs time.
     let _ = stream.set_nodelay(true);
+    if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
     let (read_half, write_half) = stream.into_split();
     let Some(index) = inner.install(write_half) else { return };
     let reader = spawn_local(read_answers(Rc::clone(&inner), index, read_half));

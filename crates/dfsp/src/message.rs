@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use ledger::ids::TransferId;
-use ledger::money::{Amount, Currency};
+use ledger::{Amount, Currency, TransferId};
 
 use crate::clock::Clock;
 use crate::ids::{hexadecimal, push_id};
@@ -89,7 +88,8 @@ pub(crate) struct QuoteAnswer<'a> {
 
 impl Writer {
     pub(crate) fn new(options: &SimulatorOptions, seed: u64) -> Self {
-        let head = |method, resource: &str, accept: bool| Head::new(method, resource, accept, options);
+        let head =
+            |method, resource: &str, accept: bool| Head::new(method, resource, accept, options);
         Self {
             clock: Clock::new(),
             heads: [
@@ -315,12 +315,7 @@ impl Writer {
 }
 
 impl Head {
-    fn new(
-        method: &'static str,
-        resource: &str,
-        accept: bool,
-        options: &SimulatorOptions,
-    ) -> Self {
+    fn new(method: &'static str, resource: &str, accept: bool, options: &SimulatorOptions) -> Self {
         let version = options.version.as_str();
         let media = format!("application/vnd.interoperability.{resource}+json;version={version}");
         let accept = if accept { format!("accept: {media}\r\n") } else { String::new() };

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use ledger::ids::{FspName, TransferId};
-use ledger::money::{Amount, Currency};
+use ledger::{Amount, Currency, FspName, TransferId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -160,12 +159,8 @@ pub(crate) fn make_terms(
         &parties,
         (&quote.amount.amount, currency),
     );
-    let payment = Payment {
-        amount,
-        currency,
-        account: &scratch.account,
-        transaction: &scratch.transaction,
-    };
+    let payment =
+        Payment { amount, currency, account: &scratch.account, transaction: &scratch.transaction };
     push_packet(&mut scratch.packet, &mut scratch.binary, &payment);
     Some(condition(&secret.fulfilment(&scratch.packet)))
 }

@@ -7,8 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use ledger::ids::{FspName, TransferId};
-use ledger::money::Amount;
+use ledger::{Amount, FspName, TransferId};
 use tokio::sync::oneshot;
 
 use crate::behaviour::Leg;

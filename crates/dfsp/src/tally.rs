@@ -6,8 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ledger::ids::{FspName, TransferId};
-use ledger::money::Amount;
+use ledger::{Amount, FspName, TransferId};
 
 /// Transfers remembered per FSP.
 pub const REMEMBERED_MAX: usize = 400_000;

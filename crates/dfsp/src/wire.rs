@@ -137,6 +137,9 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// A body and the length of the whole message it belongs to.
+type Framed<'a> = (Cow<'a, [u8]>, usize);
+
 struct Framing {
     length: Option<usize>,
     chunked: bool,
@@ -181,7 +184,7 @@ impl Framing {
         &self,
         buffer: &'a [u8],
         head_length: usize,
-    ) -> Result<Option<(Cow<'a, [u8]>, usize)>, WireError> {
+    ) -> Result<Option<Framed<'a>>, WireError> {
         let rest = &buffer[head_length..];
         if self.chunked {
             let whole = chunks(rest)?;
@@ -195,10 +198,7 @@ impl Framing {
     }
 }
 
-fn complete(
-    parsed: httparse::Result<usize>,
-    available: usize,
-) -> Result<Option<usize>, WireError> {
+fn complete(parsed: httparse::Result<usize>, available: usize) -> Result<Option<usize>, WireError> {
     match parsed {
         Ok(httparse::Status::Complete(length)) => Ok(Some(length)),
         Ok(httparse::Status::Partial) if available > HEAD_BYTES_MAX => Err(WireError::HeadTooLong),
@@ -225,7 +225,11 @@ fn chunks(rest: &[u8]) -> Result<Option<(Vec<u8>, usize)>, WireError> {
         let Some(chunk) = rest.get(at..at + size + 2) else { return Ok(None) };
         if size == 0 {
             // Trailer fields are not used by anyone in the scheme; only the empty line may follow.
-            return if chunk == b"\r\n" { Ok(Some((body, at + 2))) } else { Err(WireError::Framing) };
+            return if chunk == b"\r\n" {
+                Ok(Some((body, at + 2)))
+            } else {
+                Err(WireError::Framing)
+            };
         }
         if !chunk.ends_with(b"\r\n") {
             return Err(WireError::Framing);
@@ -278,7 +282,10 @@ mod tests {
         for (text, error) in [
             (&b"HTTP/1.1 200 OK\r\n\r\n"[..], WireError::Framing),
             (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", WireError::Framing),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", WireError::Framing),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                WireError::Framing,
+            ),
             (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", WireError::Framing),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", WireError::BodyTooLong),
             (b"\x00\x01\x02", WireError::Head),

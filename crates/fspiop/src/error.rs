@@ -358,13 +358,48 @@ mod tests {
     #[test]
     fn refusals_have_the_status_and_text_of_their_code() {
         let cases = [
-            (Refusal::unknown_uri(), expect![[r#"404 {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#]]),
-            (Refusal::method_not_allowed(), expect![[r#"405 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#]]),
-            (Refusal::not_implemented(), expect![[r#"501 {"errorInformation":{"errorCode":"2002","errorDescription":"Not implemented"}}"#]]),
-            (Refusal::unavailable(), expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable"}}"#]]),
-            (Refusal::internal("transfer not found"), expect![[r#"500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - transfer not found"}}"#]]),
-            (Refusal::too_large(), expect![[r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#]]),
-            (Refusal::invalid("a \"quoted\"\n\u{1} \\ text"), expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - a \"quoted\"\n\u0001 \\ text"}}"#]]),
+            (
+                Refusal::unknown_uri(),
+                expect![[
+                    r#"404 {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
+                ]],
+            ),
+            (
+                Refusal::method_not_allowed(),
+                expect![[
+                    r#"405 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
+                ]],
+            ),
+            (
+                Refusal::not_implemented(),
+                expect![[
+                    r#"501 {"errorInformation":{"errorCode":"2002","errorDescription":"Not implemented"}}"#
+                ]],
+            ),
+            (
+                Refusal::unavailable(),
+                expect![[
+                    r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable"}}"#
+                ]],
+            ),
+            (
+                Refusal::internal("transfer not found"),
+                expect![[
+                    r#"500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - transfer not found"}}"#
+                ]],
+            ),
+            (
+                Refusal::too_large(),
+                expect![[
+                    r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#
+                ]],
+            ),
+            (
+                Refusal::invalid("a \"quoted\"\n\u{1} \\ text"),
+                expect![[
+                    r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - a \"quoted\"\n\u0001 \\ text"}}"#
+                ]],
+            ),
         ];
         for (refusal, expected) in cases {
             check(&refusal, expected);
@@ -375,7 +410,11 @@ mod tests {
     fn descriptions_are_cut_to_128_characters_not_bytes() {
         let refusal = Refusal::invalid(&"é".repeat(200));
         assert_eq!(refusal.description.chars().count(), 128);
-        let body = error_body(ErrorCode::VALIDATION, &"é".repeat(200), &[("k".repeat(40), "é".repeat(200))]);
+        let body = error_body(
+            ErrorCode::VALIDATION,
+            &"é".repeat(200),
+            &[("k".repeat(40), "é".repeat(200))],
+        );
         let value: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         let error = &value["errorInformation"];
         assert_eq!(error["errorDescription"].as_str().map(|text| text.chars().count()), Some(128));
@@ -428,9 +467,23 @@ mod tests {
     fn the_table_is_sorted_and_its_statuses_follow_the_groups() {
         assert!(ErrorCode::ALL.is_sorted());
         for (number, status) in [
-            (1000, 503), (1001, 503), (2000, 500), (2001, 500), (2002, 501), (2003, 503),
-            (2004, 500), (2005, 500), (2006, 503), (3000, 400), (3001, 406), (3002, 404),
-            (3100, 400), (4200, 400), (5107, 400), (6000, 400), (7300, 400),
+            (1000, 503),
+            (1001, 503),
+            (2000, 500),
+            (2001, 500),
+            (2002, 501),
+            (2003, 503),
+            (2004, 500),
+            (2005, 500),
+            (2006, 503),
+            (3000, 400),
+            (3001, 406),
+            (3002, 404),
+            (3100, 400),
+            (4200, 400),
+            (5107, 400),
+            (6000, 400),
+            (7300, 400),
         ] {
             assert_eq!(ErrorCode(number).status().as_u16(), status, "{number}");
         }

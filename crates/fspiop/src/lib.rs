@@ -1,0 +1,81 @@
+//! The wire protocol of FSPIOP, without input or output.
+//!
+//! Phases of one inbound message, each a function here, in the order the reference applies them:
+//!
+//! 1. [`accept`]: path and method to a [`Route`], headers checked ([`headers::check`]),
+//!    identifiers decoded and checked.
+//! 2. [`body`]: the body parsed and checked, one type per kind of message
+//!    (`Prepare::parse(&bytes)`), and [`significant_hash`] for the duplicate check.
+//! 3. [`forward::rewrite`]: the inbound headers become those of the outgoing message, in place;
+//!    [`payload::encode`] gives the form in which headers and body are stored.
+//! 4. [`callback`]: headers and bodies of the messages the hub makes itself.
+//!
+//! Whatever fails is a [`Refusal`]: status, code and the JSON body of the synchronous answer.
+//!
+//! Costs: a good message is parsed in one pass over borrowed text and costs a few microseconds;
+//! only a message that fails is looked at a second time, to word which rule failed first.
+//! Bounds: see [`Resource::body_bytes_max`] and [`headers::HEADER_BYTES_MAX`]; the caller
+//! enforces them while reading. Nothing here panics on any input.
+
+#![warn(missing_docs)]
+
+pub mod body;
+pub mod callback;
+mod currency;
+pub mod endpoint;
+mod error;
+pub mod forward;
+mod hash;
+pub mod headers;
+mod json;
+pub mod payload;
+mod route;
+mod schema;
+pub mod time;
+mod trace;
+
+use http::{HeaderMap, Method};
+
+pub use currency::is_known_currency;
+pub use error::{DESCRIPTION_CHARS_MAX, ErrorCode, Refusal, error_body};
+pub use hash::significant_hash;
+pub use headers::{RequestHeaders, Version};
+pub use route::{
+    ApiRoute, BODY_BYTES_MAX, Found, IDENTIFIER_CHARS_MAX, Identifier, PartyIdType, PartyPath,
+    Resource, Route, TRANSFER_BODY_BYTES_MAX, TransferPath, find, percent_encode,
+};
+pub use trace::TraceContext;
+
+/// A request whose path, method, headers and identifiers are good.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every value is the large variant")]
+pub enum Accepted<'a> {
+    /// `GET /health`, for which no header is asked.
+    Health,
+    /// A message of the API.
+    Message {
+        /// What it asks for.
+        route: Route<'a>,
+        /// What its headers say.
+        headers: RequestHeaders<'a>,
+    },
+}
+
+/// Checks everything of a request but its body: path and method, headers, identifiers.
+///
+/// `path` comes without the query.
+///
+/// # Errors
+/// The first failure, as [`find`], [`headers::check`] and [`ApiRoute::route`] word it.
+pub fn accept<'a>(
+    method: &Method,
+    path: &'a str,
+    headers: &'a HeaderMap,
+) -> Result<Accepted<'a>, Refusal> {
+    let api = match find(method, path)? {
+        Found::Health => return Ok(Accepted::Health),
+        Found::Api(api) => api,
+    };
+    let headers = headers::check(headers, method, api.resource().as_str())?;
+    Ok(Accepted::Message { route: api.route()?, headers })
+}

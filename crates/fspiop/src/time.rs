@@ -141,7 +141,8 @@ fn parse_days(date: &[u8]) -> Option<i64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    let (year, month_from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (year, month_from_march) =
+        if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     Some(365 * year + leap_days + (153 * month_from_march + 2) / 5 + day - 1 - 719_468)
 }
@@ -279,8 +280,8 @@ mod tests {
 
         #[test]
         fn parsing_never_panics(text in "[0-9TZ:.+-]{20,30}|\\PC{0,32}") {
-            parse_date_time(&text);
-            is_imf_fixdate(text.as_bytes());
+            let _ = parse_date_time(&text);
+            let _ = is_imf_fixdate(text.as_bytes());
         }
     }
 }

@@ -109,7 +109,11 @@ mod tests {
             ("", false),
         ] {
             let context = TraceContext::parse(text.as_bytes());
-            assert_eq!(context.map(|c| format!("{c:?}")), valid.then(|| trace.to_owned()), "{text}");
+            assert_eq!(
+                context.map(|c| format!("{c:?}")),
+                valid.then(|| trace.to_owned()),
+                "{text}"
+            );
         }
     }
 
@@ -121,6 +125,9 @@ mod tests {
         assert_eq!(context.child(255), child);
         assert_eq!(context.child(0), child.replace("ff", "01"));
         assert_eq!(state(255), "upesi=00000000000000ff");
-        assert_eq!(TraceContext::new([1; 16]).child(1), "00-01010101010101010101010101010101-0000000000000001-01");
+        assert_eq!(
+            TraceContext::new([1; 16]).child(1),
+            "00-01010101010101010101010101010101-0000000000000001-01"
+        );
     }
 }

@@ -1,0 +1,38 @@
+//! Demonstration, load, measurement and proof, with simulated DFSPs against a switch.
+//!
+//! [`demo`] starts a switch as a child process, onboards eight FSPs, runs whole transactions
+//! (look-up, quote, transfer) as fast as it sustains or at a given rate, and then proves the
+//! ledger: every account, every transfer, every notice, and the log itself. [`simulate`] runs the
+//! same FSPs against any hub. [`baseline`] runs them through a hub that only forwards, which tells
+//! what the simulators and the sockets cost by themselves.
+//!
+//! Phases of a run: bind the FSPs, onboard, register subscribers, climb to the best concurrency
+//! (or warm up), measure, let everything end, prove, report. The FSPs and the driver share one
+//! thread (`--threads` for more); the calling thread only sleeps, reads counters and prints.
+//!
+//! Latency is counted from the intended start of a transaction (open loop) or from the real one
+//! (closed loop), in microseconds with three digits.
+
+mod admin;
+mod baseline;
+mod child;
+mod demo;
+mod error;
+mod fleet;
+mod interrupt;
+mod live;
+mod machine;
+mod onboarding;
+mod options;
+mod pace;
+mod proof;
+mod report;
+mod simulate;
+
+pub use crate::baseline::{BaselineReport, baseline};
+pub use crate::child::SwitchCommand;
+pub use crate::demo::demo;
+pub use crate::error::HarnessError;
+pub use crate::options::{BaselineOptions, DemoOptions, SimulateOptions};
+pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
+pub use crate::simulate::simulate;

@@ -1,0 +1,27 @@
+//! The log on disk.
+//!
+//! - [`FileLog`]: segments over the [`ports::Disk`] port. One write per append, one sync per
+//!   group of appends; recovery on opening.
+//! - [`RealDisk`]: the one place that touches the file system.
+//! - [`MemoryLog`]: the same contract without a disk.
+//! - [`MemoryDisk`]: a disk that crashes, tears, fills up and fails on command, the same way for
+//!   the same seed.
+//! - [`contract`]: the tests that every [`ports::Log`] must pass.
+#![warn(missing_docs)]
+
+pub mod contract;
+mod file_log;
+mod memory_disk;
+mod memory_log;
+mod reader;
+mod real_disk;
+mod recovery;
+mod scan;
+mod segment;
+
+pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
+pub use memory_disk::{MemoryDisk, MemoryFile};
+pub use memory_log::MemoryLog;
+pub use real_disk::{LOCK_FILE, RealDisk, RealFile};
+pub use recovery::{Damage, DamageReason, DamagedEnd, Dropped, OpenError, Recovery};
+pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};

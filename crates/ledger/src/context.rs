@@ -2,7 +2,7 @@
 
 use crate::accounts::Posting;
 use crate::command::TraceId;
-use crate::ids::{NoticeId, ParticipantIndex, Position, TransferId};
+use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::notice::{Notice, NoticeKind};
 use crate::outcome::Outcome;
 use crate::state::{Batch, Effects, NodeTail, State};
@@ -20,6 +20,7 @@ pub(crate) struct Subject {
     pub(crate) transfer: TransferId,
     pub(crate) source: Position,
     pub(crate) outcome: Outcome,
+    pub(crate) at: Stamp,
     pub(crate) trace: TraceId,
 }
 
@@ -44,7 +45,7 @@ impl Context<'_> {
             kind,
             source: about.source,
             outcome: about.outcome,
-            at: self.state.stamp,
+            at: about.at,
             trace: about.trace,
         };
         self.owe_again(notice);
@@ -83,9 +84,7 @@ impl Context<'_> {
 
     pub(crate) fn conclude(&mut self, outcome: Outcome) {
         self.state.position = self.position;
-        self.state
-            .trail
-            .note(&[&self.position.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
+        self.state.trail.note(&[&self.position.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
         self.effects.outcomes.push(outcome);
     }
 }

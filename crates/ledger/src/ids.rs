@@ -97,7 +97,14 @@ impl FspName {
     /// Whether both names are the same but for ASCII case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
-        self.as_str().eq_ignore_ascii_case(other.as_str())
+        self.bytes[..usize::from(self.len)]
+            .eq_ignore_ascii_case(&other.bytes[..usize::from(other.len)])
+    }
+
+    /// The name with ASCII letters in lower case: equal for names that match.
+    pub(crate) fn folded(mut self) -> Self {
+        self.bytes.make_ascii_lowercase();
+        self
     }
 }
 

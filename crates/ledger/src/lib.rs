@@ -31,6 +31,8 @@ mod query;
 mod register;
 mod state;
 mod state_hash;
+#[cfg(test)]
+mod tests;
 mod trail;
 mod transfers;
 

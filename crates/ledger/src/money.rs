@@ -195,10 +195,22 @@ mod tests {
 
     #[test]
     fn amounts_outside_the_pattern_are_refused() {
-        for text in
-            ["", ".", "1.", ".5", "01", "00", "1.50", "1.00001", "-1", "+1", "1e3", "1,5", "1 ",
-             "1000000000000000000"]
-        {
+        for text in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "01",
+            "00",
+            "1.50",
+            "1.00001",
+            "-1",
+            "+1",
+            "1e3",
+            "1,5",
+            "1 ",
+            "1000000000000000000",
+        ] {
             assert_eq!(Amount::parse(text), None, "{text}");
         }
     }
@@ -213,10 +225,15 @@ mod tests {
 
     #[test]
     fn precision_counts_the_digits_of_the_canonical_text() {
-        for (text, digits) in
-            [("0", 1), ("1", 1), ("10", 2), ("0.0001", 4), ("12.34", 4), ("99999999999999.9999", 18),
-             ("100000000000000.0001", 19)]
-        {
+        for (text, digits) in [
+            ("0", 1),
+            ("1", 1),
+            ("10", 2),
+            ("0.0001", 4),
+            ("12.34", 4),
+            ("99999999999999.9999", 18),
+            ("100000000000000.0001", 19),
+        ] {
             assert_eq!(Amount::parse(text).expect(text).precision(), digits, "{text}");
         }
     }

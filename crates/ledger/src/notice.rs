@@ -114,6 +114,10 @@ impl Outbox {
         self.owed.contains_key(&id)
     }
 
+    pub(crate) fn get(&self, id: NoticeId) -> Option<&Notice> {
+        self.owed.get(&id)
+    }
+
     pub(crate) fn remove(&mut self, id: NoticeId) -> Option<Notice> {
         let notice = self.owed.remove(&id)?;
         self.owed_to[notice.recipient.at()] -= 1;

@@ -44,6 +44,12 @@ pub struct Cause {
 }
 
 impl Ended {
+    /// The answer that ended the transfer; one that came after its deadline was not taken.
+    fn taken_answer(&self) -> Option<Position> {
+        let taken = self.answer.filter(|_| self.outcome != Outcome::Expired)?;
+        Some(taken.position)
+    }
+
     pub(crate) fn cause(&self) -> Option<Cause> {
         if self.state() == TransferState::Committed {
             return None;
@@ -104,7 +110,7 @@ impl State {
                     state: transfer.state(),
                     changed: transfer.completed,
                     prepare: transfer.prepare,
-                    answer: transfer.answer.map(|answer| answer.position),
+                    answer: transfer.taken_answer(),
                     cause: transfer.cause(),
                 })
             }
@@ -132,6 +138,12 @@ impl State {
     /// Notices owed and not yet recorded as delivered, in no order.
     pub fn notices_owed(&self) -> impl Iterator<Item = &Notice> {
         self.outbox.iter()
+    }
+
+    /// One notice that is owed.
+    #[must_use]
+    pub fn notice(&self, id: NoticeId) -> Option<&Notice> {
+        self.outbox.get(id)
     }
 
     /// How many notices are owed in all.

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::accounts::AccountKind;
 use crate::command::SettlementModel;
@@ -98,6 +98,8 @@ impl Participant {
 pub struct Register {
     participants: Vec<Participant>,
     by_name: HashMap<FspName, ParticipantIndex, Keyed>,
+    /// All names in lower case.
+    folded: HashSet<FspName, Keyed>,
     models: Vec<SettlementModel>,
 }
 
@@ -106,6 +108,7 @@ impl Register {
         Self {
             participants: Vec::new(),
             by_name: HashMap::with_hasher(keyed),
+            folded: HashSet::with_hasher(keyed),
             models: Vec::from([default_model()]),
         }
     }
@@ -162,6 +165,7 @@ impl Register {
         self.participants.push(Participant::new(name, stamp));
         let known = self.by_name.insert(name, index);
         assert!(known.is_none(), "a participant is added once");
+        assert!(self.folded.insert(name.folded()), "names differ by more than case");
         index
     }
 
@@ -171,6 +175,11 @@ impl Register {
     ) -> Option<(ParticipantIndex, &mut Participant)> {
         let index = *self.by_name.get(name)?;
         Some((index, &mut self.participants[index.at()]))
+    }
+
+    /// Whether a name that is the same but for case is taken.
+    pub(crate) fn has_alike(&self, name: &FspName) -> bool {
+        self.folded.contains(&name.folded())
     }
 
     pub(crate) fn get_mut(&mut self, index: ParticipantIndex) -> &mut Participant {

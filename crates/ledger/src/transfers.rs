@@ -3,7 +3,7 @@
 //!
 //! Costs: one keyed hash and one probe for a look-up; 192 bytes in flight, 136 bytes ended.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
@@ -107,9 +107,10 @@ pub(crate) struct Transfers {
     active: Vec<Option<Active>>,
     vacant: Vec<u32>,
     active_by_id: HashTable<u32>,
-    deadlines: BTreeSet<(u64, u32)>,
+    /// By deadline, then by prepare: an order that does not depend on which slots were vacant.
+    deadlines: BTreeMap<(u64, Position), u32>,
     ended: Pages,
-    ended_by_id: HashTable<u32>,
+    ended_by_id: Shards,
     outflows: BTreeMap<TransferId, Outflow>,
 }
 
@@ -120,9 +121,9 @@ impl Transfers {
             active: Vec::new(),
             vacant: Vec::new(),
             active_by_id: HashTable::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: BTreeMap::new(),
             ended: Pages::default(),
-            ended_by_id: HashTable::new(),
+            ended_by_id: Shards::new(),
             outflows: BTreeMap::new(),
         }
     }
@@ -132,8 +133,8 @@ impl Transfers {
         if let Some(slot) = self.active_by_id.find(hash, |slot| self.active(*slot).id == *id) {
             return Found::Active(*slot);
         }
-        if let Some(at) = self.ended_by_id.find(hash, |at| self.ended.get(*at).id == *id) {
-            return Found::Ended(*at);
+        if let Some(at) = self.ended_by_id.find(hash, |at| self.ended.get(at).id == *id) {
+            return Found::Ended(at);
         }
         if self.outflows.contains_key(id) {
             return Found::Outflow;
@@ -159,7 +160,7 @@ impl Transfers {
 
     pub(crate) fn insert(&mut self, transfer: Active) {
         let hash = self.keyed.of(&transfer.id);
-        let deadline = transfer.expiration_ms;
+        let deadline = (transfer.expiration_ms, transfer.prepare);
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 self.active[slot as usize] = Some(transfer);
@@ -170,7 +171,7 @@ impl Transfers {
                 (self.active.len() - 1) as u32
             }
         };
-        self.deadlines.insert((deadline, slot));
+        self.deadlines.insert(deadline, slot);
         let (active, keyed) = (&self.active, self.keyed);
         self.active_by_id.insert_unique(hash, slot, |slot| {
             keyed.of(&active[*slot as usize].as_ref().expect("an indexed slot is occupied").id)
@@ -181,8 +182,8 @@ impl Transfers {
     pub(crate) fn take(&mut self, slot: u32) -> Active {
         let transfer = self.active[slot as usize].take().expect("a taken slot is occupied");
         self.vacant.push(slot);
-        let due = self.deadlines.remove(&(transfer.expiration_ms, slot));
-        assert!(due, "every transfer in flight has its deadline");
+        let due = self.deadlines.remove(&(transfer.expiration_ms, transfer.prepare));
+        assert!(due == Some(slot), "every transfer in flight has its deadline");
         let entry = self.active_by_id.find_entry(self.keyed.of(&transfer.id), |at| *at == slot);
         entry.expect("every transfer in flight is indexed").remove();
         transfer
@@ -190,20 +191,20 @@ impl Transfers {
 
     /// The first transfer whose deadline is not after `now_ms`.
     pub(crate) fn due(&self, now_ms: u64) -> Option<u32> {
-        let (deadline, slot) = *self.deadlines.first()?;
-        (deadline <= now_ms).then_some(slot)
+        let ((deadline, _), slot) = self.deadlines.first_key_value()?;
+        (*deadline <= now_ms).then_some(*slot)
     }
 
     /// The earliest deadline, in milliseconds since the epoch.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
     pub(crate) fn end(&mut self, transfer: Ended) {
         let hash = self.keyed.of(&transfer.id);
         let at = self.ended.push(transfer);
         let (ended, keyed) = (&self.ended, self.keyed);
-        self.ended_by_id.insert_unique(hash, at, |at| keyed.of(&ended.get(*at).id));
+        self.ended_by_id.insert(hash, at, |at| keyed.of(&ended.get(at).id));
     }
 
     pub(crate) fn reserve_outflow(&mut self, id: TransferId, outflow: Outflow) {
@@ -261,5 +262,33 @@ impl Pages {
 
     fn get_mut(&mut self, at: u32) -> &mut Ended {
         &mut self.pages[at as usize / PAGE][at as usize % PAGE]
+    }
+}
+
+/// An index of row numbers by hash, in many small tables: one that grows moves only its own
+/// rows, so that no single batch pays for the growth of all of them.
+#[derive(Clone, Debug)]
+struct Shards {
+    tables: Vec<HashTable<u32>>,
+}
+
+const SHARDS: usize = 4_096;
+
+impl Shards {
+    fn new() -> Self {
+        Self { tables: (0..SHARDS).map(|_| HashTable::new()).collect() }
+    }
+
+    fn find(&self, hash: u64, mut is_row: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.tables[Self::shard(hash)].find(hash, |row| is_row(*row)).copied()
+    }
+
+    fn insert(&mut self, hash: u64, row: u32, hash_of: impl Fn(u32) -> u64) {
+        self.tables[Self::shard(hash)].insert_unique(hash, row, |row| hash_of(*row));
+    }
+
+    /// Takes bits from the middle: a table itself uses the lowest and the highest ones.
+    const fn shard(hash: u64) -> usize {
+        (hash >> 32) as usize % SHARDS
     }
 }

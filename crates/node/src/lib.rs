@@ -13,6 +13,7 @@
 //! log stops or the node is shut down; everything that waits then is refused.
 #![warn(missing_docs)]
 
+mod clock;
 mod directory;
 mod inbox;
 mod mailbox;
@@ -26,6 +27,7 @@ use ledger::{Counters, Outcome, Position, Stamp, State};
 use ports::RecordReader;
 use sequencer::Counts;
 
+pub use clock::SystemClock;
 pub use directory::{Binding, Directory};
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};

@@ -1,0 +1,38 @@
+//! The operators' side of the hub: the admin API (hub-semantics 4), health and metrics (8.3,
+//! 8.4) and the dead letters, over HTTP/1.1.
+//!
+//! One request goes through five phases: the guard checks `Host`, `Origin` and, for a change,
+//! the bearer token; the path becomes a resource; the body is read within its bounds and
+//! checked member by member; the hub is asked, or told to change something and asked what came
+//! of it; the answer is rendered. Nothing is logged here: a change is a record of the log that
+//! says who, when and why.
+//!
+//! Costs: a change waits for one sync of the log; a question is answered from a state at least
+//! as new as the log's end, and lists copy what they show. None of it is on the path of a
+//! transfer. Bounds: the fields of [`Limits`], and the `*_MAX` of each text that is accepted.
+#![warn(missing_docs)]
+
+mod accounts;
+mod answer;
+mod call;
+mod caps;
+mod catalogue;
+mod dead_letters;
+mod form;
+mod funds;
+mod guard;
+mod hub;
+mod monitoring;
+mod options;
+mod participants;
+mod refusals;
+mod resource;
+mod server;
+mod settlement_models;
+mod shapes;
+mod token;
+
+pub use hub::{Health, Hub, Metrics, ServiceStatus, Unavailable};
+pub use options::{AdminOptions, Auth, Limits};
+pub use server::serve;
+pub use token::{Token, load_or_create_token};

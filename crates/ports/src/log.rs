@@ -16,7 +16,7 @@ use record::frame::{Discontinuity, Frame, FrameError, Payload, Record, Tail};
 ///    vanish from the end only: what is left is always a prefix of what was appended.
 /// 3. **Synced is durable.** Once [`Log::sync`] has returned `Ok`, every frame appended before the
 ///    call survives any crash, byte for byte. [`Tail::durable`] says how far that is; it never
-///    passes [`Tail::end`] and never goes back.
+///    passes [`Tail::end`] and never goes back. An append may move it too, for frames before.
 /// 4. **A refused frame changes nothing.** After [`LogError::Full`] and [`LogError::Rejected`] the
 ///    log is as before and takes the next frame.
 /// 5. **Poison.** After any other error of `append` or `sync` it is unknown what is stored. The

@@ -15,11 +15,18 @@ use ledger::{
 
 use crate::bytes::{FieldError, Reader, Writer};
 
+#[cfg(test)]
+mod tests;
+
 /// Version of the fields that this binary writes, for every kind.
 pub const FIELDS_VERSION: u16 = 1;
 
 /// Entries of one record: deliveries finished together, parties changed together.
 pub const ENTRIES_MAX: usize = 10_000;
+
+/// Amounts lie below this many ten-thousandths: 18 digits before the point and 4 after it
+/// (hub-semantics 1.6), so that no number of them leaves the range of the ledger.
+const UNITS_END: i128 = 10_i128.pow(22);
 
 /// The numbers of the kinds of record.
 pub mod kind {
@@ -57,6 +64,11 @@ pub const fn kind_of(command: &Command) -> u16 {
 }
 
 /// Appends the fields of a command to `out`.
+///
+/// Panics when a field is beyond its bound ([`ENTRIES_MAX`] entries, 65,535 bytes of free text,
+/// 255 bytes of a name or type, amounts of 18 digits before the point): the edge refuses such a
+/// command, and what can not be read back must not reach the log. An amount that is moved
+/// (of a prepare, of funds in or out) is never negative.
 pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
     let writer = &mut Writer(out);
     match command {
@@ -114,7 +126,7 @@ fn write_prepare(writer: &mut Writer<'_>, prepare: &Prepare) {
     writer.short(prepare.payer.as_str());
     writer.short(prepare.payee.as_str());
     writer.bytes(&prepare.currency.to_bytes());
-    writer.i128(prepare.amount.units());
+    write_amount_moved(writer, prepare.amount);
     writer.bytes(&prepare.condition);
     writer.u64(prepare.expiration_ms);
     writer.bytes(&prepare.hash.0);
@@ -128,7 +140,7 @@ fn read_prepare(reader: &mut Reader<'_>) -> Result<Prepare, FieldError> {
         payer: name(reader)?,
         payee: name(reader)?,
         currency: currency(reader)?,
-        amount: Amount::from_units(reader.i128()?),
+        amount: amount_moved(reader)?,
         condition: reader.array()?,
         expiration_ms: reader.u64()?,
         hash: Digest(reader.array()?),
@@ -339,15 +351,15 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u8(change::SET_INITIAL_POSITION_AND_LIMITS);
             writer.short(name.as_str());
             writer.bytes(&currency.to_bytes());
-            writer.i128(limit.units());
-            writer.i128(position.units());
+            write_amount(writer, *limit);
+            write_amount(writer, *position);
         }
         Change::SetLimit { name, currency, limit, alarm_percentage } => {
             writer.u8(change::SET_LIMIT);
             writer.short(name.as_str());
             writer.bytes(&currency.to_bytes());
-            writer.i128(limit.units());
-            writer.i128(alarm_percentage.units());
+            write_amount(writer, *limit);
+            write_amount(writer, *alarm_percentage);
         }
         Change::SetEndpoint { name, endpoint, value } => {
             writer.u8(change::SET_ENDPOINT);
@@ -396,14 +408,14 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
         change::SET_INITIAL_POSITION_AND_LIMITS => Change::SetInitialPositionAndLimits {
             name: name(reader)?,
             currency: currency(reader)?,
-            limit: Amount::from_units(reader.i128()?),
-            position: Amount::from_units(reader.i128()?),
+            limit: amount(reader)?,
+            position: amount(reader)?,
         },
         change::SET_LIMIT => Change::SetLimit {
             name: name(reader)?,
             currency: currency(reader)?,
-            limit: Amount::from_units(reader.i128()?),
-            alarm_percentage: Amount::from_units(reader.i128()?),
+            limit: amount(reader)?,
+            alarm_percentage: amount(reader)?,
         },
         change::SET_ENDPOINT => Change::SetEndpoint {
             name: name(reader)?,
@@ -477,7 +489,7 @@ fn write_funds(writer: &mut Writer<'_>, funds: &MoveFunds) {
     writer.u32(funds.account.0);
     writer.flag(funds.direction == FundsDirection::Out);
     writer.bytes(&funds.currency.to_bytes());
-    writer.i128(funds.amount.units());
+    write_amount_moved(writer, funds.amount);
 }
 
 fn read_funds(reader: &mut Reader<'_>) -> Result<MoveFunds, FieldError> {
@@ -490,7 +502,7 @@ fn read_funds(reader: &mut Reader<'_>) -> Result<MoveFunds, FieldError> {
             false => FundsDirection::In,
         },
         currency: currency(reader)?,
-        amount: Amount::from_units(reader.i128()?),
+        amount: amount_moved(reader)?,
     })
 }
 
@@ -521,6 +533,27 @@ fn read_optional_currency(reader: &mut Reader<'_>) -> Result<Option<Currency>, F
         true => currency(reader).map(Some),
         false => Ok(None),
     }
+}
+
+fn write_amount(writer: &mut Writer<'_>, amount: Amount) {
+    assert!(amount.units().abs() < UNITS_END, "an amount has at most 18 digits before the point");
+    writer.i128(amount.units());
+}
+
+fn amount(reader: &mut Reader<'_>) -> Result<Amount, FieldError> {
+    let units = reader.i128()?;
+    let bounded = -UNITS_END < units && units < UNITS_END;
+    bounded.then_some(Amount::from_units(units)).ok_or(FieldError::Value)
+}
+
+fn write_amount_moved(writer: &mut Writer<'_>, amount: Amount) {
+    assert!(Amount::ZERO <= amount, "what is moved is never negative");
+    write_amount(writer, amount);
+}
+
+fn amount_moved(reader: &mut Reader<'_>) -> Result<Amount, FieldError> {
+    let amount = amount(reader)?;
+    if amount < Amount::ZERO { Err(FieldError::Value) } else { Ok(amount) }
 }
 
 fn name(reader: &mut Reader<'_>) -> Result<FspName, FieldError> {

@@ -689,6 +689,27 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// A frame that owns its bytes, checked once.
+#[derive(Clone, Debug)]
+pub struct OwnedFrame {
+    header: FrameHeader,
+    bytes: Vec<u8>,
+}
+
+impl OwnedFrame {
+    /// Copies a frame.
+    #[must_use]
+    pub fn copy(frame: &Frame<'_>) -> Self {
+        Self { header: frame.header, bytes: frame.bytes.to_vec() }
+    }
+
+    /// The frame; nothing is checked again.
+    #[must_use]
+    pub fn view(&self) -> Frame<'_> {
+        Frame { header: self.header, bytes: &self.bytes }
+    }
+}
+
 /// The records of a frame in order.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {

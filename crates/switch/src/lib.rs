@@ -1,0 +1,277 @@
+//! FSPIOP in and out over sockets.
+//!
+//! The way of one transfer, and where to read it:
+//!
+//! 1. `server` reads `POST /transfers`; `fspiop` checks route, headers and body.
+//! 2. `transfers` makes it a command and hands it over; the request waits.
+//! 3. The node commits it: durable, then applied (`sequencer`, `journal`, `ledger::prepare`).
+//! 4. `driver` is woken once per batch: the waiting request is answered 202, and the notice that
+//!    the kernel owes the payee goes to the `delivery` policy.
+//! 5. `notices` turns it into `POST /transfers` to the payee, the payer's own bytes; `pool` sends.
+//! 6. The payee's `PUT /transfers/{id}` comes in by the same door, and the notices it causes go
+//!    out by the same way.
+//!
+//! Look-ups and quotes (`parties`, `quotes`) are not recorded: `forward` sends them on once, and
+//! tells the sender when that failed.
+//!
+//! Each I/O thread is a world of its own: it accepts, parses, submits and sends with a runtime of
+//! its own, and owns the lanes of the participants assigned to it.
+#![warn(missing_docs)]
+
+mod address;
+mod driver;
+mod edge;
+mod forward;
+mod notices;
+mod participants;
+mod parties;
+mod pool;
+mod quotes;
+mod server;
+mod transfers;
+mod waiters;
+mod wording;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use node::{Handle, Mailbox, SystemClock};
+use socket2::{Domain, Socket, Type};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{Notify, watch};
+
+pub use pool::PoolLimits;
+
+use edge::{Counters, Edge, Seat};
+
+/// Connections the kernel may hold before they are accepted.
+const BACKLOG: i32 = 4_096;
+/// How long requests under way may take to end once the switch stops.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A recorded message as it will be forwarded.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Headers, already those of the outgoing message.
+    pub headers: HeaderMap,
+    /// The body, byte for byte as received.
+    pub body: Bytes,
+}
+
+/// How the edge behaves, and its bounds; per thread where threads have one each.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How owed notices are delivered.
+    pub policy: delivery::Policy,
+    /// Bounds of the connections to participants.
+    pub pool: PoolLimits,
+    /// Connections from clients.
+    pub connections_max: usize,
+    /// Look-ups, quotes and answers being forwarded.
+    pub forwards_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            policy: delivery::Policy::default(),
+            pool: PoolLimits::default(),
+            connections_max: 8_192,
+            forwards_max: 8_192,
+        }
+    }
+}
+
+/// Sockets that listen on one address, one for each thread.
+#[derive(Debug)]
+pub struct Listeners {
+    sockets: Vec<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Listeners {
+    /// Where they listen.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Listens on `address` with a socket for each of `threads`; the kernel spreads connections.
+/// Port 0 chooses a free one.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn bind(address: SocketAddr, threads: usize) -> io::Result<Listeners> {
+    // Sockets that share a port do not notice a second process of the same user: this one does.
+    let claim = TcpListener::bind(address)?;
+    let address = claim.local_addr()?;
+    drop(claim);
+    let sockets = (0..threads.max(1)).map(|_| listen(address)).collect::<io::Result<_>>()?;
+    Ok(Listeners { sockets, address })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The I/O threads before they start.
+pub struct Ports {
+    options: Options,
+    seats: Vec<(Seat, TcpListener)>,
+    traffic: Arc<Traffic>,
+}
+
+/// Makes the I/O threads' mailboxes, which the node needs before the threads can start.
+#[must_use]
+pub fn prepare(
+    listeners: Listeners,
+    options: Options,
+    clock: SystemClock,
+    seed: u64,
+) -> (Ports, Vec<Arc<Mailbox<Message>>>) {
+    let mut traffic = Traffic::default();
+    let mut mailboxes = Vec::new();
+    let mut seats = Vec::new();
+    for (number, listener) in listeners.sockets.into_iter().enumerate() {
+        let mail = Arc::new(Notify::new());
+        let waking = Arc::clone(&mail);
+        let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
+        let counters = Arc::new(Counters::default());
+        traffic.threads.push(Arc::clone(&counters));
+        mailboxes.push(Arc::clone(&mailbox));
+        let seed = seed.wrapping_add((number as u64) << 32);
+        seats.push((Seat { number, clock, mailbox, mail, counters, seed }, listener));
+    }
+    (Ports { options, seats, traffic: Arc::new(traffic) }, mailboxes)
+}
+
+impl Ports {
+    /// What the threads will count.
+    #[must_use]
+    pub fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.traffic)
+    }
+
+    /// Starts the threads. They end when `stop` becomes true.
+    ///
+    /// # Errors
+    /// When a thread or its runtime cannot be started.
+    pub fn start(
+        self,
+        handle: &Handle<Message>,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Running> {
+        let mut threads = Vec::new();
+        for (seat, listener) in self.seats {
+            let (handle, options, stop) = (handle.clone(), self.options.clone(), stop.clone());
+            let name = format!("io-{}", seat.number);
+            let runtime = move || run(seat, listener, handle, options, stop);
+            threads.push(std::thread::Builder::new().name(name).spawn(runtime)?);
+        }
+        Ok(Running { threads })
+    }
+}
+
+/// The I/O threads at work.
+pub struct Running {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Waits for all threads to end.
+    pub fn join(self) {
+        for thread in self.threads {
+            // A thread that panicked has said so; the others still end in order.
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn run(
+    seat: Seat,
+    listener: TcpListener,
+    handle: Handle<Message>,
+    options: Options,
+    mut stop: watch::Receiver<bool>,
+) {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .expect("the machine has what a runtime needs: an epoll instance and an eventfd");
+    runtime.block_on(async move {
+        let edge = Rc::new(Edge::new(seat, handle, options));
+        driver::spawn(&edge);
+        let listener = tokio::net::TcpListener::from_std(listener)
+            .expect("a listening socket can be registered with the runtime");
+        let accepting = tokio::task::spawn_local(server::accept(Rc::clone(&edge), listener));
+        // An error means that the sender is gone, which is as good as its word.
+        let _stopped = stop.wait_for(|stop| *stop).await;
+        accepting.abort();
+        drain(&edge).await;
+    });
+    // Callbacks under way are abandoned: they are owed, and sent again after the next start.
+    drop(runtime);
+}
+
+/// Lets the requests that wait for the sequencer have their answers.
+async fn drain(edge: &Edge) {
+    let waiting = async {
+        while edge.waiters.len() > 0 || edge.forwards.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The last answers are on their way to the socket.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let _in_time = tokio::time::timeout(GRACE, waiting).await;
+}
+
+/// What the I/O threads have counted since they started.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    threads: Vec<Arc<Counters>>,
+}
+
+/// Sums over all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests accepted.
+    pub requests: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Messages forwarded without a record.
+    pub forwards: u64,
+    /// Of these, those that could not be delivered.
+    pub forwards_failed: u64,
+    /// Attempts to deliver a notice.
+    pub attempts: u64,
+    /// Connections closed at once because too many were open.
+    pub connections_refused: u64,
+}
+
+impl Traffic {
+    /// Sums over all threads, as of now.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.threads.iter().fold(Totals::default(), |sum, counters| Totals {
+            requests: sum.requests + counters.requests.get(),
+            refused: sum.refused + counters.refused.get(),
+            forwards: sum.forwards + counters.forwards.get(),
+            forwards_failed: sum.forwards_failed + counters.forwards_failed.get(),
+            attempts: sum.attempts + counters.attempts.get(),
+            connections_refused: sum.connections_refused + counters.connections_refused.get(),
+        })
+    }
+}

@@ -1,1 +1,109 @@
-fn main() {}
+//! The one binary: reads its configuration, wires the parts together, and shuts them down.
+
+mod config;
+mod hub;
+mod serve;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// An instant-payments switch that speaks FSPIOP: look-up, quotes, transfers with positions and
+/// liquidity limits, durable callbacks, admin API.
+#[derive(Parser)]
+#[command(version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi demo                         a whole scheme on this machine: switch, eight DFSPs, money
+  upesi demo --seconds 60 --json r.json
+  upesi serve --data /var/lib/upesi  the switch alone: FSPIOP on 4000, admin on 3001
+  upesi verify --data /var/lib/upesi prove what the log says, offline";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
+    /// HTTP at the highest rate this machine sustains; then prove the ledger.
+    Demo(harness::DemoOptions),
+    /// Run the switch: FSPIOP on port 4000, admin API on port 3001.
+    Serve(ServeArguments),
+    /// Run simulated DFSPs against any hub.
+    Simulate(harness::SimulateOptions),
+    /// Replay a log offline and prove its invariants.
+    Verify(VerifyArguments),
+}
+
+/// Arguments of `serve`.
+#[derive(clap::Args)]
+pub(crate) struct ServeArguments {
+    /// Directory of the log and of the admin token; created when missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Configuration file (TOML); every setting has a default.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// FSPIOP address, instead of the configured one; port 0 chooses a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) fspiop: Option<std::net::SocketAddr>,
+    /// Admin address, instead of the configured one; port 0 chooses a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<std::net::SocketAddr>,
+}
+
+/// Arguments of `verify`.
+#[derive(clap::Args)]
+pub(crate) struct VerifyArguments {
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Why the program ends with a non-zero code: one clear line for a person.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Demo(options) => demo(&options),
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Simulate(options) => {
+            harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
+        }
+        Command::Verify(arguments) => verify::verify(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("upesi: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(options: &harness::DemoOptions) -> Result<(), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+    let report = harness::demo(options, &harness::SwitchCommand::standard(program))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    match (report.failed, report.verified) {
+        (0, true) => Ok(()),
+        (0, false) => Err(Failure::new("the ledger was not proved; see above")),
+        (failed, _) => Err(Failure::new(format!("{failed} transactions failed; see above"))),
+    }
+}

@@ -28,7 +28,7 @@ pub(super) fn abort(context: &mut Context<'_>, command: &Abort) -> Outcome {
     answer::close(context, &open, &incoming, outcome);
     let about = incoming.subject(context, outcome);
     context.owe(open.payer, to_payer, about);
-    if context.state.settings.confirm_to_payee && open.payer != open.payee {
+    if answer::confirms_to_payee(context, &open) {
         context.owe(open.payee, NoticeKind::AbortCopy, about);
     }
     outcome

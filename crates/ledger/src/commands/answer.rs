@@ -30,7 +30,8 @@ pub(super) struct Open {
 
 impl Incoming<'_> {
     pub(super) fn subject(&self, context: &Context<'_>, outcome: Outcome) -> Subject {
-        Subject { transfer: self.id, source: context.position, outcome, trace: self.trace }
+        let (source, at) = (context.position, context.state.stamp);
+        Subject { transfer: self.id, source, outcome, at, trace: self.trace }
     }
 }
 
@@ -59,9 +60,15 @@ pub(super) fn close(
         _ => books.commitment(transfer.payer_account, transfer.amount),
     };
     context.post(posting);
-    let answer =
-        Answer { kind: incoming.kind, hash: incoming.hash, position: context.position };
+    context.withdraw(transfer.payee, transfer.prepare_notice);
+    let answer = Answer { kind: incoming.kind, hash: incoming.hash, position: context.position };
     end(context, &transfer, Some(answer), outcome);
+}
+
+/// Whether the payee hears from the hub how its answer was taken: a payer that is its own payee
+/// hears it once (hub-semantics 3.7).
+pub(super) fn confirms_to_payee(context: &Context<'_>, open: &Open) -> bool {
+    context.state.settings.confirm_to_payee && open.payer != open.payee
 }
 
 /// Keeps what a resend or a question will need of a transfer that ended.
@@ -107,11 +114,7 @@ fn open_active(
 }
 
 /// The payee addressed somebody else than the payer: the transfer is aborted (ruling 9).
-fn abort_misdirected(
-    context: &mut Context<'_>,
-    open: &Open,
-    incoming: &Incoming<'_>,
-) -> Outcome {
+fn abort_misdirected(context: &mut Context<'_>, open: &Open, incoming: &Incoming<'_>) -> Outcome {
     let outcome = Outcome::AnswerToStranger;
     close(context, open, incoming, outcome);
     let about = incoming.subject(context, outcome);
@@ -125,7 +128,10 @@ fn abort_misdirected(
 /// A transfer that ended: the same answer is told the stored end, another one is refused.
 fn answer_ended(context: &mut Context<'_>, incoming: &Incoming<'_>, at: u32) -> Outcome {
     let ended = context.state.transfers.ended(at).clone();
-    let payee = ended.payee.filter(|payee| is_named(context.state, *payee, incoming.source));
+    let is_sender = |payee: &ParticipantIndex| {
+        *payee != ParticipantIndex::HUB && is_named(context.state, *payee, incoming.source)
+    };
+    let payee = ended.payee.filter(is_sender);
     let Some(payee) = payee else {
         return refuse_sender(context, incoming, Outcome::AnswerFromStranger);
     };
@@ -137,7 +143,7 @@ fn answer_ended(context: &mut Context<'_>, incoming: &Incoming<'_>, at: u32) -> 
         Some(answer) if answer.hash != incoming.hash => {
             refuse_sender(context, incoming, Outcome::AnswerModified)
         }
-        Some(_) => resend_end(context, incoming, &ended, payee),
+        Some(answer) => resend_end(context, incoming, &ended, answer, payee),
     }
 }
 
@@ -182,27 +188,25 @@ fn resend_end(
     context: &mut Context<'_>,
     incoming: &Incoming<'_>,
     ended: &Ended,
+    answer: Answer,
     payee: ParticipantIndex,
 ) -> Outcome {
     let outcome = Outcome::AnswerResent;
     let about = super::prepare::about_end(ended, incoming.subject(context, outcome));
-    let kind = match (incoming.kind, ended.state()) {
-        (AnswerKind::Fulfil, TransferState::Committed) => NoticeKind::Committed,
-        (AnswerKind::Abort, TransferState::Aborted) if ended.outcome == Outcome::Aborted => {
-            NoticeKind::AbortCopy
+    let (kind, source) = match ended.outcome {
+        Outcome::Committed => (NoticeKind::Committed, about.source),
+        Outcome::Aborted | Outcome::AbortedWithUnknownCode => {
+            (NoticeKind::AbortCopy, answer.position)
         }
-        _ => NoticeKind::AbortedState,
+        _ => (NoticeKind::AbortedState, about.source),
     };
+    let about = Subject { source, ..about };
     context.owe(payee, kind, about);
     outcome
 }
 
 /// Tells the sender, when it is a participant, why nothing was done.
-fn refuse_sender(
-    context: &mut Context<'_>,
-    incoming: &Incoming<'_>,
-    outcome: Outcome,
-) -> Outcome {
+fn refuse_sender(context: &mut Context<'_>, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
     let sender = context.state.register.find(incoming.source).map(|(index, _)| index);
     if let Some(sender) = sender.filter(|sender| *sender != ParticipantIndex::HUB) {
         let about = incoming.subject(context, outcome);

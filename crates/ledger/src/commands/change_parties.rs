@@ -3,7 +3,7 @@
 
 use crate::command::ChangeParties;
 use crate::context::{Context, Subject};
-use crate::ids::TransferId;
+use crate::ids::{ParticipantIndex, TransferId};
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 
@@ -11,6 +11,7 @@ pub(super) fn change(context: &mut Context<'_>, change: &ChangeParties) -> Outco
     let register = &context.state.register;
     let known = register.find(&change.source).is_some();
     let recipient = register.find(&change.notify).map(|(index, _)| index);
+    let recipient = recipient.filter(|index| *index != ParticipantIndex::HUB);
     let (outcome, kind) = match known {
         true => (Outcome::Accepted, NoticeKind::PartiesChanged),
         false => (Outcome::RegistrarNotFound, NoticeKind::PartiesRefused),
@@ -20,6 +21,7 @@ pub(super) fn change(context: &mut Context<'_>, change: &ChangeParties) -> Outco
             transfer: TransferId::NONE,
             source: context.position,
             outcome,
+            at: context.state.stamp,
             trace: change.trace,
         };
         context.owe(recipient, kind, about);

@@ -6,11 +6,7 @@ use crate::ids::ParticipantIndex;
 use crate::money::Currency;
 use crate::outcome::Outcome;
 
-pub(super) fn create(
-    context: &mut Context<'_>,
-    currency: Currency,
-    kind: AccountKind,
-) -> Outcome {
+pub(super) fn create(context: &mut Context<'_>, currency: Currency, kind: AccountKind) -> Outcome {
     let state = &mut *context.state;
     if !kind.is_of_hub() || kind.name().is_none() {
         return Outcome::AccountKindNotForHub;

@@ -1,5 +1,8 @@
 //! `POST /participants`: a new participant, or a further currency for a known one
 //! (hub-semantics 4.3).
+//!
+//! Parties of a transfer are told apart without regard to case (3.3, 3.6), so two names that
+//! differ by case alone can not both join: one could answer for the other.
 
 use alloc::vec::Vec;
 
@@ -17,7 +20,8 @@ pub(super) fn create(context: &mut Context<'_>, name: &FspName, currency: Curren
     let known = state.register.find(name).map(|(index, participant)| {
         (index, participant.holding(currency).is_some() || index == ParticipantIndex::HUB)
     });
-    if let Some((_, true)) = known {
+    let differs_by_case = known.is_none() && state.register.has_alike(name);
+    if differs_by_case || matches!(known, Some((_, true))) {
         return Outcome::ParticipantCurrencyExists;
     }
     if !hub_is_ready(state, currency) {
@@ -27,7 +31,8 @@ pub(super) fn create(context: &mut Context<'_>, name: &FspName, currency: Curren
     if !models.iter().any(serves_transfers) {
         return Outcome::SettlementModelMissing;
     }
-    if state.register.len() == PARTICIPANTS_MAX || !state.books.has_room_for(2 * models.len()) {
+    let register_full = known.is_none() && state.register.len() == PARTICIPANTS_MAX;
+    if register_full || !state.books.has_room_for(2 * models.len()) {
         return Outcome::RegisterFull;
     }
     let owner = match known {

@@ -5,10 +5,14 @@ use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::register::SETTLEMENT_MODELS_MAX;
 
+/// A model names accounts that every participant gets, so none that only the hub can have.
 pub(super) fn create(context: &mut Context<'_>, model: &SettlementModel) -> Outcome {
     let register = &mut context.state.register;
     if register.model_mut(&model.name).is_some() {
         return Outcome::SettlementModelExists;
+    }
+    if model.ledger_account.is_of_hub() || model.settlement_account.is_of_hub() {
+        return Outcome::AccountKindWrong;
     }
     if register.models().len() == SETTLEMENT_MODELS_MAX {
         return Outcome::RegisterFull;

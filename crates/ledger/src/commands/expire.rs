@@ -6,7 +6,7 @@ use crate::context::{Context, Subject};
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 
-/// Ends every transfer that is due, in order of deadline.
+/// Ends every transfer that is due, in order of deadline, then of prepare.
 pub(crate) fn expire_due(context: &mut Context<'_>) {
     while let Some(slot) = context.state.transfers.due(context.state.stamp.millis()) {
         expire(context, slot);
@@ -23,6 +23,7 @@ fn expire(context: &mut Context<'_>, slot: u32) {
         transfer: transfer.id,
         source: transfer.prepare,
         outcome: Outcome::Expired,
+        at: context.state.stamp,
         trace: transfer.trace,
     };
     context.owe(transfer.payer, NoticeKind::Error, about);

@@ -51,7 +51,7 @@ fn commit(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> Ou
         return outcome;
     }
     context.owe(open.payer, NoticeKind::Fulfil, about);
-    if context.state.settings.confirm_to_payee && open.payer != open.payee {
+    if answer::confirms_to_payee(context, open) {
         context.owe(open.payee, NoticeKind::FulfilCopy, about);
     }
     outcome
@@ -63,7 +63,7 @@ fn abort_invalid(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open
     answer::close(context, open, incoming, outcome);
     let about = incoming.subject(context, outcome);
     context.owe(open.payer, NoticeKind::Error, about);
-    if context.state.settings.confirm_to_payee {
+    if answer::confirms_to_payee(context, open) {
         context.owe(open.payee, NoticeKind::Error, about);
     }
     if incoming.wants_patch {
@@ -81,7 +81,7 @@ fn abort_by_put(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open)
     answer::close(context, open, incoming, outcome);
     let about = incoming.subject(context, outcome);
     context.owe(open.payer, NoticeKind::Fulfil, about);
-    if context.state.settings.confirm_to_payee {
+    if answer::confirms_to_payee(context, open) {
         context.owe(open.payee, NoticeKind::FulfilCopy, about);
     }
     outcome

@@ -3,14 +3,22 @@
 use crate::accounts::{AccountKind, Posting};
 use crate::command::{EndFundsOut, FundsDirection, MoveFunds};
 use crate::context::Context;
-use crate::ids::{AccountId, Digest, FspName, ParticipantIndex, TransferId};
+use crate::ids::{AccountId, Digest, FspName, ParticipantIndex, Position, TransferId};
 use crate::money::{Amount, Currency};
 use crate::outcome::Outcome;
 use crate::state::State;
 use crate::transfers::{Ended, Found, Outflow};
 
+/// A movement of funds that ends: whose, and the record that began it.
+struct Movement {
+    id: TransferId,
+    participant: ParticipantIndex,
+    record: Position,
+}
+
 /// Funds in commit at once; funds out are reserved, or recorded as aborted for want of funds.
 pub(super) fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Outcome {
+    assert!(Amount::ZERO <= funds.amount, "the amount of a movement of funds is never negative");
     let (participant, settlement) =
         match settlement_account(context.state, &funds.name, funds.account) {
             Ok(found) => found,
@@ -29,7 +37,8 @@ pub(super) fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Outcome {
         FundsDirection::In => {
             let amount = funds.amount;
             context.post(Posting { debit: reconciliation, credit: settlement, amount });
-            end(context, funds.id, participant, Outcome::Accepted);
+            let record = context.position;
+            end(context, Movement { id: funds.id, participant, record }, Outcome::Accepted);
             Outcome::Accepted
         }
         FundsDirection::Out => reserve(context, funds, participant, settlement),
@@ -39,11 +48,11 @@ pub(super) fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Outcome {
 /// Ends a reserved outflow: the money leaves, or is given back.
 pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> Outcome {
     let state = &mut *context.state;
-    let (participant, settlement) =
-        match settlement_account(state, &command.name, command.account) {
-            Ok(found) => found,
-            Err(outcome) => return outcome,
-        };
+    let (participant, settlement) = match settlement_account(state, &command.name, command.account)
+    {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
     let owned = |flow: &Outflow| flow.participant == participant && flow.settlement == settlement;
     if !state.transfers.outflow(&command.id).is_some_and(owned) {
         return Outcome::FundsOutNotReserved;
@@ -57,7 +66,7 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
     let posting = state.books.outflow_end(to, flow.amount);
     context.post(posting);
     let ended = if command.commit { Outcome::Accepted } else { Outcome::FundsOutNotReserved };
-    end(context, command.id, participant, ended);
+    end(context, Movement { id: command.id, participant, record: flow.record }, ended);
     Outcome::Accepted
 }
 
@@ -69,7 +78,8 @@ fn reserve(
 ) -> Outcome {
     let state = &mut *context.state;
     if spare(state, participant, settlement) < funds.amount {
-        end(context, funds.id, participant, Outcome::FundsInsufficient);
+        let record = context.position;
+        end(context, Movement { id: funds.id, participant, record }, Outcome::FundsInsufficient);
         return Outcome::FundsInsufficient;
     }
     let posting = state.books.outflow(settlement, funds.amount);
@@ -97,19 +107,14 @@ fn spare(state: &State, participant: ParticipantIndex, settlement: AccountId) ->
     cover.checked_sub(position.max(Amount::ZERO)).expect("a balance difference is in range")
 }
 
-fn end(
-    context: &mut Context<'_>,
-    id: TransferId,
-    participant: ParticipantIndex,
-    outcome: Outcome,
-) {
+fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
     let completed = context.state.stamp;
     context.state.transfers.end(Ended {
-        id,
-        payer: Some(participant),
+        id: movement.id,
+        payer: Some(movement.participant),
         payee: Some(ParticipantIndex::HUB),
         hash: Digest::default(),
-        prepare: context.position,
+        prepare: movement.record,
         answer: None,
         outcome,
         completed,

@@ -20,9 +20,6 @@ mod set_active;
 mod set_endpoint;
 mod set_limits;
 
-#[cfg(test)]
-mod tests;
-
 use crate::command::{Change, Command};
 use crate::context::Context;
 use crate::outcome::Outcome;

@@ -1,6 +1,7 @@
 //! `POST /transfers`: the payer's position is taken, or the prepare is refused
 //! (hub-semantics 3.3 to 3.5; rulings for unknown payees and inactive payee accounts).
 
+use super::expire::expire_due;
 use crate::accounts::Books;
 use crate::command::Prepare;
 use crate::context::{Context, Subject};
@@ -21,6 +22,7 @@ struct Route {
 }
 
 pub(super) fn prepare(context: &mut Context<'_>, command: &Prepare) -> Outcome {
+    assert!(Amount::ZERO <= command.amount, "the amount of a prepare is never negative");
     if let Some(outcome) = answer_resend(context, command) {
         return outcome;
     }
@@ -34,18 +36,23 @@ pub(super) fn prepare(context: &mut Context<'_>, command: &Prepare) -> Outcome {
 /// the stored transfer is untouched either way (3.4).
 fn answer_resend(context: &mut Context<'_>, command: &Prepare) -> Option<Outcome> {
     let state = &*context.state;
-    let subject = subject(context, command, Outcome::PrepareModified);
     let (outcome, kind, about) = match state.transfers.find(&command.id) {
         Found::Nothing => return None,
         Found::Active(slot) if state.transfers.active(slot).hash == command.hash => {
-            (Outcome::PrepareResentReserved, NoticeKind::Reserved, subject)
+            let outcome = Outcome::PrepareResentReserved;
+            let about = subject(context, command, outcome);
+            let at = state.transfers.active(slot).reserved_at;
+            (outcome, NoticeKind::Reserved, Subject { at, ..about })
         }
         Found::Ended(at) if state.transfers.ended(at).hash == command.hash => {
             let ended = state.transfers.ended(at);
             let (outcome, kind) = stored_end(ended);
-            (outcome, kind, about_end(ended, subject))
+            (outcome, kind, about_end(ended, subject(context, command, outcome)))
         }
-        _ => (Outcome::PrepareModified, NoticeKind::Error, subject),
+        _ => {
+            let outcome = Outcome::PrepareModified;
+            (outcome, NoticeKind::Error, subject(context, command, outcome))
+        }
     };
     if let Some(payer) = addressee(state, command) {
         context.owe(payer, kind, about);
@@ -60,14 +67,14 @@ fn stored_end(ended: &Ended) -> (Outcome, NoticeKind) {
     }
 }
 
-/// Points a notice about a stored end at the record that says it in full.
+/// Points a notice about a stored end at the record that says it in full, and at its moment.
 pub(super) fn about_end(ended: &Ended, subject: Subject) -> Subject {
     let source = match (ended.cause(), ended.answer) {
         (Some(cause), _) => cause.record,
         (None, Some(answer)) => answer.position,
         (None, None) => ended.prepare,
     };
-    Subject { source, outcome: ended.outcome, ..subject }
+    Subject { source, outcome: ended.outcome, at: ended.completed, ..subject }
 }
 
 /// All checks, in their order (3.3, then 3.5).
@@ -84,8 +91,7 @@ fn check(state: &State, command: &Prepare) -> Result<Route, Outcome> {
     refuse_if(same && !state.settings.on_us_transfers, PreparePayerIsPayee)?;
     let holding = payer_entry.holding(command.currency).ok_or(PreparePayerAccountNotFound)?;
     refuse_if(!is_active(&state.books, holding.position), PreparePayerAccountInactive)?;
-    let payee_holding =
-        payee_entry.holding(command.currency).ok_or(PreparePayeeAccountNotFound)?;
+    let payee_holding = payee_entry.holding(command.currency).ok_or(PreparePayeeAccountNotFound)?;
     refuse_if(!is_active(&state.books, payee_holding.position), PreparePayeeAccountInactive)?;
     let lane_full = state.outbox.owed_to(payee) >= state.settings.lane_capacity;
     refuse_if(lane_full, PreparePayeeLaneFull)?;
@@ -116,6 +122,11 @@ fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Outco
     let transfer = active(context, command, route, notice);
     context.state.transfers.insert(transfer);
     context.state.counters.reserved += 1;
+    // An expiration at this very instant passes the check, and is a deadline met: the transfer
+    // ends here, so that no later command of the batch can find it open.
+    if command.expiration_ms <= context.state.stamp.millis() {
+        expire_due(context);
+    }
     Outcome::PrepareReserved
 }
 
@@ -174,7 +185,8 @@ fn addressee(state: &State, command: &Prepare) -> Option<ParticipantIndex> {
 
 fn subject(context: &Context<'_>, command: &Prepare, outcome: Outcome) -> Subject {
     let transfer: TransferId = command.id;
-    Subject { transfer, source: context.position, outcome, trace: command.trace }
+    let (source, at) = (context.position, context.state.stamp);
+    Subject { transfer, source, outcome, at, trace: command.trace }
 }
 
 fn find<'a>(

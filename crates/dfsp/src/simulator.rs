@@ -1,0 +1,1080 @@
+//! One simulated FSP: its listener, its links to the hub, and what it answers to what.
+//!
+//! A request is handled inside the task of the connection it came on: parse, decide, write the
+//! HTTP answer, then send what follows from it. The decision ([`Inner::handle`]) is synchronous
+//! and gives back a [`Reaction`]; nothing is sent while the state is borrowed.
+
+use std::cell::{Ref, RefCell};
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use ledger::{Amount, Currency, FspName, TransferId};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::{AbortHandle, spawn_local};
+
+use crate::behaviour::{Behaviour, Leg};
+use crate::clock::millis_now;
+use crate::ids::{trace_of, trace_sequence};
+use crate::ilp::{Secret, condition, read_digest};
+use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK};
+use crate::message::{Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer};
+use crate::payee::{
+    PartyFound, QuoteAnswered, QuotePosted, Scratch, TransferAnswered, TransferPosted, error_code,
+    make_terms,
+};
+use crate::payer::{Cause, Completion, End, Outcome, Payer, Payment};
+use crate::tally::{Counts, Role, Tally, Verdict};
+use crate::wire::{self, Request};
+
+const READ_BYTES: usize = 4 * 1024;
+const CONNECTIONS_IN_MAX: usize = 1_024;
+const WRONG_FULFILMENT: [u8; 32] = [0x55; 32];
+
+/// Protocol version that an FSP writes into its headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// FSPIOP 1.1.
+    #[default]
+    V1_1,
+    /// FSPIOP 2.0.
+    V2_0,
+}
+
+/// How an FSP fulfils (hub-semantics 3.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// PUT with COMMITTED: final for the payee as soon as it is sent.
+    #[default]
+    Committed,
+    /// PUT with RESERVED: final for the payee with the hub's PATCH.
+    Reserved,
+}
+
+/// What one simulated FSP is like.
+#[derive(Clone, Debug)]
+pub struct SimulatorOptions {
+    /// Name in the scheme: 2 to 30 letters, digits, `-` or `_`.
+    pub name: String,
+    /// The one currency it deals in.
+    pub currency: Currency,
+    /// The hub's FSPIOP address.
+    pub hub: SocketAddr,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Protocol version of its messages.
+    pub version: Version,
+    /// How it fulfils.
+    pub style: Style,
+    /// How it behaves as payee.
+    pub behaviour: Behaviour,
+    /// The numbers of its subscribers.
+    pub subscribers: Range<u64>,
+    /// Life of its quotes and transfers.
+    pub expiration_ahead: Duration,
+    /// Longest life of a transaction as payer.
+    pub patience: Duration,
+    /// Most transactions in flight as payer.
+    pub in_flight_max: usize,
+    /// Bounds of the connections to the hub.
+    pub links: LinkOptions,
+}
+
+/// A transaction could not be started; nothing was sent.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum StartError {
+    /// As many transactions as allowed are in flight.
+    #[error("too many transactions in flight")]
+    InFlight,
+    /// The queue to the hub is full or closed.
+    #[error("the queue to the hub is full")]
+    Queue,
+}
+
+/// Subscribers could not be registered.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum RegistrationError {
+    /// The hub refused requests or sent error callbacks.
+    #[error("{refused} of {total} registrations were refused")]
+    Refused {
+        /// Refused registrations.
+        refused: u64,
+        /// All registrations.
+        total: u64,
+    },
+    /// Callbacks are missing after the given time.
+    #[error("{missing} of {total} registrations were not confirmed in time")]
+    Missing {
+        /// Registrations without a callback.
+        missing: u64,
+        /// All registrations.
+        total: u64,
+    },
+}
+
+/// One simulated FSP. Clones are the same FSP. Lives on one thread, inside a `LocalRuntime`.
+#[derive(Clone)]
+pub struct Simulator(Rc<Inner>);
+
+struct Inner {
+    options: SimulatorOptions,
+    address: SocketAddr,
+    links: Links<Token>,
+    state: RefCell<State>,
+    observer: RefCell<Option<Observer>>,
+    tasks: RefCell<Tasks>,
+    registered: Notify,
+}
+
+type Observer = Rc<dyn Fn(Outcome)>;
+
+struct State {
+    writer: Writer,
+    payer: Payer,
+    tally: Tally,
+    behaviour: Behaviour,
+    secret: Secret,
+    scratch: Scratch,
+    registration: Registration,
+}
+
+#[derive(Default)]
+struct Tasks {
+    listener: Option<AbortHandle>,
+    connections: Vec<AbortHandle>,
+    upkeep: Option<AbortHandle>,
+}
+
+#[derive(Default)]
+struct Registration {
+    rest: Range<u64>,
+    unconfirmed: HashSet<u64>,
+    refused: u64,
+}
+
+/// What the answer to a sent message means.
+#[derive(Clone, Copy)]
+enum Token {
+    /// A leg of this FSP's own transaction.
+    Leg(Leg, u64),
+    /// An answer as payee.
+    Callback,
+    /// The registration of a subscriber.
+    Registration(u64),
+}
+
+/// What a request leads to.
+struct Reaction {
+    status: Status,
+    message: Option<(Vec<u8>, Token)>,
+    ended: Option<(Outcome, Completion)>,
+}
+
+#[derive(Clone, Copy)]
+enum Status {
+    Accepted,
+    Ok,
+    NotFound,
+    Failed,
+}
+
+impl Simulator {
+    /// Starts to listen. Call it inside a `LocalRuntime`.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind(options: SimulatorOptions) -> io::Result<Self> {
+        let listener = listen(options.listen)?;
+        let address = listener.local_addr()?;
+        let seed = seed();
+        let behaviour = options.behaviour;
+        let inner = Rc::new_cyclic(|weak: &Weak<Inner>| {
+            let owner = weak.clone();
+            let answered = move |token, answer| {
+                if let Some(inner) = owner.upgrade() {
+                    inner.answered(token, answer);
+                }
+            };
+            Inner {
+                address,
+                links: Links::new(options.hub, options.links, answered),
+                state: RefCell::new(State::new(&options, seed)),
+                observer: RefCell::new(None),
+                tasks: RefCell::new(Tasks::default()),
+                registered: Notify::new(),
+                options,
+            }
+        });
+        if behaviour != Behaviour::Dead {
+            inner.serve(Some(listener));
+        }
+        let upkeep = spawn_local(maintain(Rc::clone(&inner)));
+        inner.tasks.borrow_mut().upkeep = Some(upkeep.abort_handle());
+        Ok(Self(inner))
+    }
+
+    /// The FSP's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.options.name
+    }
+
+    /// The numbers of its subscribers.
+    #[must_use]
+    pub fn subscribers(&self) -> Range<u64> {
+        self.0.options.subscribers.clone()
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// The callback addresses to give to the hub: endpoint type and value (hub-semantics 2.1).
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<(String, String)> {
+        endpoints(&format!("http://{}", self.0.address))
+    }
+
+    /// Who is told the end of transactions that [`Simulator::start`] began.
+    pub fn observe(&self, observer: impl Fn(Outcome) + 'static) {
+        *self.0.observer.borrow_mut() = Some(Rc::new(observer));
+    }
+
+    /// Starts a whole transaction; the observer hears of its end.
+    ///
+    /// # Errors
+    /// A bound is reached; nothing was sent and the observer hears nothing.
+    pub fn start(&self, payment: Payment) -> Result<(), StartError> {
+        self.0.start(payment, Completion::Observer)
+    }
+
+    /// Runs a whole transaction to its end.
+    ///
+    /// # Errors
+    /// A bound is reached; nothing was sent.
+    pub async fn run_transaction(&self, payment: Payment) -> Result<Outcome, StartError> {
+        let (told, outcome) = oneshot::channel();
+        self.0.start(payment, Completion::Caller(told))?;
+        Ok(outcome.await.expect("every transaction ends, by its deadline at the latest"))
+    }
+
+    /// Registers all subscribers at the hub, `at_once` requests in flight, and waits for the
+    /// callback of each.
+    ///
+    /// # Errors
+    /// The hub refused some, or did not confirm all within `patience`.
+    pub async fn register_subscribers(
+        &self,
+        at_once: usize,
+        patience: Duration,
+    ) -> Result<(), RegistrationError> {
+        let subscribers = self.subscribers();
+        let total = subscribers.end - subscribers.start;
+        {
+            let registration = &mut self.0.state.borrow_mut().registration;
+            registration.unconfirmed = subscribers.clone().collect();
+            registration.rest = subscribers;
+            registration.refused = 0;
+        }
+        for _ in 0..at_once {
+            self.0.register_next();
+        }
+        let confirmed = async {
+            while !self.0.state.borrow().registration.unconfirmed.is_empty() {
+                self.0.registered.notified().await;
+            }
+        };
+        let in_time = tokio::time::timeout(patience, confirmed).await.is_ok();
+        let registration = &self.0.state.borrow().registration;
+        if registration.refused > 0 {
+            return Err(RegistrationError::Refused { refused: registration.refused, total });
+        }
+        let missing = registration.unconfirmed.len() as u64;
+        if in_time { Ok(()) } else { Err(RegistrationError::Missing { missing, total }) }
+    }
+
+    /// Changes how it behaves from now on. One that was dead listens again on its old port, as
+    /// soon as that is free.
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        let before = std::mem::replace(&mut self.0.state.borrow_mut().behaviour, behaviour);
+        match (before == Behaviour::Dead, behaviour == Behaviour::Dead) {
+            (false, true) => self.0.tasks.borrow_mut().hang_up(),
+            (true, false) => self.0.serve(None),
+            _ => {}
+        }
+    }
+
+    /// Transactions in flight as payer.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.0.state.borrow().payer.in_flight()
+    }
+
+    /// Messages to the hub without a final answer.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.0.links.unanswered()
+    }
+
+    /// What it saw so far.
+    #[must_use]
+    pub fn tally(&self) -> Ref<'_, Tally> {
+        Ref::map(self.0.state.borrow(), |state| &state.tally)
+    }
+
+    /// Messages counted by kind.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.tally().counts
+    }
+
+    /// The change of its position that follows from what it saw.
+    #[must_use]
+    pub fn position(&self) -> Amount {
+        self.tally().position()
+    }
+
+    /// What its links to the hub did.
+    #[must_use]
+    pub fn link_counts(&self) -> LinkCounts {
+        self.0.links.counts()
+    }
+
+    /// Ends all its tasks and connections.
+    pub fn stop(&self) {
+        let mut tasks = self.0.tasks.borrow_mut();
+        tasks.hang_up();
+        tasks.upkeep.take().inspect(AbortHandle::abort);
+        self.0.links.close();
+    }
+}
+
+impl Inner {
+    fn serve(self: &Rc<Self>, listener: Option<TcpListener>) {
+        let task = spawn_local(accept(Rc::clone(self), listener));
+        self.tasks.borrow_mut().listener = Some(task.abort_handle());
+    }
+
+    fn start(&self, payment: Payment, completion: Completion) -> Result<(), StartError> {
+        let mut message = self.links.buffer();
+        let mut state = self.state.borrow_mut();
+        if state.payer.in_flight() >= self.options.in_flight_max {
+            return Err(StartError::InFlight);
+        }
+        let now_millis = millis_now();
+        let id = state.payer.begin(payment, completion, now_millis);
+        let trace = id.trace();
+        let envelope =
+            Envelope { destination: None, trace: Some(&trace), tracestate: None, now_millis };
+        let mut digits = itoa::Buffer::new();
+        state.writer.get_party(&mut message, digits.format(payment.payee_msisdn), &envelope);
+        drop(state);
+        let sequence = id.sequence();
+        self.links.send(message, Token::Leg(Leg::Lookup, sequence)).map_err(|_| {
+            self.state.borrow_mut().payer.end(sequence, End::Failed(Leg::Lookup, Cause::Unsent));
+            StartError::Queue
+        })
+    }
+
+    fn register_next(&self) {
+        let mut state = self.state.borrow_mut();
+        let Some(msisdn) = state.registration.rest.next() else { return };
+        let mut message = self.links.buffer();
+        let now_millis = millis_now();
+        let envelope = Envelope { destination: None, trace: None, tracestate: None, now_millis };
+        let mut digits = itoa::Buffer::new();
+        state.writer.post_participant(&mut message, digits.format(msisdn), &envelope);
+        drop(state);
+        if self.links.send(message, Token::Registration(msisdn)).is_err() {
+            self.registered(msisdn, Registered::Refused);
+        }
+    }
+
+    fn registered(&self, msisdn: u64, how: Registered) {
+        let mut state = self.state.borrow_mut();
+        if !state.registration.unconfirmed.remove(&msisdn) {
+            return;
+        }
+        state.registration.refused += u64::from(how == Registered::Refused);
+        if state.registration.unconfirmed.is_empty() {
+            self.registered.notify_one();
+        }
+    }
+
+    /// The hub has answered one of this FSP's messages.
+    fn answered(&self, token: Token, answer: Answer) {
+        let good = matches!(answer, Answer::Status(200..=299));
+        match token {
+            Token::Registration(msisdn) => {
+                if !good {
+                    self.registered(msisdn, Registered::Refused);
+                }
+                self.register_next();
+            }
+            _ if good => {}
+            Token::Callback => self.state.borrow_mut().tally.counts.refused += 1,
+            Token::Leg(leg, sequence) => {
+                let ended = self.state.borrow_mut().leg_refused(leg, sequence, answer);
+                self.ended(ended);
+            }
+        }
+    }
+
+    fn ended(&self, ended: Option<(Outcome, Completion)>) {
+        let Some((outcome, completion)) = ended else { return };
+        match completion {
+            // The caller may have stopped waiting; the outcome is then of no interest.
+            Completion::Caller(told) => drop(told.send(outcome)),
+            Completion::Observer => {
+                let observer = self.observer.borrow().clone();
+                if let Some(observer) = observer {
+                    observer(outcome);
+                }
+            }
+        }
+    }
+
+    fn react(&self, reaction: Reaction) {
+        if let Some((message, token)) = reaction.message
+            && self.links.send(message, token).is_err()
+        {
+            self.answered(token, Answer::Lost);
+        }
+        self.ended(reaction.ended);
+    }
+
+    fn handle(&self, request: &Request<'_>) -> Reaction {
+        let mut state = self.state.borrow_mut();
+        state.tally.counts.requests += 1;
+        if let Behaviour::Refusing(times) = state.behaviour {
+            state.behaviour = match times {
+                0 | 1 => Behaviour::Normal,
+                more => Behaviour::Refusing(more - 1),
+            };
+            if times > 0 {
+                return Reaction::only(Status::Failed);
+            }
+        }
+        let path = request.path.split_once('?').map_or(request.path, |(path, _)| path);
+        let (path, failed) = match path.strip_suffix("/error") {
+            Some(path) => (path, true),
+            None => (path, false),
+        };
+        let (resource, rest) =
+            path[1.min(path.len())..].split_once('/').unwrap_or((&path[1..], ""));
+        let mut context = Context { state: &mut state, options: &self.options, request };
+        match (request.method, resource, failed) {
+            ("GET", "parties", false) => context.party_asked(path, rest, self.links.buffer()),
+            ("PUT", "parties", false) => context.party_found(rest, self.links.buffer()),
+            ("PUT", "parties", true) => context.party_failed(rest),
+            ("POST", "quotes", false) => context.quote_posted(self.links.buffer()),
+            ("PUT", "quotes", false) => context.quote_answered(rest, self.links.buffer()),
+            ("PUT", "quotes", true) => context.quote_failed(rest),
+            ("POST", "transfers", false) => context.transfer_posted(self.links.buffer()),
+            ("PUT" | "PATCH", "transfers", false) => context.transfer_answered(rest),
+            ("PUT", "transfers", true) => context.transfer_failed(rest),
+            ("PUT", "participants", failed) => {
+                let msisdn = rest.rsplit('/').next().and_then(|digits| digits.parse().ok());
+                drop(state);
+                let how = if failed { Registered::Refused } else { Registered::Confirmed };
+                if let Some(msisdn) = msisdn {
+                    self.registered(msisdn, how);
+                }
+                Reaction::only(Status::Ok)
+            }
+            _ => context.unknown(Status::NotFound),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Registered {
+    Confirmed,
+    Refused,
+}
+
+impl State {
+    fn new(options: &SimulatorOptions, seed: u64) -> Self {
+        let key = Sha256::digest(format!("upesi simulated fsp {}", options.name));
+        Self {
+            writer: Writer::new(options, seed),
+            payer: Payer::new(seed, options.patience),
+            tally: Tally::default(),
+            behaviour: options.behaviour,
+            secret: Secret::new(&key),
+            scratch: Scratch::default(),
+            registration: Registration::default(),
+        }
+    }
+
+    /// The hub took no part in this leg.
+    fn leg_refused(
+        &mut self,
+        leg: Leg,
+        sequence: u64,
+        answer: Answer,
+    ) -> Option<(Outcome, Completion)> {
+        let transaction = self.payer.numbered(sequence).filter(|waiting| waiting.leg == leg)?;
+        let cause = match answer {
+            Answer::Status(status) => Cause::Refused(status),
+            Answer::Lost => Cause::Unsent,
+        };
+        // A refusal comes before the hub writes anything down; silence tells nothing.
+        if leg == Leg::Transfer && matches!(answer, Answer::Status(400..=499)) {
+            self.tally.conclude(transaction.id.transfer(), Verdict::Aborted);
+        }
+        self.payer.end(sequence, End::Failed(leg, cause))
+    }
+}
+
+/// One request being handled.
+struct Context<'a> {
+    state: &'a mut State,
+    options: &'a SimulatorOptions,
+    request: &'a Request<'a>,
+}
+
+impl<'a> Context<'a> {
+    /// GET /parties: one of ours is looked up.
+    fn party_asked(&mut self, path: &str, rest: &str, mut message: Vec<u8>) -> Reaction {
+        self.state.tally.counts.lookups += 1;
+        let msisdn = rest.split('/').nth(1).unwrap_or("");
+        let known = msisdn.parse().is_ok_and(|number| self.options.subscribers.contains(&number));
+        let envelope = self.back();
+        let writer = &mut self.state.writer;
+        match self.state.behaviour {
+            Behaviour::Silent(Leg::Lookup) => return Reaction::only(Status::Accepted),
+            Behaviour::Erroring(Leg::Lookup, code) => {
+                writer.put_error(&mut message, Kind::PutParties, &[path, ""], code, &envelope);
+            }
+            _ if known => writer.put_party(&mut message, path, msisdn, &envelope),
+            _ => writer.put_error(&mut message, Kind::PutParties, &[path, ""], 3204, &envelope),
+        }
+        Reaction::callback(message)
+    }
+
+    /// PUT /parties: on to the quote.
+    fn party_found(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
+        let found = serde_json::from_slice::<PartyFound<'_>>(&self.request.body).ok();
+        let Some(sequence) = self.looked_up(rest) else { return self.unknown(Status::Ok) };
+        let Some(fsp) = found.and_then(|found| found.fsp()) else {
+            return self.malformed(Leg::Lookup, sequence);
+        };
+        let transaction = self.state.payer.numbered(sequence).expect("it was just found");
+        transaction.found(fsp);
+        let (id, payment) = (transaction.id, transaction.payment);
+        let (mut payer, mut payee) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let quote = QuoteRequest {
+            quote: id.quote(),
+            transfer: id.transfer(),
+            payer: Party { msisdn: payer.format(payment.payer_msisdn), fsp: &self.options.name },
+            payee: Party { msisdn: payee.format(payment.payee_msisdn), fsp: fsp.as_str() },
+            amount: payment.amount,
+        };
+        let trace = id.trace();
+        let envelope = self.on(fsp.as_str(), &trace);
+        self.state.writer.post_quote(&mut message, &quote, &envelope);
+        Reaction::leg(message, Leg::Quote, sequence)
+    }
+
+    /// PUT /parties/…/error: the transaction ends.
+    fn party_failed(&mut self, rest: &str) -> Reaction {
+        match self.looked_up(rest) {
+            Some(sequence) => self.error(Leg::Lookup, sequence),
+            None => self.unknown(Status::Ok),
+        }
+    }
+
+    /// POST /quotes: terms for one of ours.
+    fn quote_posted(&mut self, mut message: Vec<u8>) -> Reaction {
+        self.state.tally.counts.quotes += 1;
+        let Ok(quote) = serde_json::from_slice::<QuotePosted<'_>>(&self.request.body) else {
+            return self.unknown(Status::Accepted);
+        };
+        let envelope = self.back();
+        let State { writer, secret, scratch, behaviour, .. } = &mut *self.state;
+        let id: &str = &quote.quote_id;
+        let code = match *behaviour {
+            Behaviour::Silent(Leg::Quote) => return Reaction::only(Status::Accepted),
+            Behaviour::Erroring(Leg::Quote, code) => Some(code),
+            _ => None,
+        };
+        let terms = make_terms(&quote, &self.options.name, secret, scratch);
+        match (code, terms) {
+            (None, Some(condition)) => {
+                let answer = QuoteAnswer {
+                    path: id,
+                    amount: &quote.amount.amount,
+                    packet: &scratch.packet,
+                    condition: &condition,
+                };
+                writer.put_quote(&mut message, &answer, &envelope);
+            }
+            (code, _) => {
+                let path = ["/quotes/", id];
+                let code = code.unwrap_or(3100);
+                writer.put_error(&mut message, Kind::PutQuotes, &path, code, &envelope);
+            }
+        }
+        Reaction::callback(message)
+    }
+
+    /// PUT /quotes/{id}: on to the transfer.
+    fn quote_answered(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
+        let Some(sequence) = self.waiting(rest, Leg::Quote) else {
+            return self.unknown(Status::Ok);
+        };
+        let Ok(answer) = serde_json::from_slice::<QuoteAnswered<'_>>(&self.request.body) else {
+            return self.malformed(Leg::Quote, sequence);
+        };
+        let amount = Amount::parse(&answer.transfer_amount.amount);
+        let same_currency = *answer.transfer_amount.currency == *self.options.currency.as_str();
+        let (Some(amount), Some(condition), true) =
+            (amount, read_digest(&answer.condition), same_currency)
+        else {
+            return self.malformed(Leg::Quote, sequence);
+        };
+        let transaction = self.state.payer.numbered(sequence).expect("it was just found");
+        transaction.quoted(condition);
+        let (id, payee) = (transaction.id, transaction.payee);
+        self.state.tally.begin(id.transfer(), Role::Payer, payee, amount);
+        let transfer = TransferRequest {
+            transfer: id.transfer(),
+            payee_fsp: payee.as_str(),
+            amount: &answer.transfer_amount.amount,
+            packet: &answer.ilp_packet,
+            condition: &answer.condition,
+        };
+        let trace = id.trace();
+        let envelope = self.on(payee.as_str(), &trace);
+        self.state.writer.post_transfer(&mut message, &transfer, &envelope);
+        Reaction::leg(message, Leg::Transfer, sequence)
+    }
+
+    /// PUT /quotes/{id}/error: the transaction ends.
+    fn quote_failed(&mut self, rest: &str) -> Reaction {
+        match self.waiting(rest, Leg::Quote) {
+            Some(sequence) => self.error(Leg::Quote, sequence),
+            None => self.unknown(Status::Ok),
+        }
+    }
+
+    /// POST /transfers: fulfil, the same way again when it comes again.
+    fn transfer_posted(&mut self, mut message: Vec<u8>) -> Reaction {
+        let posted = serde_json::from_slice::<TransferPosted<'_>>(&self.request.body).ok();
+        let Some((posted, (id, payer, amount))) =
+            posted.and_then(|posted| posted.terms().map(|terms| (posted, terms)))
+        else {
+            return self.unknown(Status::Accepted);
+        };
+        let first = self.state.tally.begin(id, Role::Payee, payer, amount);
+        let counts = &mut self.state.tally.counts;
+        *(if first { &mut counts.prepares } else { &mut counts.repeated }) += 1;
+        let envelope = self.back();
+        let fulfilment = match self.state.behaviour {
+            Behaviour::Silent(Leg::Transfer) => return Reaction::only(Status::Accepted),
+            Behaviour::Erroring(Leg::Transfer, code) => {
+                self.refuse(&mut message, id, code, &envelope);
+                return Reaction::callback(message);
+            }
+            Behaviour::WrongFulfilment => WRONG_FULFILMENT,
+            _ => self.state.secret.fulfilment(posted.ilp_packet.as_bytes()),
+        };
+        let completed_millis = self.completed(id, envelope.now_millis, first);
+        let writer = &mut self.state.writer;
+        writer.put_transfer(&mut message, id, &fulfilment, completed_millis, &envelope);
+        Reaction::callback(message)
+    }
+
+    /// PUT or PATCH /transfers/{id}: the hub's word on a transfer.
+    fn transfer_answered(&mut self, rest: &str) -> Reaction {
+        let answer = serde_json::from_slice::<TransferAnswered<'_>>(&self.request.body).ok();
+        let (Some(id), Some(answer)) = (TransferId::parse(rest), answer) else {
+            return self.unknown(Status::Ok);
+        };
+        let verdict = match &*answer.transfer_state {
+            "COMMITTED" => Verdict::Committed,
+            "ABORTED" => Verdict::Aborted,
+            _ => return Reaction::only(Status::Ok),
+        };
+        self.state.tally.notice(id, verdict);
+        let Some(transaction) = self.state.payer.waiting(id, Leg::Transfer) else {
+            return Reaction::only(Status::Ok);
+        };
+        let (sequence, wanted) = (transaction.id.sequence(), transaction.condition);
+        let fulfilled = answer.fulfilment.and_then(|text| read_digest(&text));
+        let end = match verdict {
+            Verdict::Aborted => End::Failed(Leg::Transfer, Cause::Aborted),
+            Verdict::Committed if fulfilled.is_some_and(|it| condition(&it) == wanted) => {
+                End::Committed
+            }
+            Verdict::Committed => {
+                self.state.tally.counts.wrong_fulfilments += 1;
+                End::Failed(Leg::Transfer, Cause::WrongFulfilment)
+            }
+        };
+        Reaction::ending(self.state.payer.end(sequence, end))
+    }
+
+    /// PUT /transfers/{id}/error: it was aborted.
+    fn transfer_failed(&mut self, rest: &str) -> Reaction {
+        let Some(id) = TransferId::parse(rest) else { return self.unknown(Status::Ok) };
+        self.state.tally.notice(id, Verdict::Aborted);
+        match self.waiting(rest, Leg::Transfer) {
+            Some(sequence) => self.error(Leg::Transfer, sequence),
+            None => Reaction::only(Status::Ok),
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        message: &mut Vec<u8>,
+        id: TransferId,
+        code: u16,
+        envelope: &Envelope<'_>,
+    ) {
+        self.state.tally.conclude(id, Verdict::Aborted);
+        let mut path = Vec::with_capacity(36);
+        crate::ids::push_id(&mut path, id);
+        let path = std::str::from_utf8(&path).expect("an id is ASCII");
+        let path = ["/transfers/", path];
+        self.state.writer.put_error(message, Kind::PutTransfers, &path, code, envelope);
+    }
+
+    /// When a transfer was fulfilled; books the commit as far as the payee may assume it.
+    fn completed(&mut self, id: TransferId, now_millis: u64, first: bool) -> u64 {
+        let State { tally, behaviour, .. } = &mut *self.state;
+        let Some(record) = tally.record(id) else { return now_millis };
+        if !first && record.completed_millis > 0 {
+            return record.completed_millis;
+        }
+        record.completed_millis = now_millis;
+        if *behaviour == Behaviour::WrongFulfilment {
+            tally.conclude(id, Verdict::Aborted);
+        } else if self.options.style == Style::Committed {
+            tally.conclude(id, Verdict::Committed);
+        }
+        now_millis
+    }
+
+    /// The running number of the transaction that waits for this look-up.
+    fn looked_up(&mut self, rest: &str) -> Option<u64> {
+        let payer = &mut self.state.payer;
+        let msisdn: u64 = rest.split('/').nth(1)?.parse().ok()?;
+        let traced = self.request.fields.traceparent.and_then(trace_of);
+        if let Some(trace) = traced
+            && let Some(transaction) =
+                trace_sequence(trace).and_then(|sequence| payer.numbered(sequence & SEQUENCE_MASK))
+            && transaction.id.trace() == *trace.as_bytes()
+        {
+            return (transaction.leg == Leg::Lookup).then(|| transaction.id.sequence());
+        }
+        payer.looking_up(msisdn).map(|transaction| transaction.id.sequence())
+    }
+
+    fn waiting(&mut self, text: &str, leg: Leg) -> Option<u64> {
+        let id = TransferId::parse(text)?;
+        self.state.payer.waiting(id, leg).map(|transaction| transaction.id.sequence())
+    }
+
+    fn error(&mut self, leg: Leg, sequence: u64) -> Reaction {
+        let cause = Cause::Error(error_code(&self.request.body));
+        Reaction::ending(self.state.payer.end(sequence, End::Failed(leg, cause)))
+    }
+
+    fn malformed(&mut self, leg: Leg, sequence: u64) -> Reaction {
+        let end = End::Failed(leg, Cause::Malformed);
+        Reaction::ending(self.state.payer.end(sequence, end))
+    }
+
+    fn unknown(&mut self, status: Status) -> Reaction {
+        self.state.tally.counts.unknown += 1;
+        Reaction::only(status)
+    }
+
+    /// The envelope of an answer: back to the source, in the same trace.
+    fn back(&self) -> Envelope<'a> {
+        let fields = &self.request.fields;
+        Envelope {
+            destination: fields.source,
+            trace: fields.traceparent.and_then(trace_of).map(str::as_bytes),
+            tracestate: fields.tracestate,
+            now_millis: millis_now(),
+        }
+    }
+
+    /// The envelope of the next leg.
+    fn on<'b>(&self, destination: &'b str, trace: &'b [u8]) -> Envelope<'b> {
+        let now_millis = millis_now();
+        Envelope {
+            destination: Some(destination),
+            trace: Some(trace),
+            tracestate: None,
+            now_millis,
+        }
+    }
+}
+
+const SEQUENCE_MASK: u64 = 0xff_ffff_ffff;
+
+impl Reaction {
+    fn only(status: Status) -> Self {
+        Self { status, message: None, ended: None }
+    }
+
+    fn callback(message: Vec<u8>) -> Self {
+        let message = Some((message, Token::Callback));
+        Self { status: Status::Accepted, message, ended: None }
+    }
+
+    fn leg(message: Vec<u8>, leg: Leg, sequence: u64) -> Self {
+        let message = Some((message, Token::Leg(leg, sequence)));
+        Self { status: Status::Ok, message, ended: None }
+    }
+
+    fn ending(ended: Option<(Outcome, Completion)>) -> Self {
+        Self { status: Status::Ok, message: None, ended }
+    }
+}
+
+impl Status {
+    fn text(self) -> &'static [u8] {
+        match self {
+            Self::Accepted => b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
+            Self::Ok => b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            Self::NotFound => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            Self::Failed => b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n",
+        }
+    }
+}
+
+impl Tasks {
+    fn hang_up(&mut self) {
+        self.listener.take().inspect(AbortHandle::abort);
+        self.connections.drain(..).for_each(|task| task.abort());
+    }
+}
+
+impl Version {
+    /// As in headers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1_1 => "1.1",
+            Self::V2_0 => "2.0",
+        }
+    }
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "1.1" => Ok(Self::V1_1),
+            "2.0" => Ok(Self::V2_0),
+            _ => Err(format!("'{text}' is no version: 1.1 or 2.0")),
+        }
+    }
+}
+
+impl Style {
+    /// The `transferState` that the FSP fulfils with.
+    #[must_use]
+    pub const fn state(self) -> &'static str {
+        match self {
+            Self::Committed => "COMMITTED",
+            Self::Reserved => "RESERVED",
+        }
+    }
+}
+
+impl FromStr for Style {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "committed" => Ok(Self::Committed),
+            "reserved" => Ok(Self::Reserved),
+            _ => Err(format!("'{text}' is no style: committed or reserved")),
+        }
+    }
+}
+
+impl SimulatorOptions {
+    /// An ordinary FSP on a free port of this machine, without subscribers.
+    ///
+    /// # Panics
+    /// The name is not 2 to 30 letters, digits, `-` or `_`: it goes into JSON as it is.
+    #[must_use]
+    pub fn new(name: &str, currency: Currency, hub: SocketAddr) -> Self {
+        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        let usable = plain && (2..=30).contains(&name.len()) && FspName::new(name).is_some();
+        assert!(usable, "an FSP's name is 2 to 30 letters, digits, '-' or '_'");
+        Self {
+            name: name.to_owned(),
+            currency,
+            hub,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            version: Version::default(),
+            style: Style::default(),
+            behaviour: Behaviour::default(),
+            subscribers: 0..0,
+            expiration_ahead: Duration::from_secs(60),
+            patience: Duration::from_secs(30),
+            in_flight_max: 100_000,
+            links: LinkOptions::default(),
+        }
+    }
+}
+
+/// A number that no other simulator has, from the randomly keyed hasher of the standard library.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(millis_now())
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn endpoints(base: &str) -> Vec<(String, String)> {
+    let party = "/{{partyIdType}}/{{partyIdentifier}}";
+    let sub = "/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}";
+    let values = [
+        ("PARTICIPANT_PUT", format!("/participants{party}")),
+        ("PARTICIPANT_PUT_ERROR", format!("/participants{party}/error")),
+        ("PARTICIPANT_SUB_ID_PUT", format!("/participants{sub}")),
+        ("PARTICIPANT_SUB_ID_PUT_ERROR", format!("/participants{sub}/error")),
+        ("PARTICIPANT_BATCH_PUT", "/participants/{{requestId}}".to_owned()),
+        ("PARTICIPANT_BATCH_PUT_ERROR", "/participants/{{requestId}}/error".to_owned()),
+        ("PARTIES_GET", format!("/parties{party}")),
+        ("PARTIES_PUT", format!("/parties{party}")),
+        ("PARTIES_PUT_ERROR", format!("/parties{party}/error")),
+        ("PARTIES_SUB_ID_GET", format!("/parties{sub}")),
+        ("PARTIES_SUB_ID_PUT", format!("/parties{sub}")),
+        ("PARTIES_SUB_ID_PUT_ERROR", format!("/parties{sub}/error")),
+        ("QUOTES", String::new()),
+        ("TRANSFER_POST", "/transfers".to_owned()),
+        ("TRANSFER_PUT", "/transfers/{{transferId}}".to_owned()),
+        ("TRANSFER_ERROR", "/transfers/{{transferId}}/error".to_owned()),
+    ];
+    let full = |(kind, path)| (format!("FSPIOP_CALLBACK_URL_{kind}"), format!("{base}{path}"));
+    values.map(full).into_iter().collect()
+}
+
+async fn maintain(inner: Rc<Inner>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        inner.links.maintain();
+        let now = Instant::now();
+        loop {
+            let expired = inner.state.borrow_mut().payer.expire(now);
+            if expired.is_none() {
+                break;
+            }
+            inner.ended(expired);
+        }
+    }
+}
+
+async fn accept(inner: Rc<Inner>, listener: Option<TcpListener>) {
+    let listener = match listener {
+        Some(listener) => listener,
+        None => listen_again(inner.address).await,
+    };
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors: wait for connections to end instead of spinning.
+            tokio::time::sleep(TICK).await;
+            continue;
+        };
+        let mut tasks = inner.tasks.borrow_mut();
+        tasks.connections.retain(|task| !task.is_finished());
+        if tasks.connections.len() >= CONNECTIONS_IN_MAX {
+            continue;
+        }
+        // Without it answers can wait for acknowledgements; a failure only costs time.
+        let _ = stream.set_nodelay(true);
+        if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
+    if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
+        let task = spawn_local(serve_connection(Rc::clone(&inner), stream));
+        tasks.connections.push(task.abort_handle());
+    }
+}
+
+async fn listen_again(address: SocketAddr) -> TcpListener {
+    loop {
+        match listen(address) {
+            Ok(listener) => return listener,
+            Err(_) => tokio::time::sleep(TICK).await,
+        }
+    }
+}
+
+async fn serve_connection(inner: Rc<Inner>, mut stream: TcpStream) {
+    let mut buffer = Vec::with_capacity(READ_BYTES);
+    loop {
+        match wire::request(&buffer) {
+            Ok(Some(request)) => {
+                let reaction = inner.handle(&request);
+                let (length, keep_alive) = (request.length, request.keep_alive);
+                if let Some(delay) = inner.delay() {
+                    tokio::time::sleep(delay).await;
+                }
+                if answer(&mut stream, reaction.status).await.is_err() {
+                    // The hub sees no answer and repeats the message; what it said is still true.
+                    inner.react(reaction);
+                    return;
+                }
+                inner.react(reaction);
+                if !keep_alive {
+                    return;
+                }
+                buffer.drain(..length);
+            }
+            Ok(None) => {
+                buffer.reserve(READ_BYTES);
+                match stream.read_buf(&mut buffer).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// One write, without waiting when the socket takes it all, as it nearly always does.
+async fn answer(stream: &mut TcpStream, status: Status) -> io::Result<()> {
+    let text = status.text();
+    match stream.try_write(text) {
+        Ok(written) if written == text.len() => Ok(()),
+        Ok(written) => stream.write_all(&text[written..]).await,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.write_all(text).await,
+        Err(error) => Err(error),
+    }
+}
+
+impl Inner {
+    fn delay(&self) -> Option<Duration> {
+        match self.state.borrow().behaviour {
+            Behaviour::Slow(delay) => Some(delay),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Simulators against each other through a hub that only forwards.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use dfsp::forwarder::Forwarder;
+use dfsp::{
+    Behaviour, Cause, End, Leg, Outcome, Payment, Simulator, SimulatorOptions, Style, Version,
+};
+use ledger::{Amount, Currency};
+use tokio::runtime::{LocalOptions, LocalRuntime};
+
+const PAYEES: std::ops::Range<u64> = 25_500_000..25_500_100;
+
+struct Scheme {
+    hub: Forwarder,
+    payer: Simulator,
+    payee: Simulator,
+}
+
+impl Scheme {
+    fn new(change: impl Fn(&mut SimulatorOptions)) -> Self {
+        let hub = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+        let currency = Currency::parse("USD").expect("a currency");
+        let simulator = |name, subscribers: std::ops::Range<u64>| {
+            let mut options = SimulatorOptions::new(name, currency, hub.address());
+            options.subscribers = subscribers.clone();
+            options.links.resend_pause = Duration::from_millis(20);
+            change(&mut options);
+            let simulator = Simulator::bind(options).expect("a free port");
+            hub.register(name, simulator.address(), subscribers);
+            simulator
+        };
+        let payer = simulator("payer", 1..2);
+        let payee = simulator("payee", PAYEES);
+        Self { hub, payer, payee }
+    }
+
+    async fn pay(&self, payee_msisdn: u64) -> Outcome {
+        let payment = Payment {
+            payer_msisdn: 1,
+            payee_msisdn,
+            amount: Amount::parse("12.3456").expect("an amount"),
+            intended: Instant::now(),
+        };
+        self.payer.run_transaction(payment).await.expect("there is room")
+    }
+
+    fn stop(&self) {
+        self.payer.stop();
+        self.payee.stop();
+        self.hub.stop();
+    }
+}
+
+fn run<T>(scenario: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime: LocalRuntime =
+        builder.enable_all().build_local(LocalOptions::default()).expect("a runtime");
+    runtime
+        .block_on(async { tokio::time::timeout(Duration::from_secs(60), scenario).await })
+        .expect("the scenario ends in time")
+}
+
+/// Waits for what happens just after the payer has its outcome.
+async fn until(what: impl Fn() -> bool) {
+    while !what() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn check_commit(change: impl Fn(&mut SimulatorOptions)) {
+    run(async {
+        let scheme = Scheme::new(change);
+        scheme.payee.register_subscribers(8, Duration::from_secs(10)).await.expect("registered");
+        let outcome = scheme.pay(PAYEES.start).await;
+        assert_eq!(outcome.end, End::Committed);
+        for leg in [outcome.lookup, outcome.quote, outcome.transfer_time] {
+            assert!(leg.is_some_and(|leg| leg > Duration::ZERO && leg < outcome.whole));
+        }
+        until(|| scheme.payee.counts().confirmations == 1).await;
+        let amount = Amount::parse("12.3456").expect("an amount");
+        assert_eq!((scheme.payer.position(), scheme.payee.position()), (amount, -amount));
+        let (payer, payee) = (scheme.payer.counts(), scheme.payee.counts());
+        assert_eq!((payer.commits, payee.prepares, payee.lookups, payee.quotes), (1, 1, 1, 1));
+        assert_eq!(payer.unknown + payee.unknown + payer.repeated + payee.repeated, 0);
+        assert_eq!((scheme.payer.in_flight(), scheme.payer.counts().refused), (0, 0));
+        scheme.stop();
+    });
+}
+
+#[test]
+fn a_whole_transaction_commits_in_both_styles_and_versions() {
+    for style in [Style::Committed, Style::Reserved] {
+        for version in [Version::V1_1, Version::V2_0] {
+            check_commit(|options| (options.style, options.version) = (style, version));
+        }
+    }
+}
+
+fn check_failure(behaviour: Behaviour, patience: Duration, expected: End) {
+    run(async {
+        let scheme = Scheme::new(|options| options.patience = patience);
+        scheme.payee.set_behaviour(behaviour);
+        let outcome = scheme.pay(PAYEES.start).await;
+        assert_eq!(outcome.end, expected, "{behaviour:?}");
+        // The forwarder takes every fulfilment for right.
+        if behaviour != Behaviour::WrongFulfilment {
+            assert_eq!(scheme.payee.position(), Amount::ZERO, "{behaviour:?}");
+        }
+        scheme.stop();
+    });
+}
+
+#[test]
+fn payees_that_misbehave_end_the_transaction_in_the_right_leg() {
+    let (long, short) = (Duration::from_secs(30), Duration::from_millis(100));
+    let code = |leg| Cause::Error(if leg == Leg::Lookup { 3204 } else { 5104 });
+    for leg in [Leg::Lookup, Leg::Quote, Leg::Transfer] {
+        let Cause::Error(number) = code(leg) else { unreachable!("codes are errors") };
+        check_failure(Behaviour::Erroring(leg, number), long, End::Failed(leg, code(leg)));
+        check_failure(Behaviour::Silent(leg), short, End::Failed(leg, Cause::TimedOut));
+    }
+    let wrong = End::Failed(Leg::Transfer, Cause::WrongFulfilment);
+    check_failure(Behaviour::WrongFulfilment, long, wrong);
+    check_failure(Behaviour::Dead, short, End::Failed(Leg::Lookup, Cause::TimedOut));
+    check_failure(Behaviour::Refusing(1), short, End::Failed(Leg::Lookup, Cause::TimedOut));
+}
+
+#[test]
+fn a_slow_payee_only_takes_longer_and_a_dead_one_comes_back() {
+    run(async {
+        let scheme = Scheme::new(|_| {});
+        scheme.payee.set_behaviour(Behaviour::Slow(Duration::from_millis(30)));
+        let outcome = scheme.pay(PAYEES.start).await;
+        assert_eq!(outcome.end, End::Committed);
+        assert!(outcome.whole >= Duration::from_millis(90), "{:?}", outcome.whole);
+        scheme.payee.set_behaviour(Behaviour::Dead);
+        scheme.payee.set_behaviour(Behaviour::Normal);
+        // The connections of the hub are broken and it makes one attempt only.
+        until(|| scheme.payee.in_flight() == 0).await;
+        loop {
+            let outcome =
+                tokio::time::timeout(Duration::from_millis(200), scheme.pay(PAYEES.start));
+            if outcome.await.is_ok_and(|outcome| outcome.end == End::Committed) {
+                break;
+            }
+        }
+        scheme.stop();
+    });
+}
+
+#[test]
+fn an_unknown_number_is_no_party() {
+    run(async {
+        let scheme = Scheme::new(|options| options.patience = Duration::from_millis(100));
+        let outcome = scheme.pay(7).await;
+        assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::TimedOut), "the hub is silent");
+        scheme.stop();
+    });
+}
+
+#[test]
+fn a_hub_that_is_not_there_is_tried_again_and_then_given_up() {
+    run(async {
+        let scheme = Scheme::new(|options| options.links.resends_max = 2);
+        scheme.hub.stop();
+        until(|| std::net::TcpStream::connect(scheme.hub.address()).is_err()).await;
+        let outcome = scheme.pay(PAYEES.start).await;
+        assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unsent));
+        assert_eq!((scheme.payer.link_counts().resent, scheme.payer.link_counts().lost), (2, 1));
+        scheme.stop();
+    });
+}
+
+#[test]
+fn many_transactions_at_once_keep_their_books() {
+    const TRANSACTIONS: u64 = 5_000;
+    run(async {
+        let scheme = Rc::new(Scheme::new(|_| {}));
+        let ended = Rc::new(RefCell::new((0_u64, 0_u64)));
+        let pay = |scheme: &Scheme, number: u64| {
+            let payment = Payment {
+                payer_msisdn: 1,
+                payee_msisdn: PAYEES.start + number % 100,
+                amount: Amount::from_units(i128::from(number % 7 + 1)),
+                intended: Instant::now(),
+            };
+            scheme.payer.start(payment).expect("there is room");
+        };
+        let (scheme_again, ended_again) = (Rc::downgrade(&scheme), Rc::clone(&ended));
+        scheme.payer.observe(move |outcome| {
+            assert_eq!(outcome.end, End::Committed);
+            let (done, next) = {
+                let mut ended = ended_again.borrow_mut();
+                ended.0 += 1;
+                ended.1 += 1;
+                (ended.0, ended.1 + 63)
+            };
+            if let Some(scheme) = scheme_again.upgrade().filter(|_| done + 63 < TRANSACTIONS) {
+                pay(&scheme, next);
+            }
+        });
+        (0..64).for_each(|number| pay(&scheme, number));
+        until(|| ended.borrow().0 == TRANSACTIONS).await;
+        until(|| scheme.payee.counts().confirmations == TRANSACTIONS).await;
+        let expected: i128 = (0..TRANSACTIONS).map(|number| i128::from(number % 7 + 1)).sum();
+        assert_eq!(scheme.payer.position().units(), expected);
+        assert_eq!(scheme.payee.position().units(), -expected);
+        scheme.stop();
+    });
+}

@@ -1,0 +1,472 @@
+//! Bodies of inbound messages: parsed, checked, and reduced to what the hub decides on.
+//!
+//! Each type has a `parse` that takes the bytes as received. What the hub does not read it still
+//! checks, as the reference does (hub-semantics 1.6, the published service documents), and the
+//! original bytes are what is forwarded. Costs: one pass; no allocation unless a captured text
+//! holds escapes. Members that are not known are allowed and skipped, but for the top level of
+//! the quote messages, whose published form is closed (3103).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ledger::{Amount, Currency, FspName, TransferId};
+use serde::Deserialize;
+
+use crate::error::{ErrorCode, Refusal};
+use crate::route::PartyIdType;
+use crate::schema;
+use crate::time::parse_date_time;
+
+mod rules;
+
+/// How far a `completedTimestamp` may lie ahead of now, in milliseconds (hub-semantics 3.2).
+pub const COMPLETED_AHEAD_MS_MAX: u64 = 200;
+/// How far a `completedTimestamp` may lie behind now, in milliseconds (hub-semantics 3.2).
+pub const COMPLETED_BEHIND_MS_MAX: u64 = 300_000;
+/// Most parties in one batch registration.
+pub const BATCH_PARTIES_MAX: usize = 10_000;
+
+/// base64url, which may leave bits over in the last character: conditions are made by partners,
+/// and the reference does not look at those bits.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+/// base64url in canonical form only.
+const STRICT: GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// `Money`: an amount and its currency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Money {
+    /// How much.
+    pub amount: Amount,
+    /// Of what.
+    pub currency: Currency,
+}
+
+/// `POST /transfers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepare {
+    /// `transferId`.
+    pub transfer: TransferId,
+    /// `payerFsp`.
+    pub payer: FspName,
+    /// `payeeFsp`.
+    pub payee: FspName,
+    /// `amount`. Its precision is held against the ledger's elsewhere.
+    pub amount: Money,
+    /// `condition`, decoded.
+    pub condition: [u8; 32],
+    /// `expiration`, in milliseconds since 1970; 0 for anything before.
+    pub expiration_ms: u64,
+}
+
+impl Prepare {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let found = schema::check(body, &rules::TRANSFER_REQUEST)?;
+        Ok(Self {
+            transfer: found.require(rules::TRANSFER_ID, TransferId::parse),
+            payer: found.require(rules::PAYER, FspName::new),
+            payee: found.require(rules::PAYEE, FspName::new),
+            amount: money(&found, rules::AMOUNT).expect("an amount is required"),
+            condition: found.require(rules::CONDITION, |text| decode_32(&LENIENT, text)),
+            expiration_ms: found.require(rules::EXPIRATION, parse_date_time),
+        })
+    }
+}
+
+/// `TransferState` as a payee writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TransferState {
+    /// The payee only has the request.
+    Received,
+    /// The payee has reserved and waits for the hub's word (1.1 and later).
+    Reserved,
+    /// The payee has committed.
+    Committed,
+    /// The payee has aborted.
+    Aborted,
+}
+
+impl TransferState {
+    /// Parses the name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "RECEIVED" => Some(Self::Received),
+            "RESERVED" => Some(Self::Reserved),
+            "COMMITTED" => Some(Self::Committed),
+            "ABORTED" => Some(Self::Aborted),
+            _ => None,
+        }
+    }
+
+    /// The name as written in bodies.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Received => "RECEIVED",
+            Self::Reserved => "RESERVED",
+            Self::Committed => "COMMITTED",
+            Self::Aborted => "ABORTED",
+        }
+    }
+}
+
+/// A fulfilment that has the form of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fulfilment {
+    /// 32 bytes, to be hashed and held against the condition.
+    Preimage([u8; 32]),
+    /// 43 characters of base64url that are not the form of any 32 bytes: an invalid fulfilment,
+    /// which aborts the transfer (Rulings, Appendix B 11).
+    Undecodable,
+}
+
+/// `PUT /transfers/{ID}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fulfil<'a> {
+    /// `transferState`.
+    pub state: TransferState,
+    /// `fulfilment`.
+    pub fulfilment: Option<Fulfilment>,
+    /// `completedTimestamp`, in milliseconds since 1970.
+    pub completed_ms: Option<u64>,
+    /// `extensionList` as written, checked; see [`Extension::list`].
+    pub extension_list: Option<Cow<'a, str>>,
+}
+
+impl<'a> Fulfil<'a> {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
+        let mut found = schema::check(body, &rules::TRANSFER_RESPONSE)?;
+        Ok(Self {
+            state: found.require(rules::STATE, TransferState::parse),
+            fulfilment: found.parse(rules::FULFILMENT, |text| {
+                Some(decode_32(&STRICT, text).map_or(Fulfilment::Undecodable, Fulfilment::Preimage))
+            }),
+            completed_ms: found.parse(rules::COMPLETED, parse_date_time),
+            extension_list: found.take(rules::EXTENSION_LIST),
+        })
+    }
+
+    /// Holds `completedTimestamp` against the time of receipt (hub-semantics 3.2). Not asked of
+    /// messages that come through a proxy.
+    ///
+    /// # Errors
+    /// 3100 when it is over 200 ms ahead of `now_ms` or over 300 s behind.
+    pub fn check_completed(&self, now_ms: u64) -> Result<(), Refusal> {
+        let Some(completed) = self.completed_ms else {
+            return Ok(());
+        };
+        let fault = match () {
+            () if completed > now_ms.saturating_add(COMPLETED_AHEAD_MS_MAX) => "in the future",
+            () if completed.saturating_add(COMPLETED_BEHIND_MS_MAX) < now_ms => "in the past",
+            () => return Ok(()),
+        };
+        Err(Refusal::invalid(&format!("/requestBody/completedTimestamp is too far {fault}")))
+    }
+}
+
+/// The body of every `PUT …/error`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorInformation<'a> {
+    /// `errorCode` as sent; ask [`ErrorCode::is_accepted`] before using it.
+    pub code: ErrorCode,
+    /// `errorDescription`, 1 to 128 characters.
+    pub description: Cow<'a, str>,
+    /// `extensionList` as written, checked; see [`Extension::list`].
+    pub extension_list: Option<Cow<'a, str>>,
+}
+
+impl<'a> ErrorInformation<'a> {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
+        let mut found = schema::check(body, &rules::ERROR_INFORMATION_OBJECT)?;
+        Ok(Self {
+            code: found.require(rules::ERROR_CODE, ErrorCode::parse),
+            description: found.take(rules::ERROR_DESCRIPTION).unwrap_or_default(),
+            extension_list: found.take(rules::ERROR_EXTENSION_LIST),
+        })
+    }
+
+    /// Code and description the hub stores and passes on: those sent, or 3100 in place of a code
+    /// that is neither in the table nor in a known group (hub-semantics 1.5).
+    #[must_use]
+    pub fn effective(&self) -> (ErrorCode, Cow<'_, str>) {
+        if self.code.is_accepted() {
+            return (self.code, Cow::Borrowed(&*self.description));
+        }
+        let description = ErrorCode::VALIDATION.describe("API specification undefined errorCode");
+        (ErrorCode::VALIDATION, Cow::Owned(description))
+    }
+}
+
+/// An entry of an extension list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Extension {
+    /// `key`, 1 to 32 characters.
+    pub key: String,
+    /// `value`, 1 to 128 characters.
+    pub value: String,
+}
+
+impl Extension {
+    /// Reads a list that was captured from a body that passed its check; empty for anything else.
+    #[must_use]
+    pub fn list(raw: &str) -> Vec<Self> {
+        #[derive(Deserialize)]
+        struct List {
+            extension: Vec<Extension>,
+        }
+        serde_json::from_str::<List>(raw).map(|list| list.extension).unwrap_or_default()
+    }
+}
+
+/// A quote's id: of the same forms as a transfer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuoteId(TransferId);
+
+impl QuoteId {
+    /// Parses `CorrelationId` of the hub.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        TransferId::parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for QuoteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// `POST /quotes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// `quoteId`.
+    pub quote: QuoteId,
+    /// `payer.partyIdInfo.fspId`.
+    pub payer: Option<FspName>,
+    /// `payee.partyIdInfo.fspId`.
+    pub payee: Option<FspName>,
+    /// `amount`.
+    pub amount: Money,
+    /// `payer.supportedCurrencies` (2.0), at most 16; empty when absent.
+    pub payer_currencies: Vec<Currency>,
+}
+
+impl Quote {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let mut found = schema::check(body, &rules::QUOTE_REQUEST)?;
+        let currencies = found.take(rules::QUOTE_PAYER + rules::PARTY_CURRENCIES);
+        Ok(Self {
+            quote: found.require(rules::QUOTE_ID, QuoteId::parse),
+            payer: found.parse(rules::QUOTE_PAYER + rules::PARTY_FSP, FspName::new),
+            payee: found.parse(rules::QUOTE_PAYEE + rules::PARTY_FSP, FspName::new),
+            amount: money(&found, rules::QUOTE_AMOUNT).expect("an amount is required"),
+            payer_currencies: currencies.map(|raw| currency_list(&raw)).unwrap_or_default(),
+        })
+    }
+}
+
+/// `PUT /quotes/{ID}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuoteResponse {
+    /// `transferAmount`.
+    pub transfer_amount: Money,
+    /// `payeeReceiveAmount`.
+    pub receive_amount: Option<Money>,
+    /// `expiration`, in milliseconds since 1970.
+    pub expiration_ms: u64,
+}
+
+impl QuoteResponse {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let found = schema::check(body, &rules::QUOTE_RESPONSE)?;
+        Ok(Self {
+            transfer_amount: money(&found, rules::TRANSFER_AMOUNT).expect("it is required"),
+            receive_amount: money(&found, rules::RECEIVE_AMOUNT),
+            expiration_ms: found.require(rules::QUOTE_EXPIRATION, parse_date_time),
+        })
+    }
+
+    /// The currency in which the payee must be able to receive (hub-semantics 2.4).
+    #[must_use]
+    pub fn payee_currency(&self) -> Currency {
+        self.receive_amount.unwrap_or(self.transfer_amount).currency
+    }
+}
+
+/// `POST /participants/{Type}/{ID}[/{SubId}]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParticipantRegistration {
+    /// `fspId`.
+    pub fsp: FspName,
+    /// `currency`.
+    pub currency: Option<Currency>,
+}
+
+impl ParticipantRegistration {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let found = schema::check(body, &rules::PARTICIPANT_REGISTRATION)?;
+        Ok(Self {
+            fsp: found.require(rules::REGISTERED_FSP, FspName::new),
+            currency: found.parse(rules::REGISTERED_CURRENCY, Currency::parse),
+        })
+    }
+}
+
+/// `PUT /participants/{Type}/{ID}[/{SubId}]`: as a registration, with nothing required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParticipantUpdate {
+    /// `fspId`.
+    pub fsp: Option<FspName>,
+    /// `currency`.
+    pub currency: Option<Currency>,
+}
+
+impl ParticipantUpdate {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let found = schema::check(body, &rules::PARTICIPANT_UPDATE)?;
+        Ok(Self {
+            fsp: found.parse(rules::REGISTERED_FSP, FspName::new),
+            currency: found.parse(rules::REGISTERED_CURRENCY, Currency::parse),
+        })
+    }
+}
+
+/// `POST /participants`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRegistration<'a> {
+    /// `requestId`: a UUID or ULID, as written.
+    pub request: Cow<'a, str>,
+    /// `partyList`, 1 to [`BATCH_PARTIES_MAX`] entries.
+    pub parties: Vec<BatchParty<'a>>,
+    /// `currency`.
+    pub currency: Option<Currency>,
+}
+
+/// One party of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchParty<'a> {
+    /// `partyIdType`.
+    pub kind: PartyIdType,
+    /// `partyIdentifier`, 1 to 128 characters. Whether its kind allows it is asked elsewhere
+    /// ([`PartyIdType::allows`]), for one bad entry does not spoil the batch.
+    pub id: Cow<'a, str>,
+    /// `partySubIdOrType`.
+    pub sub_id: Option<Cow<'a, str>>,
+    /// `fspId`.
+    pub fsp: Option<FspName>,
+}
+
+impl<'a> BatchRegistration<'a> {
+    /// Parses and checks the body.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
+        let mut found = schema::check(body, &rules::BATCH_REGISTRATION)?;
+        let raw = match found.take(rules::BATCH_PARTIES) {
+            Some(Cow::Borrowed(raw)) => raw,
+            _ => return Err(Refusal::internal("a raw value is always borrowed")),
+        };
+        let entries: Vec<RawParty<'a>> = serde_json::from_str(raw)
+            .map_err(|_| Refusal::malformed("/requestBody/partyList must be JSON"))?;
+        Ok(Self {
+            request: found.take(rules::REQUEST_ID).unwrap_or_default(),
+            parties: entries.into_iter().filter_map(RawParty::into_party).collect(),
+            currency: found.parse(rules::BATCH_CURRENCY, Currency::parse),
+        })
+    }
+}
+
+/// An entry of `partyList` after the check; every text meets its rule.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawParty<'a> {
+    #[serde(borrow)]
+    party_id_type: Cow<'a, str>,
+    #[serde(borrow)]
+    party_identifier: Cow<'a, str>,
+    #[serde(borrow, default)]
+    party_sub_id_or_type: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    fsp_id: Option<Cow<'a, str>>,
+}
+
+impl<'a> RawParty<'a> {
+    fn into_party(self) -> Option<BatchParty<'a>> {
+        Some(BatchParty {
+            kind: PartyIdType::parse(&self.party_id_type)?,
+            id: self.party_identifier,
+            sub_id: self.party_sub_id_or_type,
+            fsp: self.fsp_id.and_then(|name| FspName::new(&name)),
+        })
+    }
+}
+
+/// Checks that a body is one JSON object, which is all the hub asks of `PUT /parties/…`.
+///
+/// # Errors
+/// 3102 when the JSON ends too early, 3101 for anything else that is no object.
+pub fn check_object(body: &[u8]) -> Result<(), Refusal> {
+    schema::check(body, &rules::ANY_OBJECT).map(drop)
+}
+
+fn money(found: &schema::Captures<'_>, slot: usize) -> Option<Money> {
+    Some(Money {
+        amount: found.parse(slot + rules::MONEY_AMOUNT, Amount::parse)?,
+        currency: found.parse(slot + rules::MONEY_CURRENCY, Currency::parse)?,
+    })
+}
+
+fn currency_list(raw: &str) -> Vec<Currency> {
+    let codes: Vec<Cow<'_, str>> = serde_json::from_str(raw).unwrap_or_default();
+    codes.iter().filter_map(|code| Currency::parse(code)).collect()
+}
+
+/// 32 bytes from 43 characters of base64url.
+fn decode_32(engine: &GeneralPurpose, text: &str) -> Option<[u8; 32]> {
+    // The decoder may write whole groups of three bytes, so that it wants room for 33.
+    let mut out = [0; 33];
+    match engine.decode_slice(text, &mut out) {
+        Ok(32) => out[..32].try_into().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

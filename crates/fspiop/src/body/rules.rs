@@ -1,0 +1,390 @@
+//! The tables of the published documents: patterns, lengths, required members, in their order.
+
+use ledger::{Amount, TransferId};
+
+use super::{BATCH_PARTIES_MAX, TransferState};
+use crate::currency::is_known_currency;
+use crate::json::{EXTENSION_KEY_CHARS_MAX, EXTENSION_VALUE_CHARS_MAX, EXTENSIONS_MAX};
+use crate::route::PartyIdType;
+use crate::schema::{Capture, Form, List, Member, Rule, Shape, Text};
+use crate::time::{is_date, parse_date_time};
+
+/// Longest ILP packet, in characters.
+const ILP_PACKET_CHARS_MAX: usize = 32_768;
+const UNBOUNDED: usize = usize::MAX;
+
+// Slots. Those of a nested object count from the slot of the object.
+pub(super) const MONEY_AMOUNT: usize = 0;
+pub(super) const MONEY_CURRENCY: usize = 1;
+
+pub(super) const TRANSFER_ID: usize = 0;
+pub(super) const PAYER: usize = 1;
+pub(super) const PAYEE: usize = 2;
+pub(super) const AMOUNT: usize = 3;
+pub(super) const CONDITION: usize = 5;
+pub(super) const EXPIRATION: usize = 6;
+
+pub(super) const STATE: usize = 0;
+pub(super) const FULFILMENT: usize = 1;
+pub(super) const COMPLETED: usize = 2;
+pub(super) const EXTENSION_LIST: usize = 3;
+
+pub(super) const ERROR_CODE: usize = 0;
+pub(super) const ERROR_DESCRIPTION: usize = 1;
+pub(super) const ERROR_EXTENSION_LIST: usize = 2;
+
+pub(super) const PARTY_FSP: usize = 0;
+pub(super) const PARTY_CURRENCIES: usize = 1;
+
+pub(super) const QUOTE_ID: usize = 0;
+pub(super) const QUOTE_AMOUNT: usize = 1;
+pub(super) const QUOTE_PAYER: usize = 3;
+pub(super) const QUOTE_PAYEE: usize = 5;
+
+pub(super) const TRANSFER_AMOUNT: usize = 0;
+pub(super) const RECEIVE_AMOUNT: usize = 2;
+pub(super) const QUOTE_EXPIRATION: usize = 4;
+
+pub(super) const REGISTERED_FSP: usize = 0;
+pub(super) const REGISTERED_CURRENCY: usize = 1;
+
+pub(super) const REQUEST_ID: usize = 0;
+pub(super) const BATCH_PARTIES: usize = 1;
+pub(super) const BATCH_CURRENCY: usize = 2;
+
+const fn text(least: usize, most: usize) -> Rule {
+    Rule::Text(Text { least, most, form: Form::Any })
+}
+
+const fn pattern(pattern: &'static str, holds: fn(&str) -> bool) -> Rule {
+    bounded_pattern(0, UNBOUNDED, pattern, holds)
+}
+
+const fn bounded_pattern(
+    least: usize,
+    most: usize,
+    pattern: &'static str,
+    holds: fn(&str) -> bool,
+) -> Rule {
+    Rule::Text(Text { least, most, form: Form::Pattern { pattern, holds } })
+}
+
+const fn name(holds: fn(&str) -> bool) -> Rule {
+    Rule::Text(Text { least: 0, most: UNBOUNDED, form: Form::Name { holds } })
+}
+
+const fn object(required: &'static [&'static str], members: &'static [Member]) -> Rule {
+    assert!(members.len() <= 32, "the walk counts members in 32 bits");
+    Rule::Object(Shape { members, required, closed: false })
+}
+
+const fn closed_object(required: &'static [&'static str], members: &'static [Member]) -> Rule {
+    assert!(members.len() <= 32, "the walk counts members in 32 bits");
+    Rule::Object(Shape { members, required, closed: true })
+}
+
+/// A member of which nothing is kept.
+const fn checked(name: &'static str, rule: &'static Rule) -> Member {
+    Member { name, rule, capture: Capture::No }
+}
+
+/// A member kept at, or with nested members kept from, `slot`.
+const fn kept(name: &'static str, rule: &'static Rule, slot: usize) -> Member {
+    Member { name, rule, capture: Capture::At(slot) }
+}
+
+/// A member whose JSON is kept as written.
+const fn raw(name: &'static str, rule: &'static Rule, slot: usize) -> Member {
+    Member { name, rule, capture: Capture::Raw(slot) }
+}
+
+static CORRELATION_ID: Rule = pattern(
+    "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$\
+     |^[0-9A-HJKMNP-TV-Z]{26}$",
+    |text| TransferId::parse(text).is_some(),
+);
+static FSP_ID: Rule = Rule::Text(Text { least: 1, most: 32, form: Form::Narrow });
+static AMOUNT_TEXT: Rule = pattern("^([0]|([1-9][0-9]{0,17}))([.][0-9]{0,3}[1-9])?$", |text| {
+    Amount::parse(text).is_some()
+});
+static CURRENCY: Rule =
+    Rule::Text(Text { least: 3, most: 3, form: Form::Name { holds: is_known_currency } });
+static ILP_PACKET: Rule =
+    bounded_pattern(1, ILP_PACKET_CHARS_MAX, "^[A-Za-z0-9-_]+[=]{0,2}$", is_ilp_packet);
+static ILP_CONDITION: Rule = bounded_pattern(0, 48, "^[A-Za-z0-9-_]{43}$", is_ilp_condition);
+static DATE_TIME: Rule = pattern(
+    "^(?:[1-9]\\d{3}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)\
+     |(?:0[13578]|1[02])-31)|(?:[1-9]\\d(?:0[48]|[2468][048]|[13579][26])\
+     |(?:[2468][048]|[13579][26])00)-02-29)T(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:(\\.\\d{3}))\
+     (?:Z|[+-][01]\\d:[0-5]\\d)$",
+    |text| parse_date_time(text).is_some(),
+);
+static DATE: Rule = pattern(
+    "^(?:[1-9]\\d{3}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)\
+     |(?:0[13578]|1[02])-31)|(?:[1-9]\\d(?:0[48]|[2468][048]|[13579][26])\
+     |(?:[2468][048]|[13579][26])00)-02-29)$",
+    is_date,
+);
+
+static EXTENSION_KEY: Rule = text(1, EXTENSION_KEY_CHARS_MAX);
+static EXTENSION_VALUE: Rule = text(1, EXTENSION_VALUE_CHARS_MAX);
+static EXTENSION: Rule = object(
+    &["key", "value"],
+    &[checked("key", &EXTENSION_KEY), checked("value", &EXTENSION_VALUE)],
+);
+static EXTENSIONS: Rule = Rule::List(List { item: &EXTENSION, least: 1, most: EXTENSIONS_MAX });
+static EXTENSION_LIST_RULE: Rule = object(&["extension"], &[checked("extension", &EXTENSIONS)]);
+
+static MONEY: Rule = object(
+    &["currency", "amount"],
+    &[kept("currency", &CURRENCY, MONEY_CURRENCY), kept("amount", &AMOUNT_TEXT, MONEY_AMOUNT)],
+);
+
+/// `TransfersPostRequest`.
+pub(super) static TRANSFER_REQUEST: Rule = object(
+    &["transferId", "payeeFsp", "payerFsp", "amount", "ilpPacket", "condition", "expiration"],
+    &[
+        kept("transferId", &CORRELATION_ID, TRANSFER_ID),
+        kept("payeeFsp", &FSP_ID, PAYEE),
+        kept("payerFsp", &FSP_ID, PAYER),
+        kept("amount", &MONEY, AMOUNT),
+        checked("ilpPacket", &ILP_PACKET),
+        kept("condition", &ILP_CONDITION, CONDITION),
+        kept("expiration", &DATE_TIME, EXPIRATION),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static TRANSFER_STATE: Rule = name(|text| TransferState::parse(text).is_some());
+
+/// `TransfersIDPutResponse`.
+pub(super) static TRANSFER_RESPONSE: Rule = object(
+    &["transferState"],
+    &[
+        kept("fulfilment", &ILP_CONDITION, FULFILMENT),
+        kept("completedTimestamp", &DATE_TIME, COMPLETED),
+        kept("transferState", &TRANSFER_STATE, STATE),
+        raw("extensionList", &EXTENSION_LIST_RULE, EXTENSION_LIST),
+    ],
+);
+
+static ERROR_CODE_TEXT: Rule =
+    pattern("^[1-9]\\d{3}$", |text| crate::error::ErrorCode::parse(text).is_some());
+static ERROR_DESCRIPTION_TEXT: Rule = text(1, crate::error::DESCRIPTION_CHARS_MAX);
+static ERROR_INFORMATION: Rule = object(
+    &["errorCode", "errorDescription"],
+    &[
+        kept("errorCode", &ERROR_CODE_TEXT, ERROR_CODE),
+        kept("errorDescription", &ERROR_DESCRIPTION_TEXT, ERROR_DESCRIPTION),
+        raw("extensionList", &EXTENSION_LIST_RULE, ERROR_EXTENSION_LIST),
+    ],
+);
+
+/// `ErrorInformationObject`.
+pub(super) static ERROR_INFORMATION_OBJECT: Rule =
+    object(&["errorInformation"], &[kept("errorInformation", &ERROR_INFORMATION, 0)]);
+
+static PARTY_ID_TYPE: Rule = name(|text| PartyIdType::parse(text).is_some());
+static TEXT_128: Rule = text(1, 128);
+static TEXT_2048: Rule = text(1, 2048);
+static PARTY_ID_INFO: Rule = object(
+    &["partyIdType", "partyIdentifier"],
+    &[
+        checked("partyIdType", &PARTY_ID_TYPE),
+        checked("partyIdentifier", &TEXT_128),
+        checked("partySubIdOrType", &TEXT_128),
+        kept("fspId", &FSP_ID, PARTY_FSP),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+static MERCHANT_CODE: Rule = pattern("^[\\d]{1,4}$", |text| is_digits(text, 4));
+static PERSON_NAME: Rule = bounded_pattern(
+    1,
+    128,
+    "^(?!\\s*$)[\\p{L}\\p{gc=Mark}\\p{digit}\\p{gc=Connector_Punctuation}\\p{Join_Control} .,'-]\
+     {1,128}$",
+    is_person_name,
+);
+static COMPLEX_NAME: Rule = object(
+    &[],
+    &[
+        checked("firstName", &PERSON_NAME),
+        checked("middleName", &PERSON_NAME),
+        checked("lastName", &PERSON_NAME),
+    ],
+);
+static PERSONAL_INFO: Rule = object(
+    &[],
+    &[
+        checked("complexName", &COMPLEX_NAME),
+        checked("dateOfBirth", &DATE),
+        checked("kycInformation", &TEXT_2048),
+    ],
+);
+static CURRENCIES: Rule = Rule::List(List { item: &CURRENCY, least: 0, most: 16 });
+static PARTY: Rule = object(
+    &["partyIdInfo"],
+    &[
+        kept("partyIdInfo", &PARTY_ID_INFO, 0),
+        checked("merchantClassificationCode", &MERCHANT_CODE),
+        checked("name", &TEXT_128),
+        checked("personalInfo", &PERSONAL_INFO),
+        raw("supportedCurrencies", &CURRENCIES, PARTY_CURRENCIES),
+    ],
+);
+
+static AMOUNT_TYPE: Rule = name(|text| matches!(text, "SEND" | "RECEIVE"));
+static SCENARIO: Rule =
+    name(|text| matches!(text, "DEPOSIT" | "WITHDRAWAL" | "TRANSFER" | "PAYMENT" | "REFUND"));
+static SUB_SCENARIO: Rule = pattern("^[A-Z_]{1,32}$", |text| {
+    (1..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
+});
+static PAYER_OR_PAYEE: Rule = name(|text| matches!(text, "PAYER" | "PAYEE"));
+static INITIATOR_TYPE: Rule =
+    name(|text| matches!(text, "CONSUMER" | "AGENT" | "BUSINESS" | "DEVICE"));
+static REFUND: Rule = object(
+    &["originalTransactionId"],
+    &[checked("originalTransactionId", &CORRELATION_ID), checked("refundReason", &TEXT_128)],
+);
+static BALANCE_OF_PAYMENTS: Rule = pattern("^[1-9]\\d{2}$", |text| {
+    text.len() == 3 && is_digits(text, 3) && !text.starts_with('0')
+});
+static TRANSACTION_TYPE: Rule = object(
+    &["initiator", "initiatorType", "scenario"],
+    &[
+        checked("scenario", &SCENARIO),
+        checked("subScenario", &SUB_SCENARIO),
+        checked("initiator", &PAYER_OR_PAYEE),
+        checked("initiatorType", &INITIATOR_TYPE),
+        checked("refundInfo", &REFUND),
+        checked("balanceOfPayments", &BALANCE_OF_PAYMENTS),
+    ],
+);
+static LATITUDE: Rule = pattern(
+    "^(\\+|-)?(?:90(?:(?:\\.0{1,6})?)|(?:[0-9]|[1-8][0-9])(?:(?:\\.[0-9]{1,6})?))$",
+    |text| is_coordinate(text, 90),
+);
+static LONGITUDE: Rule = pattern(
+    "^(\\+|-)?(?:180(?:(?:\\.0{1,6})?)|(?:[0-9]|[1-9][0-9]|1[0-7][0-9])(?:(?:\\.[0-9]{1,6})?))$",
+    |text| is_coordinate(text, 180),
+);
+static GEO_CODE: Rule = object(
+    &["latitude", "longitude"],
+    &[checked("latitude", &LATITUDE), checked("longitude", &LONGITUDE)],
+);
+static FX_RATE: Rule = object(
+    &["sourceAmount", "targetAmount"],
+    &[checked("sourceAmount", &MONEY), checked("targetAmount", &MONEY)],
+);
+
+/// `QuotesPostRequest`, with the two members that 2.0 adds.
+pub(super) static QUOTE_REQUEST: Rule = closed_object(
+    &["amount", "amountType", "payee", "payer", "quoteId", "transactionId", "transactionType"],
+    &[
+        kept("quoteId", &CORRELATION_ID, QUOTE_ID),
+        checked("transactionId", &CORRELATION_ID),
+        checked("transactionRequestId", &CORRELATION_ID),
+        kept("payee", &PARTY, QUOTE_PAYEE),
+        kept("payer", &PARTY, QUOTE_PAYER),
+        checked("amountType", &AMOUNT_TYPE),
+        kept("amount", &MONEY, QUOTE_AMOUNT),
+        checked("fees", &MONEY),
+        checked("transactionType", &TRANSACTION_TYPE),
+        checked("converter", &PAYER_OR_PAYEE),
+        checked("currencyConversion", &FX_RATE),
+        checked("geoCode", &GEO_CODE),
+        checked("note", &TEXT_128),
+        checked("expiration", &DATE_TIME),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+/// `QuotesIDPutResponse`.
+pub(super) static QUOTE_RESPONSE: Rule = closed_object(
+    &["condition", "expiration", "ilpPacket", "transferAmount"],
+    &[
+        kept("transferAmount", &MONEY, TRANSFER_AMOUNT),
+        kept("payeeReceiveAmount", &MONEY, RECEIVE_AMOUNT),
+        checked("payeeFspFee", &MONEY),
+        checked("payeeFspCommission", &MONEY),
+        kept("expiration", &DATE_TIME, QUOTE_EXPIRATION),
+        checked("geoCode", &GEO_CODE),
+        checked("ilpPacket", &ILP_PACKET),
+        checked("condition", &ILP_CONDITION),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+
+static REGISTRATION_MEMBERS: [Member; 3] = [
+    kept("fspId", &FSP_ID, REGISTERED_FSP),
+    kept("currency", &CURRENCY, REGISTERED_CURRENCY),
+    checked("extensionList", &EXTENSION_LIST_RULE),
+];
+
+/// `ParticipantsTypeIDSubIDPostRequest`.
+pub(super) static PARTICIPANT_REGISTRATION: Rule = object(&["fspId"], &REGISTRATION_MEMBERS);
+
+/// `ParticipantsTypeIDPutResponse`, with the members of a registration.
+pub(super) static PARTICIPANT_UPDATE: Rule = object(&[], &REGISTRATION_MEMBERS);
+
+static PARTY_LIST: Rule =
+    Rule::List(List { item: &PARTY_ID_INFO, least: 1, most: BATCH_PARTIES_MAX });
+
+/// `ParticipantsPostRequest`.
+pub(super) static BATCH_REGISTRATION: Rule = object(
+    &["partyList", "requestId"],
+    &[
+        kept("requestId", &CORRELATION_ID, REQUEST_ID),
+        raw("partyList", &PARTY_LIST, BATCH_PARTIES),
+        kept("currency", &CURRENCY, BATCH_CURRENCY),
+    ],
+);
+
+/// Any object.
+pub(super) static ANY_OBJECT: Rule = object(&[], &[]);
+
+fn is_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+fn is_ilp_packet(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let data = match bytes {
+        [data @ .., b'=', b'='] | [data @ .., b'='] => data,
+        _ => bytes,
+    };
+    // No early exit inside a chunk, so that the compiler can test many bytes at once.
+    !data.is_empty()
+        && data.chunks(64).all(|chunk| chunk.iter().fold(true, |ok, b| ok & is_base64url(*b)))
+}
+
+fn is_ilp_condition(text: &str) -> bool {
+    text.len() == 43 && text.bytes().all(is_base64url)
+}
+
+fn is_digits(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Letters, marks, digits and a little punctuation, not only blanks. Beyond ASCII every character
+/// that is not a control passes: which of them are letters is for the receiver to say.
+fn is_person_name(text: &str) -> bool {
+    let allowed = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | ' ' | '.' | ',' | '\'' | '-' => true,
+        _ => !c.is_ascii() && !c.is_control(),
+    };
+    text.chars().all(allowed) && !text.trim().is_empty()
+}
+
+/// An optional sign, degrees up to `most` without leading zeros, at most six decimals.
+fn is_coordinate(text: &str, most: u16) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (whole, fraction) = match digits.split_once('.') {
+        Some((whole, fraction)) if is_digits(fraction, 6) => (whole, fraction),
+        Some(_) => return false,
+        None => (digits, ""),
+    };
+    let plain = is_digits(whole, 3) && (whole == "0" || !whole.starts_with('0'));
+    let degrees = whole.parse::<u16>().unwrap_or(u16::MAX);
+    plain && (degrees < most || degrees == most && fraction.bytes().all(|b| b == b'0'))
+}

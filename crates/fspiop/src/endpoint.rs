@@ -1,0 +1,211 @@
+//! The registry's endpoint types, and from a registered value to the address of a call.
+//!
+//! A value is either a template, `http://host/transfers/{{transferId}}`, or, for a few types, a
+//! bare base URL to which the path of the resource is appended (hub-semantics 2.1).
+
+macro_rules! endpoint_types {
+    ($($variant:ident $text:literal;)*) => {
+        /// What an address of a participant is for. The registry holds one value per type.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum EndpointType {
+            $(#[doc = concat!("`", $text, "`.")] $variant,)*
+        }
+
+        impl EndpointType {
+            /// Every type, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Parses the name of the admin API.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                match text {
+                    $($text => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The name of the admin API.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+endpoint_types! {
+    ParticipantPut "FSPIOP_CALLBACK_URL_PARTICIPANT_PUT";
+    ParticipantPutError "FSPIOP_CALLBACK_URL_PARTICIPANT_PUT_ERROR";
+    ParticipantDelete "FSPIOP_CALLBACK_URL_PARTICIPANT_DELETE";
+    ParticipantSubIdPut "FSPIOP_CALLBACK_URL_PARTICIPANT_SUB_ID_PUT";
+    ParticipantSubIdPutError "FSPIOP_CALLBACK_URL_PARTICIPANT_SUB_ID_PUT_ERROR";
+    ParticipantSubIdDelete "FSPIOP_CALLBACK_URL_PARTICIPANT_SUB_ID_DELETE";
+    ParticipantBatchPut "FSPIOP_CALLBACK_URL_PARTICIPANT_BATCH_PUT";
+    ParticipantBatchPutError "FSPIOP_CALLBACK_URL_PARTICIPANT_BATCH_PUT_ERROR";
+    PartiesGet "FSPIOP_CALLBACK_URL_PARTIES_GET";
+    PartiesPut "FSPIOP_CALLBACK_URL_PARTIES_PUT";
+    PartiesPutError "FSPIOP_CALLBACK_URL_PARTIES_PUT_ERROR";
+    PartiesSubIdGet "FSPIOP_CALLBACK_URL_PARTIES_SUB_ID_GET";
+    PartiesSubIdPut "FSPIOP_CALLBACK_URL_PARTIES_SUB_ID_PUT";
+    PartiesSubIdPutError "FSPIOP_CALLBACK_URL_PARTIES_SUB_ID_PUT_ERROR";
+    Quotes "FSPIOP_CALLBACK_URL_QUOTES";
+    BulkQuotes "FSPIOP_CALLBACK_URL_BULK_QUOTES";
+    FxQuotes "FSPIOP_CALLBACK_URL_FX_QUOTES";
+    Authorizations "FSPIOP_CALLBACK_URL_AUTHORIZATIONS";
+    TransactionRequests "FSPIOP_CALLBACK_URL_TRX_REQ_SERVICE";
+    TransferPost "FSPIOP_CALLBACK_URL_TRANSFER_POST";
+    TransferPut "FSPIOP_CALLBACK_URL_TRANSFER_PUT";
+    TransferError "FSPIOP_CALLBACK_URL_TRANSFER_ERROR";
+    FxTransferPost "FSPIOP_CALLBACK_URL_FX_TRANSFER_POST";
+    FxTransferPut "FSPIOP_CALLBACK_URL_FX_TRANSFER_PUT";
+    FxTransferError "FSPIOP_CALLBACK_URL_FX_TRANSFER_ERROR";
+    BulkTransferPost "FSPIOP_CALLBACK_URL_BULK_TRANSFER_POST";
+    BulkTransferPut "FSPIOP_CALLBACK_URL_BULK_TRANSFER_PUT";
+    BulkTransferError "FSPIOP_CALLBACK_URL_BULK_TRANSFER_ERROR";
+    AlarmUrl "ALARM_NOTIFICATION_URL";
+    AlarmTopic "ALARM_NOTIFICATION_TOPIC";
+    CapBreachEmail "NET_DEBIT_CAP_THRESHOLD_BREACH_EMAIL";
+    CapAdjustmentEmail "NET_DEBIT_CAP_ADJUSTMENT_EMAIL";
+    SettlementEmail "SETTLEMENT_TRANSFER_POSITION_CHANGE_EMAIL";
+}
+
+/// Longest name of an endpoint type, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+impl EndpointType {
+    /// Whether the registered value is a base URL to which the path of the call is appended.
+    #[must_use]
+    pub const fn is_base_url(self) -> bool {
+        matches!(
+            self,
+            Self::Quotes
+                | Self::BulkQuotes
+                | Self::FxQuotes
+                | Self::Authorizations
+                | Self::TransactionRequests
+        )
+    }
+
+    /// The address of a call: `value` expanded with `variables`, or `value` and `path` (which
+    /// begins with a slash and carries the query, if any) for a type that is a base URL.
+    #[must_use]
+    pub fn address(self, value: &str, variables: &[(&str, &str)], path: &str) -> String {
+        if !self.is_base_url() || value.contains("{{") {
+            return expand(value, variables);
+        }
+        let base = value.trim_end_matches('/');
+        let mut address = String::with_capacity(base.len() + path.len());
+        address.push_str(base);
+        address.push_str(path);
+        address
+    }
+}
+
+/// Whether the registry takes a value under this name: a type above, or one of the third-party
+/// API (`TP_CB_URL_…`, `TPP_CB_URL_…`), which the hub keeps but does not call.
+#[must_use]
+pub fn is_accepted_name(text: &str) -> bool {
+    let third_party = |prefix| text.strip_prefix(prefix).is_some_and(|rest: &str| !rest.is_empty());
+    EndpointType::parse(text).is_some()
+        || (third_party("TP_CB_URL_") || third_party("TPP_CB_URL_"))
+            && text.len() <= NAME_BYTES_MAX
+            && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
+}
+
+/// Replaces each `{{name}}` (or `{{{name}}}`, blanks allowed inside) by the variable's value as
+/// given: values must be fit for a path already ([`crate::percent_encode`], or an identifier's
+/// raw form). A name without a variable becomes nothing; braces that do not close stay.
+#[must_use]
+pub fn expand(template: &str, variables: &[(&str, &str)]) -> String {
+    let mut out = String::with_capacity(template.len() + 64);
+    let mut rest = template;
+    while let Some((before, tail)) = rest.split_once("{{") {
+        let Some((inside, after)) = tail.split_once("}}") else {
+            break;
+        };
+        out.push_str(before);
+        let (name, after) = match inside.strip_prefix('{') {
+            Some(inside) => (inside, after.strip_prefix('}').unwrap_or(after)),
+            None => (inside, after),
+        };
+        if let Some((_, value)) = variables.iter().find(|(known, _)| *known == name.trim()) {
+            out.push_str(value);
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VARIABLES: [(&str, &str); 3] =
+        [("partyIdType", "MSISDN"), ("partyIdentifier", "+27{{x}}"), ("transferId", "b51e")];
+
+    #[test]
+    fn templates_expand() {
+        for (template, expected) in [
+            ("http://a/transfers/{{transferId}}/error", "http://a/transfers/b51e/error"),
+            ("http://a/{{partyIdType}}/{{partyIdentifier}}", "http://a/MSISDN/+27{{x}}"),
+            ("http://a/{{ transferId }}/{{{transferId}}}", "http://a/b51e/b51e"),
+            ("http://a/{{unknown}}/b", "http://a//b"),
+            ("http://a/{{transferId", "http://a/{{transferId"),
+            ("http://a/{transferId}", "http://a/{transferId}"),
+            ("http://a/{{}}", "http://a/"),
+            ("{{{{", "{{{{"),
+            ("", ""),
+        ] {
+            assert_eq!(expand(template, &VARIABLES), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn base_urls_get_the_path_and_templates_do_not() {
+        for (kind, value, expected) in [
+            (EndpointType::Quotes, "http://a", "http://a/quotes/b51e"),
+            (EndpointType::Quotes, "http://a/fsp/", "http://a/fsp/quotes/b51e"),
+            (EndpointType::Quotes, "http://a/{{transferId}}", "http://a/b51e"),
+            (
+                EndpointType::TransferPut,
+                "http://a/transfers/{{transferId}}",
+                "http://a/transfers/b51e",
+            ),
+            (EndpointType::TransferPost, "http://a/transfers", "http://a/transfers"),
+        ] {
+            assert_eq!(kind.address(value, &VARIABLES, "/quotes/b51e"), expected);
+        }
+    }
+
+    #[test]
+    fn names_are_read_back_and_others_refused() {
+        for kind in EndpointType::ALL {
+            assert_eq!(EndpointType::parse(kind.as_str()), Some(*kind));
+            assert!(is_accepted_name(kind.as_str()));
+        }
+        assert_eq!(EndpointType::ALL.len(), 33);
+        for (name, accepted) in [
+            ("TP_CB_URL_CONSENT_PUT_ERROR", true),
+            ("TPP_CB_URL_CONSENTS_PUT_ERROR", true),
+            ("TP_CB_URL_", false),
+            ("TP_CB_URL_consent", false),
+            ("FSPIOP_CALLBACK_URL_TRANSFERS", false),
+            ("", false),
+        ] {
+            assert_eq!(is_accepted_name(name), accepted, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn expanding_never_panics(template in "([{}]{1,3}|[a-zé ]{0,5}|transferId){0,12}") {
+            let _ = expand(&template, &VARIABLES);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! From the headers of an inbound message to those of the message forwarded (hub-semantics 1.2
+//! and Rulings).
+//!
+//! What signatures cover stays as it is: source, signature, URI, method, date, content type. What
+//! belongs to one connection goes, also when a `Connection` header names it. The map is changed
+//! in place: nothing is copied but what is added.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{
+    ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST, HeaderName, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Method};
+use ledger::FspName;
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+
+use crate::headers::{
+    FSPIOP_DESTINATION, FSPIOP_HTTP_METHOD, FSPIOP_SIGNATURE, FSPIOP_URI, TRACEPARENT, TRACESTATE,
+};
+use crate::time::date_header;
+use crate::trace::{self, TraceContext};
+
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// How a message goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Forwarding<'a> {
+    /// Method of the outgoing call.
+    pub method: &'a Method,
+    /// Path of the resource, beginning with it (`/transfers/…`); used when the message names none.
+    pub path: &'a str,
+    /// Who it goes to, when that was derived; used when the message names nobody.
+    pub destination: Option<&'a FspName>,
+    /// Trace to open when the message belongs to none.
+    pub trace: TraceContext,
+    /// Id of the hub's span, not zero, chosen by the caller.
+    pub span: u64,
+    /// Time of sending, in milliseconds since 1970; used when the message has no `Date`.
+    pub now_ms: u64,
+}
+
+/// Makes the headers of an inbound message those of the outgoing one.
+///
+/// - Hop-by-hop headers, `Host`, `Content-Length` and `Expect` are removed, `Accept` too on PUT.
+/// - `FSPIOP-URI`, `FSPIOP-HTTP-Method` and `Date` stay when present and are added when absent.
+/// - `FSPIOP-Destination` is added when absent or empty and known, but not to a signed message
+///   whose protected header has none: the signature would no longer verify.
+/// - `traceparent` becomes a child span of the same trace, `tracestate` stays. A message without
+///   a valid one joins `trace`, and without a state says `upesi=<span>`.
+pub fn rewrite(headers: &mut HeaderMap, with: &Forwarding<'_>) {
+    remove_connection_headers(headers);
+    if *with.method == Method::PUT {
+        headers.remove(ACCEPT);
+    }
+    if !headers.contains_key(&FSPIOP_URI)
+        && let Ok(path) = HeaderValue::from_str(with.path)
+    {
+        headers.insert(&FSPIOP_URI, path);
+    }
+    if !headers.contains_key(&FSPIOP_HTTP_METHOD) {
+        headers.insert(&FSPIOP_HTTP_METHOD, method_value(with.method));
+    }
+    if !headers.contains_key(DATE) {
+        headers.insert(DATE, date_header(with.now_ms));
+    }
+    if let Some(destination) = with.destination {
+        add_destination(headers, destination);
+    }
+    continue_trace(headers, with);
+}
+
+/// A participant's name as a header value. Bytes that no header may hold become `?`.
+pub(crate) fn name_value(name: &FspName) -> HeaderValue {
+    HeaderValue::from_str(name.as_str()).unwrap_or_else(|_| {
+        let visible = |b: u8| if b == b'\t' || b >= b' ' && b != 0x7f { b } else { b'?' };
+        let bytes: Vec<u8> = name.as_str().bytes().map(visible).collect();
+        HeaderValue::from_bytes(&bytes).expect("the bytes were made fit for a header")
+    })
+}
+
+pub(crate) fn method_value(method: &Method) -> HeaderValue {
+    HeaderValue::from_static(match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        // The API has no other method.
+        _ => "",
+    })
+}
+
+fn remove_connection_headers(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        remove_named_by_connection(headers);
+        headers.remove(CONNECTION);
+    }
+    for name in [HOST, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+    headers.remove(&KEEP_ALIVE);
+    if headers.keys().any(is_proxy_header) {
+        let names: Vec<HeaderName> =
+            headers.keys().filter(|name| is_proxy_header(name)).cloned().collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+}
+
+/// Removes what `Connection` names, but nothing the API itself needs: a client must not be able
+/// to take a header away from between hub and participant.
+fn remove_named_by_connection(headers: &mut HeaderMap) {
+    let values: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
+    let tokens = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    for token in tokens {
+        if let Ok(name) = HeaderName::from_bytes(token.trim_ascii())
+            && !is_end_to_end(&name)
+        {
+            headers.remove(name);
+        }
+    }
+}
+
+fn is_end_to_end(name: &HeaderName) -> bool {
+    name.as_str().starts_with("fspiop-")
+        || [CONTENT_TYPE, ACCEPT, DATE].contains(name)
+        || *name == TRACEPARENT
+        || *name == TRACESTATE
+}
+
+fn is_proxy_header(name: &HeaderName) -> bool {
+    name.as_str().starts_with("proxy-")
+}
+
+fn add_destination(headers: &mut HeaderMap, destination: &FspName) {
+    if headers.get(&FSPIOP_DESTINATION).is_some_and(|value| !value.is_empty()) {
+        return;
+    }
+    let allowed = match headers.get(&FSPIOP_SIGNATURE) {
+        Some(signature) => protects_destination(signature.as_bytes()),
+        None => true,
+    };
+    if allowed {
+        headers.insert(&FSPIOP_DESTINATION, name_value(destination));
+    }
+}
+
+/// Whether the protected header of a signature names a destination; not for one that cannot be
+/// read, which is left alone.
+fn protects_destination(signature: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Signature {
+        protected_header: String,
+    }
+    let Ok(signature) = serde_json::from_slice::<Signature>(signature) else {
+        return false;
+    };
+    let encoded = signature.protected_header.trim_end_matches('=');
+    URL_SAFE_NO_PAD
+        .decode(encoded)
+        .ok()
+        .and_then(|json| serde_json::from_slice::<NamesDestination>(&json).ok())
+        .is_some_and(|names| names.0)
+}
+
+/// Whether a JSON object has the member `FSPIOP-Destination`.
+struct NamesDestination(bool);
+
+impl<'de> Deserialize<'de> for NamesDestination {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = NamesDestination;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut found = false;
+                while let Some(name) = map.next_key::<String>()? {
+                    found |= name.eq_ignore_ascii_case(FSPIOP_DESTINATION.as_str());
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Ok(NamesDestination(found))
+            }
+        }
+        deserializer.deserialize_map(Names)
+    }
+}
+
+fn continue_trace(headers: &mut HeaderMap, with: &Forwarding<'_>) {
+    let parent = headers.get(&TRACEPARENT).and_then(|value| TraceContext::parse(value.as_bytes()));
+    if parent.is_none() {
+        // A state without a valid parent belongs to no trace.
+        headers.remove(&TRACESTATE);
+    }
+    headers.insert(&TRACEPARENT, parent.unwrap_or(with.trace).child(with.span));
+    if !headers.contains_key(&TRACESTATE) {
+        headers.insert(&TRACESTATE, trace::state(with.span));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn check(method: &Method, inbound: &[(&'static str, &str)], expected: Expect) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in inbound {
+            headers.append(*name, HeaderValue::from_str(value).expect("a value"));
+        }
+        rewrite(&mut headers, &forwarding(method));
+        let mut lines: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}\n", value.to_str().expect("ASCII")))
+            .collect();
+        lines.sort();
+        expected.assert_eq(&lines.concat());
+    }
+
+    fn forwarding(method: &Method) -> Forwarding<'_> {
+        static PAYEE: std::sync::OnceLock<FspName> = std::sync::OnceLock::new();
+        Forwarding {
+            method,
+            path: "/transfers",
+            destination: Some(PAYEE.get_or_init(|| FspName::new("payeefsp").expect("a name"))),
+            trace: TraceContext::new([0xab; 16]),
+            span: 0x1234,
+            now_ms: 784_887_151_000,
+        }
+    }
+
+    fn signature(protected: &str) -> String {
+        let protected = URL_SAFE_NO_PAD.encode(protected);
+        format!(r#"{{"signature":"abc","protectedHeader":"{protected}"}}"#)
+    }
+
+    #[test]
+    fn what_is_absent_is_added() {
+        check(
+            &Method::POST,
+            &[("fspiop-source", "payerfsp"), ("accept", "a"), ("content-type", "c")],
+            expect![[r#"
+                accept: a
+                content-type: c
+                date: Tue, 15 Nov 1994 08:12:31 GMT
+                fspiop-destination: payeefsp
+                fspiop-http-method: POST
+                fspiop-source: payerfsp
+                fspiop-uri: /transfers
+                traceparent: 00-abababababababababababababababab-0000000000001234-01
+                tracestate: upesi=0000000000001234
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_is_present_stays() {
+        check(
+            &Method::POST,
+            &[
+                ("accept", "a"),
+                ("authorization", "NOT_APPLICABLE"),
+                ("baggage", "a=b"),
+                ("date", "Mon, 01 Jan 2024 00:00:00 GMT"),
+                ("fspiop-destination", "named"),
+                ("fspiop-http-method", "POST"),
+                ("fspiop-signature", "{}"),
+                ("fspiop-source", "payerfsp"),
+                ("fspiop-uri", "/prefix/transfers"),
+                ("traceparent", TRACE),
+                ("tracestate", "vendor=1"),
+                ("tracestate", "other=2"),
+                ("x-forwarded-for", "10.0.0.1"),
+            ],
+            expect![[r#"
+                accept: a
+                authorization: NOT_APPLICABLE
+                baggage: a=b
+                date: Mon, 01 Jan 2024 00:00:00 GMT
+                fspiop-destination: named
+                fspiop-http-method: POST
+                fspiop-signature: {}
+                fspiop-source: payerfsp
+                fspiop-uri: /prefix/transfers
+                traceparent: 00-0af7651916cd43dd8448eb211c80319c-0000000000001234-01
+                tracestate: other=2
+                tracestate: vendor=1
+                x-forwarded-for: 10.0.0.1
+            "#]],
+        );
+    }
+
+    #[test]
+    fn accept_goes_on_put_and_connection_headers_always() {
+        check(
+            &Method::PUT,
+            &[
+                ("accept", "a"),
+                ("connection", "keep-alive, X-Hop , fspiop-source"),
+                ("connection", "x-other"),
+                ("x-hop", "1"),
+                ("x-other", "1"),
+                ("x-kept", "1"),
+                ("keep-alive", "timeout=5"),
+                ("te", "trailers"),
+                ("trailer", "x"),
+                ("transfer-encoding", "chunked"),
+                ("upgrade", "h2c"),
+                ("proxy-authorization", "x"),
+                ("proxy-connection", "x"),
+                ("host", "hub"),
+                ("content-length", "12"),
+                ("expect", "100-continue"),
+                ("fspiop-source", "payeefsp"),
+                ("fspiop-destination", ""),
+                ("traceparent", "broken"),
+                ("tracestate", "lost=1"),
+            ],
+            expect![[r#"
+                date: Tue, 15 Nov 1994 08:12:31 GMT
+                fspiop-destination: payeefsp
+                fspiop-http-method: PUT
+                fspiop-source: payeefsp
+                fspiop-uri: /transfers
+                traceparent: 00-abababababababababababababababab-0000000000001234-01
+                tracestate: upesi=0000000000001234
+                x-kept: 1
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_signed_message_gets_a_destination_only_if_it_is_signed() {
+        for (signature, added) in [
+            (signature(r#"{"alg":"RS256","FSPIOP-URI":"/transfers"}"#), false),
+            (signature(r#"{"alg":"RS256","FSPIOP-Destination":"payeefsp"}"#), true),
+            (signature(r#"{"alg":"RS256","fspiop-destination":"payeefsp"}"#), true),
+            (signature(r#"{"alg":"FSPIOP-Destination"}"#), false),
+            (signature(r#"["FSPIOP-Destination"]"#), false),
+            (signature("not JSON"), false),
+            (r#"{"signature":"a","protectedHeader":"*"}"#.to_owned(), false),
+            ("not JSON".to_owned(), false),
+            (String::new(), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(&FSPIOP_SIGNATURE, HeaderValue::from_str(&signature).expect("a value"));
+            rewrite(&mut headers, &forwarding(&Method::POST));
+            assert_eq!(headers.contains_key(&FSPIOP_DESTINATION), added, "{signature}");
+        }
+    }
+
+    #[test]
+    fn names_become_header_values() {
+        for (name, value) in [("payer fsp", "payer fsp"), ("a\r\nb", "a??b"), ("é", "é")] {
+            let name = FspName::new(name).expect("a name");
+            assert_eq!(name_value(&name).as_bytes(), value.as_bytes());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rewriting_never_panics(
+            values in prop::collection::vec(
+                (0..6usize, prop::collection::vec(any::<u8>(), 0..40)), 0..12),
+        ) {
+            let names = ["connection", "fspiop-signature", "traceparent", "fspiop-destination",
+                "proxy-x", "date"];
+            let mut headers = HeaderMap::new();
+            for (name, value) in values {
+                if let Ok(value) = HeaderValue::from_bytes(&value) {
+                    headers.append(names[name], value);
+                }
+            }
+            rewrite(&mut headers, &forwarding(&Method::PUT));
+            prop_assert!(!headers.contains_key(CONNECTION) && !headers.contains_key("proxy-x"));
+            prop_assert!(headers.contains_key(&TRACEPARENT) && headers.contains_key(&TRACESTATE));
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The header checks of a request, in the order of the reference (hub-semantics 1.1).
+//!
+//! Order: caller identity, `Accept` (present, syntax, version), `Date` (present, form),
+//! `Content-Type` (present, syntax, version), `FSPIOP-Source`, `FSPIOP-Destination`. Only the
+//! first failure is reported. Nothing is allocated on the good path; a header that may occur once
+//! but occurs twice is refused before all of these, for the two ends of a connection need not
+//! agree on which one counts.
+
+use http::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderName};
+use http::{HeaderMap, HeaderValue, Method};
+use ledger::FspName;
+
+use crate::error::{ErrorCode, Refusal};
+use crate::time::is_imf_fixdate;
+use crate::trace::TraceContext;
+
+/// `FSPIOP-Source`: the participant (or hub) that made the message.
+pub static FSPIOP_SOURCE: HeaderName = HeaderName::from_static("fspiop-source");
+/// `FSPIOP-Destination`: the participant the message is for, when the sender knows it.
+pub static FSPIOP_DESTINATION: HeaderName = HeaderName::from_static("fspiop-destination");
+/// `FSPIOP-Proxy`: the proxy that stands in for the source (inter-scheme).
+pub static FSPIOP_PROXY: HeaderName = HeaderName::from_static("fspiop-proxy");
+/// `FSPIOP-Signature`: JWS over protected header and body.
+pub static FSPIOP_SIGNATURE: HeaderName = HeaderName::from_static("fspiop-signature");
+/// `FSPIOP-URI`: path of the service, as signed.
+pub static FSPIOP_URI: HeaderName = HeaderName::from_static("fspiop-uri");
+/// `FSPIOP-HTTP-Method`: method of the call, as signed.
+pub static FSPIOP_HTTP_METHOD: HeaderName = HeaderName::from_static("fspiop-http-method");
+/// `traceparent` of W3C trace context.
+pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// `tracestate` of W3C trace context.
+pub static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// `x-client-id`: the caller's identity, set by an ingress from its certificate or token.
+pub static X_CLIENT_ID: HeaderName = HeaderName::from_static("x-client-id");
+
+/// Largest sum of header names and values the server accepts, in bytes (DESIGN contract 10).
+pub const HEADER_BYTES_MAX: usize = 64 * 1024;
+
+const MEDIA_TYPE_PREFIX: &[u8] = b"application/vnd.interoperability.";
+const ACCEPT_UNSUPPORTED: &str = "The Client requested an unsupported version, see extension list \
+                                  for supported version(s).";
+const CONTENT_UNSUPPORTED: &str =
+    "Client supplied a protocol version which is not supported by the server";
+
+/// A protocol version the hub speaks, as written in `Content-Type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// FSPIOP 1.0: a fulfil with RESERVED does not commit.
+    V1_0,
+    /// FSPIOP 1.1.
+    V1_1,
+    /// FSPIOP 2.0: also ULIDs, conversion and a few optional members.
+    V2_0,
+}
+
+impl Version {
+    /// Key and value of each supported version in the extension list of a 406.
+    const SUPPORTED: [(&'static str, &'static str); 3] = [("1", "0"), ("1", "1"), ("2", "0")];
+
+    /// The version as written after `version=`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V2_0 => "2.0",
+        }
+    }
+}
+
+/// What the hub reads of a request's headers, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHeaders<'a> {
+    /// `FSPIOP-Source`.
+    pub source: FspName,
+    /// `FSPIOP-Destination`; `None` when absent or empty.
+    pub destination: Option<FspName>,
+    /// `FSPIOP-Proxy`; `None` when absent or empty.
+    pub proxy: Option<FspName>,
+    /// Version of the `Content-Type`.
+    pub version: Version,
+    /// Trace of the request; `None` when the header is absent or invalid, which is no error.
+    pub trace: Option<TraceContext>,
+    /// `FSPIOP-Signature` as received, not verified here.
+    pub signature: Option<&'a HeaderValue>,
+}
+
+/// Checks the headers of a request for `resource` (the first segment of the path, as written).
+///
+/// # Errors
+/// The first failure in the order of the module's text: 3100, 3101 or 3102 with 400, or 3001
+/// with 406 and the supported versions.
+pub fn check<'a>(
+    headers: &'a HeaderMap,
+    method: &Method,
+    resource: &str,
+) -> Result<RequestHeaders<'a>, Refusal> {
+    check_singles(headers)?;
+    check_identity(headers)?;
+    check_accept(headers, method, resource)?;
+    check_date(headers)?;
+    let version = check_content_type(headers, resource)?;
+    let Some(source) = headers.get(&FSPIOP_SOURCE) else {
+        return Err(Refusal::missing("/header must have required property 'fspiop-source'"));
+    };
+    Ok(RequestHeaders {
+        source: fsp_name(source, "fspiop-source")?,
+        destination: optional_name(headers, &FSPIOP_DESTINATION)?,
+        proxy: optional_name(headers, &FSPIOP_PROXY)?,
+        version,
+        trace: headers.get(&TRACEPARENT).and_then(|value| TraceContext::parse(value.as_bytes())),
+        signature: headers.get(&FSPIOP_SIGNATURE),
+    })
+}
+
+fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    let singles = [
+        &ACCEPT,
+        &CONTENT_TYPE,
+        &DATE,
+        &FSPIOP_SOURCE,
+        &FSPIOP_DESTINATION,
+        &FSPIOP_PROXY,
+        &FSPIOP_SIGNATURE,
+        &FSPIOP_URI,
+        &FSPIOP_HTTP_METHOD,
+        &TRACEPARENT,
+        &X_CLIENT_ID,
+    ];
+    match singles.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+        Some(name) => Err(Refusal::malformed(&format!("Header {name} must not be repeated"))),
+        None => Ok(()),
+    }
+}
+
+/// Holds the sender a message names against the identity an ingress has established.
+fn check_identity(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(client) = headers.get(&X_CLIENT_ID) else {
+        return Ok(());
+    };
+    let source = headers.get(&FSPIOP_SOURCE);
+    match headers.get(&FSPIOP_PROXY) {
+        Some(proxy) if proxy == client && source != Some(proxy) => Ok(()),
+        Some(_) => Err(Refusal::invalid("Invalid fspiop-proxy header")),
+        None if source == Some(client) => Ok(()),
+        None => Err(Refusal::invalid("Invalid fspiop-source header")),
+    }
+}
+
+fn check_accept(headers: &HeaderMap, method: &Method, resource: &str) -> Result<(), Refusal> {
+    let Some(accept) = headers.get(ACCEPT) else {
+        return match *method {
+            Method::GET | Method::POST | Method::DELETE => {
+                Err(Refusal::missing("Accept is required"))
+            }
+            _ => Ok(()),
+        };
+    };
+    let mut supported = false;
+    for range in accept.as_bytes().split(|byte| *byte == b',') {
+        match parse_media_range(range, resource) {
+            Some(range) => supported |= range.is_supported(),
+            None => return Err(Refusal::malformed("Invalid accept header")),
+        }
+    }
+    if supported { Ok(()) } else { Err(unsupported(ACCEPT_UNSUPPORTED)) }
+}
+
+fn check_date(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get(DATE) {
+        None => Err(Refusal::missing("Date is required")),
+        Some(date) if is_imf_fixdate(date.as_bytes()) => Ok(()),
+        Some(_) => Err(Refusal::malformed("Invalid date header")),
+    }
+}
+
+fn check_content_type(headers: &HeaderMap, resource: &str) -> Result<Version, Refusal> {
+    let Some(content_type) = headers.get(CONTENT_TYPE) else {
+        return Err(Refusal::missing("Content-Type is required"));
+    };
+    match parse_media_range(content_type.as_bytes(), resource) {
+        Some(MediaRange::Exact(major, minor)) => match (major, minor) {
+            (b'1', b'0') => Ok(Version::V1_0),
+            (b'1', b'1') => Ok(Version::V1_1),
+            (b'2', b'0') => Ok(Version::V2_0),
+            _ => Err(unsupported(CONTENT_UNSUPPORTED)),
+        },
+        _ => Err(Refusal::malformed("Invalid content-type header")),
+    }
+}
+
+fn unsupported(sentence: &str) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::UNACCEPTABLE_VERSION, sentence);
+    Refusal { extensions: Version::SUPPORTED.to_vec(), ..refusal }
+}
+
+/// The version part of a media type whose other parts are right.
+enum MediaRange {
+    Any,
+    Major(u8),
+    Exact(u8, u8),
+}
+
+impl MediaRange {
+    const fn is_supported(&self) -> bool {
+        matches!(
+            self,
+            Self::Any
+                | Self::Major(b'1' | b'2')
+                | Self::Exact(b'1', b'0' | b'1')
+                | Self::Exact(b'2', b'0')
+        )
+    }
+}
+
+/// Parses `application/vnd.interoperability.<resource>+json[ ];[ ]version=D[.D]`, the version
+/// part left out or not.
+fn parse_media_range(text: &[u8], resource: &str) -> Option<MediaRange> {
+    let parameters = text
+        .strip_prefix(MEDIA_TYPE_PREFIX)?
+        .strip_prefix(resource.as_bytes())?
+        .strip_prefix(b"+json".as_slice())?;
+    if parameters.is_empty() {
+        return Some(MediaRange::Any);
+    }
+    let parameters = skip_blank(parameters).strip_prefix(b";".as_slice())?;
+    match skip_blank(parameters).strip_prefix(b"version=".as_slice())? {
+        [major] if major.is_ascii_digit() => Some(MediaRange::Major(*major)),
+        [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+            Some(MediaRange::Exact(*major, *minor))
+        }
+        _ => None,
+    }
+}
+
+fn skip_blank(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b" ".as_slice()).unwrap_or(text)
+}
+
+fn optional_name(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FspName>, Refusal> {
+    match headers.get(name) {
+        Some(value) if !value.is_empty() => fsp_name(value, name.as_str()).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn fsp_name(value: &HeaderValue, header: &str) -> Result<FspName, Refusal> {
+    let Ok(text) = std::str::from_utf8(value.as_bytes()) else {
+        return Err(Refusal::malformed(&format!("Invalid {header} header")));
+    };
+    FspName::new(text).ok_or_else(|| {
+        let bound = if text.is_empty() { "fewer than 1" } else { "more than 32" };
+        Refusal::invalid(&format!("/header/{header} must NOT have {bound} characters"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const JSON_2_0: &str = "application/vnd.interoperability.transfers+json;version=2.0";
+    const GOOD: [(&str, &str); 4] = [
+        ("accept", "application/vnd.interoperability.transfers+json;version=2"),
+        ("content-type", JSON_2_0),
+        ("date", "Tue, 15 Nov 1994 08:12:31 GMT"),
+        ("fspiop-source", "payerfsp"),
+    ];
+
+    /// The good headers with some set, added (`+name`) or taken away (empty value).
+    fn headers(changes: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in GOOD.iter().chain(changes) {
+            let text = HeaderValue::from_str(value).expect("a header value");
+            match name.strip_prefix('+') {
+                Some(name) => {
+                    headers.append(name, text);
+                }
+                None if value.is_empty() => {
+                    headers.remove(*name);
+                }
+                None => {
+                    headers.insert(*name, text);
+                }
+            }
+        }
+        headers
+    }
+
+    fn outcome(method: &Method, changes: &[(&'static str, &str)]) -> String {
+        match check(&headers(changes), method, "transfers") {
+            Ok(_) => "ok".to_owned(),
+            Err(refusal) => refusal.to_string(),
+        }
+    }
+
+    fn check_refusal(changes: &[(&'static str, &str)], expected: Expect) {
+        expected.assert_eq(&outcome(&Method::POST, changes));
+    }
+
+    #[test]
+    fn the_first_failure_is_reported_in_the_reference_order() {
+        let all_wrong = [
+            ("x-client-id", "other"),
+            ("accept", ""),
+            ("date", ""),
+            ("content-type", ""),
+            ("fspiop-source", ""),
+        ];
+        let sentences: Vec<_> =
+            (0..=all_wrong.len()).map(|from| outcome(&Method::POST, &all_wrong[from..])).collect();
+        expect![[r#"
+            400 Bad Request, 3100: Generic validation error - Invalid fspiop-source header
+            400 Bad Request, 3102: Missing mandatory element - Accept is required
+            400 Bad Request, 3102: Missing mandatory element - Date is required
+            400 Bad Request, 3102: Missing mandatory element - Content-Type is required
+            400 Bad Request, 3102: Missing mandatory element - /header must have required property 'fspiop-source'
+            ok"#]]
+        .assert_eq(&sentences.join("\n"));
+    }
+
+    #[test]
+    fn each_wrong_header_has_its_sentence() {
+        let long = "a".repeat(33);
+        let not_acceptable = expect![
+            "406 Not Acceptable, 3001: Unacceptable version requested - The Client requested an unsupported version, see extension list for supported version(s)."
+        ];
+        check_refusal(
+            &[("accept", "application/vnd.interoperability.transfers+json;version=3")],
+            not_acceptable,
+        );
+        let unsupported = expect![
+            "406 Not Acceptable, 3001: Unacceptable version requested - Client supplied a protocol version which is not supported by the server"
+        ];
+        check_refusal(
+            &[("content-type", "application/vnd.interoperability.transfers+json;version=1.2")],
+            unsupported,
+        );
+        check_refusal(
+            &[("accept", "application/json")],
+            expect!["400 Bad Request, 3101: Malformed syntax - Invalid accept header"],
+        );
+        check_refusal(
+            &[("content-type", "application/json")],
+            expect!["400 Bad Request, 3101: Malformed syntax - Invalid content-type header"],
+        );
+        check_refusal(
+            &[("date", "yesterday")],
+            expect!["400 Bad Request, 3101: Malformed syntax - Invalid date header"],
+        );
+        check_refusal(
+            &[("fspiop-source", &long)],
+            expect![
+                "400 Bad Request, 3100: Generic validation error - /header/fspiop-source must NOT have more than 32 characters"
+            ],
+        );
+        check_refusal(
+            &[("fspiop-destination", &long)],
+            expect![
+                "400 Bad Request, 3100: Generic validation error - /header/fspiop-destination must NOT have more than 32 characters"
+            ],
+        );
+        check_refusal(
+            &[("+date", "Tue, 15 Nov 1994 08:12:31 GMT")],
+            expect!["400 Bad Request, 3101: Malformed syntax - Header date must not be repeated"],
+        );
+        check_refusal(
+            &[("+fspiop-source", "other")],
+            expect![
+                "400 Bad Request, 3101: Malformed syntax - Header fspiop-source must not be repeated"
+            ],
+        );
+        check_refusal(&[("+x-forwarded-for", "a"), ("+x-forwarded-for", "b")], expect!["ok"]);
+    }
+
+    #[test]
+    fn a_406_lists_the_supported_versions() {
+        let headers =
+            headers(&[("accept", "application/vnd.interoperability.transfers+json;version=3")]);
+        let refusal = check(&headers, &Method::GET, "transfers").expect_err("unsupported");
+        expect![[r#"{"errorInformation":{"errorCode":"3001","errorDescription":"Unacceptable version requested - The Client requested an unsupported version, see extension list for supported version(s).","extensionList":{"extension":[{"key":"1","value":"0"},{"key":"1","value":"1"},{"key":"2","value":"0"}]}}}"#]]
+        .assert_eq(std::str::from_utf8(&refusal.body()).expect("UTF-8"));
+    }
+
+    #[test]
+    fn accept_is_needed_where_an_answer_is_asked_for() {
+        for (method, needed) in [
+            (Method::GET, true),
+            (Method::POST, true),
+            (Method::DELETE, true),
+            (Method::PUT, false),
+            (Method::PATCH, false),
+        ] {
+            let refused = outcome(&method, &[("accept", "")]) != "ok";
+            assert_eq!(refused, needed, "{method}");
+            let checked = outcome(&method, &[("accept", "text/plain")]) != "ok";
+            assert!(checked, "{method}: a present Accept is checked");
+        }
+    }
+
+    #[test]
+    fn media_types_follow_the_grammar() {
+        for (tail, content, accept) in [
+            ("transfers+json;version=1.0", true, true),
+            ("transfers+json;version=1.1", true, true),
+            ("transfers+json;version=2.0", true, true),
+            ("transfers+json ; version=2.0", true, true),
+            ("transfers+json; version=2.0", true, true),
+            ("transfers+json;version=2.1", false, false),
+            ("transfers+json;version=2", false, true),
+            ("transfers+json;version=1", false, true),
+            ("transfers+json;version=3", false, false),
+            ("transfers+json", false, true),
+            ("transfers+json  ;version=2.0", false, false),
+            ("transfers+json;  version=2.0", false, false),
+            ("transfers+json;version=2.0;charset=utf-8", false, false),
+            ("transfers+json;version=2.0 ", false, false),
+            ("transfers+json;version=02.0", false, false),
+            ("transfers+json;Version=2.0", false, false),
+            ("Transfers+json;version=2.0", false, false),
+            ("quotes+json;version=2.0", false, false),
+            ("iso20022.transfers+json;version=2.0", false, false),
+            ("transfers+xml;version=2.0", false, false),
+        ] {
+            let value = format!("application/vnd.interoperability.{tail}");
+            assert_eq!(
+                outcome(&Method::POST, &[("content-type", &value)]) == "ok",
+                content,
+                "{tail}"
+            );
+            assert_eq!(outcome(&Method::POST, &[("accept", &value)]) == "ok", accept, "{tail}");
+        }
+    }
+
+    #[test]
+    fn accept_may_list_several_without_blanks() {
+        let range =
+            |version| format!("application/vnd.interoperability.transfers+json;version={version}");
+        for (value, expected) in [
+            (format!("{},{}", range("1"), range("2.0")), true),
+            (format!("{},{}", range("7"), range("2.0")), true),
+            (format!("{},{}", range("7"), range("8")), false),
+            (format!("{}, {}", range("1"), range("2.0")), false),
+            (format!("{},", range("1")), false),
+            (format!("{},*/*", range("1")), false),
+        ] {
+            assert_eq!(outcome(&Method::GET, &[("accept", &value)]) == "ok", expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_identity_an_ingress_found_must_be_the_sender_or_its_proxy() {
+        let source =
+            "400 Bad Request, 3100: Generic validation error - Invalid fspiop-source header";
+        let proxy = "400 Bad Request, 3100: Generic validation error - Invalid fspiop-proxy header";
+        for (client, through, expected) in [
+            ("payerfsp", None, "ok"),
+            ("other", None, source),
+            ("proxya", Some("proxya"), "ok"),
+            ("payerfsp", Some("proxya"), proxy),
+            ("payerfsp", Some("payerfsp"), proxy),
+        ] {
+            let mut changes = vec![("x-client-id", client)];
+            changes.extend(through.map(|name| ("fspiop-proxy", name)));
+            assert_eq!(outcome(&Method::POST, &changes), expected, "{client} {through:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_hub_needs_is_returned() {
+        let headers = headers(&[
+            ("content-type", "application/vnd.interoperability.transfers+json;version=1.0"),
+            ("fspiop-destination", "payeefsp"),
+            ("fspiop-signature", "{}"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            ("baggage", "a=b"),
+            ("authorization", "NOT_APPLICABLE"),
+        ]);
+        let found = check(&headers, &Method::POST, "transfers").expect("good headers");
+        assert_eq!(found.source.as_str(), "payerfsp");
+        assert_eq!(found.destination.map(|name| name.to_string()), Some("payeefsp".to_owned()));
+        assert_eq!(found.version, Version::V1_0);
+        assert_eq!(found.trace.map(|trace| trace.trace_id[0]), Some(0x0a));
+        assert!(found.signature.is_some() && found.proxy.is_none());
+    }
+
+    #[test]
+    fn an_empty_destination_and_a_broken_trace_are_none() {
+        let mut headers = headers(&[("traceparent", "nonsense")]);
+        headers.insert("fspiop-destination", HeaderValue::from_static(""));
+        let found = check(&headers, &Method::POST, "transfers").expect("good headers");
+        assert!(found.destination.is_none() && found.trace.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn checking_never_panics(
+            values in prop::collection::vec(
+                (0..10usize, prop::collection::vec(any::<u8>(), 0..80)), 0..12),
+        ) {
+            let names = [&ACCEPT, &CONTENT_TYPE, &DATE, &FSPIOP_SOURCE, &FSPIOP_DESTINATION,
+                &FSPIOP_PROXY, &FSPIOP_SIGNATURE, &TRACEPARENT, &TRACESTATE, &X_CLIENT_ID];
+            let mut map = headers(&[]);
+            for (name, value) in values {
+                if let Ok(value) = HeaderValue::from_bytes(&value) {
+                    map.insert(names[name], value);
+                }
+            }
+            let _ = check(&map, &Method::GET, "transfers");
+        }
+    }
+}

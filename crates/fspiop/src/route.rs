@@ -1,0 +1,757 @@
+//! From method and path to what is asked for.
+//!
+//! Two phases, because the header checks stand between them in the reference's order: [`find`]
+//! tells an unknown path (404) from a wrong method (405) and names the resource the media types
+//! must carry; [`Found::route`] then decodes and checks the identifiers. [`crate::accept`] runs
+//! all three. A path without percent signs is borrowed, nothing is allocated.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::Method;
+use ledger::TransferId;
+
+use crate::error::Refusal;
+
+/// Longest identifier in a path, in characters after decoding (hub-semantics 1.6).
+pub const IDENTIFIER_CHARS_MAX: usize = 128;
+/// Largest body of a transfer or quote message, in bytes (DESIGN contract 10).
+pub const TRANSFER_BODY_BYTES_MAX: usize = 128 * 1024;
+/// Largest body of any other message, in bytes (DESIGN contract 10).
+pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
+
+const SEGMENTS_MAX: usize = 5;
+
+/// A resource of the API: the first segment of a path, and part of the media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// Which FSP serves a party.
+    Participants,
+    /// Who a party is.
+    Parties,
+    /// The cost of a transfer.
+    Quotes,
+    /// Money on its way.
+    Transfers,
+}
+
+impl Resource {
+    /// The name as written in paths and media types.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Participants => "participants",
+            Self::Parties => "parties",
+            Self::Quotes => "quotes",
+            Self::Transfers => "transfers",
+        }
+    }
+
+    /// The largest body a message of this resource may have, in bytes.
+    #[must_use]
+    pub const fn body_bytes_max(self) -> usize {
+        match self {
+            Self::Participants | Self::Parties => BODY_BYTES_MAX,
+            Self::Quotes | Self::Transfers => TRANSFER_BODY_BYTES_MAX,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "participants" => Some(Self::Participants),
+            "parties" => Some(Self::Parties),
+            "quotes" => Some(Self::Quotes),
+            "transfers" => Some(Self::Transfers),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! party_id_types {
+    ($($variant:ident $text:literal $doc:literal;)*) => {
+        /// Kind of a party's identifier: FSPIOP `PartyIdType` and the account lookup's two more.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum PartyIdType {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl PartyIdType {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Parses the name, case as written.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                match text {
+                    $($text => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The name as written in paths and bodies.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+party_id_types! {
+    Msisdn "MSISDN" "A telephone number.";
+    Email "EMAIL" "An e-mail address.";
+    PersonalId "PERSONAL_ID" "A passport, national or similar number of a person.";
+    Business "BUSINESS" "A business, by name or number.";
+    Device "DEVICE" "A device, such as a point of sale.";
+    AccountId "ACCOUNT_ID" "An account number or FSP account id.";
+    Iban "IBAN" "An international bank account number.";
+    Alias "ALIAS" "A name chosen in the FSP.";
+    Consent "CONSENT" "A third party's consent.";
+    ThirdPartyLink "THIRD_PARTY_LINK" "A third party's link to an account.";
+}
+
+/// An identifier of a path, checked to be printable and short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identifier<'a> {
+    /// As written in the path: fit to be put into another path.
+    pub raw: &'a str,
+    /// Percent-decoded: fit to be compared, stored and put into a body.
+    pub text: Cow<'a, str>,
+}
+
+impl fmt::Display for Identifier<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// `{Type}/{ID}[/{SubId}]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartyPath<'a> {
+    /// Kind of the identifier.
+    pub kind: PartyIdType,
+    /// The identifier.
+    pub id: Identifier<'a>,
+    /// The sub-identifier, when the path has one.
+    pub sub_id: Option<Identifier<'a>>,
+}
+
+/// `{ID}` of a transfer.
+///
+/// The id is parsed here but not held against the pattern: a path with any other text asks for a
+/// transfer that does not exist, which is answered by a callback (hub-semantics 3.9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferPath<'a> {
+    /// The id, `None` when the text is no transfer id.
+    pub id: Option<TransferId>,
+    /// The text.
+    pub name: Identifier<'a>,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// `GET /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsGet(PartyPath<'a>),
+    /// `POST /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsPost(PartyPath<'a>),
+    /// `PUT /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsPut(PartyPath<'a>),
+    /// `PUT /participants/{Type}/{ID}[/{SubId}]/error`.
+    ParticipantsError(PartyPath<'a>),
+    /// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsDelete(PartyPath<'a>),
+    /// `POST /participants`.
+    ParticipantsBatch,
+    /// `GET /parties/{Type}/{ID}[/{SubId}]`.
+    PartiesGet(PartyPath<'a>),
+    /// `PUT /parties/{Type}/{ID}[/{SubId}]`.
+    PartiesPut(PartyPath<'a>),
+    /// `PUT /parties/{Type}/{ID}[/{SubId}]/error`.
+    PartiesError(PartyPath<'a>),
+    /// `POST /quotes`.
+    QuotesPost,
+    /// `GET /quotes/{ID}`.
+    QuotesGet(Identifier<'a>),
+    /// `PUT /quotes/{ID}`.
+    QuotesPut(Identifier<'a>),
+    /// `PUT /quotes/{ID}/error`.
+    QuotesError(Identifier<'a>),
+    /// `POST /transfers`.
+    TransfersPost,
+    /// `GET /transfers/{ID}`.
+    TransfersGet(TransferPath<'a>),
+    /// `PUT /transfers/{ID}`.
+    TransfersPut(TransferPath<'a>),
+    /// `PUT /transfers/{ID}/error`.
+    TransfersError(TransferPath<'a>),
+}
+
+/// A path that exists with this method; its identifiers are not yet looked at.
+#[derive(Clone, Debug)]
+pub enum Found<'a> {
+    /// `GET /health`: no header is asked for.
+    Health,
+    /// A route of the API.
+    Api(ApiRoute<'a>),
+}
+
+/// The undecoded form of a [`Route`].
+#[derive(Clone, Debug)]
+pub struct ApiRoute<'a> {
+    resource: Resource,
+    action: Action,
+    segments: [&'a str; 3],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    PartyGet,
+    PartyPost,
+    PartyPut,
+    PartyError,
+    PartyDelete,
+    Batch,
+    Post,
+    Get,
+    Put,
+    Error,
+    /// Published, but not served by a hub.
+    NotServed,
+}
+
+impl Action {
+    /// The segments after the resource that are identifiers, not verbs.
+    fn identifiers<'s, 'a>(self, tail: &'s [&'a str]) -> &'s [&'a str] {
+        match (self, tail) {
+            (Self::PartyError | Self::Error, [identifiers @ .., _]) => identifiers,
+            _ => tail,
+        }
+    }
+}
+
+/// Finds the route of a path (without query).
+///
+/// # Errors
+/// 404, 3002 when no method has this path; 405, 3000 when another method has.
+pub fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Refusal> {
+    let mut all = [""; SEGMENTS_MAX];
+    let Some(segments) = split(path, &mut all) else {
+        return Err(Refusal::unknown_uri());
+    };
+    if segments == ["health"] {
+        return match *method {
+            Method::GET => Ok(Found::Health),
+            _ => Err(Refusal::method_not_allowed()),
+        };
+    }
+    let Some(resource) = segments.first().and_then(|name| Resource::parse(name)) else {
+        return Err(Refusal::unknown_uri());
+    };
+    let tail = &segments[1..];
+    match action(resource, method, tail) {
+        Some(action) => {
+            let mut segments = [""; 3];
+            for (slot, segment) in segments.iter_mut().zip(action.identifiers(tail)) {
+                *slot = segment;
+            }
+            Ok(Found::Api(ApiRoute { resource, action, segments }))
+        }
+        None if path_exists(resource, tail) => Err(Refusal::method_not_allowed()),
+        None => Err(Refusal::unknown_uri()),
+    }
+}
+
+impl<'a> ApiRoute<'a> {
+    /// The resource, which the media types of the request must name.
+    #[must_use]
+    pub const fn resource(&self) -> Resource {
+        self.resource
+    }
+
+    /// Decodes and checks the identifiers.
+    ///
+    /// # Errors
+    /// 3100 for an unknown party id type, 3101 for an identifier outside its rule, 2002 with 501
+    /// for the routes that are published but not served: `PUT /participants/{ID}[/error]` and
+    /// `PATCH /transfers/{ID}`.
+    pub fn route(&self) -> Result<Route<'a>, Refusal> {
+        let [first, ..] = self.segments;
+        let participants = self.resource == Resource::Participants;
+        let quotes = self.resource == Resource::Quotes;
+        Ok(match self.action {
+            Action::NotServed => return Err(Refusal::not_implemented()),
+            Action::Batch => Route::ParticipantsBatch,
+            Action::PartyPost => Route::ParticipantsPost(self.party()?),
+            Action::PartyDelete => Route::ParticipantsDelete(self.party()?),
+            Action::PartyGet if participants => Route::ParticipantsGet(self.party()?),
+            Action::PartyGet => Route::PartiesGet(self.party()?),
+            Action::PartyPut if participants => Route::ParticipantsPut(self.party()?),
+            Action::PartyPut => Route::PartiesPut(self.party()?),
+            Action::PartyError if participants => Route::ParticipantsError(self.party()?),
+            Action::PartyError => Route::PartiesError(self.party()?),
+            Action::Post if quotes => Route::QuotesPost,
+            Action::Post => Route::TransfersPost,
+            Action::Get if quotes => Route::QuotesGet(identifier(first, "ID")?),
+            Action::Get => Route::TransfersGet(transfer(first)?),
+            Action::Put if quotes => Route::QuotesPut(identifier(first, "ID")?),
+            Action::Put => Route::TransfersPut(transfer(first)?),
+            Action::Error if quotes => Route::QuotesError(identifier(first, "ID")?),
+            Action::Error => Route::TransfersError(transfer(first)?),
+        })
+    }
+
+    fn party(&self) -> Result<PartyPath<'a>, Refusal> {
+        let [kind, id, sub_id] = self.segments;
+        let Some(kind) = PartyIdType::parse(kind) else {
+            return Err(Refusal::invalid("/path/Type must be equal to one of the allowed values"));
+        };
+        let id = identifier(id, "ID")?;
+        if !kind.allows(&id.text) {
+            return Err(Refusal::malformed(&format!("Invalid {} in /path/ID", kind.as_str())));
+        }
+        let sub_id = match sub_id {
+            "" => None,
+            _ => Some(identifier(sub_id, "SubId")?),
+        };
+        Ok(PartyPath { kind, id, sub_id })
+    }
+}
+
+impl PartyIdType {
+    /// Whether `text` has the form this kind asks for (hub-semantics 1.6).
+    #[must_use]
+    pub fn allows(self, text: &str) -> bool {
+        match self {
+            Self::Msisdn => {
+                let digits = text.strip_prefix('+').unwrap_or(text);
+                (1..=30).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+            }
+            Self::Email => is_email(text),
+            Self::Iban => is_iban(text.as_bytes()),
+            _ => true,
+        }
+    }
+}
+
+/// The segments after the leading slash; `None` for a path that no resource can have.
+fn split<'a, 's>(path: &'a str, all: &'s mut [&'a str; SEGMENTS_MAX]) -> Option<&'s [&'a str]> {
+    let mut count = 0;
+    for segment in path.strip_prefix('/')?.split('/') {
+        if segment.is_empty() {
+            return None;
+        }
+        *all.get_mut(count)? = segment;
+        count += 1;
+    }
+    Some(&all[..count])
+}
+
+/// What a method asks of a path; `tail` is what follows the resource.
+fn action(resource: Resource, method: &Method, tail: &[&str]) -> Option<Action> {
+    match resource {
+        Resource::Participants => participants_action(method, tail),
+        Resource::Parties => parties_action(method, tail),
+        Resource::Quotes | Resource::Transfers => match (method, tail) {
+            (&Method::POST, []) => Some(Action::Post),
+            (&Method::GET, [_]) => Some(Action::Get),
+            (&Method::PUT, [_]) => Some(Action::Put),
+            (&Method::PUT, [_, "error"]) => Some(Action::Error),
+            (&Method::PATCH, [_]) if resource == Resource::Transfers => Some(Action::NotServed),
+            _ => None,
+        },
+    }
+}
+
+fn participants_action(method: &Method, tail: &[&str]) -> Option<Action> {
+    match (method, tail) {
+        (&Method::POST, []) => Some(Action::Batch),
+        (&Method::PUT, [_] | [_, "error"]) => Some(Action::NotServed),
+        (&Method::POST, [_, _] | [_, _, _]) => Some(Action::PartyPost),
+        (&Method::DELETE, [_, _] | [_, _, _]) => Some(Action::PartyDelete),
+        _ => parties_action(method, tail),
+    }
+}
+
+fn parties_action(method: &Method, tail: &[&str]) -> Option<Action> {
+    match (method, tail) {
+        (&Method::GET, [_, _] | [_, _, _]) => Some(Action::PartyGet),
+        (&Method::PUT, [_, _, "error"] | [_, _, _, "error"]) => Some(Action::PartyError),
+        (&Method::PUT, [_, _] | [_, _, _]) => Some(Action::PartyPut),
+        _ => None,
+    }
+}
+
+fn path_exists(resource: Resource, tail: &[&str]) -> bool {
+    [Method::GET, Method::PUT, Method::POST]
+        .iter()
+        .any(|method| action(resource, method, tail).is_some())
+}
+
+fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
+    let name = identifier(raw, "ID")?;
+    Ok(TransferPath { id: TransferId::parse(&name.text), name })
+}
+
+/// Decodes one segment and holds it against the rule every identifier must meet.
+fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
+    let text = percent_decode(raw);
+    match text {
+        Some(text) if is_identifier(&text) => Ok(Identifier { raw, text }),
+        _ => Err(Refusal::malformed(&format!("Invalid identifier in /path/{name}"))),
+    }
+}
+
+fn is_identifier(text: &str) -> bool {
+    let allowed = |c: char| {
+        !c.is_whitespace() && !c.is_control() && !matches!(c, '{' | '}' | '<' | '>' | '`' | '\\')
+    };
+    !text.is_empty()
+        && crate::error::first_chars(text, IDENTIFIER_CHARS_MAX).len() == text.len()
+        && text.chars().all(allowed)
+}
+
+fn is_email(text: &str) -> bool {
+    let Some((local, domain)) = text.split_once('@') else {
+        return false;
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b".!#$%&'*+/=?^_|~-".contains(&b);
+    !local.is_empty()
+        && local.bytes().all(plain)
+        && domain.split('.').all(|label| {
+            !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        })
+}
+
+fn is_iban(text: &[u8]) -> bool {
+    (5..=34).contains(&text.len())
+        && text[..2].iter().all(u8::is_ascii_uppercase)
+        && text[2..4].iter().all(u8::is_ascii_digit)
+        && text[4..].iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+}
+
+/// Decodes `%XX`; `None` for a broken escape or for bytes that are not UTF-8.
+fn percent_decode(raw: &str) -> Option<Cow<'_, str>> {
+    if !raw.contains('%') {
+        return Some(Cow::Borrowed(raw));
+    }
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw.as_bytes();
+    while let [byte, tail @ ..] = rest {
+        if *byte != b'%' {
+            out.push(*byte);
+            rest = tail;
+            continue;
+        }
+        let [high, low, tail @ ..] = tail else {
+            return None;
+        };
+        let value = char::from(*high).to_digit(16)? << 4 | char::from(*low).to_digit(16)?;
+        out.push(value as u8);
+        rest = tail;
+    }
+    String::from_utf8(out).ok().map(Cow::Owned)
+}
+
+/// Encodes `text` for use as one segment of a path: everything but the unreserved characters and
+/// a few that a segment may hold as they are becomes `%XX`.
+#[must_use]
+pub fn percent_encode(text: &str) -> Cow<'_, str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&b);
+    if text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() * 3);
+    for byte in text.bytes() {
+        if plain(byte) {
+            out.push(char::from(byte));
+        } else {
+            let digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value & 15)]);
+            out.extend(['%', digit(byte >> 4), digit(byte)]);
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn outcome(method: &Method, path: &str) -> String {
+        let route = find(method, path).and_then(|found| match found {
+            Found::Health => Ok("Health".to_owned()),
+            Found::Api(api) => api.route().map(|route| show(&route)),
+        });
+        route.unwrap_or_else(|refusal| {
+            format!("{} {}", refusal.status.as_u16(), refusal.description)
+        })
+    }
+
+    /// The name of the route, and its identifiers decoded.
+    fn show(route: &Route<'_>) -> String {
+        let debug = format!("{route:?}");
+        let name = debug.split('(').next().expect("a name").to_owned();
+        match route {
+            Route::ParticipantsGet(party)
+            | Route::ParticipantsPost(party)
+            | Route::ParticipantsPut(party)
+            | Route::ParticipantsError(party)
+            | Route::ParticipantsDelete(party)
+            | Route::PartiesGet(party)
+            | Route::PartiesPut(party)
+            | Route::PartiesError(party) => {
+                let sub_id = party.sub_id.as_ref().map(|sub| format!(" {sub}")).unwrap_or_default();
+                format!("{name} {} {}{sub_id}", party.kind.as_str(), party.id)
+            }
+            Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) => {
+                format!("{name} {id}")
+            }
+            Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
+                format!("{name} {} {}", path.name, path.id.is_some())
+            }
+            Route::ParticipantsBatch | Route::QuotesPost | Route::TransfersPost => name,
+        }
+    }
+
+    fn check(requests: &[&str], expected: Expect) {
+        let lines: Vec<_> = requests
+            .iter()
+            .map(|request| {
+                let (method, path) = request.split_once(' ').expect("method and path");
+                let method = Method::from_bytes(method.as_bytes()).expect("a method");
+                format!("{request}: {}\n", outcome(&method, path))
+            })
+            .collect();
+        expected.assert_eq(&lines.concat());
+    }
+
+    #[test]
+    fn every_route_is_found() {
+        check(
+            &[
+                "GET /health",
+                "POST /participants",
+                "PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069",
+                "PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
+                "GET /participants/MSISDN/123",
+                "POST /participants/MSISDN/123",
+                "PUT /participants/MSISDN/123",
+                "DELETE /participants/MSISDN/123",
+                "PUT /participants/MSISDN/123/error",
+                "GET /participants/BUSINESS/acme/till",
+                "POST /participants/BUSINESS/acme/till",
+                "PUT /participants/BUSINESS/acme/till",
+                "DELETE /participants/BUSINESS/acme/till",
+                "PUT /participants/BUSINESS/acme/till/error",
+                "GET /parties/MSISDN/123",
+                "GET /parties/BUSINESS/acme/error",
+                "PUT /parties/MSISDN/123",
+                "PUT /parties/MSISDN/123/error",
+                "PUT /parties/BUSINESS/acme/till",
+                "PUT /parties/BUSINESS/acme/till/error",
+                "POST /quotes",
+                "GET /quotes/01HV0000000000000000000000",
+                "PUT /quotes/01HV0000000000000000000000",
+                "PUT /quotes/01HV0000000000000000000000/error",
+                "POST /transfers",
+                "GET /transfers/01HV0000000000000000000000",
+                "GET /transfers/nonsense",
+                "PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069",
+                "PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
+                "PATCH /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069",
+            ],
+            expect![[r#"
+                GET /health: Health
+                POST /participants: ParticipantsBatch
+                PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069: 501 Not implemented
+                PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069/error: 501 Not implemented
+                GET /participants/MSISDN/123: ParticipantsGet MSISDN 123
+                POST /participants/MSISDN/123: ParticipantsPost MSISDN 123
+                PUT /participants/MSISDN/123: ParticipantsPut MSISDN 123
+                DELETE /participants/MSISDN/123: ParticipantsDelete MSISDN 123
+                PUT /participants/MSISDN/123/error: ParticipantsError MSISDN 123
+                GET /participants/BUSINESS/acme/till: ParticipantsGet BUSINESS acme till
+                POST /participants/BUSINESS/acme/till: ParticipantsPost BUSINESS acme till
+                PUT /participants/BUSINESS/acme/till: ParticipantsPut BUSINESS acme till
+                DELETE /participants/BUSINESS/acme/till: ParticipantsDelete BUSINESS acme till
+                PUT /participants/BUSINESS/acme/till/error: ParticipantsError BUSINESS acme till
+                GET /parties/MSISDN/123: PartiesGet MSISDN 123
+                GET /parties/BUSINESS/acme/error: PartiesGet BUSINESS acme error
+                PUT /parties/MSISDN/123: PartiesPut MSISDN 123
+                PUT /parties/MSISDN/123/error: PartiesError MSISDN 123
+                PUT /parties/BUSINESS/acme/till: PartiesPut BUSINESS acme till
+                PUT /parties/BUSINESS/acme/till/error: PartiesError BUSINESS acme till
+                POST /quotes: QuotesPost
+                GET /quotes/01HV0000000000000000000000: QuotesGet 01HV0000000000000000000000
+                PUT /quotes/01HV0000000000000000000000: QuotesPut 01HV0000000000000000000000
+                PUT /quotes/01HV0000000000000000000000/error: QuotesError 01HV0000000000000000000000
+                POST /transfers: TransfersPost
+                GET /transfers/01HV0000000000000000000000: TransfersGet 01HV0000000000000000000000 true
+                GET /transfers/nonsense: TransfersGet nonsense false
+                PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069: TransfersPut b51ec534-ee48-4575-b6a9-ead2955b8069 true
+                PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error: TransfersError b51ec534-ee48-4575-b6a9-ead2955b8069 true
+                PATCH /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069: 501 Not implemented
+            "#]],
+        );
+    }
+
+    #[test]
+    fn unknown_paths_and_wrong_methods_differ() {
+        check(
+            &[
+                "GET /",
+                "GET ",
+                "GET *",
+                "GET /unknown",
+                "GET /health/more",
+                "POST /health",
+                "GET /transfers",
+                "GET /transfers/",
+                "DELETE /transfers",
+                "DELETE /transfers/a",
+                "GET /transfers/a/error",
+                "PUT /transfers/a/b",
+                "PUT /transfers/a/error/more",
+                "PATCH /quotes/a",
+                "GET /participants",
+                "GET /participants/a",
+                "POST /parties/MSISDN/123",
+                "GET /parties/MSISDN",
+                "GET /parties/MSISDN/123/a/b",
+                "GET /parties/MSISDN/123/a/error",
+                "GET /parties//123",
+                "GET //parties/MSISDN/123",
+                "GET /Parties/MSISDN/123",
+                "PUT /a/b/c/d/e/f/g",
+                "OPTIONS /transfers",
+            ],
+            expect![[r#"
+                GET /: 404 Unknown URI
+                GET : 404 Unknown URI
+                GET *: 404 Unknown URI
+                GET /unknown: 404 Unknown URI
+                GET /health/more: 404 Unknown URI
+                POST /health: 405 Generic client error - Method Not Allowed
+                GET /transfers: 405 Generic client error - Method Not Allowed
+                GET /transfers/: 404 Unknown URI
+                DELETE /transfers: 405 Generic client error - Method Not Allowed
+                DELETE /transfers/a: 405 Generic client error - Method Not Allowed
+                GET /transfers/a/error: 405 Generic client error - Method Not Allowed
+                PUT /transfers/a/b: 404 Unknown URI
+                PUT /transfers/a/error/more: 404 Unknown URI
+                PATCH /quotes/a: 405 Generic client error - Method Not Allowed
+                GET /participants: 405 Generic client error - Method Not Allowed
+                GET /participants/a: 405 Generic client error - Method Not Allowed
+                POST /parties/MSISDN/123: 405 Generic client error - Method Not Allowed
+                GET /parties/MSISDN: 404 Unknown URI
+                GET /parties/MSISDN/123/a/b: 404 Unknown URI
+                GET /parties/MSISDN/123/a/error: 405 Generic client error - Method Not Allowed
+                GET /parties//123: 404 Unknown URI
+                GET //parties/MSISDN/123: 404 Unknown URI
+                GET /Parties/MSISDN/123: 404 Unknown URI
+                PUT /a/b/c/d/e/f/g: 404 Unknown URI
+                OPTIONS /transfers: 405 Generic client error - Method Not Allowed
+            "#]],
+        );
+    }
+
+    #[test]
+    fn identifiers_are_decoded_and_checked() {
+        let long = format!("GET /parties/ALIAS/{}", "a".repeat(129));
+        let longest = format!("GET /parties/ALIAS/{}", "%C3%A9".repeat(128));
+        assert!(outcome(&Method::GET, &longest[4..]).starts_with("PartiesGet"));
+        check(
+            &[
+                "GET /parties/MSISDN/+27713803912",
+                "GET /parties/MSISDN/%2B27713803912",
+                "GET /parties/MSISDN/27a",
+                "GET /parties/MSISDN/+",
+                "GET /parties/EMAIL/alice@example.com",
+                "GET /parties/EMAIL/alice%40example.com",
+                "GET /parties/EMAIL/alice",
+                "GET /parties/EMAIL/a@b@c",
+                "GET /parties/EMAIL/a@b..c",
+                "GET /parties/IBAN/DE89370400440532013000",
+                "GET /parties/IBAN/de89370400440532013000",
+                "GET /parties/IBAN/DE89",
+                "GET /parties/ALIAS/a%20b",
+                "GET /parties/ALIAS/a%2Fb",
+                "GET /parties/ALIAS/a%7Bb",
+                "GET /parties/ALIAS/a%3Cb",
+                "GET /parties/ALIAS/a%5Cb",
+                "GET /parties/ALIAS/a%0Ab",
+                "GET /parties/ALIAS/a%zz",
+                "GET /parties/ALIAS/a%2",
+                "GET /parties/ALIAS/%FF",
+                "GET /parties/ALIAS/%C3%A9",
+                "GET /parties/ALIAS/ok/a%20b",
+                "GET /parties/msisdn/123",
+                "GET /parties/CONSENT/123",
+                "GET /parties/THIRD_PARTY_LINK/123",
+                "GET /transfers/a%20b",
+                "GET /quotes/a%60b",
+                &long,
+            ],
+            expect![[r#"
+                GET /parties/MSISDN/+27713803912: PartiesGet MSISDN +27713803912
+                GET /parties/MSISDN/%2B27713803912: PartiesGet MSISDN +27713803912
+                GET /parties/MSISDN/27a: 400 Malformed syntax - Invalid MSISDN in /path/ID
+                GET /parties/MSISDN/+: 400 Malformed syntax - Invalid MSISDN in /path/ID
+                GET /parties/EMAIL/alice@example.com: PartiesGet EMAIL alice@example.com
+                GET /parties/EMAIL/alice%40example.com: PartiesGet EMAIL alice@example.com
+                GET /parties/EMAIL/alice: 400 Malformed syntax - Invalid EMAIL in /path/ID
+                GET /parties/EMAIL/a@b@c: 400 Malformed syntax - Invalid EMAIL in /path/ID
+                GET /parties/EMAIL/a@b..c: 400 Malformed syntax - Invalid EMAIL in /path/ID
+                GET /parties/IBAN/DE89370400440532013000: PartiesGet IBAN DE89370400440532013000
+                GET /parties/IBAN/de89370400440532013000: 400 Malformed syntax - Invalid IBAN in /path/ID
+                GET /parties/IBAN/DE89: 400 Malformed syntax - Invalid IBAN in /path/ID
+                GET /parties/ALIAS/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%2Fb: PartiesGet ALIAS a/b
+                GET /parties/ALIAS/a%7Bb: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%3Cb: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%5Cb: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%0Ab: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%zz: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%2: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/%FF: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/%C3%A9: PartiesGet ALIAS é
+                GET /parties/ALIAS/ok/a%20b: 400 Malformed syntax - Invalid identifier in /path/SubId
+                GET /parties/msisdn/123: 400 Generic validation error - /path/Type must be equal to one of the allowed values
+                GET /parties/CONSENT/123: PartiesGet CONSENT 123
+                GET /parties/THIRD_PARTY_LINK/123: PartiesGet THIRD_PARTY_LINK 123
+                GET /transfers/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 400 Malformed syntax - Invalid identifier in /path/ID
+            "#]],
+        );
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for kind in PartyIdType::ALL {
+            assert_eq!(PartyIdType::parse(kind.as_str()), Some(*kind));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn finding_never_panics(path in "(/(participants|parties|quotes|transfers|error|MSISDN|EMAIL|IBAN|%[0-9A-F]{0,2}|\\PC{0,6})){0,7}") {
+            for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE, Method::PATCH] {
+                outcome(&method, &path);
+            }
+        }
+
+        #[test]
+        fn encoding_is_undone_by_decoding(text in "\\PC{0,40}") {
+            let encoded = percent_encode(&text);
+            prop_assert!(!encoded.contains('/'));
+            let decoded = percent_decode(&encoded);
+            prop_assert_eq!(decoded.as_deref(), Some(text.as_str()));
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Rules for bodies, written once as tables and walked in two ways.
+//!
+//! The fast walk reads the JSON text once, borrows what is captured, and stops at the first
+//! member that breaks a rule, in the order of the text. Only then does the slow walk go over the
+//! parsed value in the order of the rules (type, required members, members not allowed, then
+//! each member as listed), so that the refusal names the failure the reference would name.
+//! Both walks use the same tables; a test holds their verdicts against each other.
+//!
+//! Bounds: the fast walk recurses only as deep as the tables, members it does not know are
+//! skipped without recursion; the slow walk refuses what is nested deeper than 128 levels.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::{ErrorCode, Refusal};
+
+/// Most texts one message captures.
+const SLOTS: usize = 16;
+
+/// What a value must be.
+pub(crate) enum Rule {
+    /// A JSON text.
+    Text(Text),
+    /// A JSON object.
+    Object(Shape),
+    /// A JSON list.
+    List(List),
+}
+
+/// A text: its length in characters, then its form.
+pub(crate) struct Text {
+    pub(crate) least: usize,
+    pub(crate) most: usize,
+    pub(crate) form: Form,
+}
+
+/// The form of a text.
+pub(crate) enum Form {
+    /// Any text.
+    Any,
+    /// Any text whose UTF-8 form is no longer than the bound in characters.
+    Narrow,
+    /// A text for which `holds`; `pattern` says the same to the client.
+    Pattern { pattern: &'static str, holds: fn(&str) -> bool },
+    /// One of a set of names, for which `holds`.
+    Name { holds: fn(&str) -> bool },
+}
+
+/// An object.
+pub(crate) struct Shape {
+    pub(crate) members: &'static [Member],
+    /// Names that must be present, in the order in which they are asked for.
+    pub(crate) required: &'static [&'static str],
+    /// Whether members that are not listed are refused.
+    pub(crate) closed: bool,
+}
+
+/// A member of an object.
+pub(crate) struct Member {
+    pub(crate) name: &'static str,
+    pub(crate) rule: &'static Rule,
+    pub(crate) capture: Capture,
+}
+
+/// What is kept of a member. The slots of nested members count from that of their object.
+#[derive(Clone, Copy)]
+pub(crate) enum Capture {
+    /// Nothing, nor of any nested member.
+    No,
+    /// The text, or the captures of nested members, from this slot on.
+    At(usize),
+    /// The JSON text of the value as it is written, at this slot.
+    Raw(usize),
+}
+
+/// A list of values that meet one rule. Nothing is captured from it.
+pub(crate) struct List {
+    pub(crate) item: &'static Rule,
+    pub(crate) least: usize,
+    pub(crate) most: usize,
+}
+
+/// Texts captured from a message, each at the slot its member names.
+#[derive(Default)]
+pub(crate) struct Captures<'de> {
+    slots: [Option<Cow<'de, str>>; SLOTS],
+}
+
+impl<'de> Captures<'de> {
+    /// Takes the text at `slot`; `None` when the message does not have the member.
+    pub(crate) fn take(&mut self, slot: usize) -> Option<Cow<'de, str>> {
+        self.slots[slot].take()
+    }
+
+    /// The text at `slot`, parsed; the member is absent or meets its rule.
+    pub(crate) fn parse<T>(&self, slot: usize, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        self.slots[slot].as_deref().and_then(parse)
+    }
+
+    /// The text of a required member at `slot`, parsed.
+    pub(crate) fn require<T>(&self, slot: usize, parse: impl Fn(&str) -> Option<T>) -> T {
+        self.parse(slot, parse).expect("a required member has met the rule that parses it")
+    }
+}
+
+/// Holds `body` against `rule` and returns what the rule captures.
+///
+/// # Errors
+/// The first failure in the order of the rules: 3101 for a wrong type and for what is no JSON,
+/// 3102 for a missing member and for JSON that ends too early, 3103 for a member not allowed,
+/// 3100 for the rest (hub-semantics 1.3).
+pub(crate) fn check<'de>(body: &'de [u8], rule: &'static Rule) -> Result<Captures<'de>, Refusal> {
+    let mut captures = Captures::default();
+    let walk = Walk { rule, slot: Some(0), captures: &mut captures };
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    match walk.deserialize(&mut deserializer).and_then(|()| deserializer.end()) {
+        Ok(()) => Ok(captures),
+        Err(error) => Err(explain(body, rule, &error)),
+    }
+}
+
+/// Words the refusal of a body that the fast walk did not accept.
+#[cold]
+fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
+    let value: Value = match serde_json::from_slice(body) {
+        Ok(value) => value,
+        Err(error) if error.is_eof() => {
+            return Refusal::missing("/requestBody ends before its JSON does");
+        }
+        Err(_) => return Refusal::malformed("/requestBody must be JSON"),
+    };
+    let mut path = String::from("/requestBody");
+    match fault(&value, rule, &mut path) {
+        Some((code, message)) => Refusal::new(code, &format!("{path} {message}")),
+        // Only a repeated name passes the slow walk, which sees the last of its values.
+        None => {
+            let text = error.to_string();
+            let name = text.split('\'').nth(1).unwrap_or_default();
+            Refusal::malformed(&format!("/requestBody must NOT repeat property '{name}'"))
+        }
+    }
+}
+
+/// The first failure of `value`; `path` then leads to the value that failed.
+fn fault(value: &Value, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
+    match (rule, value) {
+        (Rule::Text(rule), Value::String(text)) => rule.fault(text),
+        (Rule::Text(_), _) => wrong_type("string"),
+        (Rule::Object(shape), Value::Object(members)) => object_fault(members, shape, path),
+        (Rule::Object(_), _) => wrong_type("object"),
+        (Rule::List(list), Value::Array(items)) => list_fault(items, list, path),
+        (Rule::List(_), _) => wrong_type("array"),
+    }
+}
+
+fn object_fault(
+    members: &serde_json::Map<String, Value>,
+    shape: &Shape,
+    path: &mut String,
+) -> Option<(ErrorCode, String)> {
+    for name in shape.required {
+        if !members.contains_key(*name) {
+            let message = format!("must have required property '{name}'");
+            return Some((ErrorCode::MISSING_ELEMENT, message));
+        }
+    }
+    if shape.closed && members.keys().any(|name| shape.find(name).is_none()) {
+        let message = "must NOT have additional properties".to_owned();
+        return Some((ErrorCode::TOO_MANY_ELEMENTS, message));
+    }
+    for member in shape.members {
+        if let Some(value) = members.get(member.name) {
+            let length = path.len();
+            path.push('/');
+            path.push_str(member.name);
+            if let Some(fault) = fault(value, member.rule, path) {
+                return Some(fault);
+            }
+            path.truncate(length);
+        }
+    }
+    None
+}
+
+fn list_fault(items: &[Value], list: &List, path: &mut String) -> Option<(ErrorCode, String)> {
+    if items.len() > list.most {
+        return invalid(format!("must NOT have more than {} items", list.most));
+    }
+    if items.len() < list.least {
+        return invalid(format!("must NOT have fewer than {} items", list.least));
+    }
+    for (at, item) in items.iter().enumerate() {
+        let length = path.len();
+        path.push_str(&format!("/{at}"));
+        if let Some(fault) = fault(item, list.item, path) {
+            return Some(fault);
+        }
+        path.truncate(length);
+    }
+    None
+}
+
+fn wrong_type(name: &str) -> Option<(ErrorCode, String)> {
+    Some((ErrorCode::MALFORMED_SYNTAX, format!("must be {name}")))
+}
+
+fn invalid(message: String) -> Option<(ErrorCode, String)> {
+    Some((ErrorCode::VALIDATION, message))
+}
+
+impl Text {
+    /// Whether the rule is met; agrees with [`Text::fault`] and allocates nothing.
+    fn holds(&self, text: &str) -> bool {
+        self.is_long_enough(text) && self.is_short_enough(text) && self.form.holds(text)
+    }
+
+    fn fault(&self, text: &str) -> Option<(ErrorCode, String)> {
+        if !self.is_short_enough(text) {
+            return invalid(format!("must NOT have more than {} characters", self.most));
+        }
+        if !self.is_long_enough(text) {
+            return invalid(format!("must NOT have fewer than {} characters", self.least));
+        }
+        match &self.form {
+            form if form.holds(text) => None,
+            Form::Pattern { pattern, .. } => invalid(format!("must match pattern \"{pattern}\"")),
+            _ => invalid("must be equal to one of the allowed values".to_owned()),
+        }
+    }
+
+    fn is_short_enough(&self, text: &str) -> bool {
+        text.len() <= self.most
+            || !matches!(self.form, Form::Narrow) && text.chars().nth(self.most).is_none()
+    }
+
+    fn is_long_enough(&self, text: &str) -> bool {
+        self.least == 0 || text.chars().nth(self.least - 1).is_some()
+    }
+}
+
+impl Form {
+    fn holds(&self, text: &str) -> bool {
+        match self {
+            Self::Any | Self::Narrow => true,
+            Self::Pattern { holds, .. } | Self::Name { holds } => holds(text),
+        }
+    }
+}
+
+impl Shape {
+    fn find(&self, name: &str) -> Option<usize> {
+        self.members.iter().position(|member| member.name == name)
+    }
+
+    fn has_required(&self, seen: u32) -> bool {
+        self.required.iter().all(|name| self.find(name).is_some_and(|at| seen & (1 << at) != 0))
+    }
+}
+
+/// The fast walk: one value, held against its rule while it is read.
+struct Walk<'w, 'de> {
+    rule: &'static Rule,
+    /// First slot of the value; `None` when nothing of it is captured.
+    slot: Option<usize>,
+    captures: &'w mut Captures<'de>,
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        match self.rule {
+            Rule::Text(_) => deserializer.deserialize_str(self),
+            Rule::Object(_) => deserializer.deserialize_map(self),
+            Rule::List(_) => deserializer.deserialize_seq(self),
+        }
+    }
+}
+
+impl<'de> Walk<'_, 'de> {
+    fn holds(&self, text: &str) -> bool {
+        matches!(self.rule, Rule::Text(rule) if rule.holds(text))
+    }
+
+    fn capture(self, text: Cow<'de, str>) {
+        if let Some(slot) = self.slot {
+            self.captures.slots[slot] = Some(text);
+        }
+    }
+
+    fn member<A: MapAccess<'de>>(
+        &mut self,
+        member: &'static Member,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        let captures = &mut *self.captures;
+        let at = |offset| self.slot.map(|slot| slot + offset);
+        let slot = match member.capture {
+            Capture::No => None,
+            Capture::At(offset) => at(offset),
+            Capture::Raw(offset) => {
+                let raw: &'de RawValue = map.next_value()?;
+                if let Some(slot) = at(offset) {
+                    captures.slots[slot] = Some(Cow::Borrowed(raw.get()));
+                }
+                let mut inner = serde_json::Deserializer::from_str(raw.get());
+                let walk = Walk { rule: member.rule, slot: None, captures };
+                return walk.deserialize(&mut inner).map_err(A::Error::custom);
+            }
+        };
+        map.next_value_seed(Walk { rule: member.rule, slot, captures })
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that meets its rule")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<(), E> {
+        if !self.holds(text) {
+            return Err(E::custom("a text breaks its rule"));
+        }
+        self.capture(Cow::Borrowed(text));
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        if !self.holds(text) {
+            return Err(E::custom("a text breaks its rule"));
+        }
+        if self.slot.is_some() {
+            self.capture(Cow::Owned(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let Rule::Object(shape) = self.rule else {
+            return Err(A::Error::custom("an object breaks its rule"));
+        };
+        let mut seen = 0u32;
+        while let Some(found) = map.next_key_seed(Key { shape })? {
+            let Some(at) = found else {
+                if shape.closed {
+                    return Err(A::Error::custom("a member is not allowed"));
+                }
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let member = &shape.members[at];
+            if seen & (1 << at) != 0 {
+                return Err(A::Error::custom(format_args!("repeated '{}'", member.name)));
+            }
+            seen |= 1 << at;
+            self.member(member, &mut map)?;
+        }
+        if shape.has_required(seen) {
+            Ok(())
+        } else {
+            Err(A::Error::custom("a required member is missing"))
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Rule::List(list) = self.rule else {
+            return Err(A::Error::custom("a list breaks its rule"));
+        };
+        let mut count = 0;
+        let captures = self.captures;
+        while items.next_element_seed(Walk { rule: list.item, slot: None, captures })?.is_some() {
+            count += 1;
+            if count > list.most {
+                return Err(A::Error::custom("a list is too long"));
+            }
+        }
+        if count < list.least {
+            return Err(A::Error::custom("a list is too short"));
+        }
+        Ok(())
+    }
+}
+
+/// Finds the member that a name stands for.
+struct Key {
+    shape: &'static Shape,
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a member")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.shape.find(name))
+    }
+}
+
+/// What the two walks say of a body: whether the fast one accepts it, and whether the slow one
+/// does (`None` when the body is not JSON to a parser that builds values).
+#[cfg(test)]
+pub(crate) fn verdicts(body: &[u8], rule: &'static Rule) -> (bool, Option<bool>) {
+    let slow = serde_json::from_slice::<Value>(body)
+        .ok()
+        .map(|value| fault(&value, rule, &mut String::new()).is_none());
+    (check(body, rule).is_ok(), slow)
+}

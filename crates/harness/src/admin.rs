@@ -1,0 +1,261 @@
+//! A blocking client of the admin API (hub-semantics 4), one keep-alive connection.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use ledger::Amount;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::HarnessError;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The admin API of one hub.
+pub(crate) struct Admin {
+    address: SocketAddr,
+    token: Option<String>,
+    stream: Option<TcpStream>,
+}
+
+/// An answer: status and body.
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// An account as the hub shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) id: u64,
+    pub(crate) kind: String,
+    pub(crate) currency: String,
+    pub(crate) value: Amount,
+    pub(crate) reserved: Amount,
+}
+
+/// Counters and gauges by name, labels added up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics(BTreeMap<String, f64>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AccountText<'a> {
+    id: u64,
+    ledger_account_type: String,
+    currency: String,
+    #[serde(borrow)]
+    value: &'a RawValue,
+    #[serde(borrow)]
+    reserved_value: Option<&'a RawValue>,
+}
+
+impl Admin {
+    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
+        Self { address, token, stream: None }
+    }
+
+    /// Sends a request and gives its answer, whatever the status.
+    pub(crate) fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+    ) -> Result<Answered, HarnessError> {
+        let request = self.request(method, path, body);
+        let fresh = self.stream.is_none();
+        let mut answer = self.exchange(&request);
+        // A connection that was kept may have been closed meanwhile: the hub read nothing of it.
+        let stale = |error: &io::Error| {
+            let kinds = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+            kinds.contains(&error.kind()) || error.kind() == io::ErrorKind::UnexpectedEof
+        };
+        if !fresh && answer.as_ref().is_err_and(stale) {
+            answer = self.exchange(&request);
+        }
+        answer.map_err(|error| HarnessError::Admin {
+            request: format!("{method} {path}"),
+            problem: error.to_string(),
+        })
+    }
+
+    /// Sends a request that must be answered with one of `expected`.
+    pub(crate) fn must(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+        expected: &[u16],
+    ) -> Result<Answered, HarnessError> {
+        let answered = self.call(method, path, body)?;
+        if expected.contains(&answered.status) {
+            return Ok(answered);
+        }
+        Err(HarnessError::Admin {
+            request: format!("{method} {path}"),
+            problem: format!(
+                "answered {} {}",
+                answered.status,
+                String::from_utf8_lossy(&answered.body)
+            ),
+        })
+    }
+
+    /// Whether the hub says that it is well.
+    pub(crate) fn healthy(&mut self) -> bool {
+        self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
+    }
+
+    /// GET /participants/{name}/accounts
+    pub(crate) fn accounts(&mut self, name: &str) -> Result<Vec<Account>, HarnessError> {
+        let path = format!("/participants/{name}/accounts");
+        let answered = self.must("GET", &path, None, &[200])?;
+        read_accounts(&answered.body).ok_or_else(|| HarnessError::Admin {
+            request: format!("GET {path}"),
+            problem: format!("cannot be read: {}", String::from_utf8_lossy(&answered.body)),
+        })
+    }
+
+    /// GET /metrics
+    pub(crate) fn metrics(&mut self) -> Result<Metrics, HarnessError> {
+        let answered = self.must("GET", "/metrics", None, &[200])?;
+        Ok(Metrics::read(&String::from_utf8_lossy(&answered.body)))
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&str>) -> String {
+        let address = self.address;
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n");
+        if let Some(token) = &self.token {
+            request += &format!("authorization: Bearer {token}\r\n");
+        }
+        match body {
+            Some(body) => {
+                let length = body.len();
+                request += "content-type: application/json\r\n";
+                request += &format!("content-length: {length}\r\n\r\n{body}");
+            }
+            None => request += "\r\n",
+        }
+        request
+    }
+
+    fn exchange(&mut self, request: &str) -> io::Result<Answered> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => connect(self.address)?,
+        };
+        stream.write_all(request.as_bytes())?;
+        let mut buffer = Vec::new();
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            if let Some(response) = dfsp::wire::response(&buffer).map_err(broken)? {
+                let answered = Answered { status: response.status, body: response.body.to_vec() };
+                if response.keep_alive {
+                    self.stream = Some(stream);
+                }
+                return Ok(answered);
+            }
+            match stream.read(&mut chunk)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                length => buffer.extend_from_slice(&chunk[..length]),
+            }
+        }
+    }
+}
+
+impl Metrics {
+    /// The value of a metric, all its labels together; `None` when the hub does not have it.
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    /// Reads the Prometheus text format.
+    pub(crate) fn read(text: &str) -> Self {
+        let mut values = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let name_length = line.find(['{', ' ']).unwrap_or(line.len());
+            let rest = line.rfind('}').map_or(&line[name_length..], |at| &line[at + 1..]);
+            if let Some(Ok(value)) = rest.split_whitespace().next().map(str::parse::<f64>) {
+                *values.entry(line[..name_length].to_owned()).or_insert(0.0) += value;
+            }
+        }
+        Self(values)
+    }
+}
+
+/// Resolves `http://host:port`.
+pub(crate) fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
+    let wrong = |why: &str| HarnessError::Options(format!("{url}: {why}"));
+    let authority = url.strip_prefix("http://").ok_or_else(|| wrong("must begin with http://"))?;
+    let authority = authority.trim_end_matches('/');
+    if authority.contains('/') {
+        return Err(wrong("a path is not supported"));
+    }
+    let mut addresses = authority.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("has no address"))
+}
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+fn read_accounts(body: &[u8]) -> Option<Vec<Account>> {
+    let texts: Vec<AccountText<'_>> = serde_json::from_slice(body).ok()?;
+    let accounts = texts.into_iter().map(|text| {
+        let reserved = text.reserved_value.map_or(Some(Amount::ZERO), number);
+        Some(Account {
+            id: text.id,
+            kind: text.ledger_account_type,
+            currency: text.currency,
+            value: number(text.value)?,
+            reserved: reserved?,
+        })
+    });
+    accounts.collect()
+}
+
+/// Numbers keep their decimals: they are never read as floating point.
+fn number(text: &RawValue) -> Option<Amount> {
+    Amount::parse_decimal(text.get().trim_matches('"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_add_up_their_labels() {
+        let text = "# HELP a b\n# TYPE a counter\na{x=\"1 }\"} 2\na{x=\"2\"} 3 1700000000\n\
+            upesi_log_syncs_total 41\nbroken\n";
+        let metrics = Metrics::read(text);
+        assert_eq!(metrics.get("a"), Some(5.0));
+        assert_eq!(metrics.get("upesi_log_syncs_total"), Some(41.0));
+        assert_eq!(metrics.get("broken"), None);
+    }
+
+    #[test]
+    fn accounts_keep_four_decimals() {
+        let body = br#"[{"id":8,"ledgerAccountType":"SETTLEMENT","currency":"USD","isActive":1,
+            "value":-10000.1234,"reservedValue":0,"changedDate":"2026-01-01T10:00:00.000Z"}]"#;
+        let accounts = read_accounts(body).expect("well formed");
+        assert_eq!(accounts[0].value.to_string(), "-10000.1234");
+        assert_eq!((accounts[0].id, &*accounts[0].kind), (8, "SETTLEMENT"));
+        assert_eq!(read_accounts(b"{}"), None);
+    }
+
+    #[test]
+    fn addresses_are_plain_http() {
+        assert!(resolve("http://127.0.0.1:4000").is_ok());
+        assert!(resolve("http://127.0.0.1:4000/").is_ok());
+        for url in ["127.0.0.1:4000", "https://127.0.0.1:1", "http://127.0.0.1:1/api", "http://"] {
+            assert!(resolve(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The switch as a child process: started, watched, stopped, and its log verified.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+
+use crate::admin::Admin;
+use crate::error::HarnessError;
+use crate::machine::{ProcessFigures, process_figures};
+
+const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+const LOG_TAIL_BYTES: usize = 2_000;
+
+/// How the switch is started and its log verified.
+///
+/// In the arguments `{data}` stands for the data directory, `{fspiop}` and `{admin}` for the
+/// addresses (`127.0.0.1:PORT`), `{fspiop_port}` and `{admin_port}` for their ports.
+#[derive(Clone, Debug)]
+pub struct SwitchCommand {
+    /// The binary.
+    pub program: PathBuf,
+    /// Arguments that make it serve.
+    pub serve: Vec<OsString>,
+    /// Arguments that make it verify its log and print JSON with a member `ok`.
+    pub verify: Vec<OsString>,
+    /// What an answer of 202 means here, for the report.
+    pub durability: String,
+    /// Whether payees that fulfil with COMMITTED get a confirmation.
+    pub confirm_to_payee: bool,
+    /// File with the bearer token of the admin API, in the data directory.
+    pub token_file: PathBuf,
+}
+
+/// A running switch; it is killed when this is dropped.
+pub(crate) struct Switch {
+    child: Child,
+    pub(crate) fspiop: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    log: PathBuf,
+    token: PathBuf,
+}
+
+/// What `verify` says.
+#[derive(Debug, Deserialize)]
+struct Verified {
+    ok: bool,
+}
+
+impl SwitchCommand {
+    /// `serve --data {data} --fspiop {fspiop} --admin {admin}` and
+    /// `verify --data {data} --json` of `program`, durable, confirming to payees.
+    #[must_use]
+    pub fn standard(program: impl Into<PathBuf>) -> Self {
+        let arguments = |text: &str| text.split(' ').map(OsString::from).collect();
+        Self {
+            program: program.into(),
+            serve: arguments("serve --data {data} --fspiop {fspiop} --admin {admin}"),
+            verify: arguments("verify --data {data} --json"),
+            durability: "fsync before 202".to_owned(),
+            confirm_to_payee: true,
+            token_file: PathBuf::from("admin-token"),
+        }
+    }
+
+    /// Whether the log in `data` is good; else what `verify` said.
+    pub(crate) fn verify(&self, data: &Path) -> Result<(), String> {
+        let places = Places { data, fspiop: None, admin: None };
+        let mut command = Command::new(&self.program);
+        command.args(self.verify.iter().map(|argument| places.fill(argument)));
+        let output = command.output().map_err(|error| format!("verify: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        match serde_json::from_str::<Verified>(&said) {
+            Ok(Verified { ok: true }) if output.status.success() => Ok(()),
+            _ => {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                Err(format!("verify: {} {} {}", output.status, said.trim(), errors.trim()))
+            }
+        }
+    }
+}
+
+impl Switch {
+    /// Starts the switch on two free ports and waits until it is healthy. What it prints goes to
+    /// `switch.log` in the data directory.
+    pub(crate) fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
+        std::fs::create_dir_all(data).map_err(HarnessError::file(data))?;
+        let log = data.join("switch.log");
+        let output = File::create(&log).map_err(HarnessError::file(&log))?;
+        let errors = output.try_clone().map_err(HarnessError::file(&log))?;
+        let [fspiop, admin] = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
+        let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
+        let child = Command::new(&command.program)
+            .args(command.serve.iter().map(|argument| places.fill(argument)))
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(HarnessError::file(&command.program))?;
+        let token = data.join(&command.token_file);
+        let mut switch = Self { child, fspiop, admin, log, token };
+        switch.wait_healthy()?;
+        Ok(switch)
+    }
+
+    /// A client of its admin API, with the token it has written.
+    pub(crate) fn admin(&self) -> Result<Admin, HarnessError> {
+        let token = read_token(&self.token)?;
+        Ok(Admin::new(self.admin, Some(token)))
+    }
+
+    /// CPU time and memory so far.
+    pub(crate) fn figures(&self) -> ProcessFigures {
+        process_figures(self.child.id())
+    }
+
+    /// Fails when the switch has ended by itself.
+    pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.ended(status)),
+            Err(error) => Err(HarnessError::Switch(format!("cannot be watched: {error}"))),
+        }
+    }
+
+    /// Asks it to stop and waits for that.
+    pub(crate) fn stop(mut self) -> Result<(), HarnessError> {
+        self.check_alive()?;
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| HarnessError::Switch("has no process id".to_owned()))?;
+        kill_process(id, Signal::TERM)
+            .map_err(|error| HarnessError::Switch(format!("cannot be stopped: {error}")))?;
+        let deadline = Instant::now() + STOPPED_WITHIN;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(self.ended(status)),
+                _ => std::thread::sleep(POLL),
+            }
+        }
+        Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
+    }
+
+    fn wait_healthy(&mut self) -> Result<(), HarnessError> {
+        let deadline = Instant::now() + HEALTHY_WITHIN;
+        while Instant::now() < deadline {
+            self.check_alive()?;
+            if Admin::new(self.admin, None).healthy() {
+                return Ok(());
+            }
+            std::thread::sleep(POLL);
+        }
+        Err(HarnessError::Switch(format!("is not healthy within {HEALTHY_WITHIN:?}")))
+    }
+
+    fn ended(&self, status: ExitStatus) -> HarnessError {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]);
+        HarnessError::Switch(format!("ended with {status}:\n{}", tail.trim()))
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads a bearer token.
+pub(crate) fn read_token(path: &Path) -> Result<String, HarnessError> {
+    let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
+    Ok(text.trim().to_owned())
+}
+
+struct Places<'a> {
+    data: &'a Path,
+    fspiop: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+}
+
+impl Places<'_> {
+    fn fill(&self, argument: &OsStr) -> OsString {
+        if argument == "{data}" {
+            return self.data.as_os_str().to_owned();
+        }
+        let Some(text) = argument.to_str() else { return argument.to_owned() };
+        let address =
+            |address: Option<SocketAddr>| address.map_or(String::new(), |it| it.to_string());
+        let port = |address: Option<SocketAddr>| address.map_or(0, |it| it.port()).to_string();
+        text.replace("{data}", &self.data.to_string_lossy())
+            .replace("{fspiop}", &address(self.fspiop))
+            .replace("{admin}", &address(self.admin))
+            .replace("{fspiop_port}", &port(self.fspiop))
+            .replace("{admin_port}", &port(self.admin))
+            .into()
+    }
+}
+
+/// Two addresses that were free a moment ago.
+fn free_addresses() -> io::Result<[SocketAddr; 2]> {
+    let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_filled_into_arguments() {
+        let places = Places {
+            data: Path::new("/data/x"),
+            fspiop: Some(SocketAddr::from(([127, 0, 0, 1], 40))),
+            admin: Some(SocketAddr::from(([127, 0, 0, 1], 41))),
+        };
+        for (argument, filled) in [
+            ("{data}", "/data/x"),
+            ("--data={data}", "--data=/data/x"),
+            ("{fspiop}", "127.0.0.1:40"),
+            ("--admin-port={admin_port}", "--admin-port=41"),
+            ("--json", "--json"),
+        ] {
+            assert_eq!(places.fill(OsStr::new(argument)), OsString::from(filled));
+        }
+    }
+
+    #[test]
+    fn only_a_good_verdict_verifies() {
+        for (script, good) in [
+            (r#"echo '{"ok":true,"records":3}'"#, true),
+            (r#"echo '{"ok":false}'"#, false),
+            (r#"echo '{"ok":true}'; exit 1"#, false),
+            ("echo nothing", false),
+        ] {
+            let mut command = SwitchCommand::standard("/bin/sh");
+            command.verify = vec!["-c".into(), script.into()];
+            assert_eq!(command.verify(Path::new("/")).is_ok(), good, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_switch_that_ends_at_once_is_reported_with_its_last_words() {
+        let data = std::env::temp_dir().join(format!("harness-child-{}", std::process::id()));
+        let mut command = SwitchCommand::standard("/bin/sh");
+        command.serve = vec!["-c".into(), "echo no configuration >&2; exit 3".into()];
+        let Err(HarnessError::Switch(said)) = Switch::start(&command, &data) else {
+            panic!("it cannot be healthy");
+        };
+        assert!(said.contains("no configuration") && said.contains('3'), "{said}");
+        std::fs::remove_dir_all(&data).expect("it was made");
+    }
+}

@@ -1,0 +1,56 @@
+//! Interrupts from the keyboard, so that nothing is left behind by a run that is cut short.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::error::HarnessError;
+
+/// Tells whether the user wants the run to end.
+#[derive(Clone)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens for interrupts and termination from now on, on a thread of its own.
+    pub(crate) fn listen() -> Self {
+        let seen = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&seen);
+        // Without the thread the default holds: the process ends at once.
+        let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(signalled());
+                flag.store(true, Ordering::Relaxed);
+            }
+        });
+        Self(seen)
+    }
+
+    pub(crate) fn seen(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Fails when there was one.
+    pub(crate) fn check(&self) -> Result<(), HarnessError> {
+        if self.seen() { Err(HarnessError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Pauses for a while, or until there is one.
+    pub(crate) fn pause(&self, time: Duration) -> Result<(), HarnessError> {
+        std::thread::sleep(time);
+        self.check()
+    }
+}
+
+async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
+        (Ok(mut interrupt), Ok(mut terminate)) => {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
+}

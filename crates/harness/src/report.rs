@@ -1,0 +1,195 @@
+//! Results of a demonstration: as JSON and as a table.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::fleet::Latencies;
+pub use crate::machine::Machine;
+
+/// Results of a demonstration. Times are in milliseconds, sizes in megabytes of 1,000,000 bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct DemoReport {
+    /// Committed whole transactions a second, in the measured part.
+    pub rate_per_s: f64,
+    /// Transactions that did not commit, in the whole run.
+    pub failed: u64,
+    /// Whether the ledger, the notices and the log were proved.
+    pub verified: bool,
+    /// Whole transactions that committed, from the (intended) start to the payer's notice.
+    pub latency_ms: Latency,
+    /// The same by leg.
+    pub legs_ms: Legs,
+    /// CPU time of the switch per committed transaction.
+    pub switch_cpu_ms_per_tx: f64,
+    /// Largest resident size of the switch.
+    pub switch_rss_mb: f64,
+    /// Syncs of the log per committed transaction, when the switch counts them.
+    pub syncs_per_tx: Option<f64>,
+    /// Bytes of log per committed transaction, when the switch counts them.
+    pub log_bytes_per_tx: Option<f64>,
+    /// Where the run took place.
+    pub machine: Machine,
+    /// What an answer of the switch means.
+    pub durability: String,
+    /// Whether payees that fulfil with COMMITTED get a confirmation.
+    pub confirm_to_payee: bool,
+    /// CPU time of simulators and driver per committed transaction.
+    pub simulators_cpu_ms_per_tx: f64,
+    /// Length of the measured part in seconds.
+    pub seconds: f64,
+    /// Transactions committed in the measured part.
+    pub committed: u64,
+    /// Transactions committed in the whole run, warm-up included.
+    pub committed_in_all: u64,
+    /// Transactions in flight (closed loop).
+    pub concurrency: Option<usize>,
+    /// Transactions offered a second (open loop).
+    pub offered_rate_per_s: Option<f64>,
+    /// Number of FSPs.
+    pub fsps: usize,
+    /// How payees fulfilled.
+    pub style: String,
+    /// FSPIOP version of the FSPs.
+    pub fspiop_version: String,
+    /// Messages the FSPs sent again because the switch did not take them at first.
+    pub resent: u64,
+    /// Notices the FSPs received more than once.
+    pub repeated_notices: u64,
+    /// Failures by leg and cause, with an example.
+    pub failures: Vec<String>,
+    /// What was not as it must be; empty when verified.
+    pub differences: Vec<String>,
+}
+
+/// A distribution in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Latency {
+    pub min: f64,
+    pub avg: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// A distribution in short, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Percentiles {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+}
+
+/// The legs of a whole transaction.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Legs {
+    pub lookup: Percentiles,
+    pub quote: Percentiles,
+    pub transfer: Percentiles,
+}
+
+impl DemoReport {
+    /// Whether nothing failed and everything was proved.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.failed == 0 && self.verified
+    }
+}
+
+impl Latency {
+    pub(crate) fn of(micros: &Histogram<u64>) -> Self {
+        let at = |quantile| micros.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            min: micros.min() as f64 / 1e3,
+            avg: micros.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: micros.max() as f64 / 1e3,
+        }
+    }
+}
+
+impl Percentiles {
+    fn of(micros: &Histogram<u64>) -> Self {
+        let Latency { p50, p95, p99, .. } = Latency::of(micros);
+        Self { p50, p95, p99 }
+    }
+}
+
+impl Legs {
+    pub(crate) fn of(latencies: &Latencies) -> Self {
+        Self {
+            lookup: Percentiles::of(&latencies.lookup),
+            quote: Percentiles::of(&latencies.quote),
+            transfer: Percentiles::of(&latencies.transfer),
+        }
+    }
+}
+
+impl fmt::Display for DemoReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Latency { min, avg, p50, p90, p95, p99, p999, max } = self.latency_ms;
+        let load = match (self.offered_rate_per_s, self.concurrency) {
+            (Some(rate), _) => format!("open loop, {rate}/s offered"),
+            (None, Some(concurrency)) => format!("closed loop, {concurrency} in flight"),
+            (None, None) => "none".to_owned(),
+        };
+        writeln!(f, "load            {load}, {} FSPs, {:.1} s", self.fsps, self.seconds)?;
+        writeln!(f, "rate            {:.0} whole transactions/s", self.rate_per_s)?;
+        writeln!(f, "committed       {} ({} in all)", self.committed, self.committed_in_all)?;
+        writeln!(f, "failed          {}", self.failed)?;
+        writeln!(
+            f,
+            "latency ms      min {min:.2}  avg {avg:.2}  p50 {p50:.2}  p90 {p90:.2}  p95 {p95:.2}  \
+             p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2}"
+        )?;
+        for (name, leg) in [
+            ("look-up", self.legs_ms.lookup),
+            ("quote", self.legs_ms.quote),
+            ("transfer", self.legs_ms.transfer),
+        ] {
+            let Percentiles { p50, p95, p99 } = leg;
+            writeln!(f, "  {name:<13} p50 {p50:.2}  p95 {p95:.2}  p99 {p99:.2}")?;
+        }
+        writeln!(
+            f,
+            "switch          {:.3} ms CPU per transaction, {:.0} MB resident at most",
+            self.switch_cpu_ms_per_tx, self.switch_rss_mb
+        )?;
+        if let (Some(syncs), Some(bytes)) = (self.syncs_per_tx, self.log_bytes_per_tx) {
+            writeln!(f, "log             {syncs:.3} syncs, {bytes:.0} bytes per transaction")?;
+        }
+        writeln!(
+            f,
+            "simulators      {:.3} ms CPU per transaction, {} messages resent, {} notices repeated",
+            self.simulators_cpu_ms_per_tx, self.resent, self.repeated_notices
+        )?;
+        writeln!(
+            f,
+            "profile         {}; FSPIOP {}, {} style, confirmation to payee {}; no TLS, no JWS",
+            self.durability,
+            self.fspiop_version,
+            self.style,
+            if self.confirm_to_payee { "on" } else { "off" }
+        )?;
+        let Machine { cores, processor, kernel } = &self.machine;
+        writeln!(f, "machine         {cores} cores ({processor}), Linux {kernel}")?;
+        for failure in &self.failures {
+            writeln!(f, "FAILED          {failure}")?;
+        }
+        for difference in &self.differences {
+            writeln!(f, "DIFFERS         {difference}")?;
+        }
+        writeln!(f, "verified        {}", if self.verified { "yes" } else { "NO" })
+    }
+}

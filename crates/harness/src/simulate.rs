@@ -1,0 +1,109 @@
+//! Simulated FSPs against any hub, until an interrupt or for a given time.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use dfsp::SimulatorOptions;
+
+use crate::admin::{Admin, resolve};
+use crate::child::read_token;
+use crate::error::HarnessError;
+use crate::fleet::{FleetResult, Fleets, Load, Phase, plan};
+use crate::interrupt::Interrupt;
+use crate::live::Live;
+use crate::onboarding::onboard;
+use crate::options::SimulateOptions;
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// Runs simulated FSPs against a hub and prints in the end what each of them saw.
+///
+/// # Errors
+/// The FSPs or their onboarding could not be set up. Failing transactions are no error.
+pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
+    options.check()?;
+    let interrupt = Interrupt::listen();
+    let mut live = Live::new();
+    let hub = resolve(&options.hub)?;
+    let load = options.rate.map_or(Load::None, Load::Open);
+    let fleets = Fleets::start(&placed(options, hub)?, options.fsps.threads, load)?;
+    for fsp in fleets.bound() {
+        live.step(&format!("{} at http://{}", fsp.name, fsp.address));
+    }
+    if !options.no_onboard {
+        set_up(options, &fleets, &interrupt)?;
+        live.step("onboarded");
+    }
+    fleets.set_phase(Phase::Warm);
+    let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    let runs = || !interrupt.seen() && end.is_none_or(|end| Instant::now() < end);
+    while runs() {
+        std::thread::sleep(POLL);
+        if options.rate.is_some() {
+            live.show("simulate", &fleets.glance());
+        }
+    }
+    live.close();
+    fleets.set_phase(Phase::Stop);
+    let patience = Instant::now() + options.fsps.patience();
+    while fleets.glance().in_flight > 0 && Instant::now() < patience && !interrupt.seen() {
+        std::thread::sleep(POLL);
+    }
+    print(&fleets.collect()?);
+    Ok(())
+}
+
+fn set_up(
+    options: &SimulateOptions,
+    fleets: &Fleets,
+    interrupt: &Interrupt,
+) -> Result<(), HarnessError> {
+    let needed = || HarnessError::Options("--admin is needed for onboarding".to_owned());
+    let address = resolve(options.admin.as_deref().ok_or_else(needed)?)?;
+    let token = options.token.as_deref().map(read_token).transpose()?;
+    let mut admin = Admin::new(address, token);
+    onboard(&mut admin, options.fsps.currency, &fleets.bound(), interrupt)?;
+    fleets.register()
+}
+
+/// The FSPs' options with the addresses asked for.
+fn placed(
+    options: &SimulateOptions,
+    hub: SocketAddr,
+) -> Result<Vec<SimulatorOptions>, HarnessError> {
+    let mut plan = plan(&options.fsps, hub);
+    for (index, simulator) in plan.iter_mut().enumerate() {
+        let port = match options.port {
+            0 => Some(0),
+            first => u16::try_from(index).ok().and_then(|index| first.checked_add(index)),
+        };
+        let port = port.ok_or_else(|| HarnessError::Options("--port is too large".to_owned()))?;
+        simulator.listen = SocketAddr::new(options.listen, port);
+    }
+    Ok(plan)
+}
+
+fn print(result: &FleetResult) {
+    println!("fsp       position        paid    got paid  answered  repeated  unknown");
+    for fsp in &result.fsps {
+        let counts = &fsp.counts;
+        let committed = |sent: bool| {
+            let flows =
+                fsp.exchanges.iter().map(|(_, it)| if sent { &it.sent } else { &it.received });
+            flows.map(|flow| flow.committed.count).sum::<u64>()
+        };
+        println!(
+            "{:<9} {:>9} {:>10} {:>10} {:>9} {:>9} {:>8}",
+            fsp.name,
+            fsp.position.to_string(),
+            committed(true),
+            committed(false),
+            counts.lookups + counts.quotes + counts.prepares,
+            counts.repeated,
+            counts.unknown,
+        );
+    }
+    for (failure, (count, example)) in &result.failures {
+        println!("FAILED    {count} x {failure}, such as {example}");
+    }
+}

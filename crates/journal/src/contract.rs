@@ -1,0 +1,245 @@
+//! The tests that every [`Log`] must pass, and what is needed to write frames for them.
+//!
+//! A log joins with a [`Subject`]: how to make one, and how to crash and reopen it.
+
+use std::sync::Arc;
+
+use ledger::{Position, Stamp};
+use ports::{Log, LogError, OwnedPayload, RecordReader, Rejection, Stop};
+use record::frame::{
+    BatchHeader, Discontinuity, Frame, FrameBuilder, FrameError, LogIdentity, NewRecord, Tail,
+    payload_digest,
+};
+
+/// The identity of logs made for tests.
+pub const IDENTITY: LogIdentity = LogIdentity(*b"contract tests 1");
+
+/// A log under test.
+pub trait Subject {
+    /// The log.
+    type Log: Log;
+
+    /// An empty log of identity [`IDENTITY`].
+    fn make(&mut self) -> Self::Log;
+
+    /// The log as it is after a crash and recovery.
+    fn crash(&mut self, log: Self::Log) -> Self::Log;
+}
+
+/// Runs the whole contract.
+///
+/// # Panics
+/// Where the log breaks it.
+pub fn check(subject: &mut impl Subject) {
+    check_empty(subject);
+    check_order(subject);
+    check_durability(subject);
+    check_replay(subject);
+    check_reader(subject);
+    check_many(subject);
+}
+
+/// A sealed frame after `tail`: `sizes.len()` records whose payloads have these sizes, made from
+/// the position so that every frame is different. A size of 0 is a record without payload.
+#[must_use]
+pub fn frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
+    frame_stamped(tail, sizes, Stamp(tail.stamp.0 + 10))
+}
+
+/// Like [`frame_after`], with this stamp.
+#[must_use]
+pub fn frame_stamped(tail: &Tail, sizes: &[usize], stamp: Stamp) -> Vec<u8> {
+    let mut builder = FrameBuilder::new();
+    for (at, &size) in sizes.iter().enumerate() {
+        let position = tail.next().0 + at as u64;
+        let payload = sample_payload(Position(position), size);
+        let payload = (size > 0).then(|| (&payload[..], payload_digest(&payload)));
+        let fields = position.to_le_bytes();
+        let record = NewRecord { kind: 1, version: 1, fields: &fields, payload };
+        let encoded = record.encode().expect("records of tests are short");
+        builder.push(&encoded).expect("frames of tests are short");
+    }
+    let batch = BatchHeader { stamp, wall: stamp, ..BatchHeader::default() };
+    builder.seal(tail, &batch).bytes.to_vec()
+}
+
+/// The payload that [`frame_after`] gives the record at `position`. It has no zero byte.
+#[must_use]
+pub fn sample_payload(position: Position, size: usize) -> Vec<u8> {
+    (0..size as u64).map(|at| 1 + ((at * 7 + position.0 * 13) % 255) as u8).collect()
+}
+
+/// The frames of a log, byte for byte.
+///
+/// # Panics
+/// If the log cannot be read.
+pub fn frames_of(log: &mut impl Log, from: Position) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    log.replay(from, &mut |frame: &Frame<'_>| {
+        frames.push(frame.as_bytes().to_vec());
+        Ok(())
+    })
+    .expect("a sound log can be replayed");
+    frames
+}
+
+fn append(log: &mut impl Log, sizes: &[usize]) -> Vec<u8> {
+    let before = log.tail();
+    let bytes = frame_after(&before, sizes);
+    log.append(&bytes).expect("the next frame is taken");
+    let frame = Frame::parse(&bytes).expect("a sealed frame is sound");
+    let after = frame.follows(&before).expect("a frame follows the tail it was sealed for");
+    let tail = log.tail();
+    assert_eq!(Tail { durable: tail.durable, ..after }, tail, "the tail moves with the frame");
+    assert!(before.durable <= tail.durable && tail.durable <= tail.end);
+    bytes
+}
+
+fn check_empty(subject: &mut impl Subject) {
+    let log = subject.make();
+    assert_eq!(log.tail(), Tail::genesis(IDENTITY));
+    assert_eq!(log.reader().read(Position(1)), Ok(None));
+    let mut log = subject.crash(log);
+    assert_eq!(log.tail(), Tail::genesis(IDENTITY));
+    assert!(frames_of(&mut log, Position(1)).is_empty());
+    assert_eq!(log.sync(), Ok(()));
+}
+
+fn check_order(subject: &mut impl Subject) {
+    let mut log = subject.make();
+    append(&mut log, &[30, 0]);
+    log.sync().expect("syncs");
+    let tail = log.tail();
+    assert_eq!(tail.end, Position(2));
+    let good = frame_after(&tail, &[5]);
+    let other = LogIdentity([0; 16]);
+    let late = Stamp(tail.stamp.0 - 1);
+    let early = Tail { stamp: Stamp(0), ..tail };
+    let order = |error| Rejection::Order(error);
+    let mut flipped = good.clone();
+    flipped[20] ^= 1;
+    for (bytes, expected) in [
+        (Vec::new(), Rejection::Frame(FrameError::Short)),
+        (good[1..].to_vec(), Rejection::Frame(FrameError::Magic)),
+        (flipped, Rejection::Frame(FrameError::HeaderChecksum)),
+        (
+            frame_after(&Tail { identity: other, ..tail }, &[5]),
+            order(Discontinuity::Identity { expected: IDENTITY, found: other }),
+        ),
+        (
+            frame_after(&Tail::genesis(IDENTITY), &[5]),
+            order(Discontinuity::Position { expected: Position(3), found: Position(1) }),
+        ),
+        (
+            frame_stamped(&early, &[5], late),
+            order(Discontinuity::Stamp { before: tail.stamp, found: late }),
+        ),
+    ] {
+        assert_eq!(log.append(&bytes), Err(LogError::Rejected(expected)));
+        assert_eq!(log.tail(), tail, "a refused frame changes nothing");
+    }
+    let longer = [&good[..], b"x"].concat();
+    assert!(matches!(log.append(&longer), Err(LogError::Rejected(Rejection::Frame(_)))));
+    check_durable_claim(&mut log);
+    assert_eq!(log.append(&frame_stamped(&log.tail(), &[5], log.tail().stamp)), Ok(()));
+}
+
+/// A frame may know less about what is durable than the log, never more.
+fn check_durable_claim(log: &mut impl Log) {
+    append(log, &[9]);
+    let tail = log.tail();
+    let (known, claimed) = (tail.durable, tail.end);
+    assert!(known < claimed, "an append alone makes nothing durable");
+    let bold = frame_after(&Tail { durable: claimed, ..tail }, &[5]);
+    let refused = LogError::Rejected(Rejection::Durable { claimed, known });
+    assert_eq!(log.append(&bold), Err(refused));
+    assert_eq!(log.append(&frame_after(&Tail { durable: Position(0), ..tail }, &[5])), Ok(()));
+}
+
+fn check_durability(subject: &mut impl Subject) {
+    let mut log = subject.make();
+    let mut frames = Vec::new();
+    for round in 0..6 {
+        frames.push(append(&mut log, &[100, 20]));
+        frames.push(append(&mut log, &[3]));
+        log.sync().expect("syncs");
+        assert_eq!(log.durable_end(), log.end());
+        let synced = frames.len();
+        for extra in 0..round {
+            frames.push(append(&mut log, &[700 * extra + 1]));
+        }
+        log = subject.crash(log);
+        assert_eq!(log.durable_end(), log.end(), "what is there after opening is durable");
+        let kept = frames_of(&mut log, Position(1));
+        assert!(synced <= kept.len(), "no synced frame is lost");
+        assert_eq!(kept[..], frames[..kept.len()], "what is left is a prefix");
+        frames = kept;
+        let last = Frame::parse(&frames[frames.len() - 1]).expect("sound");
+        assert_eq!((log.chain(), log.end()), (last.chain(), last.header().last()));
+    }
+}
+
+fn check_replay(subject: &mut impl Subject) {
+    let mut log = subject.make();
+    let frames: Vec<_> = (1..=5).map(|count| append(&mut log, &vec![10; count])).collect();
+    assert_eq!(log.end(), Position(15));
+    for (from, first) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (10, 3), (15, 4), (16, 5)] {
+        assert_eq!(frames_of(&mut log, Position(from)), frames[first..], "from {from}");
+    }
+    let mut seen = 0;
+    let stopped = log.replay(Position(1), &mut |_| {
+        seen += 1;
+        if seen == 2 { Err(Stop) } else { Ok(()) }
+    });
+    assert_eq!((stopped, seen), (Ok(()), 2));
+}
+
+fn check_reader(subject: &mut impl Subject) {
+    let mut log = subject.make();
+    let reader = log.reader();
+    append(&mut log, &[0, 50]);
+    assert_eq!(reader.read(Position(1)), Ok(None), "not durable, not shown");
+    log.sync().expect("syncs");
+    append(&mut log, &[7]);
+    check_read(&reader, Position(1), 0);
+    check_read(&reader, Position(2), 50);
+    assert_eq!(reader.read(Position(3)), Ok(None), "not durable, not shown");
+    log.sync().expect("syncs");
+    check_read(&reader, Position(3), 7);
+    assert_eq!(reader.read(Position(0)), Ok(None));
+    assert_eq!(reader.read(Position(4)), Ok(None));
+    let across = std::thread::spawn(move || check_read(&reader, Position(2), 50));
+    across.join().expect("a reader works on any thread");
+}
+
+fn check_read(reader: &Arc<dyn RecordReader>, position: Position, size: usize) {
+    let record = reader.read(position).expect("reads").expect("the record is durable");
+    assert_eq!((record.position, &record.fields[..]), (position, &position.0.to_le_bytes()[..]));
+    let expected = match size {
+        0 => OwnedPayload::None,
+        _ => OwnedPayload::Stored(sample_payload(position, size)),
+    };
+    assert_eq!(record.payload, expected);
+}
+
+/// Enough frames for any internal limit of a test log to be passed: segments, index steps.
+fn check_many(subject: &mut impl Subject) {
+    let mut log = subject.make();
+    let size = |position: u64| (position * 37 % 400) as usize;
+    for round in 0..400 {
+        let next = log.tail().next().0;
+        append(&mut log, &[size(next), size(next + 1), size(next + 2)]);
+        if round % 7 == 0 {
+            log.sync().expect("syncs");
+        }
+    }
+    log.sync().expect("syncs");
+    let mut log = subject.crash(log);
+    assert_eq!(log.end(), Position(1_200));
+    assert_eq!(frames_of(&mut log, Position(1)).len(), 400);
+    assert_eq!(frames_of(&mut log, Position(700)).len(), 400 - 233);
+    let reader = log.reader();
+    for position in (1..=1_200).rev() {
+        check_read(&reader, Position(position), size(position));
+    }
+}

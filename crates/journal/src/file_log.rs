@@ -1,0 +1,350 @@
+//! The log in files.
+//!
+//! # Phases
+//! [`FileLog::open`] recovers (see [`crate::recovery`]); after that [`Log::append`] is one write
+//! at the end of the last segment and [`Log::sync`] one sync of it. Batching is the business of
+//! whoever appends.
+//!
+//! # Rotation
+//! When a frame does not fit into [`Options::segment_bytes`] any more, the segment is synced, a
+//! new one is made (header written, file synced, directory synced), and the frame goes there. So
+//! everything before the last segment is durable, always.
+//!
+//! # Failure
+//! A full disk takes back what was written of the frame and says [`LogError::Full`]. Any other
+//! failure of a write, and any of a sync, poisons the log.
+//!
+//! # Costs
+//! An append is one system call and one copy into the page cache; nothing is allocated but an
+//! index entry every 64 KiB. Space is not reserved ahead: writing zeros first would save about a
+//! third of a sync's time, but writes every byte twice; reserving without writing saves little.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ledger::Position;
+use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Visitor};
+use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Sealed, Tail};
+
+use crate::reader::{Index, Opened, Segment, Shared, damaged, storage};
+use crate::recovery::{self, DamagedEnd, OpenError, Recovered, Recovery};
+use crate::scan::{self, Cause, Part};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+
+/// Length at which a new segment is started, unless [`Options`] say otherwise: 256 MiB.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
+
+const _: () = assert!(FRAME_BYTES_MAX as u64 + SEGMENT_HEADER_BYTES < SEGMENT_BYTES_DEFAULT);
+
+/// How a log is opened and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A segment is not grown beyond this many bytes; but it always holds at least one frame.
+    pub segment_bytes: u64,
+    /// How much is read when the log is opened.
+    pub verify: Verify,
+    /// What happens to a damaged last frame.
+    pub damaged_end: DamagedEnd,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            verify: Verify::Everything,
+            damaged_end: DamagedEnd::Refuse,
+        }
+    }
+}
+
+/// How much of a log is read when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Every frame of every segment.
+    Everything,
+    /// The header of every segment and the frames of the last one. Damage before it is found by
+    /// whoever reads there.
+    LastSegment,
+}
+
+/// A log in the files of a [`Disk`].
+pub struct FileLog<D: Disk> {
+    shared: Arc<Shared<D>>,
+    /// The last segment.
+    active: Arc<Opened<D::File>>,
+    /// Its length: where the next frame goes.
+    length: u64,
+    tail: Tail,
+    poisoned: bool,
+    segment_bytes: u64,
+}
+
+impl<D: Disk> FileLog<D> {
+    /// Makes a new log in a directory that holds none. It is durable when this returns.
+    ///
+    /// `identity` must be random: no participant may guess it.
+    ///
+    /// # Errors
+    /// [`OpenError::Exists`] if there already is a log, [`OpenError::Disk`].
+    pub fn create(disk: D, identity: LogIdentity, options: Options) -> Result<Self, OpenError> {
+        recovery::clear_unfinished_creation(&disk)?;
+        let tail = Tail::genesis(identity);
+        let opened = Arc::new(start_segment(&disk, &tail)?);
+        let segments = vec![Segment { first: tail.next(), opened: Some(opened.clone()) }];
+        Ok(Self {
+            shared: Arc::new(Shared::new(disk, segments, &tail)),
+            active: opened,
+            length: SEGMENT_HEADER_BYTES,
+            tail,
+            poisoned: false,
+            segment_bytes: options.segment_bytes,
+        })
+    }
+
+    /// Opens a log, repairing what a crash may have left of it; says what was done.
+    ///
+    /// # Errors
+    /// [`OpenError::NoLog`]; [`OpenError::Damaged`] when the log is not in a state that a crash
+    /// can leave: then nothing was changed.
+    pub fn open(disk: D, options: Options) -> Result<(Self, Recovery), OpenError> {
+        let recovered: Recovered<D::File> = recovery::recover(&disk, &options)?;
+        let log = Self {
+            shared: Arc::new(Shared::new(disk, recovered.segments, &recovered.tail)),
+            active: recovered.active,
+            length: recovered.length,
+            tail: recovered.tail,
+            poisoned: false,
+            segment_bytes: options.segment_bytes,
+        };
+        Ok((log, recovered.report))
+    }
+
+    /// Opens the log if there is one, and makes one with `identity` if there is none.
+    ///
+    /// # Errors
+    /// As [`FileLog::open`] and [`FileLog::create`].
+    pub fn open_or_create(
+        disk: D,
+        identity: LogIdentity,
+        options: Options,
+    ) -> Result<(Self, Recovery), OpenError>
+    where
+        D: Clone,
+    {
+        match Self::open(disk.clone(), options) {
+            Err(OpenError::NoLog) => {
+                let log = Self::create(disk, identity, options)?;
+                Ok((log, Recovery::created(identity)))
+            }
+            other => other,
+        }
+    }
+
+    /// Appends what a builder has just sealed.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_sealed(&mut self, sealed: &Sealed<'_>) -> Result<(), LogError> {
+        self.append(sealed.bytes)
+    }
+
+    /// Whether a failure has made the log refuse everything.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    fn check_poison(&self) -> Result<(), LogError> {
+        if self.poisoned { Err(LogError::Poisoned) } else { Ok(()) }
+    }
+
+    fn poison(&mut self, error: DiskError) -> LogError {
+        self.poisoned = true;
+        storage(error)
+    }
+
+    fn set_durable(&mut self) {
+        self.tail.durable = self.tail.end;
+        self.shared.set_durable(self.tail.durable);
+    }
+
+    fn must_rotate(&self, frame_bytes: u32) -> bool {
+        let has_frames = SEGMENT_HEADER_BYTES < self.length;
+        has_frames && self.segment_bytes < self.length + u64::from(frame_bytes)
+    }
+
+    fn rotate(&mut self) -> Result<(), LogError> {
+        self.sync()?;
+        let opened = match start_segment(&self.shared.disk, &self.tail) {
+            Ok(opened) => Arc::new(opened),
+            Err(DiskError::Full) => return Err(LogError::Full),
+            Err(error) => return Err(self.poison(error)),
+        };
+        let first = self.tail.next();
+        self.shared.add_segment(Segment { first, opened: Some(opened.clone()) });
+        self.active = opened;
+        self.length = SEGMENT_HEADER_BYTES;
+        Ok(())
+    }
+
+    fn write(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        match self.active.file.write_at(self.length, frame) {
+            Ok(()) => Ok(()),
+            Err(DiskError::Full) => {
+                self.take_back()?;
+                Err(LogError::Full)
+            }
+            Err(error) => Err(self.poison(error)),
+        }
+    }
+
+    /// Removes what a failed write may have left. Synced at once: were those bytes still there
+    /// after a crash, under a later frame of which a part was lost, they would look like damage.
+    fn take_back(&mut self) -> Result<(), LogError> {
+        let file = &self.active.file;
+        match file.truncate(self.length).and_then(|()| file.sync()) {
+            Ok(()) => {
+                self.set_durable();
+                Ok(())
+            }
+            Err(error) => Err(self.poison(error)),
+        }
+    }
+}
+
+impl<D: Disk> Log for FileLog<D> {
+    fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        self.check_poison()?;
+        let header = admit(&self.tail, frame)?;
+        if self.must_rotate(header.length) {
+            self.rotate()?;
+        }
+        self.write(frame)?;
+        self.active.note(header.first, self.length);
+        self.length += u64::from(header.length);
+        self.tail = header.follows(&self.tail).map_err(Rejection::Order)?;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        self.check_poison()?;
+        if self.tail.durable == self.tail.end {
+            return Ok(());
+        }
+        match self.active.file.sync() {
+            Ok(()) => {
+                self.set_durable();
+                Ok(())
+            }
+            Err(error) => Err(self.poison(error)),
+        }
+    }
+
+    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+        self.check_poison()?;
+        if self.tail.end < from {
+            return Ok(());
+        }
+        let firsts = self.shared.segments_from(from);
+        let mut expected: Option<Tail> = None;
+        for (at, &first) in firsts.iter().enumerate() {
+            let last = at + 1 == firsts.len();
+            let limit = last.then_some(self.length);
+            let mut step = |frame: &Frame<'_>| {
+                if frame.header().last() < from { Ok(()) } else { visit(frame) }
+            };
+            match replay_segment(&self.shared.disk, (first, limit), expected, &mut step)? {
+                Some(tail) => expected = Some(tail),
+                None => return Ok(()),
+            }
+        }
+        let reached = expected.is_some_and(|tail| tail.end == self.tail.end);
+        assert!(reached, "a replay to the end arrives at the end");
+        Ok(())
+    }
+
+    fn reader(&self) -> Arc<dyn RecordReader> {
+        self.shared.clone()
+    }
+}
+
+impl<D: Disk> fmt::Debug for FileLog<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileLog")
+            .field("tail", &self.tail)
+            .field("length", &self.length)
+            .field("poisoned", &self.poisoned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Visits one segment, up to `limit` if given, else to its end. Gives the log's end behind it, or
+/// `None` if the visitor had enough.
+fn replay_segment<D: Disk>(
+    disk: &D,
+    (first, limit): (Position, Option<u64>),
+    expected: Option<Tail>,
+    visit: &mut Visitor<'_>,
+) -> Result<Option<Tail>, LogError> {
+    let file = disk.open(&segment::name_of(first)).map_err(storage)?;
+    let limit = limit.map_or_else(|| file.length(), Ok).map_err(storage)?;
+    let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+    let read = file.read_at(0, &mut header).map_err(storage)?;
+    let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
+    if expected.is_some_and(|tail| !same_end(&tail, &base)) || base.next() != first {
+        return Err(damaged(first, 0, &"the segment does not continue the one before"));
+    }
+    let part = Part { file: &file, limit };
+    let start = (SEGMENT_HEADER_BYTES, base);
+    let scanned = scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)?;
+    match scanned.cause {
+        Cause::Limit => Ok(Some(scanned.tail)),
+        Cause::Visitor => Ok(None),
+        Cause::Frame(error) => Err(damaged(first, scanned.offset, &error)),
+        Cause::Order(error) => Err(damaged(first, scanned.offset, &error)),
+    }
+}
+
+/// Whether both speak of the same end of the same log.
+pub(crate) fn same_end(one: &Tail, other: &Tail) -> bool {
+    Tail { durable: other.durable, ..*one } == *other
+}
+
+/// Makes a segment that continues the log at `base`, durable with its name.
+fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<Opened<D::File>, DiskError> {
+    let name = segment::name_of(base.next());
+    let file = disk.create(&name)?;
+    let written = file.write_at(0, &segment::encode_header(base)).and_then(|()| file.sync());
+    match written.and_then(|()| disk.sync_directory()) {
+        Ok(()) => Ok(Opened::new(base.next(), file, Index::default())),
+        Err(DiskError::Full) => {
+            disk.remove(&name)?;
+            disk.sync_directory()?;
+            Err(DiskError::Full)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks a frame to be appended: its header in full, its records only in debug builds, for the
+/// builder has just sealed them.
+fn admit(tail: &Tail, frame: &[u8]) -> Result<FrameHeader, Rejection> {
+    let header = FrameHeader::parse(frame)?;
+    if header.length as usize != frame.len() {
+        return Err(FrameError::Malformed("its length is not that of the bytes given").into());
+    }
+    let after = header.follows(tail)?;
+    let (claimed, known) = (header.durable, tail.durable);
+    if known < claimed {
+        return Err(Rejection::Durable { claimed, known });
+    }
+    debug_assert!(
+        Frame::parse(frame).map(|frame| frame.follows(tail)) == Ok(Ok(after)),
+        "a frame appended is sound"
+    );
+    Ok(header)
+}

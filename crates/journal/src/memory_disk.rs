@@ -1,0 +1,518 @@
+//! A disk in memory that crashes, tears, fills up and fails on command: the worst that the
+//! contract of [`Disk`] allows, the same way for the same seed.
+//!
+//! # Model
+//! Each file has what is *stored* and what programs *see* (the page cache). Changes are pending
+//! until a sync stores them. Names work alike. At a [`MemoryDisk::crash`] the seed decides, for
+//! the whole disk, how much is lost (everything, nothing, each sector by a coin, all sectors from
+//! some point on), and then for each pending write which of its sectors were stored, and how far
+//! the file had grown. Of the pending changes of names, a prefix is kept.
+//!
+//! A failed sync stores some of the pending sectors and *forgets the others*: programs still see
+//! them, no later sync stores them.
+//!
+//! Operations that change something are numbered from 1, so that a run can be crashed at each one
+//! in turn.
+//!
+//! # Bounds
+//! Content is bounded by [`MemoryDisk::set_capacity`]. Pending writes are held until the next
+//! sync of their file.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ports::{Disk, DiskError, DiskFile};
+
+use crate::segment::SECTOR_BYTES;
+
+/// The disk. Clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+    /// The life of the machine in which this handle was made.
+    life: u64,
+}
+
+/// An open file of a [`MemoryDisk`].
+#[derive(Debug)]
+pub struct MemoryFile {
+    disk: MemoryDisk,
+    file: u64,
+    name: String,
+}
+
+impl MemoryDisk {
+    /// An empty disk of unlimited capacity.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let state = State {
+            files: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            pending: Vec::new(),
+            random: Random(seed),
+            capacity: u64::MAX,
+            operations: 0,
+            crash_at: None,
+            fail_sync_at: None,
+            down: false,
+            life: 0,
+        };
+        Self { state: Arc::new(Mutex::new(state)), life: 0 }
+    }
+
+    /// Number of changing operations so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lock().operations
+    }
+
+    /// From now on the files may hold this many bytes together.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.lock().capacity = bytes;
+    }
+
+    /// The power goes off during the operation of this number: it may or may not have an effect,
+    /// and it and all later ones fail until [`MemoryDisk::crash`] brings the machine up again.
+    pub fn crash_at(&self, operation: u64) {
+        self.lock().crash_at = Some(operation);
+    }
+
+    /// The first sync of a file at or after the operation of this number fails.
+    pub fn fail_sync_at(&self, operation: u64) {
+        self.lock().fail_sync_at = Some(operation);
+    }
+
+    /// Whether the power is off.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.lock().down
+    }
+
+    /// The power goes off and comes on again: what was not synced is lost in whole or in part.
+    /// Handles made before no longer work; the disk returned does. Faults set before are gone.
+    #[must_use]
+    pub fn crash(&self) -> Self {
+        let mut state = self.lock();
+        state.lose_power();
+        self.next_life(&mut state)
+    }
+
+    /// The process dies and starts again: everything seen stays as it is, synced or not. Handles
+    /// made before no longer work; the disk returned does.
+    #[must_use]
+    pub fn kill(&self) -> Self {
+        let mut state = self.lock();
+        self.next_life(&mut state)
+    }
+
+    /// Flips the bits of `mask` in a byte of a file, seen and stored: damage.
+    ///
+    /// # Panics
+    /// If there is no such byte.
+    pub fn damage(&self, name: &str, offset: usize, mask: u8) {
+        let mut state = self.lock();
+        let number = state.seen[name];
+        let file = state.files.get_mut(&number).expect("a file that has a name exists");
+        file.seen[offset] ^= mask;
+        if let Some(byte) = file.stored.get_mut(offset) {
+            *byte ^= mask;
+        }
+    }
+
+    /// What programs see in a file.
+    #[must_use]
+    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.lock();
+        let number = state.seen.get(name)?;
+        state.files.get(number).map(|file| file.seen.clone())
+    }
+
+    /// Puts a file on the disk, stored, replacing one of that name.
+    pub fn put(&self, name: &str, content: &[u8]) {
+        let mut state = self.lock();
+        let number = state.new_file();
+        let file = state.files.get_mut(&number).expect("the file was just made");
+        file.seen = content.to_vec();
+        file.stored = content.to_vec();
+        state.seen.insert(name.to_owned(), number);
+        state.stored.insert(name.to_owned(), number);
+    }
+
+    fn next_life(&self, state: &mut State) -> Self {
+        state.life += 1;
+        state.down = false;
+        state.crash_at = None;
+        state.fail_sync_at = None;
+        Self { state: self.state.clone(), life: state.life }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, for an operation that changes nothing.
+    fn look(&self, what: &str) -> Result<MutexGuard<'_, State>, DiskError> {
+        let state = self.lock();
+        if state.down || state.life != self.life { Err(power_off(what)) } else { Ok(state) }
+    }
+
+    /// The state, for an operation that changes something, and whether the power goes off in it.
+    fn change(&self, what: &str) -> Result<(MutexGuard<'_, State>, Fate), DiskError> {
+        let mut state = self.look(what)?;
+        state.operations += 1;
+        let operation = state.operations;
+        let fate = if state.crash_at.is_some_and(|at| at <= operation) {
+            state.down = true;
+            Fate::PowerOff
+        } else {
+            Fate::Fine
+        };
+        Ok((state, fate))
+    }
+
+    fn handle(&self, file: u64, name: &str) -> MemoryFile {
+        MemoryFile { disk: self.clone(), file, name: name.to_owned() }
+    }
+}
+
+impl Disk for MemoryDisk {
+    type File = MemoryFile;
+
+    fn list(&self) -> Result<Vec<String>, DiskError> {
+        Ok(self.look("list")?.seen.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str) -> Result<MemoryFile, DiskError> {
+        let (mut state, fate) = self.change("create")?;
+        if state.seen.contains_key(name) {
+            return Err(DiskError::Exists(name.to_owned()));
+        }
+        let number = state.new_file();
+        state.rename_pending(vec![(name.to_owned(), Some(number))]);
+        fate.end("create").map(|()| self.handle(number, name))
+    }
+
+    fn open(&self, name: &str) -> Result<MemoryFile, DiskError> {
+        let state = self.look("open")?;
+        let number = state.seen.get(name).ok_or_else(|| DiskError::NotFound(name.to_owned()))?;
+        Ok(self.handle(*number, name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let (mut state, fate) = self.change("rename")?;
+        let number = *state.seen.get(from).ok_or_else(|| DiskError::NotFound(from.to_owned()))?;
+        state.rename_pending(vec![(from.to_owned(), None), (to.to_owned(), Some(number))]);
+        fate.end("rename")
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        let (mut state, fate) = self.change("remove")?;
+        if !state.seen.contains_key(name) {
+            return Err(DiskError::NotFound(name.to_owned()));
+        }
+        state.rename_pending(vec![(name.to_owned(), None)]);
+        fate.end("remove")
+    }
+
+    fn sync_directory(&self) -> Result<(), DiskError> {
+        let (mut state, fate) = self.change("sync the directory")?;
+        let pending = state.pending.len();
+        let kept = match fate {
+            Fate::Fine => pending,
+            Fate::PowerOff => state.random.below(pending as u64 + 1) as usize,
+        };
+        state.store_names(kept);
+        fate.end("sync the directory")
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn length(&self) -> Result<u64, DiskError> {
+        let state = self.disk.look("length")?;
+        Ok(state.files[&self.file].seen.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+        let state = self.disk.look("read")?;
+        let seen = &state.files[&self.file].seen;
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(seen.len());
+        let length = buffer.len().min(seen.len() - from);
+        buffer[..length].copy_from_slice(&seen[from..from + length]);
+        Ok(length)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let (mut state, fate) = self.disk.change("write")?;
+        let free = state.free();
+        let file = state.file(self.file);
+        let offset = offset as usize;
+        let room = (file.seen.len() as u64).saturating_add(free) as usize;
+        let fits = bytes.len().min(room.saturating_sub(offset));
+        file.write(offset, &bytes[..fits]);
+        fate.end("write")?;
+        if fits < bytes.len() { Err(DiskError::Full) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        let (mut state, fate) = self.disk.change("sync")?;
+        let fails = state.fail_sync_at.is_some_and(|at| at <= state.operations);
+        if fails {
+            state.fail_sync_at = None;
+        }
+        let loss = match fate {
+            Fate::Fine if !fails => Loss::Nothing,
+            _ => state.random.loss(),
+        };
+        let mut random = state.random;
+        state.file(self.file).store(loss, &mut random);
+        state.random = random;
+        fate.end("sync")?;
+        if fails {
+            Err(failed(&format!("sync {}", self.name), "input/output error"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn truncate(&self, length: u64) -> Result<(), DiskError> {
+        let (mut state, fate) = self.disk.change("truncate")?;
+        let file = state.file(self.file);
+        file.seen.resize(length as usize, 0);
+        file.pending.push(Change::Truncate(length as usize));
+        fate.end("truncate")
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    /// Content by number.
+    files: BTreeMap<u64, File>,
+    /// Names as programs see them.
+    seen: BTreeMap<String, u64>,
+    /// Names as stored.
+    stored: BTreeMap<String, u64>,
+    /// Changes of names not yet stored. Each is one step: all of it is stored or none.
+    pending: Vec<Vec<(String, Option<u64>)>>,
+    random: Random,
+    capacity: u64,
+    operations: u64,
+    crash_at: Option<u64>,
+    fail_sync_at: Option<u64>,
+    down: bool,
+    life: u64,
+}
+
+impl State {
+    fn new_file(&mut self) -> u64 {
+        let number = self.files.keys().next_back().map_or(1, |last| last + 1);
+        self.files.insert(number, File::default());
+        number
+    }
+
+    fn file(&mut self, number: u64) -> &mut File {
+        self.files.get_mut(&number).expect("an open file is kept")
+    }
+
+    fn free(&self) -> u64 {
+        let used: u64 = self.seen.values().map(|file| self.files[file].seen.len() as u64).sum();
+        self.capacity.saturating_sub(used)
+    }
+
+    fn rename_pending(&mut self, step: Vec<(String, Option<u64>)>) {
+        apply_names(&mut self.seen, &step);
+        self.pending.push(step);
+    }
+
+    fn store_names(&mut self, steps: usize) {
+        for step in self.pending.drain(..steps) {
+            apply_names(&mut self.stored, &step);
+        }
+    }
+
+    fn lose_power(&mut self) {
+        let loss = self.random.loss();
+        let kept = match loss {
+            Loss::Everything => 0,
+            Loss::Nothing => self.pending.len(),
+            _ => self.random.below(self.pending.len() as u64 + 1) as usize,
+        };
+        self.store_names(kept);
+        self.pending.clear();
+        self.seen = self.stored.clone();
+        let named: Vec<u64> = self.seen.values().copied().collect();
+        self.files.retain(|number, _| named.contains(number));
+        for file in self.files.values_mut() {
+            file.store(loss, &mut self.random);
+            file.seen = file.stored.clone();
+        }
+    }
+}
+
+fn apply_names(names: &mut BTreeMap<String, u64>, step: &[(String, Option<u64>)]) {
+    for (name, file) in step {
+        match file {
+            Some(number) => names.insert(name.clone(), *number),
+            None => names.remove(name),
+        };
+    }
+}
+
+#[derive(Debug, Default)]
+struct File {
+    seen: Vec<u8>,
+    stored: Vec<u8>,
+    pending: Vec<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    Truncate(usize),
+}
+
+impl File {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        put(&mut self.seen, offset, bytes);
+        self.pending.push(Change::Write { offset, bytes: bytes.to_vec() });
+    }
+
+    /// Stores what is pending, less the loss; nothing is pending afterwards.
+    fn store(&mut self, loss: Loss, random: &mut Random) {
+        let pending = std::mem::take(&mut self.pending);
+        // With `Loss::Tail` everything up to a point is stored and nothing behind it.
+        let mut budget = match loss {
+            Loss::Tail => random.below(pending.iter().map(Change::sectors).sum::<u64>() + 1),
+            _ => u64::MAX,
+        };
+        for change in pending {
+            match change {
+                Change::Truncate(length) => {
+                    if loss == Loss::Nothing || (loss != Loss::Everything && random.coin()) {
+                        self.stored.resize(length, 0);
+                    }
+                }
+                Change::Write { offset, bytes } => {
+                    self.store_write((offset, &bytes), loss, &mut budget, random);
+                }
+            }
+        }
+    }
+
+    fn store_write(
+        &mut self,
+        (offset, bytes): (usize, &[u8]),
+        loss: Loss,
+        budget: &mut u64,
+        random: &mut Random,
+    ) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let sector_end = ((offset + at) / SECTOR_BYTES + 1) * SECTOR_BYTES - offset;
+            let end = sector_end.min(bytes.len());
+            let kept = match loss {
+                Loss::Nothing => true,
+                Loss::Everything => false,
+                Loss::Sectors => random.coin(),
+                Loss::Tail => *budget > 0,
+            };
+            *budget = budget.saturating_sub(1);
+            if kept {
+                put(&mut self.stored, offset + at, &bytes[at..end]);
+            }
+            at = end;
+        }
+        // The length can be stored without the content.
+        if matches!(loss, Loss::Sectors | Loss::Tail) && random.coin() {
+            let grown = offset + random.below(bytes.len() as u64 + 1) as usize;
+            if self.stored.len() < grown {
+                self.stored.resize(grown, 0);
+            }
+        }
+    }
+}
+
+impl Change {
+    fn sectors(&self) -> u64 {
+        match self {
+            Self::Truncate(_) => 0,
+            Self::Write { offset, bytes } => {
+                ((offset + bytes.len()).div_ceil(SECTOR_BYTES) - offset / SECTOR_BYTES) as u64
+            }
+        }
+    }
+}
+
+/// Writes over a vector as over a file.
+fn put(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[offset..end].copy_from_slice(bytes);
+}
+
+/// How much of what is pending gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Nothing,
+    Everything,
+    Sectors,
+    Tail,
+}
+
+/// What becomes of the operation under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Fine,
+    PowerOff,
+}
+
+impl Fate {
+    fn end(self, what: &str) -> Result<(), DiskError> {
+        match self {
+            Self::Fine => Ok(()),
+            Self::PowerOff => Err(power_off(what)),
+        }
+    }
+}
+
+fn power_off(what: &str) -> DiskError {
+    failed(what, "the power is off")
+}
+
+fn failed(what: &str, error: &str) -> DiskError {
+    DiskError::Failed { what: what.to_owned(), error: error.to_owned() }
+}
+
+/// SplitMix64: small, and good enough to toss coins.
+#[derive(Clone, Copy, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, nearly uniform.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn coin(&mut self) -> bool {
+        self.next() >> 63 == 1
+    }
+
+    fn loss(&mut self) -> Loss {
+        match self.below(8) {
+            0 => Loss::Nothing,
+            1 => Loss::Everything,
+            2..5 => Loss::Sectors,
+            _ => Loss::Tail,
+        }
+    }
+}

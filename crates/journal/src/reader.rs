@@ -1,0 +1,214 @@
+//! What the writer of a [`crate::FileLog`] and its readers share: the list of segments, a sparse
+//! index of each one in use, and how far the log is durable.
+//!
+//! # Costs and bounds
+//! The index has about one entry per [`INDEX_STEP_BYTES`] of a segment, 16 bytes each. At most
+//! [`OPEN_SEGMENTS_MAX`] closed segments are open and indexed; others are indexed when they are
+//! read, by reading through them once. The frame read last is kept, because a redelivery reads
+//! neighbours. The writer takes a lock once per index step and once per segment, not per frame.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use ledger::Position;
+use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader};
+use record::frame::{FrameError, OwnedFrame, Tail};
+
+use crate::scan::{Part, Window, frame_at, header_at};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+
+/// One entry of a segment's index per this many bytes, about.
+pub(crate) const INDEX_STEP_BYTES: u64 = 64 << 10;
+/// Most closed segments that are open at a time.
+const OPEN_SEGMENTS_MAX: usize = 32;
+
+pub(crate) struct Shared<D: Disk> {
+    pub(crate) disk: D,
+    /// Position of the last durable record: readers see nothing beyond.
+    durable: AtomicU64,
+    segments: RwLock<Vec<Segment<D::File>>>,
+    last_read: Mutex<Option<Arc<OwnedFrame>>>,
+}
+
+/// A segment of the log; the last in the list is the one written to, and always open.
+#[derive(Debug)]
+pub(crate) struct Segment<F> {
+    pub(crate) first: Position,
+    pub(crate) opened: Option<Arc<Opened<F>>>,
+}
+
+/// An open segment.
+#[derive(Debug)]
+pub(crate) struct Opened<F> {
+    first: Position,
+    pub(crate) file: F,
+    index: Mutex<Index>,
+}
+
+/// Some frames of a segment in order; the first frame always among them.
+#[derive(Debug, Default)]
+pub(crate) struct Index(Vec<(Position, u64)>);
+
+impl Index {
+    /// Notes the frame if enough bytes lie between it and the last one noted.
+    pub(crate) fn note(&mut self, first: Position, offset: u64) {
+        let due = self.0.last().is_none_or(|&(_, last)| last + INDEX_STEP_BYTES <= offset);
+        if due {
+            self.0.push((first, offset));
+        }
+    }
+
+    /// Offset of a frame at or before the one that holds `position`.
+    fn before(&self, position: Position) -> u64 {
+        let behind = self.0.partition_point(|&(first, _)| first <= position);
+        behind.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1)
+    }
+}
+
+impl<F: DiskFile> Opened<F> {
+    pub(crate) fn new(first: Position, file: F, index: Index) -> Self {
+        Self { first, file, index: Mutex::new(index) }
+    }
+
+    pub(crate) fn note(&self, first: Position, offset: u64) {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner).note(first, offset);
+    }
+
+    fn before(&self, position: Position) -> u64 {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner).before(position)
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    pub(crate) fn new(disk: D, segments: Vec<Segment<D::File>>, tail: &Tail) -> Self {
+        assert!(segments.last().is_some_and(|last| last.opened.is_some()));
+        Self {
+            disk,
+            durable: AtomicU64::new(tail.durable.0),
+            segments: RwLock::new(segments),
+            last_read: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn set_durable(&self, durable: Position) {
+        self.durable.store(durable.0, Ordering::Release);
+    }
+
+    pub(crate) fn add_segment(&self, segment: Segment<D::File>) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.push(segment);
+        close_some(&mut segments);
+    }
+
+    /// First positions of the segments from the one that holds `from` on.
+    pub(crate) fn segments_from(&self, from: Position) -> Vec<Position> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let behind = segments.partition_point(|segment| segment.first <= from);
+        segments[behind.saturating_sub(1)..].iter().map(|segment| segment.first).collect()
+    }
+
+    /// The segment that holds `position`, opened if need be.
+    fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
+        let first = {
+            let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+            let behind = segments.partition_point(|segment| segment.first <= position);
+            let segment = &segments[behind.saturating_sub(1)];
+            if let Some(opened) = &segment.opened {
+                return Ok(opened.clone());
+            }
+            segment.first
+        };
+        let file = self.disk.open(&segment::name_of(first)).map_err(storage)?;
+        let index = build_index(&file, first)?;
+        let opened = Arc::new(Opened::new(first, file, index));
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        close_some(&mut segments);
+        let at = segments.partition_point(|segment| segment.first < first);
+        segments[at].opened = Some(opened.clone());
+        Ok(opened)
+    }
+
+    fn frame_with(&self, position: Position) -> Result<Arc<OwnedFrame>, LogError> {
+        let held = self.last_read.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(held) = held.filter(|held| holds(held, position)) {
+            return Ok(held);
+        }
+        let opened = self.open_at(position)?;
+        let frame = Arc::new(find_frame(&opened, position)?);
+        *self.last_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(frame.clone());
+        Ok(frame)
+    }
+}
+
+impl<D: Disk> RecordReader for Shared<D> {
+    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError> {
+        if position.0 == 0 || self.durable.load(Ordering::Acquire) < position.0 {
+            return Ok(None);
+        }
+        let frame = self.frame_with(position)?;
+        let stamp = frame.view().header().batch.stamp;
+        Ok(frame.view().record(position).map(|record| OwnedRecord::copy(&record, stamp)))
+    }
+}
+
+pub(crate) fn storage(error: DiskError) -> LogError {
+    LogError::Storage(error.to_string())
+}
+
+pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> LogError {
+    let place = format!("{} at byte {offset}", segment::name_of(first));
+    LogError::Damaged { place, reason: reason.to_string() }
+}
+
+fn holds(frame: &OwnedFrame, position: Position) -> bool {
+    let view = frame.view();
+    (view.header().first..=view.header().last()).contains(&position)
+}
+
+/// Closes closed segments until there is room for one more; the oldest first, because old records
+/// are read least.
+fn close_some<F>(segments: &mut [Segment<F>]) {
+    let Some((_, closed)) = segments.split_last_mut() else { return };
+    let open = closed.iter().filter(|segment| segment.opened.is_some()).count();
+    let excess = (open + 1).saturating_sub(OPEN_SEGMENTS_MAX);
+    for segment in closed.iter_mut().filter(|segment| segment.opened.is_some()).take(excess) {
+        segment.opened = None;
+    }
+}
+
+/// Reads through the frame headers of a closed segment.
+fn build_index<F: DiskFile>(file: &F, first: Position) -> Result<Index, LogError> {
+    let part = Part { file, limit: file.length().map_err(storage)? };
+    let mut window = Window::new(INDEX_STEP_BYTES as usize);
+    let mut index = Index::default();
+    let mut offset = SEGMENT_HEADER_BYTES;
+    while offset < part.limit {
+        let header = header_at(&mut window, part, offset)
+            .map_err(storage)?
+            .map_err(|error| damaged(first, offset, &error))?;
+        index.note(header.first, offset);
+        offset += u64::from(header.length);
+    }
+    Ok(index)
+}
+
+/// The frame that holds the durable record `position`, checked but for the chain.
+fn find_frame<F: DiskFile>(opened: &Opened<F>, position: Position) -> Result<OwnedFrame, LogError> {
+    let first = opened.first;
+    // The writer may be at work behind what is durable; no header there is looked at.
+    let part = Part { file: &opened.file, limit: u64::MAX };
+    let mut window = Window::new(INDEX_STEP_BYTES as usize);
+    let mut offset = opened.before(position);
+    loop {
+        let damage = |error: FrameError| damaged(first, offset, &error);
+        let header = header_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;
+        if position < header.first {
+            return Err(damaged(first, offset, &"records are missing here"));
+        }
+        if position <= header.last() {
+            let frame = frame_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;
+            return Ok(OwnedFrame::copy(&frame));
+        }
+        offset += u64::from(header.length);
+    }
+}

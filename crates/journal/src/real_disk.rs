@@ -1,0 +1,208 @@
+//! The file system: the only place in the log that makes system calls. Linux.
+//!
+//! The directory has mode 0700 and its files 0600, whatever the umask allows beyond. One process
+//! at a time: the first holds a lock on [`LOCK_FILE`] until it ends, however it ends.
+
+use std::fs::{DirBuilder, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use ports::{Disk, DiskError, DiskFile};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+/// Name of the file that is locked while the directory is in use; not listed.
+pub const LOCK_FILE: &str = "LOCK";
+
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// A directory of the file system, locked. Clones share the lock, which goes with the last one.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    directory: Arc<Directory>,
+}
+
+#[derive(Debug)]
+struct Directory {
+    handle: OwnedFd,
+    path: String,
+    /// Held, never used: closing it gives the lock back.
+    _lock: OwnedFd,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct RealFile {
+    file: File,
+    name: String,
+}
+
+impl RealDisk {
+    /// Opens and locks the directory; makes it first if need be.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] when another process has it; [`DiskError::Failed`].
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        make_directory(path)?;
+        let shown = path.display().to_string();
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| failed("open", &shown, error))?;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let lock = rustix::fs::openat(&handle, LOCK_FILE, flags, FILE_MODE)
+            .map_err(|error| failed("open the lock file in", &shown, error))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(DiskError::InUse(shown)),
+            Err(error) => return Err(failed("lock", &shown, error)),
+        }
+        let directory = Arc::new(Directory { handle, path: shown, _lock: lock });
+        Ok(Self { directory })
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags) -> Result<RealFile, DiskError> {
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let opened = rustix::fs::openat(&self.directory.handle, plain(name)?, flags, FILE_MODE)
+            .map_err(|error| failed("open", name, error))?;
+        Ok(RealFile { file: File::from(opened), name: name.to_owned() })
+    }
+}
+
+impl Disk for RealDisk {
+    type File = RealFile;
+
+    fn list(&self) -> Result<Vec<String>, DiskError> {
+        let fail = |error| failed("list", &self.directory.path, error);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.directory.handle).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let directory = entry.file_type() == FileType::Directory;
+            if !directory && name != LOCK_FILE {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> Result<RealFile, DiskError> {
+        self.open_file(name, OFlags::CREATE | OFlags::EXCL)
+    }
+
+    fn open(&self, name: &str) -> Result<RealFile, DiskError> {
+        self.open_file(name, OFlags::empty())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let directory = &self.directory.handle;
+        rustix::fs::renameat(directory, plain(from)?, directory, plain(to)?)
+            .map_err(|error| failed("rename", from, error))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        rustix::fs::unlinkat(&self.directory.handle, plain(name)?, AtFlags::empty())
+            .map_err(|error| failed("remove", name, error))
+    }
+
+    fn sync_directory(&self) -> Result<(), DiskError> {
+        retry(|| rustix::fs::fsync(&self.directory.handle))
+            .map_err(|error| failed("sync", &self.directory.path, error))
+    }
+}
+
+impl DiskFile for RealFile {
+    fn length(&self) -> Result<u64, DiskError> {
+        let metadata = self.file.metadata().map_err(|error| self.failed("stat", &error))?;
+        Ok(metadata.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed("read", &error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.file.write_all_at(bytes, offset).map_err(|error| self.failed("write", &error))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        // Also stores the length, which is needed to read the content.
+        retry(|| rustix::fs::fdatasync(&self.file))
+            .map_err(|error| failed("sync", &self.name, error))
+    }
+
+    fn truncate(&self, length: u64) -> Result<(), DiskError> {
+        retry(|| rustix::fs::ftruncate(&self.file, length))
+            .map_err(|error| failed("truncate", &self.name, error))
+    }
+}
+
+impl RealFile {
+    fn failed(&self, what: &str, error: &std::io::Error) -> DiskError {
+        match error.raw_os_error() {
+            Some(code) => failed(what, &self.name, Errno::from_raw_os_error(code)),
+            None => DiskError::Failed {
+                what: format!("{what} {}", self.name),
+                error: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Makes the directory with those above it, each durable in the one above.
+fn make_directory(path: &Path) -> Result<(), DiskError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let shown = path.display().to_string();
+    let fail = |error: std::io::Error| DiskError::Failed {
+        what: format!("make directory {shown}"),
+        error: error.to_string(),
+    };
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    make_directory(above)?;
+    DirBuilder::new().mode(DIRECTORY_MODE).create(path).map_err(fail)?;
+    File::open(above).and_then(|directory| directory.sync_all()).map_err(fail)
+}
+
+/// A name that cannot lead out of the directory.
+fn plain(name: &str) -> Result<&str, DiskError> {
+    let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
+    if bad || name == LOCK_FILE {
+        Err(failed("use the name", name, Errno::INVAL))
+    } else {
+        Ok(name)
+    }
+}
+
+/// Repeats a call that a signal has interrupted.
+fn retry(mut call: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn failed(what: &str, name: &str, error: Errno) -> DiskError {
+    match error {
+        Errno::NOENT => DiskError::NotFound(name.to_owned()),
+        Errno::EXIST => DiskError::Exists(name.to_owned()),
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskError::Full,
+        other => DiskError::Failed { what: format!("{what} {name}"), error: other.to_string() },
+    }
+}

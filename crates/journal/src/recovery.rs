@@ -1,0 +1,497 @@
+//! Opening a log that may have crashed: what is repaired and what is refused.
+//!
+//! # What a crash can leave
+//! Everything synced is there (see [`ports::Disk`]). Beyond that, of the last segment: any subset
+//! of the sectors written since its last sync, the others reading as zeros, and any length up to
+//! the one written; of a segment being started: nothing, its name with an empty file, or its name
+//! with a part of its header. Whole frames may stand behind a frame that was lost in part, when
+//! several were appended before one sync.
+//!
+//! # The rule
+//! The log ends before the first frame that is not sound. What follows is cut off if, and only
+//! if, it can be what a crash leaves of frames never acknowledged:
+//! 1. the frame is in the last segment, and no later segment was ever started (a segment is
+//!    started only after the one before is synced);
+//! 2. a part of it is *missing*: the file ends within it, or one of its sectors reads as zeros.
+//!    A frame that is all there but wrong was stored and then damaged;
+//! 3. no frame behind it says that its records were durable ([`record::frame::FrameHeader`]
+//!    carries the position known durable when it was sealed).
+//!
+//! Anything else is damage to what may have been acknowledged: [`OpenError::Damaged`] names the
+//! place, and nothing is changed. Damage to the very last frames that happens to look like a lost
+//! sector cannot be told from a crash by one copy of a log.
+//!
+//! # What is made sure of
+//! Frames that are there need not be durable: the process may have died before its sync, or after
+//! a failed one, when the system still shows what it never stored. So what no later frame vouches
+//! for is written once more and synced, and the directory too, before the log is handed out. The
+//! same goes for the header of the last segment.
+//!
+//! # Costs
+//! One pass over what [`crate::Verify`] asks for, about 0.5 s per GiB once it is in memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ledger::Position;
+use ports::{Disk, DiskError, DiskFile};
+use record::frame::{Discontinuity, Frame, FrameError, LogIdentity, Tail};
+
+use crate::file_log::{Options, Verify, same_end};
+use crate::reader::{Index, Opened, Segment};
+use crate::scan::{self, Cause, Part, Scanned};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+
+/// Bytes written once more are copied in pieces of this size.
+const REWRITE_BYTES: usize = 1 << 20;
+
+/// What happens to frames at the end of the log that are damaged rather than torn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamagedEnd {
+    /// The log is not opened.
+    Refuse,
+    /// They are dropped, as an operator decided. What a later frame says was durable is refused
+    /// all the same.
+    Drop,
+}
+
+/// What was found and done when a log was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The log's identity.
+    pub identity: LogIdentity,
+    /// Whether the log was made just now.
+    pub created: bool,
+    /// Number of segments.
+    pub segments: usize,
+    /// Frames read and checked.
+    pub frames: u64,
+    /// The last record.
+    pub end: Position,
+    /// What was cut off the end.
+    pub dropped: Option<Dropped>,
+    /// A segment that was being started and held nothing; it was removed.
+    pub removed_segment: Option<String>,
+    /// Bytes of frames at the end that were written and synced once more.
+    pub rewritten_bytes: u64,
+}
+
+impl Recovery {
+    pub(crate) fn created(identity: LogIdentity) -> Self {
+        Self {
+            identity,
+            created: true,
+            segments: 1,
+            frames: 0,
+            end: Position(0),
+            dropped: None,
+            removed_segment: None,
+            rewritten_bytes: 0,
+        }
+    }
+}
+
+/// What was cut off the end of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// File name of the segment.
+    pub segment: String,
+    /// Its new length: where the first unsound frame stood.
+    pub offset: u64,
+    /// How many bytes were cut off.
+    pub bytes: u64,
+    /// What was wrong with the frame.
+    pub reason: FrameError,
+}
+
+/// Why a log was not opened.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// There is no log in the directory.
+    #[error("there is no log here")]
+    NoLog,
+    /// There already is a log in the directory.
+    #[error("there already is a log here")]
+    Exists,
+    /// The log is not as it was written. Nothing was changed.
+    #[error(transparent)]
+    Damaged(#[from] Box<Damage>),
+    /// The disk did not do as asked.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// A place where a log is not as it was written, in a way no crash explains.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the log is damaged in {segment} at byte {offset}, where record {} should start: {reason}. \
+     Nothing was changed. {}",
+    .position.0,
+    .reason.advice()
+)]
+pub struct Damage {
+    /// File name of the segment.
+    pub segment: String,
+    /// Where in it.
+    pub offset: u64,
+    /// The record that should stand there.
+    pub position: Position,
+    /// What is wrong.
+    pub reason: DamageReason,
+}
+
+/// What is wrong with a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DamageReason {
+    /// The segment's own header.
+    #[error("{0}")]
+    SegmentHeader(&'static str),
+    /// The segment belongs to another log.
+    #[error("the segment is of log {found}, this is log {expected}")]
+    Identity {
+        /// The log's identity.
+        expected: LogIdentity,
+        /// The segment's identity.
+        found: LogIdentity,
+    },
+    /// The segment does not begin where the one before ends.
+    #[error("the records up to {} are missing", .until.0)]
+    Missing {
+        /// The last record missing.
+        until: Position,
+    },
+    /// The segment is sound but does not continue the one before.
+    #[error("the segment does not continue the one before")]
+    Unconnected,
+    /// A frame that was durable, for later segments or frames stand behind it.
+    #[error("{error}, though the records up to {} were durable", .durable.0)]
+    Durable {
+        /// What is wrong with the frame.
+        error: FrameError,
+        /// How far the log is known to have been durable.
+        durable: Position,
+    },
+    /// A frame that is stored in full but wrong.
+    #[error("{0}, and no part of it is missing as after a crash")]
+    Stored(FrameError),
+    /// A sound frame that does not continue the log.
+    #[error("{0}")]
+    Order(Discontinuity),
+}
+
+impl DamageReason {
+    /// What the operator should do.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::SegmentHeader(_) | Self::Durable { .. } | Self::Order(_) => {
+                "Restore this segment from a copy or the archive and start again."
+            }
+            Self::Missing { .. } => {
+                "Put the missing segment, or a complete copy of this one, back from the archive."
+            }
+            Self::Identity { .. } | Self::Unconnected => {
+                "A file of another log, or of an older copy of this one, was put here: remove it \
+                 and restore the right one."
+            }
+            Self::Stored(_) => {
+                "Restore this segment from a copy. If there is none, the log can be opened once \
+                 with the damaged end dropped: the records from there on are lost, and what was \
+                 acknowledged among them must be settled by hand."
+            }
+        }
+    }
+}
+
+/// A log ready to be used.
+pub(crate) struct Recovered<F> {
+    pub(crate) segments: Vec<Segment<F>>,
+    pub(crate) active: Arc<Opened<F>>,
+    pub(crate) length: u64,
+    pub(crate) tail: Tail,
+    pub(crate) report: Recovery,
+}
+
+/// Recovers the log in `disk`. Changes nothing unless the whole log is in order.
+pub(crate) fn recover<D: Disk>(
+    disk: &D,
+    options: &Options,
+) -> Result<Recovered<D::File>, OpenError> {
+    let mut found = find_segments(disk)?;
+    let unfinished = take_unfinished(&mut found)?;
+    let (closed, last) = split_last(&found)?;
+    check_headers(&found)?;
+    let mut frames = 0;
+    if options.verify == Verify::Everything {
+        for (segment, next) in closed.iter().zip(&found[1..]) {
+            frames += check_closed(segment, next)?;
+        }
+    }
+    let mut end = scan_last(last)?;
+    frames += end.frames;
+    let cut = judge_end(last, &end, unfinished.as_ref(), options.damaged_end)?;
+
+    // From here on the log is known to be in order, and is changed.
+    if let Some(unfinished) = &unfinished {
+        disk.remove(&unfinished.name)?;
+    }
+    let dropped = cut.map(|reason| cut_off(last, &end.scanned, reason)).transpose()?;
+    // The header is one sector: written over itself, it cannot be torn.
+    write_again(&last.file, 0, SEGMENT_HEADER_BYTES)?;
+    let rewritten_bytes = write_again(&last.file, end.unproven, end.scanned.offset)?;
+    last.file.sync()?;
+    disk.sync_directory()?;
+    end.scanned.tail.durable = end.scanned.tail.end;
+
+    let report = Recovery {
+        identity: end.scanned.tail.identity,
+        created: false,
+        segments: found.len(),
+        frames,
+        end: end.scanned.tail.end,
+        dropped,
+        removed_segment: unfinished.map(|segment| segment.name),
+        rewritten_bytes,
+    };
+    Ok(assemble(found, end, report))
+}
+
+/// Before a log is made: removes a first segment whose making was cut short.
+pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
+    let mut found = find_segments(disk)?;
+    let unfinished = take_unfinished(&mut found)?;
+    if !found.is_empty() {
+        return Err(OpenError::Exists);
+    }
+    if let Some(unfinished) = unfinished {
+        disk.remove(&unfinished.name)?;
+        disk.sync_directory()?;
+    }
+    Ok(())
+}
+
+/// A segment as found.
+struct Found<F> {
+    first: Position,
+    name: String,
+    file: F,
+    length: u64,
+    header: Result<Tail, &'static str>,
+}
+
+impl<F: DiskFile> Found<F> {
+    fn part(&self) -> Part<'_, F> {
+        Part { file: &self.file, limit: self.length }
+    }
+
+    fn damage(&self, offset: u64, position: Position, reason: DamageReason) -> OpenError {
+        let segment = self.name.clone();
+        OpenError::Damaged(Box::new(Damage { segment, offset, position, reason }))
+    }
+
+    /// The log's end before this segment. Only called once the headers are checked.
+    fn base(&self) -> Tail {
+        self.header.expect("the headers of all segments have been checked")
+    }
+}
+
+/// The end of the last segment.
+struct End {
+    scanned: Scanned,
+    frames: u64,
+    index: Index,
+    /// Offset from which on no frame vouches for what stands there.
+    unproven: u64,
+}
+
+fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
+    let mut found = Vec::new();
+    for (first, name) in segment::list(disk)? {
+        let file = disk.open(&name)?;
+        let length = file.length()?;
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        let read = file.read_at(0, &mut bytes)?;
+        let header = segment::decode_header(&bytes[..read]);
+        found.push(Found { first, name, file, length, header });
+    }
+    Ok(found)
+}
+
+/// Takes the last segment out if it is one that was being started: no frame can be in it.
+fn take_unfinished<F: DiskFile>(found: &mut Vec<Found<F>>) -> Result<Option<Found<F>>, DiskError> {
+    let unfinished = match found.last() {
+        Some(last) if last.header.is_err() && last.length <= SEGMENT_HEADER_BYTES => {
+            last.length < SEGMENT_HEADER_BYTES || reads_as_zeros(last)?
+        }
+        _ => false,
+    };
+    Ok(if unfinished { found.pop() } else { None })
+}
+
+fn reads_as_zeros<F: DiskFile>(segment: &Found<F>) -> Result<bool, DiskError> {
+    let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+    segment.file.read_at(0, &mut header)?;
+    Ok(header.iter().all(|&byte| byte == 0))
+}
+
+fn split_last<F>(found: &[Found<F>]) -> Result<(&[Found<F>], &Found<F>), OpenError> {
+    let (last, closed) = found.split_last().ok_or(OpenError::NoLog)?;
+    Ok((closed, last))
+}
+
+/// Checks what the headers alone can tell.
+fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
+    let mut identity = None;
+    let mut before = Position(0);
+    for segment in found {
+        let damage = |reason| segment.damage(0, segment.first, reason);
+        let base = segment.header.map_err(|what| damage(DamageReason::SegmentHeader(what)))?;
+        if base.next() != segment.first {
+            let what = "the header is not the one of a file of this name";
+            return Err(damage(DamageReason::SegmentHeader(what)));
+        }
+        let expected = *identity.get_or_insert(base.identity);
+        if base.identity != expected {
+            return Err(damage(DamageReason::Identity { expected, found: base.identity }));
+        }
+        if before.0 == 0 && base.end.0 != 0 {
+            return Err(damage(DamageReason::Missing { until: base.end }));
+        }
+        if before.0 == 0 && !same_end(&base, &Tail::genesis(expected)) {
+            return Err(damage(DamageReason::Unconnected));
+        }
+        before = segment.first;
+    }
+    Ok(())
+}
+
+/// Checks a segment that has one behind it; gives the number of its frames.
+fn check_closed<F: DiskFile>(segment: &Found<F>, next: &Found<F>) -> Result<u64, OpenError> {
+    let mut frames = 0;
+    let start = (SEGMENT_HEADER_BYTES, segment.base());
+    let scanned = scan::scan(segment.part(), start, &mut |_, _| {
+        frames += 1;
+        Ok(())
+    })?;
+    let base = next.base();
+    let (tail, offset) = (scanned.tail, scanned.offset);
+    let reason = match scanned.cause {
+        Cause::Limit | Cause::Visitor if same_end(&tail, &base) => return Ok(frames),
+        Cause::Limit | Cause::Visitor if tail.end < base.end => {
+            DamageReason::Missing { until: base.end }
+        }
+        Cause::Limit | Cause::Visitor => {
+            return Err(next.damage(0, next.first, DamageReason::Unconnected));
+        }
+        Cause::Frame(error) => DamageReason::Durable { error, durable: base.end },
+        Cause::Order(error) => DamageReason::Order(error),
+    };
+    Err(segment.damage(offset, tail.next(), reason))
+}
+
+fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
+    let base = last.base();
+    let mut index = Index::default();
+    let mut frames = 0;
+    let mut proven = base.end;
+    let mut unproven: VecDeque<(Position, u64)> = VecDeque::new();
+    let start = (SEGMENT_HEADER_BYTES, base);
+    let scanned = scan::scan(last.part(), start, &mut |offset, frame: &Frame<'_>| {
+        index.note(frame.header().first, offset);
+        frames += 1;
+        proven = proven.max(frame.header().durable);
+        unproven.push_back((frame.header().last(), offset));
+        while unproven.front().is_some_and(|&(end, _)| end <= proven) {
+            unproven.pop_front();
+        }
+        Ok(())
+    })?;
+    let unproven = unproven.front().map_or(scanned.offset, |&(_, offset)| offset);
+    Ok(End { scanned, frames, index, unproven })
+}
+
+/// Decides about what stands behind the last sound frame: `Ok(Some(_))` if it is to be cut off.
+fn judge_end<F: DiskFile>(
+    last: &Found<F>,
+    end: &End,
+    unfinished: Option<&Found<F>>,
+    damaged_end: DamagedEnd,
+) -> Result<Option<FrameError>, OpenError> {
+    let Scanned { offset, tail, cause } = end.scanned;
+    let damage = |reason| Err(last.damage(offset, tail.next(), reason));
+    let error = match cause {
+        Cause::Limit | Cause::Visitor => return missing_before(last, end, unfinished),
+        Cause::Order(error) => return damage(DamageReason::Order(error)),
+        Cause::Frame(error) => error,
+    };
+    // The frame before which the next segment was started was synced.
+    let started = unfinished.map(|segment| Position(segment.first.0 - 1));
+    let marked = scan::durable_mark_behind(last.part(), offset, tail.identity)?;
+    let durable = started.max(marked).unwrap_or(Position(0));
+    if tail.end < durable {
+        return damage(DamageReason::Durable { error, durable });
+    }
+    let torn = !matches!(error, FrameError::Malformed(_)) && scan::is_torn(last.part(), offset)?;
+    if !torn && damaged_end == DamagedEnd::Refuse {
+        return damage(DamageReason::Stored(error));
+    }
+    Ok(Some(error))
+}
+
+/// With nothing unsound at the end: whether the log goes as far as the segment being started says.
+fn missing_before<F: DiskFile>(
+    last: &Found<F>,
+    end: &End,
+    unfinished: Option<&Found<F>>,
+) -> Result<Option<FrameError>, OpenError> {
+    let next = end.scanned.tail.next();
+    match unfinished {
+        Some(segment) if segment.first != next => {
+            let until = Position(segment.first.0.saturating_sub(1));
+            Err(last.damage(end.scanned.offset, next, DamageReason::Missing { until }))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn cut_off<F: DiskFile>(
+    last: &Found<F>,
+    scanned: &Scanned,
+    reason: FrameError,
+) -> Result<Dropped, DiskError> {
+    last.file.truncate(scanned.offset)?;
+    let bytes = last.length - scanned.offset;
+    Ok(Dropped { segment: last.name.clone(), offset: scanned.offset, bytes, reason })
+}
+
+/// Writes the bytes from `start` to `end` over themselves; gives their number.
+fn write_again<F: DiskFile>(file: &F, start: u64, end: u64) -> Result<u64, DiskError> {
+    let mut buffer = vec![0; REWRITE_BYTES.min((end - start) as usize)];
+    let mut at = start;
+    while at < end {
+        let length = buffer.len().min((end - at) as usize);
+        let read = file.read_at(at, &mut buffer[..length])?;
+        if read < length {
+            let what = "read again what was just read".to_owned();
+            return Err(DiskError::Failed { what, error: "the file has become shorter".into() });
+        }
+        file.write_at(at, &buffer[..length])?;
+        at += length as u64;
+    }
+    Ok(end - start)
+}
+
+fn assemble<F: DiskFile>(found: Vec<Found<F>>, end: End, report: Recovery) -> Recovered<F> {
+    let mut segments: Vec<Segment<F>> = Vec::with_capacity(found.len());
+    let mut active = None;
+    for segment in found {
+        segments.push(Segment { first: segment.first, opened: None });
+        active = Some((segment.first, segment.file));
+    }
+    let (first, file) = active.expect("a log has at least one segment");
+    let active = Arc::new(Opened::new(first, file, end.index));
+    if let Some(last) = segments.last_mut() {
+        last.opened = Some(active.clone());
+    }
+    Recovered { segments, active, length: end.scanned.offset, tail: end.scanned.tail, report }
+}

@@ -1,0 +1,206 @@
+//! Walking over the frames of one segment.
+
+use ledger::Position;
+use ports::{DiskError, DiskFile, Stop};
+use record::frame::{
+    Discontinuity, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader, LogIdentity,
+    Tail,
+};
+
+use crate::segment::SECTOR_BYTES;
+
+/// How much a scan reads at a time, in bytes.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// A part of a file held in memory; it moves along with those who read. Never holds more than one
+/// frame or one reading, whichever is more.
+#[derive(Debug)]
+pub(crate) struct Window {
+    buffer: Vec<u8>,
+    start: u64,
+    /// How much is read at a time, in bytes.
+    reading: usize,
+}
+
+impl Window {
+    pub(crate) fn new(reading: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, reading }
+    }
+
+    /// The bytes from `offset` on: at least `length` of them unless the file ends at `limit`.
+    pub(crate) fn load<F: DiskFile>(
+        &mut self,
+        part: Part<'_, F>,
+        offset: u64,
+        length: usize,
+    ) -> Result<&[u8], DiskError> {
+        let wanted = (length as u64).min(part.limit.saturating_sub(offset)) as usize;
+        let held = self.held(offset);
+        if held < wanted {
+            let room = part.limit.saturating_sub(offset).min(self.reading as u64) as usize;
+            self.buffer.resize(wanted.max(room), 0);
+            self.start = offset;
+            let read = part.file.read_at(offset, &mut self.buffer)?;
+            self.buffer.truncate(read);
+        }
+        let from = (offset - self.start) as usize;
+        Ok(&self.buffer[from.min(self.buffer.len())..])
+    }
+
+    /// How many bytes from `offset` on are in memory.
+    fn held(&self, offset: u64) -> usize {
+        let end = self.start + self.buffer.len() as u64;
+        if offset < self.start { 0 } else { end.saturating_sub(offset) as usize }
+    }
+}
+
+/// A file up to a limit.
+#[derive(Debug)]
+pub(crate) struct Part<'a, F> {
+    pub(crate) file: &'a F,
+    /// Bytes from here on are not looked at.
+    pub(crate) limit: u64,
+}
+
+impl<F> Clone for Part<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Part<'_, F> {}
+
+/// Where and why a scan ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanned {
+    /// Offset behind the last sound frame.
+    pub(crate) offset: u64,
+    /// The log's end there.
+    pub(crate) tail: Tail,
+    pub(crate) cause: Cause,
+}
+
+/// Why a scan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// At the limit, right behind a frame.
+    Limit,
+    /// The visitor had enough.
+    Visitor,
+    /// What follows is no frame.
+    Frame(FrameError),
+    /// What follows is a frame that does not belong there.
+    Order(Discontinuity),
+}
+
+/// Visits the frames from `offset` on, where the log stood at `tail`. Each is checked in full, the
+/// chain included, before it is visited.
+pub(crate) fn scan<F: DiskFile>(
+    part: Part<'_, F>,
+    start: (u64, Tail),
+    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
+) -> Result<Scanned, DiskError> {
+    let mut window = Window::new(SCAN_BYTES);
+    let (mut offset, mut tail) = start;
+    let cause = loop {
+        if part.limit <= offset {
+            break Cause::Limit;
+        }
+        let frame = match frame_at(&mut window, part, offset)? {
+            Ok(frame) => frame,
+            Err(error) => break Cause::Frame(error),
+        };
+        let after = match frame.follows(&tail) {
+            Ok(after) => after,
+            Err(error) => break Cause::Order(error),
+        };
+        if visit(offset, &frame).is_err() {
+            break Cause::Visitor;
+        }
+        offset += u64::from(frame.header().length);
+        tail = after;
+    };
+    Ok(Scanned { offset, tail, cause })
+}
+
+/// The frame at `offset`.
+pub(crate) fn frame_at<'a, F: DiskFile>(
+    window: &'a mut Window,
+    part: Part<'_, F>,
+    offset: u64,
+) -> Result<Result<Frame<'a>, FrameError>, DiskError> {
+    let header = match header_at(window, part, offset)? {
+        Ok(header) => header,
+        Err(error) => return Ok(Err(error)),
+    };
+    let bytes = window.load(part, offset, header.length as usize)?;
+    Ok(Frame::parse(bytes))
+}
+
+/// The header of the frame at `offset`; the rest of the frame is not looked at.
+pub(crate) fn header_at<F: DiskFile>(
+    window: &mut Window,
+    part: Part<'_, F>,
+    offset: u64,
+) -> Result<Result<FrameHeader, FrameError>, DiskError> {
+    let bytes = window.load(part, offset, FRAME_HEADER_BYTES)?;
+    Ok(FrameHeader::parse(bytes))
+}
+
+/// Whether the unsound frame at `offset` can be what a crash leaves of a frame that was never
+/// synced: it goes on past the end of the file, or at least one sector of it was not stored and
+/// reads as zeros. Bytes that are all there but wrong are not: those were stored and damaged.
+pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
+    let mut window = Window::new(SCAN_BYTES);
+    // A sound header gives the length of the frame; of an unsound one, a part must be missing.
+    let extent = match header_at(&mut window, part, offset)? {
+        Ok(header) => u64::from(header.length),
+        Err(_) => FRAME_HEADER_BYTES as u64,
+    };
+    let end = offset + extent;
+    if part.limit < end {
+        return Ok(true);
+    }
+    let mut at = offset;
+    while at < end {
+        let sector_end = (at / SECTOR_BYTES as u64 + 1) * SECTOR_BYTES as u64;
+        let length = (sector_end.min(end) - at) as usize;
+        let bytes = window.load(part, at, length)?;
+        if bytes[..length.min(bytes.len())].iter().all(|&byte| byte == 0) {
+            return Ok(true);
+        }
+        at += length as u64;
+    }
+    Ok(false)
+}
+
+/// The highest position that any frame header behind `offset` vouches for as durable.
+///
+/// A payload can hold bytes that look like a header, but not with this log's identity, which no
+/// participant ever sees.
+pub(crate) fn durable_mark_behind<F: DiskFile>(
+    part: Part<'_, F>,
+    offset: u64,
+    identity: LogIdentity,
+) -> Result<Option<Position>, DiskError> {
+    let mut window = Window::new(SCAN_BYTES);
+    let mut mark = None;
+    let mut at = offset + 1;
+    while at + FRAME_HEADER_BYTES as u64 <= part.limit {
+        let bytes = window.load(part, at, FRAME_HEADER_BYTES)?;
+        if bytes.len() < FRAME_HEADER_BYTES {
+            break;
+        }
+        let found = bytes.windows(FRAME_MAGIC.len()).position(|four| *four == FRAME_MAGIC);
+        let Some(skip) = found else {
+            at += (bytes.len() - FRAME_MAGIC.len() + 1) as u64;
+            continue;
+        };
+        at += skip as u64;
+        let header = header_at(&mut window, part, at)?;
+        let ours = header.ok().filter(|header| header.identity == identity);
+        mark = mark.max(ours.map(|header| header.durable));
+        at += 1;
+    }
+    Ok(mark)
+}

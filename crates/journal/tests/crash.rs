@@ -1,0 +1,230 @@
+//! A scripted run, crashed at each of its disk operations in turn, torn in different ways.
+//!
+//! What is checked after each crash: the log opens; every frame whose sync returned `Ok` is there
+//! byte for byte; what follows is a prefix of what was appended; the log goes on, and survives the
+//! next crash as well.
+
+use journal::contract::{IDENTITY, frame_after, frames_of};
+use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
+use ledger::Position;
+use ports::{Log, LogError};
+
+const OPTIONS: Options =
+    Options { segment_bytes: 12_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+
+/// What a run knows of its log.
+#[derive(Debug, Default)]
+struct Run {
+    created: bool,
+    appended: Vec<Vec<u8>>,
+    synced: usize,
+}
+
+impl Run {
+    /// 60 batches; some are appended together before one sync, some never synced by themselves.
+    fn script(&mut self, disk: &MemoryDisk) -> Result<(), LogError> {
+        let Ok(mut log) = FileLog::create(disk.clone(), IDENTITY, OPTIONS) else {
+            return Err(LogError::Poisoned);
+        };
+        self.created = true;
+        for batch in 0..60 {
+            self.step(&mut log, batch)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, log: &mut FileLog<MemoryDisk>, batch: usize) -> Result<(), LogError> {
+        let sizes: &[usize] = match batch % 6 {
+            0 => &[40],
+            1 => &[0],
+            2 => &[300, 90, 0],
+            3 => &[2_000],
+            4 => &[513],
+            _ => &[60, 60, 60, 60],
+        };
+        let frame = frame_after(&log.tail(), sizes);
+        // A frame that an append fails on may be there or not.
+        self.appended.push(frame.clone());
+        log.append(&frame)?;
+        if batch % 5 != 1 && batch % 7 != 2 {
+            log.sync()?;
+            self.synced = self.appended.len();
+        }
+        Ok(())
+    }
+
+    fn check(&self, log: &mut FileLog<MemoryDisk>) -> usize {
+        let kept = frames_of(log, Position(1));
+        assert!(self.synced <= kept.len(), "{} of {} synced frames", kept.len(), self.synced);
+        assert!(kept.len() <= self.appended.len(), "no frame comes from nowhere");
+        assert_eq!(kept[..], self.appended[..kept.len()], "what is left is a prefix");
+        assert_eq!(log.durable_end(), log.end(), "what is there after opening is durable");
+        kept.len()
+    }
+}
+
+fn reopen(disk: &MemoryDisk, run: &Run) -> Option<FileLog<MemoryDisk>> {
+    match FileLog::open(disk.clone(), OPTIONS) {
+        Ok((log, _)) => Some(log),
+        Err(OpenError::NoLog) if !run.created => None,
+        Err(error) => panic!("recovery failed: {error}"),
+    }
+}
+
+/// Goes on with a recovered log, crashes it once more, and checks again.
+fn go_on(disk: &MemoryDisk, mut log: FileLog<MemoryDisk>, mut run: Run) {
+    let kept = run.check(&mut log);
+    run.appended.truncate(kept);
+    run.synced = kept;
+    for batch in 0..4 {
+        run.step(&mut log, batch).expect("a recovered log goes on");
+    }
+    drop(log);
+    let disk = disk.crash();
+    let mut log = reopen(&disk, &run).expect("the log exists");
+    run.check(&mut log);
+}
+
+#[test]
+fn a_crash_at_any_operation_loses_nothing_synced() {
+    let whole = MemoryDisk::new(0);
+    Run::default().script(&whole).expect("runs to its end");
+    let operations = whole.operations();
+    assert!(whole.content("00000000000000000001.segment").is_some());
+    assert!(operations > 120, "the script writes, syncs and rotates: {operations}");
+
+    for operation in 1..=operations {
+        for seed in 0..12 {
+            let disk = MemoryDisk::new(seed * 10_007 + operation);
+            disk.crash_at(operation);
+            let mut run = Run::default();
+            assert!(run.script(&disk).is_err(), "the crash is noticed");
+            assert!(disk.is_down());
+            let disk = disk.crash();
+            match reopen(&disk, &run) {
+                Some(log) => go_on(&disk, log, run),
+                None => assert!(FileLog::create(disk, IDENTITY, OPTIONS).is_ok()),
+            }
+        }
+    }
+}
+
+/// Recovery changes the disk as well: a crash within it must leave something to recover.
+#[test]
+fn a_crash_during_recovery_loses_nothing_either() {
+    let whole = MemoryDisk::new(0);
+    Run::default().script(&whole).expect("runs to its end");
+    for seed in 0..400 {
+        let disk = MemoryDisk::new(seed);
+        disk.crash_at(4 + seed % (whole.operations() - 4));
+        let mut run = Run::default();
+        assert!(run.script(&disk).is_err(), "the crash is noticed");
+        let mut disk = disk.crash();
+        for operation in 1..8 {
+            disk.crash_at(disk.operations() + operation);
+            if let Ok((log, _)) = FileLog::open(disk.clone(), OPTIONS) {
+                drop(log);
+            }
+            disk = disk.crash();
+        }
+        let log = reopen(&disk, &run).expect("the log exists");
+        go_on(&disk, log, run);
+    }
+}
+
+/// After a failed sync the system shows what it never stored. Recovery in a new process must not
+/// take that for durable.
+#[test]
+fn what_a_failed_sync_forgot_is_not_believed() {
+    let whole = MemoryDisk::new(0);
+    Run::default().script(&whole).expect("runs to its end");
+    for operation in 1..=whole.operations() {
+        for seed in 0..8 {
+            let disk = MemoryDisk::new(seed * 7 + operation);
+            disk.fail_sync_at(operation);
+            let mut run = Run::default();
+            if run.script(&disk).is_ok() {
+                continue; // No sync came after that operation.
+            }
+            let disk = disk.kill();
+            let Some(mut log) = reopen(&disk, &run) else { continue };
+            let kept = run.check(&mut log);
+            run.synced = kept;
+            drop(log);
+            let disk = disk.crash();
+            let mut log = reopen(&disk, &run).expect("the log exists");
+            assert_eq!(run.check(&mut log), kept, "what was shown after recovery is durable");
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_poisons_the_log() {
+    let disk = MemoryDisk::new(1);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+    log.append(&frame_after(&log.tail(), &[1])).expect("appends");
+    log.sync().expect("syncs");
+    let frame = frame_after(&log.tail(), &[1]);
+    log.append(&frame).expect("appends");
+    disk.fail_sync_at(0);
+    assert!(matches!(log.sync(), Err(LogError::Storage(_))));
+    assert_eq!(log.sync(), Err(LogError::Poisoned));
+    assert_eq!(log.append(&frame_after(&log.tail(), &[1])), Err(LogError::Poisoned));
+    assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Err(LogError::Poisoned));
+    assert_eq!(log.durable_end(), Position(1), "what was durable still is");
+    assert!(matches!(log.reader().read(Position(1)), Ok(Some(_))));
+    assert_eq!(log.reader().read(Position(2)), Ok(None));
+}
+
+#[test]
+fn a_full_disk_refuses_and_takes_smaller_frames_or_goes_on_later() {
+    for seed in 0..200 {
+        let disk = MemoryDisk::new(seed);
+        let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+        disk.set_capacity(4_000);
+        let mut run = Run { created: true, ..Run::default() };
+        let add = |log: &mut FileLog<MemoryDisk>, run: &mut Run, size| {
+            let frame = frame_after(&log.tail(), &[size]);
+            let result = log.append(&frame);
+            run.appended.extend(result.is_ok().then_some(frame));
+            result
+        };
+        assert_eq!(add(&mut log, &mut run, 2_000), Ok(()));
+        let before = (log.end(), log.chain());
+        assert_eq!(add(&mut log, &mut run, 2_000), Err(LogError::Full));
+        assert_eq!((log.end(), log.chain()), before, "nothing was appended");
+        assert_eq!(log.durable_end(), log.end(), "what was taken back was so durably");
+        run.synced = run.appended.len();
+        assert_eq!(add(&mut log, &mut run, 100), Ok(()));
+        if seed % 2 == 0 {
+            log.sync().expect("syncs");
+            run.synced = run.appended.len();
+        }
+        disk.set_capacity(u64::MAX);
+        assert_eq!(add(&mut log, &mut run, 2_000), Ok(()));
+        drop(log);
+        let disk = disk.crash();
+        let log = reopen(&disk, &run).expect("the log exists");
+        go_on(&disk, log, run);
+    }
+}
+
+/// The next segment does not fit: nothing is left of it, and the log goes on once there is room.
+#[test]
+fn a_disk_too_full_for_the_next_segment_refuses() {
+    let disk = MemoryDisk::new(3);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+    log.append(&frame_after(&log.tail(), &[10_000])).expect("appends");
+    disk.set_capacity(11_000);
+    let frame = frame_after(&log.tail(), &[5_000]);
+    for _ in 0..3 {
+        assert_eq!(log.append(&frame), Err(LogError::Full));
+    }
+    disk.set_capacity(u64::MAX);
+    assert_eq!(log.append(&frame), Ok(()));
+    log.sync().expect("syncs");
+    drop(log);
+    let (mut log, report) = FileLog::open(disk.crash(), OPTIONS).expect("recovers");
+    assert_eq!((report.segments, report.frames, report.end), (2, 2, Position(2)));
+    assert_eq!(frames_of(&mut log, Position(2)), [frame]);
+}

@@ -1,0 +1,358 @@
+//! Damage that no crash explains is refused, with the place; what a crash explains is repaired.
+
+use expect_test::expect;
+use journal::contract::{IDENTITY, frame_after, frames_of};
+use journal::{DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
+use ledger::Position;
+use ports::{Disk, Log, LogError};
+use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity, Tail};
+
+const OPTIONS: Options =
+    Options { segment_bytes: 6_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+
+/// Eleven synced frames of one record each and one that is not synced, three to a segment.
+fn sample() -> MemoryDisk {
+    let disk = MemoryDisk::new(7);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+    for _ in 0..11 {
+        log.append(&frame_after(&log.tail(), &[1_200])).expect("appends");
+        log.sync().expect("syncs");
+    }
+    log.append(&frame_after(&log.tail(), &[1_200])).expect("appends");
+    drop(log);
+    disk.kill()
+}
+
+fn segment(disk: &MemoryDisk, at: usize) -> String {
+    disk.list().expect("lists")[at].clone()
+}
+
+/// The files of a disk, to see whether any changed.
+fn content(disk: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
+    let names = disk.list().expect("lists");
+    names.into_iter().map(|name| (name.clone(), disk.content(&name).expect("exists"))).collect()
+}
+
+/// Where the frames of a segment start, and where the last one ends.
+fn frame_offsets(disk: &MemoryDisk, name: &str) -> Vec<usize> {
+    let bytes = disk.content(name).expect("exists");
+    let mut offsets = vec![512];
+    let mut at = 512;
+    while at < bytes.len() {
+        at += Frame::parse(&bytes[at..]).expect("a sample is sound").as_bytes().len();
+        offsets.push(at);
+    }
+    offsets
+}
+
+fn refused(disk: &MemoryDisk) -> OpenError {
+    let before = content(disk);
+    let error = FileLog::open(disk.clone(), OPTIONS).expect_err("damage is refused");
+    assert_eq!(content(disk), before, "nothing is changed");
+    error
+}
+
+#[test]
+fn the_sample_itself_is_sound() {
+    let (mut log, report) = FileLog::open(sample(), OPTIONS).expect("opens");
+    assert_eq!((report.segments, report.frames, report.end), (4, 12, Position(12)));
+    assert_eq!((report.dropped, report.removed_segment), (None, None));
+    assert_eq!(frames_of(&mut log, Position(1)).len(), 12);
+}
+
+/// Whatever byte of the durable part flips, opening names its segment and its frame.
+#[test]
+fn every_flipped_byte_is_refused_where_it_stands() {
+    let disk = sample();
+    let names = disk.list().expect("lists");
+    let mut checked = 0;
+    for (at, name) in names.iter().enumerate() {
+        let offsets = frame_offsets(&disk, name);
+        let last_segment = at + 1 == names.len();
+        for offset in (0..*offsets.last().expect("not empty")).step_by(7) {
+            disk.damage(name, offset, 0x10);
+            let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
+            assert_eq!(&damage.segment, name, "byte {offset}");
+            let frame = offsets.iter().rev().find(|&&start| start <= offset);
+            assert_eq!(damage.offset, *frame.unwrap_or(&0) as u64, "byte {offset}");
+            let in_last_frame = last_segment && offset >= offsets[offsets.len() - 2];
+            let stored = matches!(damage.reason, DamageReason::Stored(_));
+            assert!(!in_last_frame || stored, "{damage}");
+            disk.damage(name, offset, 0x10);
+            checked += 1;
+        }
+    }
+    assert!(checked > 2_500, "{checked}");
+    assert!(FileLog::open(disk, OPTIONS).is_ok(), "every byte was put back");
+}
+
+#[test]
+fn damage_says_where_and_what_to_do() {
+    let changes: [fn(&MemoryDisk); 9] = [
+        |disk| disk.damage(&segment(disk, 0), 9, 1),
+        |disk| disk.damage(&segment(disk, 1), 600, 1),
+        |disk| disk.remove(&segment(disk, 0)).expect("removes"),
+        |disk| disk.remove(&segment(disk, 1)).expect("removes"),
+        last_frame_of_the_second_segment_cut_off,
+        |disk| disk.rename(&segment(disk, 1), "00000000000000000006.segment").expect("renames"),
+        first_segment_of_another_log,
+        durable_frame_lost_as_in_a_crash,
+        last_byte_wrong,
+    ];
+    let mut shown = String::new();
+    for change in changes {
+        let disk = sample();
+        change(&disk);
+        let text = refused(&disk).to_string().replace(". ", ".\n").replace(": ", ":\n  ");
+        shown += &text.replace(", where", ",\n  where").replace(" If", "\nIf");
+        shown += "\n\n";
+    }
+    expect![[r#"
+        the log is damaged in 00000000000000000001.segment at byte 0,
+          where record 1 should start:
+          the segment is of a format version that this program does not read.
+        Nothing was changed.
+        Restore this segment from a copy or the archive and start again.
+
+        the log is damaged in 00000000000000000004.segment at byte 512,
+          where record 4 should start:
+          the checksum of the frame's header is wrong, though the records up to 6 were durable.
+        Nothing was changed.
+        Restore this segment from a copy or the archive and start again.
+
+        the log is damaged in 00000000000000000004.segment at byte 0,
+          where record 4 should start:
+          the records up to 3 are missing.
+        Nothing was changed.
+        Put the missing segment, or a complete copy of this one, back from the archive.
+
+        the log is damaged in 00000000000000000001.segment at byte 4796,
+          where record 4 should start:
+          the records up to 6 are missing.
+        Nothing was changed.
+        Put the missing segment, or a complete copy of this one, back from the archive.
+
+        the log is damaged in 00000000000000000004.segment at byte 3368,
+          where record 6 should start:
+          the records up to 6 are missing.
+        Nothing was changed.
+        Put the missing segment, or a complete copy of this one, back from the archive.
+
+        the log is damaged in 00000000000000000006.segment at byte 0,
+          where record 6 should start:
+          the header is not the one of a file of this name.
+        Nothing was changed.
+        Restore this segment from a copy or the archive and start again.
+
+        the log is damaged in 00000000000000000004.segment at byte 0,
+          where record 4 should start:
+          the segment is of log 636f6e74726163742074657374732031, this is log abababababababababababababababab.
+        Nothing was changed.
+        A file of another log, or of an older copy of this one, was put here:
+          remove it and restore the right one.
+
+        the log is damaged in 00000000000000000010.segment at byte 512,
+          where record 10 should start:
+          no frame starts here, though the records up to 11 were durable.
+        Nothing was changed.
+        Restore this segment from a copy or the archive and start again.
+
+        the log is damaged in 00000000000000000010.segment at byte 3368,
+          where record 12 should start:
+          the checksum of the frame's records is wrong, and no part of it is missing as after a crash.
+        Nothing was changed.
+        Restore this segment from a copy.
+        If there is none, the log can be opened once with the damaged end dropped:
+          the records from there on are lost, and what was acknowledged among them must be settled by hand.
+
+    "#]].assert_eq(&shown);
+}
+
+fn last_frame_of_the_second_segment_cut_off(disk: &MemoryDisk) {
+    let name = segment(disk, 1);
+    let bytes = disk.content(&name).expect("exists");
+    let offsets = frame_offsets(disk, &name);
+    disk.put(&name, &bytes[..offsets[offsets.len() - 2]]);
+}
+
+fn first_segment_of_another_log(disk: &MemoryDisk) {
+    let other = MemoryDisk::new(1);
+    drop(FileLog::create(other.clone(), LogIdentity([0xab; 16]), OPTIONS).expect("creates"));
+    let name = segment(&other, 0);
+    disk.put(&name, &other.content(&name).expect("exists"));
+}
+
+/// The frame behind it says that it was durable.
+fn durable_frame_lost_as_in_a_crash(disk: &MemoryDisk) {
+    let name = segment(disk, 3);
+    let mut bytes = disk.content(&name).expect("exists");
+    let offsets = frame_offsets(disk, &name);
+    bytes[offsets[0]..offsets[1]].fill(0);
+    disk.put(&name, &bytes);
+}
+
+fn last_byte_wrong(disk: &MemoryDisk) {
+    let name = segment(disk, 3);
+    let length = disk.content(&name).expect("exists").len();
+    disk.damage(&name, length - 1, 1);
+}
+
+/// A frame written twice, or one of an older copy of the log, is sound by itself.
+#[test]
+fn sound_frames_out_of_place_are_refused() {
+    let disk = sample();
+    let name = segment(&disk, 3);
+    let bytes = disk.content(&name).expect("exists");
+    let offsets = frame_offsets(&disk, &name);
+    let (start, end) = (offsets[offsets.len() - 2], offsets[offsets.len() - 1]);
+    let twice = [&bytes[..], &bytes[start..end]].concat();
+    let frame = Frame::parse(&bytes[start..]).expect("sound");
+    let before = Tail {
+        identity: IDENTITY,
+        end: Position(frame.header().first.0 - 1),
+        durable: frame.header().durable,
+        stamp: frame.header().batch.stamp,
+        chain: record::frame::payload_digest(b"another history"),
+    };
+    let other_history = [&bytes[..start], &frame_after(&before, &[1_200])].concat();
+    for (content, offset) in [(twice, end), (other_history, start)] {
+        disk.put(&name, &content);
+        let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
+        assert!(matches!(damage.reason, DamageReason::Order(_)), "{damage}");
+        assert_eq!(damage.offset, offset as u64);
+    }
+}
+
+#[test]
+fn a_torn_end_is_cut_off_and_reported() {
+    let disk = sample();
+    let name = segment(&disk, 3);
+    let bytes = disk.content(&name).expect("exists");
+    let offsets = frame_offsets(&disk, &name);
+    let start = offsets[offsets.len() - 2];
+    let sector = (start / 512 + 1) * 512;
+    let mut hole = bytes.clone();
+    hole[sector..sector + 512].fill(0);
+    let mut lost = bytes.clone();
+    lost[start..].fill(0);
+    let grown = [&bytes[..start], &[0; 9_000]].concat();
+    let mut header_lost = bytes.clone();
+    header_lost[start..sector].fill(0);
+    let torn = [
+        bytes[..bytes.len() - 1].to_vec(),
+        bytes[..start + FRAME_HEADER_BYTES].to_vec(),
+        bytes[..start + 1].to_vec(),
+        hole,
+        lost,
+        grown,
+        header_lost,
+    ];
+    for content in torn {
+        let disk = sample();
+        disk.put(&name, &content);
+        let (log, report) = FileLog::open(disk.clone(), OPTIONS).expect("repairs");
+        let dropped = report.dropped.expect("something was cut off");
+        assert_eq!((dropped.segment, dropped.offset), (name.clone(), start as u64));
+        assert_eq!(dropped.bytes, (content.len() - start) as u64);
+        assert_eq!((log.end(), log.durable_end()), (Position(11), Position(11)));
+        drop(log);
+        let (_, again) = FileLog::open(disk.crash(), OPTIONS).expect("opens");
+        assert_eq!((again.dropped, again.end), (None, Position(11)), "the repair is durable");
+    }
+}
+
+/// A payload that holds a whole frame, which says that everything was durable, deceives nobody: it
+/// cannot have the log's identity.
+#[test]
+fn a_frame_within_a_payload_is_not_believed() {
+    let forged_by = |identity| Tail {
+        end: Position(1_000),
+        durable: Position(1_000),
+        ..Tail::genesis(identity)
+    };
+    for (identity, believed) in [(LogIdentity([9; 16]), false), (IDENTITY, true)] {
+        let disk = MemoryDisk::new(1);
+        drop(FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates"));
+        let name = segment(&disk, 0);
+        let mut bytes = disk.content(&name).expect("exists");
+        bytes.extend_from_slice(&[0; 600]);
+        bytes.extend_from_slice(&frame_after(&forged_by(identity), &[10]));
+        disk.put(&name, &bytes);
+        assert_eq!(FileLog::open(disk, OPTIONS).is_err(), believed);
+    }
+}
+
+#[test]
+fn an_operator_can_drop_a_damaged_end_but_nothing_durable() {
+    let options = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+    let disk = sample();
+    let name = segment(&disk, 3);
+    let offsets = frame_offsets(&disk, &name);
+    let last = offsets[offsets.len() - 2];
+    let before = offsets[offsets.len() - 3];
+    disk.damage(&name, before + 20, 1);
+    assert!(FileLog::open(disk.clone(), options).is_err(), "it was durable");
+    disk.damage(&name, before + 20, 1);
+    disk.damage(&name, last + 20, 1);
+    let (_, report) = FileLog::open(disk, options).expect("opens");
+    assert_eq!(report.dropped.expect("dropped").offset, last as u64);
+    assert_eq!(report.end, Position(11));
+}
+
+/// With only the last segment read on opening, damage before it is found by whoever reads there.
+#[test]
+fn damage_in_closed_segments_is_found_by_replay_and_readers() {
+    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let disk = sample();
+    let name = segment(&disk, 1);
+    disk.damage(&name, frame_offsets(&disk, &name)[1] + 300, 1);
+    let (mut log, report) = FileLog::open(disk, options).expect("opens");
+    assert_eq!((report.frames, report.end), (3, Position(12)));
+    let mut seen = Vec::new();
+    let replayed = log.replay(Position(1), &mut |frame| {
+        seen.push(frame.header().first.0);
+        Ok(())
+    });
+    assert!(matches!(replayed, Err(LogError::Damaged { .. })), "{replayed:?}");
+    assert_eq!(seen, [1, 2, 3, 4], "up to the damage");
+    let reader = log.reader();
+    assert!(matches!(reader.read(Position(5)), Err(LogError::Damaged { .. })));
+    assert!(matches!(reader.read(Position(4)), Ok(Some(_))));
+    assert!(matches!(reader.read(Position(6)), Ok(Some(_))));
+}
+
+#[test]
+fn logs_are_made_once_and_opened_only_if_made() {
+    let disk = MemoryDisk::new(1);
+    assert_eq!(FileLog::open(disk.clone(), OPTIONS).err(), Some(OpenError::NoLog));
+    let make = || FileLog::create(disk.clone(), IDENTITY, OPTIONS);
+    assert!(make().is_ok());
+    assert_eq!(make().err(), Some(OpenError::Exists));
+    let open = || FileLog::open_or_create(disk.clone(), LogIdentity([5; 16]), OPTIONS);
+    let (log, report) = open().expect("opens");
+    assert_eq!((log.tail(), report.created), (Tail::genesis(IDENTITY), false));
+    disk.remove(&segment(&disk, 0)).expect("removes");
+    let (log, report) = open().expect("makes");
+    assert_eq!((log.tail().identity, report.created), (LogIdentity([5; 16]), true));
+}
+
+#[test]
+fn a_segment_cut_short_while_it_was_started_is_removed() {
+    let next = "00000000000000000013.segment";
+    for content in [&[][..], &[0; 512], &[0; 100], b"UpSegmnt"] {
+        let disk = sample();
+        disk.put(next, content);
+        let (log, report) = FileLog::open(disk.clone(), OPTIONS).expect("repairs");
+        assert_eq!(report.removed_segment.as_deref(), Some(next));
+        assert_eq!((log.end(), report.segments), (Position(12), 4));
+        assert_eq!(disk.content(next), None);
+    }
+    // The end of the segment before was synced then: what is missing of it now is damage.
+    let disk = sample();
+    let name = segment(&disk, 3);
+    let bytes = disk.content(&name).expect("exists");
+    disk.put(next, &[]);
+    disk.put(&name, &bytes[..bytes.len() - 1]);
+    let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
+    assert!(matches!(damage.reason, DamageReason::Durable { durable: Position(12), .. }));
+}

@@ -1,0 +1,66 @@
+//! The real disk: what the contract of a log does not see.
+
+use std::os::unix::fs::PermissionsExt;
+
+use journal::{LOCK_FILE, RealDisk};
+use ports::{Disk, DiskError, DiskFile};
+
+fn mode(path: &std::path::Path) -> u32 {
+    std::fs::metadata(path).expect("exists").permissions().mode() & 0o777
+}
+
+#[test]
+fn the_directory_is_made_private_and_held_by_one() {
+    let above = tempfile::TempDir::new().expect("a temporary directory");
+    let path = above.path().join("a/b");
+    let disk = RealDisk::open(&path).expect("opens");
+    assert_eq!(mode(&path), 0o700);
+    disk.create("file").expect("creates");
+    assert_eq!(mode(&path.join("file")), 0o600);
+    assert_eq!(mode(&path.join(LOCK_FILE)), 0o600);
+
+    let second = RealDisk::open(&path).expect_err("refused");
+    let shown = path.display();
+    let expected = format!("data directory {shown} is in use by another process");
+    assert_eq!(second.to_string(), expected);
+    let clone = disk.clone();
+    drop(disk);
+    assert!(RealDisk::open(&path).is_err(), "a clone still holds it");
+    drop(clone);
+    assert!(RealDisk::open(&path).is_ok());
+}
+
+#[test]
+fn names_and_content_do_as_the_contract_says() {
+    let path = tempfile::TempDir::new().expect("a temporary directory");
+    let disk = RealDisk::open(path.path()).expect("opens");
+    let file = disk.create("one").expect("creates");
+    assert_eq!(disk.create("one").err(), Some(DiskError::Exists("one".into())));
+    assert_eq!(disk.open("two").err(), Some(DiskError::NotFound("two".into())));
+    assert_eq!(disk.remove("two"), Err(DiskError::NotFound("two".into())));
+
+    file.write_at(3, b"abc").expect("writes");
+    file.sync().expect("syncs");
+    let mut buffer = [9; 8];
+    assert_eq!(file.read_at(1, &mut buffer), Ok(5));
+    assert_eq!(buffer, [0, 0, b'a', b'b', b'c', 9, 9, 9]);
+    assert_eq!(file.read_at(7, &mut buffer), Ok(0));
+    file.truncate(4).expect("truncates");
+    assert_eq!(file.length(), Ok(4));
+
+    disk.create("two").expect("creates");
+    disk.rename("one", "two").expect("renames over another");
+    assert_eq!(disk.list(), Ok(vec!["two".to_owned()]));
+    disk.sync_directory().expect("syncs");
+    assert_eq!(file.length(), Ok(4), "an open file outlives its name");
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let path = tempfile::TempDir::new().expect("a temporary directory");
+    let disk = RealDisk::open(path.path()).expect("opens");
+    std::os::unix::fs::symlink("/etc/hostname", path.path().join("link")).expect("links");
+    for name in ["", ".", "..", "a/b", "../x", "a\0b", LOCK_FILE, "link"] {
+        assert!(matches!(disk.open(name), Err(DiskError::Failed { .. })), "{name:?}");
+    }
+}

@@ -1,0 +1,389 @@
+//! Histories: random, but drawn from few ids, parties, amounts and moments, so that commands
+//! meet each other. Each act is plain data; `World` turns acts into commands for the kernel.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use crate::*;
+
+/// Participants 0, 1 and 2 belong to the scheme; number 3 does not.
+pub(super) const PARTIES: [&str; 4] = ["alfa", "bravo", "carol", "nobody"];
+/// Transfer ids in play.
+pub(super) const IDS: u8 = 8;
+/// The cap of every participant at the start, in ten-thousandths.
+pub(super) const CAP: i64 = 400_000;
+/// The deposit of every participant at the start, in ten-thousandths.
+pub(super) const DEPOSIT: i64 = 500_000;
+/// The moment of the first act, in milliseconds since the epoch.
+pub(super) const START_MS: u64 = 1_000_000;
+
+/// One thing that somebody does.
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    Prepare(PrepareAct),
+    Answer(AnswerAct),
+    Participant { party: usize, active: bool },
+    Account { party: usize, active: bool },
+    Cap { party: usize, units: i64 },
+    FundsIn { id: u8, party: usize, units: i64 },
+    FundsOut { id: u8, party: usize, units: i64 },
+    EndFundsOut { id: u8, party: usize, commit: bool },
+    Settings { on_us: bool, put_aborted: bool, covers_position: bool },
+    Deliver { which: Vec<u8>, result: u8 },
+    Redeliver { which: u8 },
+    Tick,
+}
+
+/// `POST /transfers`.
+#[derive(Clone, Debug)]
+pub(super) struct PrepareAct {
+    pub(super) id: u8,
+    pub(super) source: usize,
+    pub(super) payer: usize,
+    pub(super) payee: usize,
+    pub(super) units: i64,
+    /// Milliseconds after the start.
+    pub(super) expires_ms: u64,
+}
+
+/// `PUT /transfers/{id}` and `PUT /transfers/{id}/error`.
+#[derive(Clone, Debug)]
+pub(super) struct AnswerAct {
+    pub(super) id: u8,
+    pub(super) sender: usize,
+    pub(super) to: Option<usize>,
+    pub(super) says: Says,
+    /// Tells two bodies apart that say the same.
+    pub(super) body: u8,
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    Committed { right: bool },
+    Reserved { right: bool },
+    ReservedUnderVersion10,
+    Aborted,
+    Error { known: bool },
+}
+
+/// Acts that arrive together, so long after the ones before.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) wait_ms: u64,
+    pub(super) acts: Vec<Act>,
+}
+
+/// Any history.
+pub(super) fn history() -> impl Strategy<Value = Vec<Step>> {
+    let wait = prop_oneof![3 => Just(0), 3 => Just(500), 1 => 0..3_000u64];
+    let step = (wait, prop::collection::vec(act(), 1..6));
+    prop::collection::vec(step.prop_map(|(wait_ms, acts)| Step { wait_ms, acts }), 1..30)
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let id = 0..IDS;
+    prop_oneof![
+        30 => prepare(),
+        30 => answer(),
+        1 => (0..4usize, prop::bool::weighted(0.8))
+            .prop_map(|(party, active)| Act::Participant { party, active }),
+        1 => (0..4usize, prop::bool::weighted(0.8))
+            .prop_map(|(party, active)| Act::Account { party, active }),
+        2 => (0..4usize, 0..3i64)
+            .prop_map(|(party, half)| Act::Cap { party, units: half * CAP / 2 }),
+        3 => (id.clone(), 0..4usize, units())
+            .prop_map(|(id, party, units)| Act::FundsIn { id, party, units }),
+        4 => (id.clone(), 0..4usize, units())
+            .prop_map(|(id, party, units)| Act::FundsOut { id, party, units }),
+        4 => (id, 0..4usize, any::<bool>())
+            .prop_map(|(id, party, commit)| Act::EndFundsOut { id, party, commit }),
+        1 => any::<[bool; 3]>().prop_map(|[on_us, put_aborted, covers_position]| {
+            Act::Settings { on_us, put_aborted, covers_position }
+        }),
+        8 => (prop::collection::vec(any::<u8>(), 1..6), 0..6u8)
+            .prop_map(|(which, result)| Act::Deliver { which, result }),
+        2 => any::<u8>().prop_map(|which| Act::Redeliver { which }),
+        3 => Just(Act::Tick),
+    ]
+}
+
+fn prepare() -> impl Strategy<Value = Act> {
+    let honest = prop::bool::weighted(0.95);
+    let expires = prop_oneof![Just(1_000u64), Just(2_500), Just(6_000), Just(60_000)];
+    (0..IDS, 0..4usize, party(), party(), units(), expires, honest).prop_map(
+        |(id, other, payer, payee, units, expires_ms, honest)| {
+            let source = if honest { payer } else { other };
+            Act::Prepare(PrepareAct { id, source, payer, payee, units, expires_ms })
+        },
+    )
+}
+
+fn answer() -> impl Strategy<Value = Act> {
+    let to = prop_oneof![6 => Just(None), 1 => party().prop_map(Some)];
+    let says = prop_oneof![
+        6 => prop::bool::weighted(0.8).prop_map(|right| Says::Committed { right }),
+        6 => prop::bool::weighted(0.8).prop_map(|right| Says::Reserved { right }),
+        1 => Just(Says::ReservedUnderVersion10),
+        1 => Just(Says::Aborted),
+        3 => prop::bool::weighted(0.8).prop_map(|known| Says::Error { known }),
+    ];
+    let body = prop_oneof![9 => Just(0u8), 1 => Just(1)];
+    (0..IDS, party(), to, says, body).prop_map(|(id, sender, to, says, body)| {
+        Act::Answer(AnswerAct { id, sender, to, says, body })
+    })
+}
+
+fn party() -> impl Strategy<Value = usize> {
+    prop_oneof![5 => Just(0), 8 => Just(1), 5 => Just(2), 1 => Just(3)]
+}
+
+fn units() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        1 => Just(0),
+        4 => Just(100_000),
+        4 => Just(200_000),
+        2 => Just(350_001),
+        1 => 0..DEPOSIT,
+        1 => Just(DEPOSIT + 100_000),
+    ]
+}
+
+/// What the bodies of two prepares must have in common to be the same.
+pub(super) fn prepare_body(act: &PrepareAct) -> String {
+    format!("{} {} {} {} {}", act.id, act.payer, act.payee, act.units, act.expires_ms)
+}
+
+/// What the bodies of two answers must have in common to be the same.
+pub(super) fn answer_body(act: &AnswerAct) -> String {
+    format!("{} {:?} {}", act.id, act.says, act.body)
+}
+
+pub(super) fn id(number: u8) -> TransferId {
+    TransferId::parse(&format!("{number:0>26}")).expect("digits are a ULID")
+}
+
+pub(super) fn name(party: usize) -> FspName {
+    FspName::new(PARTIES[party]).expect("a name")
+}
+
+pub(super) fn usd() -> Currency {
+    Currency::parse("USD").expect("a currency")
+}
+
+/// A log of the kernel: its state, its clock, and the numbers of its records.
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) state: State,
+    pub(super) now_ms: u64,
+    sequence: u64,
+}
+
+impl World {
+    /// A scheme of three participants with caps and deposits.
+    pub(super) fn new() -> Self {
+        let mut world = Self { state: State::new(), now_ms: START_MS, sequence: 1 };
+        let hub = FspName::new("Hub").expect("a name");
+        world.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
+        for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+            world.administer(Change::CreateHubAccount { currency: usd(), kind });
+        }
+        for party in 0..3 {
+            let (name, currency) = (name(party), usd());
+            world.administer(Change::CreateParticipant { name, currency });
+            let (limit, position) = (amount(CAP), Amount::ZERO);
+            world.administer(Change::SetInitialPositionAndLimits {
+                name,
+                currency,
+                limit,
+                position,
+            });
+            let act = Act::FundsIn { id: 100 + party as u8, party, units: DEPOSIT };
+            let command = world.command(&act);
+            assert_eq!(world.apply(&[command]).outcomes, [Outcome::Accepted]);
+        }
+        world
+    }
+
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.now_ms += ms;
+    }
+
+    /// Applies one batch.
+    pub(super) fn apply(&mut self, commands: &[Command]) -> Effects {
+        let sequence = self.sequence;
+        self.sequence += commands.len() as u64;
+        self.apply_from(sequence, commands)
+    }
+
+    /// Applies one batch as if the node had numbered its first record so.
+    pub(super) fn apply_from(&mut self, sequence: u64, commands: &[Command]) -> Effects {
+        let first = Position(self.state.position().0 + 1);
+        let stamp = Stamp::from_millis(self.now_ms);
+        let mut effects = Effects::default();
+        let batch = Batch { first, stamp, node: 1, epoch: 1, sequence };
+        self.state.apply(&batch, commands, &mut effects);
+        effects
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn administer(&mut self, change: Change) {
+        assert_eq!(self.apply(&[administer(change)]).outcomes, [Outcome::Accepted]);
+    }
+
+    pub(super) fn command(&self, act: &Act) -> Command {
+        match act {
+            Act::Prepare(act) => Command::Prepare(Box::new(self.prepare(act))),
+            Act::Answer(act) => answer_command(act),
+            Act::Deliver { which, result } => Command::FinishDeliveries(self.ends(which, *result)),
+            Act::Tick => Command::Tick,
+            _ => administer(self.change(act)),
+        }
+    }
+
+    fn prepare(&self, act: &PrepareAct) -> Prepare {
+        Prepare {
+            id: id(act.id),
+            source: name(act.source),
+            payer: name(act.payer),
+            payee: name(act.payee),
+            currency: usd(),
+            amount: amount(act.units),
+            condition: Sha256::digest([act.id; 32]).into(),
+            expiration_ms: START_MS + act.expires_ms,
+            hash: digest(&prepare_body(act)),
+            trace: [act.id; 16],
+        }
+    }
+
+    fn change(&self, act: &Act) -> Change {
+        match *act {
+            Act::Participant { party, active } => {
+                Change::SetParticipantActive { name: name(party), active }
+            }
+            Act::Account { party, active } => Change::SetAccountActive {
+                name: name(party),
+                account: self.accounts(party).0,
+                active,
+            },
+            Act::Cap { party, units } => Change::SetLimit {
+                name: name(party),
+                currency: usd(),
+                limit: amount(units),
+                alarm_percentage: amount(100_000),
+            },
+            Act::FundsIn { id, party, units } => self.funds(id, party, units, FundsDirection::In),
+            Act::FundsOut { id, party, units } => self.funds(id, party, units, FundsDirection::Out),
+            Act::EndFundsOut { id: number, party, commit } => Change::EndFundsOut(EndFundsOut {
+                id: id(number),
+                name: name(party),
+                account: self.accounts(party).1,
+                commit,
+            }),
+            Act::Settings { on_us, put_aborted, covers_position } => Change::Configure(Settings {
+                on_us_transfers: on_us,
+                put_aborted_aborts: put_aborted,
+                funds_out_covers_position: covers_position,
+                ..Settings::default()
+            }),
+            Act::Redeliver { which } => Change::Redeliver { notice: NoticeId(u64::from(which)) },
+            _ => unreachable!("the other acts are no changes"),
+        }
+    }
+
+    fn funds(&self, number: u8, party: usize, units: i64, direction: FundsDirection) -> Change {
+        Change::MoveFunds(MoveFunds {
+            id: id(number),
+            name: name(party),
+            account: self.accounts(party).1,
+            direction,
+            currency: usd(),
+            amount: amount(units),
+        })
+    }
+
+    fn ends(&self, which: &[u8], result: u8) -> Vec<FinishedDelivery> {
+        let result = match result {
+            0 => DeliveryResult::Dead,
+            1 => DeliveryResult::Withdrawn,
+            _ => DeliveryResult::Delivered,
+        };
+        let end = |number: &u8| FinishedDelivery {
+            notice: NoticeId(u64::from(*number)),
+            result,
+            attempts: 1,
+            status: 202,
+            finished_ms: self.now_ms,
+        };
+        which.iter().map(end).collect()
+    }
+
+    /// POSITION and SETTLEMENT of a party; numbers never given out for one outside the scheme.
+    fn accounts(&self, party: usize) -> (AccountId, AccountId) {
+        let found = self.state.register().find(&name(party));
+        let holding = found.and_then(|(_, participant)| participant.holding(usd()));
+        holding.map_or((AccountId(9_999), AccountId(9_999)), |holding| {
+            (holding.position, holding.settlement)
+        })
+    }
+
+    /// POSITION and SETTLEMENT of a party in ten-thousandths.
+    pub(super) fn balances(&self, party: usize) -> (i128, i128) {
+        let (position, settlement) = self.accounts(party);
+        let value = |id| self.state.books().get(id).expect("an account").value.units();
+        (value(position), value(settlement))
+    }
+}
+
+fn answer_command(act: &AnswerAct) -> Command {
+    let (source, destination) = (name(act.sender), act.to.map(name));
+    let (id_of_act, hash, trace) = (id(act.id), digest(&answer_body(act)), [act.id; 16]);
+    let right = |right| if right { [act.id; 32] } else { [255; 32] };
+    let (state, fulfilment) = match act.says {
+        Says::Committed { right: is_right } => {
+            (FulfilState::Committed, Fulfilment::Present(right(is_right)))
+        }
+        Says::Reserved { right: is_right } => {
+            (FulfilState::Reserved, Fulfilment::Present(right(is_right)))
+        }
+        Says::ReservedUnderVersion10 => {
+            (FulfilState::ReservedUnderVersion10, Fulfilment::Present(right(true)))
+        }
+        Says::Aborted => (FulfilState::Aborted, Fulfilment::Absent),
+        Says::Error { known } => {
+            return Command::Abort(Box::new(Abort {
+                id: id_of_act,
+                source,
+                destination,
+                code_is_known: known,
+                hash,
+                trace,
+            }));
+        }
+    };
+    let id = id_of_act;
+    Command::Fulfil(Box::new(Fulfil { id, source, destination, state, fulfilment, hash, trace }))
+}
+
+pub(super) fn administer(change: Change) -> Command {
+    let (actor, reason) = ("operator".to_owned(), String::new());
+    Command::Administer(Box::new(Administer { actor, reason, change }))
+}
+
+fn amount(units: i64) -> Amount {
+    Amount::from_units(i128::from(units))
+}
+
+fn digest(text: &str) -> Digest {
+    Digest(*blake3::hash(text.as_bytes()).as_bytes())
+}

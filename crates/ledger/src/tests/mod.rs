@@ -1,0 +1,11 @@
+//! The kernel proved from outside: tables of commands with what they must bring about, an
+//! independent model that predicts outcomes and positions, and properties of any history.
+
+mod history;
+mod model;
+mod outcomes;
+mod precedence;
+mod prediction;
+mod properties;
+mod scenario;
+mod scenarios;

@@ -1,0 +1,32 @@
+//! The enum of outcomes is complete, in order, and every outcome occurs in the scenarios.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::scenario::play;
+use super::scenarios;
+use crate::{ALL_OUTCOMES, Outcome};
+
+/// An outcome that scenarios can not show: it takes the ten-thousandth participant, the
+/// two-hundred-thousandth account, or the like. `properties::full_tables_refuse` shows it.
+const TOO_LARGE_FOR_A_TABLE: [Outcome; 1] = [Outcome::RegisterFull];
+
+#[test]
+fn outcomes_are_listed_in_order_of_their_numbers_without_gaps_in_the_list() {
+    assert!(ALL_OUTCOMES.is_sorted_by(|a, b| a.number() < b.number()));
+    // A number that is not listed can not be read back; so what the list lacks is found by
+    // reading every number there is.
+    let readable = (0..=u16::MAX).filter_map(Outcome::from_number).count();
+    assert_eq!(readable, ALL_OUTCOMES.len());
+    for outcome in ALL_OUTCOMES {
+        assert_eq!(Outcome::from_number(outcome.number()), Some(outcome));
+    }
+}
+
+#[test]
+fn every_outcome_occurs_in_the_scenarios() {
+    let seen: BTreeSet<Outcome> =
+        scenarios::ALL.iter().flat_map(|text| play(text).outcomes).collect();
+    let unseen: Vec<_> = ALL_OUTCOMES.iter().filter(|outcome| !seen.contains(outcome)).collect();
+    assert_eq!(unseen, TOO_LARGE_FOR_A_TABLE.iter().collect::<Vec<_>>());
+}

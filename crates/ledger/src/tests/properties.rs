@@ -1,0 +1,344 @@
+//! What holds for every history, whatever the commands are.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::history::{Act, IDS, Step, World, administer, history, id, name, usd};
+use crate::*;
+
+/// What the test itself keeps count of, from commands, outcomes and notices alone.
+#[derive(Default)]
+struct Ledger {
+    /// Reserved transfers ever: payer, payee and amount.
+    transfers: BTreeMap<TransferId, (FspName, FspName, i128)>,
+    /// How those that ended did.
+    ended: BTreeMap<TransferId, Outcome>,
+    owed: BTreeMap<NoticeId, ParticipantIndex>,
+    dead: BTreeMap<NoticeId, ParticipantIndex>,
+    last: NoticeId,
+    delivered: u64,
+    refused: u64,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn money_transfers_and_notices_are_accounted_for(steps in history()) {
+        let mut world = World::new();
+        let mut ledger = Ledger::default();
+        for step in &steps {
+            world.wait(step.wait_ms);
+            for act in &step.acts {
+                let command = world.command(act);
+                let effects = world.apply(core::slice::from_ref(&command));
+                ledger.take(&command, &effects)?;
+                ledger.check(&world)?;
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_batches_give_the_same_state(steps in history()) {
+        let (mut one, mut other) = (World::new(), World::new());
+        for step in &steps {
+            let effects = play(&mut one, step);
+            let again = play(&mut other, step);
+            prop_assert_eq!(&effects.outcomes, &again.outcomes);
+            prop_assert_eq!(&effects.notices, &again.notices);
+            prop_assert_eq!(&effects.withdrawn, &again.withdrawn);
+            prop_assert_eq!(one.state.digest(), other.state.digest());
+        }
+        prop_assert_eq!(one.state.hash(), other.state.hash());
+    }
+
+    #[test]
+    fn how_commands_are_batched_changes_nothing(steps in history()) {
+        let (mut together, mut apart) = (World::new(), World::new());
+        for step in &steps {
+            let effects = play(&mut together, step);
+            apart.wait(step.wait_ms);
+            let (mut outcomes, mut notices) = (Vec::new(), Vec::new());
+            for act in &step.acts {
+                let command = apart.command(act);
+                let one = apart.apply(&[command]);
+                outcomes.extend(one.outcomes);
+                notices.extend(one.notices);
+            }
+            prop_assert_eq!(effects.outcomes, outcomes);
+            prop_assert_eq!(effects.notices, notices);
+            for party in 0..3 {
+                prop_assert_eq!(together.balances(party), apart.balances(party));
+            }
+            for number in 0..IDS {
+                prop_assert_eq!(together.state.view(&id(number)), apart.state.view(&id(number)));
+            }
+        }
+        prop_assert_eq!(together.state.counters(), apart.state.counters());
+    }
+
+    #[test]
+    fn a_batch_sent_twice_counts_once(steps in history()) {
+        let (mut once, mut twice) = (World::new(), World::new());
+        for step in &steps {
+            play(&mut once, step);
+            twice.wait(step.wait_ms);
+            let commands: Vec<_> = step.acts.iter().map(|act| twice.command(act)).collect();
+            let sequence = twice.sequence();
+            twice.apply(&commands);
+            let repeated = twice.apply_from(sequence, &commands);
+            prop_assert!(repeated.outcomes.iter().all(|outcome| *outcome == Outcome::Repeated));
+            prop_assert!(repeated.notices.is_empty());
+        }
+        for party in 0..3 {
+            prop_assert_eq!(once.balances(party), twice.balances(party));
+        }
+        let owed = |world: &World| -> BTreeSet<_> {
+            world.state.notices_owed().map(|notice| notice.id).collect()
+        };
+        prop_assert_eq!(owed(&once), owed(&twice));
+    }
+}
+
+#[test]
+fn full_tables_refuse() {
+    let mut world = World::new();
+    let mut fill = |room: usize, change: &dyn Fn(usize) -> Change| {
+        for number in 0..room {
+            world.administer(change(number));
+        }
+        let effects = world.apply(&[administer(change(room))]);
+        assert_eq!(effects.outcomes, [Outcome::RegisterFull]);
+    };
+    fill(ENDPOINTS_MAX, &|number| Change::SetEndpoint {
+        name: name(0),
+        endpoint: format!("TYPE_{number}"),
+        value: "http://127.0.0.1".into(),
+    });
+    fill(SETTLEMENT_MODELS_MAX - 1, &|number| {
+        Change::CreateSettlementModel(SettlementModel {
+            name: format!("MODEL{number}"),
+            net: true,
+            multilateral: true,
+            deferred: true,
+            currency: Currency::parse("EUR"),
+            liquidity_check: true,
+            auto_position_reset: true,
+            ledger_account: AccountKind::Position,
+            settlement_account: AccountKind::Settlement,
+            active: true,
+        })
+    });
+    // The hub and three participants are there.
+    fill(PARTICIPANTS_MAX - 4, &|number| Change::CreateParticipant {
+        name: FspName::new(&format!("fsp{number}")).expect("a name"),
+        currency: usd(),
+    });
+    // Whoever is registered can still take up another currency.
+    for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+        let currency = Currency::parse("EUR").expect("a currency");
+        world.administer(Change::CreateHubAccount { currency, kind });
+    }
+    let currency = Currency::parse("EUR").expect("a currency");
+    world.administer(Change::CreateParticipant { name: name(0), currency });
+}
+
+#[test]
+fn the_hash_tells_states_apart_that_differ_in_one_row() {
+    let base = World::new();
+    let changed = |act: Act| {
+        let mut world = base.clone();
+        let command = world.command(&act);
+        world.apply(&[command]);
+        world.state.hash()
+    };
+    let acts = [
+        Act::Tick,
+        Act::Cap { party: 0, units: 1 },
+        Act::Cap { party: 0, units: 2 },
+        Act::Participant { party: 0, active: false },
+        Act::Account { party: 0, active: false },
+        Act::FundsIn { id: 1, party: 0, units: 1 },
+        Act::FundsOut { id: 1, party: 0, units: 1 },
+        Act::Settings { on_us: true, put_aborted: false, covers_position: true },
+    ];
+    let count = acts.len();
+    let hashes: BTreeSet<_> = acts.into_iter().map(changed).map(|hash| hash.0).collect();
+    assert_eq!(hashes.len(), count);
+}
+
+#[test]
+#[should_panic = "batches follow each other without a gap"]
+fn a_gap_in_the_log_stops_the_kernel() {
+    let first = Position(2);
+    let batch = Batch { first, stamp: Stamp(0), node: 1, epoch: 1, sequence: 1 };
+    State::new().apply(&batch, &[Command::Tick], &mut Effects::default());
+}
+
+#[test]
+#[should_panic = "time never runs backwards in the log"]
+fn time_running_backwards_stops_the_kernel() {
+    let mut world = World::new();
+    world.now_ms -= 1;
+    world.apply(&[Command::Tick]);
+}
+
+fn play(world: &mut World, step: &Step) -> Effects {
+    world.wait(step.wait_ms);
+    let commands: Vec<_> = step.acts.iter().map(|act| world.command(act)).collect();
+    world.apply(&commands)
+}
+
+impl Ledger {
+    /// Books one command from what was said about it.
+    fn take(&mut self, command: &Command, effects: &Effects) -> Result<(), TestCaseError> {
+        self.take_notices(&effects.notices)?;
+        let outcome = effects.outcomes[0];
+        match command {
+            Command::Prepare(prepare) => self.take_prepare(prepare, outcome)?,
+            Command::Fulfil(fulfil) => self.take_answer(fulfil.id, outcome)?,
+            Command::Abort(abort) => self.take_answer(abort.id, outcome)?,
+            Command::FinishDeliveries(ends) => self.deliver(ends),
+            _ => {}
+        }
+        self.take_expired(&effects.notices)
+    }
+
+    /// New notices have the next numbers; any other one was dead and is sent again.
+    fn take_notices(&mut self, notices: &[Notice]) -> Result<(), TestCaseError> {
+        for notice in notices {
+            prop_assert!(notice.recipient != ParticipantIndex::HUB, "the hub is owed nothing");
+            if notice.id <= self.last {
+                prop_assert_eq!(self.dead.remove(&notice.id), Some(notice.recipient));
+            } else {
+                prop_assert_eq!(notice.id.0, self.last.0 + 1, "numbers rise by one");
+                self.last = notice.id;
+            }
+            let known = self.owed.insert(notice.id, notice.recipient);
+            prop_assert!(known.is_none(), "{:?} is owed twice", notice.id);
+        }
+        Ok(())
+    }
+
+    fn take_prepare(&mut self, prepare: &Prepare, outcome: Outcome) -> Result<(), TestCaseError> {
+        use Outcome::*;
+        match outcome {
+            PrepareReserved => {
+                let parties = (prepare.payer, prepare.payee, prepare.amount.units());
+                let known = self.transfers.insert(prepare.id, parties);
+                prop_assert!(known.is_none(), "{:?} was reserved twice", prepare.id);
+            }
+            PrepareModified
+            | PrepareResentCommitted
+            | PrepareResentAborted
+            | PrepareResentReserved => {}
+            _ => self.refused += 1,
+        }
+        Ok(())
+    }
+
+    fn take_answer(&mut self, id: TransferId, outcome: Outcome) -> Result<(), TestCaseError> {
+        use Outcome::*;
+        match outcome {
+            Committed => self.end(id, outcome),
+            Aborted | AbortedWithUnknownCode | AbortedByPut => self.end(id, outcome),
+            FulfilmentInvalid | AnswerToStranger => self.end(id, outcome),
+            _ => Ok(()),
+        }
+    }
+
+    /// Expiries have no command: the errors that both sides are told show them.
+    fn take_expired(&mut self, notices: &[Notice]) -> Result<(), TestCaseError> {
+        let told = notices.iter().filter(|notice| {
+            notice.kind == NoticeKind::Error && notice.outcome == Outcome::Expired
+        });
+        let expired: BTreeSet<_> = told.map(|notice| notice.transfer).collect();
+        expired.into_iter().try_for_each(|id| self.end(id, Outcome::Expired))
+    }
+
+    fn end(&mut self, id: TransferId, outcome: Outcome) -> Result<(), TestCaseError> {
+        prop_assert!(self.transfers.contains_key(&id), "{:?} ended without a beginning", id);
+        let known = self.ended.insert(id, outcome);
+        prop_assert!(known.is_none(), "{:?} ended twice", id);
+        Ok(())
+    }
+
+    fn deliver(&mut self, ends: &[FinishedDelivery]) {
+        for end in ends {
+            let Some(recipient) = self.owed.remove(&end.notice) else { continue };
+            match end.result {
+                DeliveryResult::Delivered => self.delivered += 1,
+                DeliveryResult::Withdrawn => {}
+                DeliveryResult::Dead => {
+                    self.dead.insert(end.notice, recipient);
+                }
+            }
+        }
+    }
+
+    fn check(&self, world: &World) -> Result<(), TestCaseError> {
+        for (currency, sum) in world.state.books().sums() {
+            prop_assert_eq!(sum, Amount::ZERO, "{} does not sum to zero", currency);
+        }
+        for party in 0..3 {
+            prop_assert_eq!(world.balances(party).0, self.position(name(party)));
+        }
+        let reserved = || self.transfers.iter().filter(|(id, _)| !self.ended.contains_key(id));
+        let in_flight: i128 = reserved().map(|(_, (_, _, units))| units).sum();
+        prop_assert_eq!(world.state.books().in_flight(usd()).units(), in_flight);
+        prop_assert_eq!(world.state.transfers_in_flight(), reserved().count());
+        prop_assert!(world.state.next_deadline().is_none_or(|due| world.state.stamp() < due));
+        prop_assert_eq!(*world.state.counters(), self.counters());
+        self.check_outbox(&world.state)
+    }
+
+    /// A position is what was reserved or paid, less what was received.
+    fn position(&self, party: FspName) -> i128 {
+        let mut position = 0;
+        for (id, (payer, payee, units)) in &self.transfers {
+            let end = self.ended.get(id);
+            if *payer == party && end.is_none_or(|end| *end == Outcome::Committed) {
+                position += units;
+            }
+            if *payee == party && end == Some(&Outcome::Committed) {
+                position -= units;
+            }
+        }
+        position
+    }
+
+    fn counters(&self) -> Counters {
+        let ends = |of: &dyn Fn(&Outcome) -> bool| {
+            self.ended.values().filter(|outcome| of(outcome)).count() as u64
+        };
+        let committed = ends(&|outcome| *outcome == Outcome::Committed);
+        let expired = ends(&|outcome| *outcome == Outcome::Expired);
+        Counters {
+            reserved: self.transfers.len() as u64,
+            refused: self.refused,
+            committed,
+            aborted: self.ended.len() as u64 - committed - expired,
+            expired,
+            delivered: self.delivered,
+        }
+    }
+
+    fn check_outbox(&self, state: &State) -> Result<(), TestCaseError> {
+        let owed: BTreeMap<_, _> =
+            state.notices_owed().map(|notice| (notice.id, notice.recipient)).collect();
+        prop_assert_eq!(&owed, &self.owed);
+        prop_assert_eq!(state.notices_owed_count(), self.owed.len());
+        for (index, _) in state.register().iter() {
+            let to = self.owed.values().filter(|recipient| **recipient == index).count();
+            prop_assert_eq!(state.notices_owed_to(index) as usize, to);
+        }
+        let dead: BTreeMap<_, _> =
+            state.dead_letters().map(|dead| (dead.notice.id, dead.notice.recipient)).collect();
+        prop_assert_eq!(&dead, &self.dead);
+        prop_assert_eq!(state.last_notice(), self.last);
+        Ok(())
+    }
+}

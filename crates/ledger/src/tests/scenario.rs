@@ -1,0 +1,652 @@
+//! A small language for histories: each line is a command, and beneath it stands what the kernel
+//! made of it. A file of such lines is test and expectation at once: it is played, and what
+//! comes out must be the file itself.
+//!
+//! `# title` begins a new log, with nothing but its genesis. `scheme` sets up three participants
+//! in USD with cap and cover 1000 each, and `eurofsp` in EUR. Every command is a batch of its
+//! own at the time last set by `at 2.5s`, unless `batch` and `end` enclose it. Words of the form
+//! `key=value` are options. Lines of results (`->`, indented) are written, never read.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use std::println;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::*;
+
+/// The moment at which every scenario begins, in milliseconds since the epoch.
+const START_MS: u64 = 1_000_000_000;
+
+/// What a played text became.
+pub(super) struct Played {
+    /// The lines with their results.
+    pub(super) transcript: String,
+    /// Every outcome of a command, and every outcome that a notice reported.
+    pub(super) outcomes: BTreeSet<Outcome>,
+}
+
+/// Plays a text; panics at a line that is not of the language.
+pub(super) fn play(text: &str) -> Played {
+    let mut player = Player::new();
+    for line in text.lines() {
+        let is_result = line.starts_with(' ');
+        if !is_result {
+            player.line(line.split(" -> ").next().expect("a split has a first part").trim());
+        }
+    }
+    assert!(player.batch.is_none(), "a batch was not ended");
+    Played { transcript: player.transcript, outcomes: player.outcomes }
+}
+
+/// Plays lines after `scheme`, and answers with the last command's outcome.
+pub(super) fn last_outcome(lines: &str) -> Outcome {
+    let mut player = Player::new();
+    player.line("scheme");
+    lines.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| player.line(line));
+    player.last.expect("at least one line is a command")
+}
+
+/// A command of an open batch: its text, its line in the transcript, and itself.
+struct Pending {
+    text: String,
+    command: Command,
+}
+
+struct Player {
+    transcript: String,
+    outcomes: BTreeSet<Outcome>,
+    state: State,
+    now_ms: u64,
+    origin: Origin,
+    batch: Option<Vec<Pending>>,
+    /// What to call the record at a position: its verb and the how-manieth of its kind it is.
+    labels: BTreeMap<u64, String>,
+    seen: BTreeMap<String, u32>,
+    last: Option<Outcome>,
+    silent: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Origin {
+    node: u32,
+    epoch: u32,
+    sequence: u64,
+}
+
+impl Player {
+    fn new() -> Self {
+        let mut player = Self {
+            transcript: String::new(),
+            outcomes: BTreeSet::new(),
+            state: State::new(),
+            now_ms: START_MS,
+            origin: Origin { node: 1, epoch: 1, sequence: 1 },
+            batch: None,
+            labels: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            last: None,
+            silent: false,
+        };
+        player.begin();
+        player
+    }
+
+    /// Starts a new log.
+    fn begin(&mut self) {
+        self.state = State::new();
+        self.now_ms = START_MS;
+        self.origin = Origin { node: 1, epoch: 1, sequence: 1 };
+        self.labels.clear();
+        self.seen.clear();
+        let hub = FspName::new("Hub").expect("a name");
+        self.quietly(Command::Genesis(Genesis { seed: [7; 16], hub }));
+    }
+
+    fn line(&mut self, line: &str) {
+        let words = Words::new(line);
+        match words.verb() {
+            "" | "//" => self.print(line),
+            "#" => {
+                self.print(line);
+                self.begin();
+            }
+            "scheme" => {
+                self.print(line);
+                self.scheme();
+            }
+            "at" => {
+                self.print(line);
+                self.now_ms = moment_ms(words.at(1));
+            }
+            "origin" => {
+                self.print(line);
+                self.origin = Origin {
+                    node: words.option("node", "1").parse().expect("a node"),
+                    epoch: words.option("epoch", "1").parse().expect("an epoch"),
+                    sequence: words.option("sequence", "1").parse().expect("a sequence"),
+                };
+            }
+            "batch" => {
+                self.print(line);
+                self.batch = Some(Vec::new());
+            }
+            "end" => self.end_batch(),
+            "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
+            | "limit-of" => {
+                let answer = self.answer(&words);
+                self.print(&format!("{line} -> {answer}"));
+            }
+            _ => {
+                let pending = Pending { text: line.to_owned(), command: self.command(&words) };
+                match &mut self.batch {
+                    Some(batch) => batch.push(pending),
+                    None => self.apply(Vec::from([pending])),
+                }
+            }
+        }
+    }
+
+    fn end_batch(&mut self) {
+        let batch = self.batch.take().expect("a batch was begun");
+        self.apply(batch);
+        self.print("end");
+    }
+
+    fn print(&mut self, line: &str) {
+        self.transcript.push_str(line);
+        self.transcript.push('\n');
+    }
+
+    fn scheme(&mut self) {
+        self.silent = true;
+        for line in [
+            "hub-account USD HUB_RECONCILIATION",
+            "hub-account USD HUB_MULTILATERAL_SETTLEMENT",
+            "hub-account EUR HUB_RECONCILIATION",
+            "hub-account EUR HUB_MULTILATERAL_SETTLEMENT",
+            "participant dfsp1 USD",
+            "participant dfsp2 USD",
+            "participant dfsp3 USD",
+            "participant eurofsp EUR",
+            "initial dfsp1 USD 1000",
+            "initial dfsp2 USD 1000",
+            "initial dfsp3 USD 1000",
+            "initial eurofsp EUR 1000",
+            "funds-in f1 dfsp1 SETTLEMENT.USD 1000 USD",
+            "funds-in f2 dfsp2 SETTLEMENT.USD 1000 USD",
+            "funds-in f3 dfsp3 SETTLEMENT.USD 1000 USD",
+            "funds-in f4 eurofsp SETTLEMENT.EUR 1000 EUR",
+        ] {
+            self.line(line);
+            assert_eq!(self.last, Some(Outcome::Accepted), "{line}");
+        }
+        self.silent = false;
+    }
+
+    fn quietly(&mut self, command: Command) {
+        self.silent = true;
+        self.apply(Vec::from([Pending { text: "genesis".to_owned(), command }]));
+        self.silent = false;
+    }
+
+    fn apply(&mut self, batch: Vec<Pending>) {
+        let first = Position(self.state.position().0 + 1);
+        for (at, pending) in batch.iter().enumerate() {
+            self.label(first.0 + at as u64, &pending.text);
+        }
+        let Origin { node, epoch, sequence } = self.origin;
+        let stamp = Stamp::from_millis(self.now_ms);
+        let header = Batch { first, stamp, node, epoch, sequence };
+        let mut effects = Effects::default();
+        self.state.apply(&header, batch.iter().map(|pending| &pending.command), &mut effects);
+        self.origin.sequence += batch.len() as u64;
+        assert_eq!(effects.outcomes.len(), batch.len(), "one outcome per command");
+        self.last = effects.outcomes.last().copied();
+        if !self.silent {
+            self.outcomes.extend(&effects.outcomes);
+            self.outcomes.extend(effects.notices.iter().map(|notice| notice.outcome));
+            for (pending, outcome) in batch.iter().zip(&effects.outcomes) {
+                self.print(&format!("{} -> {outcome:?}", pending.text));
+            }
+            self.print_effects(&effects);
+        }
+    }
+
+    fn print_effects(&mut self, effects: &Effects) {
+        for notice in &effects.notices {
+            let name = self.state.register().get(notice.recipient).name;
+            let late = match notice.at.millis() {
+                at if at == self.now_ms => String::new(),
+                at => format!(" of {}", seconds(at)),
+            };
+            let line = format!(
+                "  {} to {name}: {:?} {} {:?} from {}{late}",
+                notice.id.0,
+                notice.kind,
+                short_id(notice.transfer),
+                notice.outcome,
+                self.labels[&notice.source.0],
+            );
+            self.print(&line);
+        }
+        for (recipient, notice) in &effects.withdrawn {
+            let name = self.state.register().get(*recipient).name;
+            self.print(&format!("  {} to {name} withdrawn", notice.0));
+        }
+    }
+
+    /// Names a record after its verb and first word: `prepare`, and `prepare'` for the next one.
+    fn label(&mut self, position: u64, text: &str) {
+        let words = Words::new(text);
+        let key = format!("{} {}", words.verb(), words.plain.get(1).unwrap_or(&""));
+        let count = self.seen.entry(key).or_default();
+        let label = format!("{}{}", words.verb(), "'".repeat(*count as usize));
+        *count += 1;
+        self.labels.insert(position, label);
+    }
+
+    fn answer(&self, words: &Words<'_>) -> String {
+        match words.verb() {
+            "show" => self.balances(words.at(1)),
+            "get" => self.look_up(words),
+            "owed" => {
+                let (index, _) = self.state.register().find(&name(words.at(1))).expect("known");
+                let (to, all) =
+                    (self.state.notices_owed_to(index), self.state.notices_owed_count());
+                format!("{to} of {all}")
+            }
+            "dead" => {
+                let ids: Vec<_> = self.state.dead_letters().map(|dead| dead.notice.id.0).collect();
+                format!("{ids:?}")
+            }
+            "deadline" => match self.state.next_deadline() {
+                None => "none".to_owned(),
+                Some(stamp) => seconds(stamp.millis()),
+            },
+            "limit-of" => {
+                let (_, participant) =
+                    self.state.register().find(&name(words.at(1))).expect("known");
+                let holding = participant.holding(currency(words.at(2))).expect("a holding");
+                match holding.limit {
+                    None => "none".to_owned(),
+                    Some(limit) => format!("{} alarm {}", limit.value, limit.alarm_percentage),
+                }
+            }
+            "accounts" => {
+                let (_, participant) =
+                    self.state.register().find(&name(words.at(1))).expect("known");
+                let books = self.state.books();
+                let accounts = participant.accounts.iter().filter_map(|id| books.get(*id));
+                let texts: Vec<_> = accounts
+                    .map(|account| {
+                        let kind = account.kind.name().expect("a visible account");
+                        let active = if account.active { "on" } else { "off" };
+                        format!("{kind}.{} {active}", account.currency)
+                    })
+                    .collect();
+                texts.join(", ")
+            }
+            _ => {
+                let count = self.state.counters();
+                format!(
+                    "reserved {} refused {} committed {} aborted {} expired {} delivered {}",
+                    count.reserved,
+                    count.refused,
+                    count.committed,
+                    count.aborted,
+                    count.expired,
+                    count.delivered
+                )
+            }
+        }
+    }
+
+    /// The visible balances of a participant, and for the hub what is in flight.
+    fn balances(&self, participant: &str) -> String {
+        let (_, participant) = self.state.register().find(&name(participant)).expect("known");
+        let books = self.state.books();
+        let mut parts = Vec::new();
+        for account in participant.accounts.iter().filter_map(|id| books.get(*id)) {
+            let kind = account.kind.name().expect("a visible account");
+            if account.kind.is_of_hub() && account.value == Amount::ZERO {
+                continue;
+            }
+            parts.push(format!("{kind} {} {}", account.value, account.currency));
+        }
+        if participant.name == *self.state.hub() {
+            for (currency, _) in books.sums() {
+                parts.push(format!("in flight {} {currency}", books.in_flight(currency)));
+            }
+        }
+        parts.join(", ")
+    }
+
+    fn look_up(&self, words: &Words<'_>) -> String {
+        let view = match self.state.look_up(&name(words.at(2)), &id(words.at(1))) {
+            LookUp::Found(view) => view,
+            other => return format!("{other:?}"),
+        };
+        let cause = match view.cause {
+            None => String::new(),
+            Some(cause) => {
+                format!(" for {:?} of {}", cause.outcome, self.labels[&cause.record.0])
+            }
+        };
+        let answer = match view.answer {
+            None => String::new(),
+            Some(answer) => format!(" by {}", self.labels[&answer.0]),
+        };
+        let made = &self.labels[&view.prepare.0];
+        let changed = seconds(view.changed.millis());
+        format!("{:?} at {changed} made by {made}{answer}{cause}", view.state)
+    }
+
+    fn command(&self, words: &Words<'_>) -> Command {
+        match words.verb() {
+            "tick" => Command::Tick,
+            "prepare" => Command::Prepare(Box::new(self.prepare(words))),
+            "fulfil" => Command::Fulfil(Box::new(fulfil(words))),
+            "abort" => Command::Abort(Box::new(abort(words))),
+            "deliver" => Command::FinishDeliveries(deliveries(words)),
+            "parties" => Command::ChangeParties(Box::new(ChangeParties {
+                source: name(words.at(1)),
+                notify: name(words.option("notify", words.at(1))),
+                form: PartyChangeForm::Single,
+                parties: Vec::new(),
+                trace: [3; 16],
+            })),
+            _ => Command::Administer(Box::new(Administer {
+                actor: "operator".to_owned(),
+                reason: String::new(),
+                change: self.change(words),
+            })),
+        }
+    }
+
+    fn prepare(&self, words: &Words<'_>) -> Prepare {
+        let (payer, payee) = (words.at(2), words.at(3));
+        let expiration = words.option("exp", "60s");
+        let body = words.option("body", "");
+        let content = [words.at(1), payer, payee, words.at(4), expiration, body].join(" ");
+        Prepare {
+            id: id(words.at(1)),
+            source: name(words.option("source", payer)),
+            payer: name(payer),
+            payee: name(payee),
+            currency: currency(words.option("currency", "USD")),
+            amount: amount(words.at(4)),
+            condition: Sha256::digest(preimage(words.at(1))).into(),
+            expiration_ms: moment_ms(expiration),
+            hash: digest(&content),
+            trace: [1; 16],
+        }
+    }
+
+    fn change(&self, words: &Words<'_>) -> Change {
+        let active = || words.plain.last() == Some(&"on");
+        match words.verb() {
+            "settings" => Change::Configure(self.settings(words)),
+            "activate" => {
+                Change::Activate { rules_version: words.at(1).parse().expect("a version") }
+            }
+            "hub-account" => Change::CreateHubAccount {
+                currency: currency(words.at(1)),
+                kind: AccountKind::parse(words.at(2)).expect("a kind"),
+            },
+            "model" => Change::CreateSettlementModel(model(words)),
+            "model-active" => {
+                Change::SetSettlementModelActive { name: words.at(1).to_owned(), active: active() }
+            }
+            "participant" => Change::CreateParticipant {
+                name: name(words.at(1)),
+                currency: currency(words.at(2)),
+            },
+            "participant-active" => {
+                Change::SetParticipantActive { name: name(words.at(1)), active: active() }
+            }
+            "account-active" => Change::SetAccountActive {
+                name: name(words.at(1)),
+                account: self.account(words.at(1), words.at(2)),
+                active: active(),
+            },
+            "initial" => Change::SetInitialPositionAndLimits {
+                name: name(words.at(1)),
+                currency: currency(words.at(2)),
+                limit: amount(words.at(3)),
+                position: amount(words.option("position", "0")),
+            },
+            "limit" => Change::SetLimit {
+                name: name(words.at(1)),
+                currency: currency(words.at(2)),
+                limit: amount(words.at(3)),
+                alarm_percentage: amount(words.option("alarm", "10")),
+            },
+            "endpoint" => Change::SetEndpoint {
+                name: name(words.at(1)),
+                endpoint: words.at(2).to_owned(),
+                value: words.at(3).to_owned(),
+            },
+            "funds-in" => self.funds(words, FundsDirection::In),
+            "funds-out" => self.funds(words, FundsDirection::Out),
+            "funds-commit" | "funds-abort" => Change::EndFundsOut(EndFundsOut {
+                id: id(words.at(1)),
+                name: name(words.at(2)),
+                account: self.account(words.at(2), words.at(3)),
+                commit: words.verb() == "funds-commit",
+            }),
+            "redeliver" => {
+                Change::Redeliver { notice: NoticeId(words.at(1).parse().expect("a number")) }
+            }
+            other => panic!("{other} is no command"),
+        }
+    }
+
+    fn settings(&self, words: &Words<'_>) -> Settings {
+        let mut settings = *self.state.settings();
+        for (key, value) in &words.options {
+            let on = *value == "on";
+            match *key {
+                "confirm" => settings.confirm_to_payee = on,
+                "on-us" => settings.on_us_transfers = on,
+                "put-aborted" => settings.put_aborted_aborts = on,
+                "covers-position" => settings.funds_out_covers_position = on,
+                "lane" => settings.lane_capacity = value.parse().expect("a number"),
+                other => panic!("{other} is no setting"),
+            }
+        }
+        settings
+    }
+
+    fn funds(&self, words: &Words<'_>, direction: FundsDirection) -> Change {
+        Change::MoveFunds(MoveFunds {
+            id: id(words.at(1)),
+            name: name(words.at(2)),
+            account: self.account(words.at(2), words.at(3)),
+            direction,
+            currency: currency(words.at(5)),
+            amount: amount(words.at(4)),
+        })
+    }
+
+    /// The account `KIND.CUR` of a participant, or of whom `name/KIND.CUR` names; no such
+    /// account gives a number that was never given out.
+    fn account(&self, owner: &str, word: &str) -> AccountId {
+        let (owner, word) = word.split_once('/').unwrap_or((owner, word));
+        let (kind, code) = word.split_once('.').expect("KIND.CUR");
+        let kind = AccountKind::parse(kind).expect("a kind");
+        let books = self.state.books();
+        let register = self.state.register();
+        let owned = register.find(&name(owner)).map_or(&[][..], |(_, owner)| &owner.accounts);
+        let mut accounts = owned.iter().filter_map(|id| books.get(*id));
+        let found =
+            accounts.find(|account| account.kind == kind && account.currency == currency(code));
+        found.map_or(AccountId(u32::MAX), |account| account.id)
+    }
+}
+
+/// The words of a line: plain ones in order, and options.
+struct Words<'a> {
+    line: &'a str,
+    plain: Vec<&'a str>,
+    options: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Words<'a> {
+    fn new(line: &'a str) -> Self {
+        let (options, plain) = line.split_whitespace().partition(|word| word.contains('='));
+        let options: Vec<&str> = options;
+        let options = options.iter().filter_map(|word| word.split_once('=')).collect();
+        Self { line, plain, options }
+    }
+
+    fn verb(&self) -> &'a str {
+        self.plain.first().copied().unwrap_or("")
+    }
+
+    fn at(&self, at: usize) -> &'a str {
+        self.plain.get(at).unwrap_or_else(|| panic!("a word is missing in: {}", self.line))
+    }
+
+    fn option(&self, key: &str, default: &'a str) -> &'a str {
+        let found = self.options.iter().find(|(name, _)| *name == key);
+        found.map_or(default, |(_, value)| *value)
+    }
+}
+
+/// Compares a file with what it becomes when played; rewrites it when asked to.
+pub(super) fn check(text: &str, expected: &expect_test::ExpectFile) {
+    let played = play(text);
+    if played.transcript != text {
+        println!("a scenario file differs from what the kernel does");
+    }
+    expected.assert_eq(&played.transcript);
+}
+
+fn fulfil(words: &Words<'_>) -> Fulfil {
+    let state = words.option("state", "committed");
+    let fulfilment = words.option("fulfilment", "right");
+    let content = [words.at(1), state, fulfilment, words.option("body", "")].join(" ");
+    Fulfil {
+        id: id(words.at(1)),
+        source: name(words.at(2)),
+        destination: destination(words),
+        state: match state {
+            "committed" => FulfilState::Committed,
+            "reserved" => FulfilState::Reserved,
+            "reserved-1.0" => FulfilState::ReservedUnderVersion10,
+            "aborted" => FulfilState::Aborted,
+            other => panic!("{other} is no state"),
+        },
+        fulfilment: match fulfilment {
+            "right" => Fulfilment::Present(preimage(words.at(1))),
+            "wrong" => Fulfilment::Present([9; 32]),
+            "absent" => Fulfilment::Absent,
+            "undecodable" => Fulfilment::Undecodable,
+            other => panic!("{other} is no fulfilment"),
+        },
+        hash: digest(&content),
+        trace: [2; 16],
+    }
+}
+
+fn abort(words: &Words<'_>) -> Abort {
+    let code = words.option("code", "known");
+    Abort {
+        id: id(words.at(1)),
+        source: name(words.at(2)),
+        destination: destination(words),
+        code_is_known: code == "known",
+        hash: digest(&[words.at(1), code, words.option("body", "")].join(" ")),
+        trace: [2; 16],
+    }
+}
+
+fn destination(words: &Words<'_>) -> Option<FspName> {
+    match words.option("to", "") {
+        "" => None,
+        text => Some(name(text)),
+    }
+}
+
+/// `deliver 3 4 dead`: the notices 3 and 4 ended so; delivered when nothing else is said.
+fn deliveries(words: &Words<'_>) -> Vec<FinishedDelivery> {
+    let result = match words.plain.last().copied() {
+        Some("dead") => DeliveryResult::Dead,
+        Some("withdrawn") => DeliveryResult::Withdrawn,
+        _ => DeliveryResult::Delivered,
+    };
+    let numbers = words.plain.iter().filter_map(|word| word.parse().ok());
+    numbers
+        .map(|number| FinishedDelivery {
+            notice: NoticeId(number),
+            result,
+            attempts: 1,
+            status: 200,
+            finished_ms: START_MS,
+        })
+        .collect()
+}
+
+fn model(words: &Words<'_>) -> SettlementModel {
+    let kind = |key, default| AccountKind::parse(words.option(key, default)).expect("a kind");
+    SettlementModel {
+        name: words.at(1).to_owned(),
+        net: true,
+        multilateral: true,
+        deferred: true,
+        currency: Currency::parse(words.option("currency", "")),
+        liquidity_check: true,
+        auto_position_reset: true,
+        ledger_account: kind("ledger", "POSITION"),
+        settlement_account: kind("settlement", "SETTLEMENT"),
+        active: true,
+    }
+}
+
+fn name(text: &str) -> FspName {
+    FspName::new(text).expect("a name")
+}
+
+fn currency(text: &str) -> Currency {
+    Currency::parse(text).expect("a currency")
+}
+
+fn amount(text: &str) -> Amount {
+    Amount::parse_decimal(text).expect("an amount")
+}
+
+/// A short name as an id: the name's letters in the last places of a ULID.
+fn id(text: &str) -> TransferId {
+    TransferId::parse(&format!("{:0>26}", text.to_uppercase())).expect("letters of a ULID")
+}
+
+fn short_id(id: TransferId) -> String {
+    match id {
+        TransferId::NONE => "-".to_owned(),
+        id => id.to_string().trim_start_matches('0').to_lowercase(),
+    }
+}
+
+fn preimage(id: &str) -> [u8; 32] {
+    digest(id).0
+}
+
+fn digest(text: &str) -> Digest {
+    Digest(*blake3::hash(text.as_bytes()).as_bytes())
+}
+
+/// `2.5s` after the start of the scenario, in milliseconds since the epoch.
+fn moment_ms(text: &str) -> u64 {
+    let seconds = amount(text.strip_suffix('s').expect("seconds")).units();
+    START_MS.checked_add_signed((seconds / 10) as i64).expect("a moment after the epoch")
+}
+
+fn seconds(at_ms: u64) -> String {
+    let after = i128::from(at_ms) - i128::from(START_MS);
+    format!("{}s", Amount::from_units(after * 10))
+}

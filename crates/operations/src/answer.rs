@@ -1,0 +1,71 @@
+//! Answers: a status, and a body of JSON, of text, or none.
+
+use bytes::Bytes;
+use fspiop::Refusal;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// What goes back to the client.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    body: Option<(HeaderValue, Bytes)>,
+}
+
+impl Answer {
+    /// A status without a body.
+    pub(crate) const fn empty(status: StatusCode) -> Self {
+        Self { status, body: None }
+    }
+
+    /// A body of JSON.
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(value).expect("an answer's shape is always writable");
+        Self { status, body: Some((JSON, body.into())) }
+    }
+
+    /// 200 with a body of JSON.
+    pub(crate) fn ok(value: &impl Serialize) -> Self {
+        Self::json(StatusCode::OK, value)
+    }
+
+    /// 200 with the text form of metrics.
+    pub(crate) fn metrics(text: String) -> Self {
+        Self { status: StatusCode::OK, body: Some((METRICS, text.into())) }
+    }
+
+    /// The error body of a refusal.
+    pub(crate) fn refusal(refusal: &Refusal) -> Self {
+        Self { status: refusal.status, body: Some((JSON, refusal.body())) }
+    }
+
+    /// The HTTP response; `allow` lists the methods of the resource, where there is one.
+    pub(crate) fn into_response(self, allow: Option<&'static str>) -> Response<Full<Bytes>> {
+        let (content_type, body) = match self.body {
+            None => (None, Bytes::new()),
+            Some((content_type, body)) => (Some(content_type), body),
+        };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let (StatusCode::METHOD_NOT_ALLOWED, Some(allow)) = (self.status, allow) {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        response
+    }
+}
+
+/// What a handler comes to.
+pub(crate) type Reply = Result<Answer, Refusal>;

@@ -1,0 +1,86 @@
+//! One request under way: what a handler may touch.
+
+use bytes::Bytes;
+use fspiop::{ErrorCode, Refusal};
+use ledger::{Administer, Change, Currency, FspName, Outcome, State};
+
+use crate::form::{Form, known_currency, refuse};
+use crate::guard::Identity;
+use crate::hub::Hub;
+use crate::refusals;
+use crate::resource::parameter;
+
+/// A request whose sender was let through and whose body was read.
+pub(crate) struct Call<'a, H> {
+    pub(crate) hub: &'a H,
+    pub(crate) base_url: &'a str,
+    pub(crate) query: &'a str,
+    pub(crate) body: Bytes,
+    pub(crate) identity: Identity,
+}
+
+impl<H: Hub> Call<'_, H> {
+    /// Asks for a change; it is durable and applied when this returns without a refusal.
+    pub(crate) async fn change(&self, change: Change) -> Result<(), Refusal> {
+        self.change_because(self.identity.reason.clone(), change).await
+    }
+
+    /// The same with a reason from the body.
+    pub(crate) async fn change_because(
+        &self,
+        reason: String,
+        change: Change,
+    ) -> Result<(), Refusal> {
+        let actor = self.identity.actor.clone();
+        let outcome: Outcome = self
+            .hub
+            .administer(Administer { actor, reason, change })
+            .await
+            .map_err(refusals::of_unavailable)?;
+        refusals::of_outcome(outcome).map_or(Ok(()), Err)
+    }
+
+    /// Asks a question; see [`Hub::ask`].
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        self.hub.ask(question).await.map_err(refusals::of_unavailable)
+    }
+
+    /// The body's members.
+    pub(crate) fn form(&self) -> Result<Form<'_>, Refusal> {
+        Form::parse(&self.body)
+    }
+
+    /// The only member of bodies that switch something on or off.
+    pub(crate) fn is_active(&self) -> Result<bool, Refusal> {
+        let mut form = self.form()?;
+        let active = form.required("isActive", Form::flag)?;
+        form.finish()?;
+        Ok(active)
+    }
+
+    /// A query parameter.
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+        parameter(self.query, name)
+    }
+
+    /// The query parameter `currency`.
+    pub(crate) fn currency(&self) -> Result<Option<Currency>, Refusal> {
+        let Some(code) = self.parameter("currency") else { return Ok(None) };
+        match known_currency(&code) {
+            Some(currency) => Ok(Some(currency)),
+            None => Err(refuse(
+                ErrorCode::MALFORMED_SYNTAX,
+                "currency",
+                "must be a currency code of ISO 4217",
+            )),
+        }
+    }
+}
+
+/// A participant's name from the path; a text that cannot be a name names nobody.
+pub(crate) fn participant_name(text: &str) -> Result<FspName, Refusal> {
+    FspName::new(text).ok_or_else(refusals::participant_not_found)
+}

@@ -1,0 +1,66 @@
+//! `/deadletters`: notices that could not be delivered, and sending them again (DESIGN 2).
+
+use std::collections::VecDeque;
+
+use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
+use ledger::{Change, DeadLetter, NoticeId, State};
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::form::refuse;
+use crate::hub::Hub;
+use crate::shapes::DeadLetterShape;
+
+/// Dead letters shown at once.
+const PAGE_MAX: u64 = 1_000;
+
+/// `GET /deadletters[?limit=1..1000][&before=id]`: the newest first; `before` the last id of
+/// one page gives the next.
+pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let limit = number(call, "limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_MAX);
+    let before = number(call, "before", 0..=u64::MAX)?.unwrap_or(u64::MAX);
+    let page = call.ask(move |state| {
+        newest_before(state, before, limit as usize)
+            .iter()
+            .rev()
+            .map(|letter| DeadLetterShape::of(state, letter))
+            .collect::<Vec<_>>()
+    });
+    Ok(Answer::ok(&page.await?))
+}
+
+/// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.
+pub(crate) async fn resend<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+    let notice = match id.parse() {
+        Ok(id) => NoticeId(id),
+        Err(_) => return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "id", "must be an integer")),
+    };
+    call.change(Change::Redeliver { notice }).await?;
+    Ok(Answer::empty(StatusCode::ACCEPTED))
+}
+
+/// The last `limit` letters below an id, oldest first; walks over all dead letters up to it.
+fn newest_before(state: &State, before: u64, limit: usize) -> VecDeque<&DeadLetter> {
+    let mut page = VecDeque::with_capacity(limit);
+    for letter in state.dead_letters().take_while(|letter| letter.notice.id.0 < before) {
+        if page.len() == limit {
+            page.pop_front();
+        }
+        page.push_back(letter);
+    }
+    page
+}
+
+fn number<H: Hub>(
+    call: &Call<'_, H>,
+    name: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<Option<u64>, Refusal> {
+    let Some(text) = call.parameter(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(Some(number)),
+        Ok(_) => Err(refuse(ErrorCode::VALIDATION, name, "is out of range")),
+        Err(_) => Err(refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be an integer")),
+    }
+}

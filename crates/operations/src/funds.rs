@@ -1,0 +1,85 @@
+//! Funds in and out: `POST /participants/{name}/accounts/{id}` and
+//! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4).
+//!
+//! 202 means recorded and applied; what the account shows afterwards is final.
+
+use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
+use ledger::{Change, EndFundsOut, FundsDirection, MoveFunds};
+
+use crate::accounts::account_id;
+use crate::answer::{Answer, Reply};
+use crate::call::{Call, participant_name};
+use crate::form::{Form, parse_transfer_id, refuse};
+use crate::hub::Hub;
+
+/// Longest external reference, in characters.
+const REFERENCE_CHARACTERS_MAX: usize = 256;
+/// Longest reason, in characters.
+const REASON_CHARACTERS_MAX: usize = 1_024;
+/// Most extensions of a request (hub-semantics 1.6).
+const EXTENSIONS_MAX: usize = 16;
+
+const STARTS: [(&str, FundsDirection); 2] =
+    [("recordFundsIn", FundsDirection::In), ("recordFundsOutPrepareReserve", FundsDirection::Out)];
+const ENDS: [(&str, bool); 2] = [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
+
+/// Funds in, or the reservation of funds out.
+///
+/// The external reference is recorded with the reason; extensions are checked and let go.
+pub(crate) async fn start<H: Hub>(call: &Call<'_, H>, name: &str, account: &str) -> Reply {
+    let mut form = call.form()?;
+    let id = form.required("transferId", Form::transfer_id)?;
+    let reference = form.required("externalReference", |form, name| {
+        form.text(name, 1..=REFERENCE_CHARACTERS_MAX)
+    })?;
+    let direction = form.required("action", |form, name| form.choice(name, &STARTS))?;
+    let reason = form.required("reason", reason)?;
+    let mut money = form.required("amount", Form::object)?;
+    let amount = money.required("amount", Form::decimal_above_zero)?;
+    let currency = money.required("currency", Form::currency)?;
+    money.finish()?;
+    check_extensions(&mut form)?;
+    form.finish()?;
+    let account = account_id(account)?;
+    let name = participant_name(name)?;
+    let funds = MoveFunds { id, name, account, direction, currency, amount };
+    let reason = format!("{reason} (externalReference {reference})");
+    call.change_because(reason, Change::MoveFunds(funds)).await?;
+    Ok(Answer::empty(StatusCode::ACCEPTED))
+}
+
+/// The end of a reserved outflow.
+pub(crate) async fn end<H: Hub>(
+    call: &Call<'_, H>,
+    name: &str,
+    account: &str,
+    transfer: &str,
+) -> Reply {
+    let mut form = call.form()?;
+    let commit = form.required("action", |form, name| form.choice(name, &ENDS))?;
+    let reason = form.required("reason", reason)?;
+    form.finish()?;
+    let Some(id) = parse_transfer_id(transfer) else {
+        return Err(refuse(ErrorCode::VALIDATION, "transferId", "must be a UUID or a ULID"));
+    };
+    let account = account_id(account)?;
+    let name = participant_name(name)?;
+    let end = EndFundsOut { id, name, account, commit };
+    call.change_because(reason, Change::EndFundsOut(end)).await?;
+    Ok(Answer::empty(StatusCode::ACCEPTED))
+}
+
+fn reason(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    form.text(name, 1..=REASON_CHARACTERS_MAX)
+}
+
+fn check_extensions(form: &mut Form<'_>) -> Result<(), Refusal> {
+    let Some(mut list) = form.object("extensionList")? else { return Ok(()) };
+    let extensions = list.required("extension", Form::array)?;
+    if EXTENSIONS_MAX < extensions.len() {
+        let what = "must contain at most 16 items";
+        return Err(refuse(ErrorCode::VALIDATION, "extensionList.extension", what));
+    }
+    list.finish()
+}

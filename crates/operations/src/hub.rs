@@ -1,0 +1,114 @@
+//! What this crate needs of the running hub.
+
+use std::time::Duration;
+
+use ledger::{Administer, Outcome, Stamp, State};
+
+/// The running hub, as operators see it.
+pub trait Hub: Send + Sync + 'static {
+    /// Records a change and answers with what the kernel decided about it, once that is durable
+    /// and applied. On an error nothing is known but that the same change can be asked for again.
+    fn administer(
+        &self,
+        change: Administer,
+    ) -> impl Future<Output = Result<Outcome, Unavailable>> + Send;
+
+    /// Answers a question from a state at least as new as the log's end when it was asked.
+    ///
+    /// The question runs beside the decisions about money and must be short: it copies what it
+    /// wants to know, and what it copies is bounded by the register (10,000 participants) or by
+    /// the page size of the list.
+    fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send;
+
+    /// Counters and gauges, read without waiting.
+    fn metrics(&self) -> Metrics;
+
+    /// How the hub's parts are, read without waiting.
+    fn health(&self) -> Health;
+}
+
+/// Why the hub did not answer: 503, 2003 on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// Too many commands wait already; nothing was done.
+    #[error("the inbox is full")]
+    InboxFull,
+    /// The hub has stopped, or stops.
+    #[error("the hub has stopped")]
+    Stopped,
+}
+
+/// Whether a part of the hub works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceStatus {
+    /// It works.
+    Ok,
+    /// It does not.
+    Down,
+}
+
+/// What `GET /health` says (hub-semantics 8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Version of the program.
+    pub version: &'static str,
+    /// When the process started.
+    pub started: Stamp,
+    /// How long it has been running.
+    pub uptime: Duration,
+    /// The state and what it is stored in.
+    pub datastore: ServiceStatus,
+    /// The log: down when it has stopped, for then nothing can be accepted.
+    pub broker: ServiceStatus,
+}
+
+/// What `GET /metrics` shows beside the process's own use of processor and memory. Counters
+/// start anywhere and only rise; gauges are as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Counter: syncs of the log.
+    pub log_syncs: u64,
+    /// Counter: bytes appended to the log.
+    pub log_bytes: u64,
+    /// Gauge: position of the last record applied.
+    pub log_position: u64,
+    /// Counter: batches appended.
+    pub batches: u64,
+    /// Counter: records appended.
+    pub records: u64,
+    /// Counter: transfers reserved.
+    pub transfers_reserved: u64,
+    /// Counter: prepares refused.
+    pub transfers_refused: u64,
+    /// Counter: transfers committed.
+    pub transfers_committed: u64,
+    /// Counter: transfers aborted.
+    pub transfers_aborted: u64,
+    /// Counter: transfers that met their deadline.
+    pub transfers_expired: u64,
+    /// Gauge: transfers reserved and not ended.
+    pub transfers_in_flight: u64,
+    /// Gauge: transfers that ended and are kept.
+    pub transfers_ended: u64,
+    /// Gauge: notices owed to participants.
+    pub notices_owed: u64,
+    /// Counter: notices delivered.
+    pub notices_delivered: u64,
+    /// Gauge: notices given up and not sent again.
+    pub dead_letters: u64,
+    /// Counter: commands refused because too many waited.
+    pub inbox_refused: u64,
+    /// Counter: FSPIOP requests accepted.
+    pub requests: u64,
+    /// Counter: FSPIOP requests refused.
+    pub requests_refused: u64,
+    /// Counter: messages forwarded without a record (look-ups, quotes).
+    pub forwards: u64,
+    /// Counter: forwards that failed.
+    pub forwards_failed: u64,
+    /// Counter: attempts to deliver a notice.
+    pub attempts: u64,
+}

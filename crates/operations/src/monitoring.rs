@@ -1,0 +1,134 @@
+//! `GET /health` (hub-semantics 8.4) and `GET /metrics` (8.3, Prometheus text).
+
+use std::fmt::Write;
+use std::fs;
+
+use http::StatusCode;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Reply};
+use crate::hub::{Health, Metrics, ServiceStatus};
+use crate::shapes::Moment;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HealthShape {
+    status: &'static str,
+    uptime: Box<RawValue>,
+    start_time: Moment,
+    version_number: &'static str,
+    services: [ServiceShape; 2],
+}
+
+#[derive(Serialize)]
+struct ServiceShape {
+    name: &'static str,
+    status: &'static str,
+}
+
+/// 200 while every part works, 502 as soon as one does not.
+pub(crate) fn health(health: &Health) -> Reply {
+    let whole = match (health.datastore, health.broker) {
+        (ServiceStatus::Ok, ServiceStatus::Ok) => ServiceStatus::Ok,
+        _ => ServiceStatus::Down,
+    };
+    let uptime = format!("{}.{:03}", health.uptime.as_secs(), health.uptime.subsec_millis());
+    let shape = HealthShape {
+        status: status_name(whole),
+        uptime: RawValue::from_string(uptime).expect("seconds with decimals are a JSON number"),
+        start_time: Moment(health.started),
+        version_number: health.version,
+        services: [
+            ServiceShape { name: "datastore", status: status_name(health.datastore) },
+            ServiceShape { name: "broker", status: status_name(health.broker) },
+        ],
+    };
+    let status = match whole {
+        ServiceStatus::Ok => StatusCode::OK,
+        ServiceStatus::Down => StatusCode::BAD_GATEWAY,
+    };
+    Ok(Answer::json(status, &shape))
+}
+
+/// All counters and gauges, and the process's own use of processor and memory.
+pub(crate) fn metrics(metrics: &Metrics) -> Reply {
+    let mut text = render(metrics);
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = format!("{}.{:09}", used.tv_sec, used.tv_nsec);
+    let help = "Processor time used, in seconds.";
+    sample(&mut text, Kind::Counter, "process_cpu_seconds_total", help, &seconds);
+    if let Some(bytes) = resident_bytes() {
+        let help = "Resident memory, in bytes.";
+        sample(&mut text, Kind::Gauge, "process_resident_memory_bytes", help, &bytes.to_string());
+    }
+    Ok(Answer::metrics(text))
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+fn render(now: &Metrics) -> String {
+    use Kind::{Counter, Gauge};
+    let rows = [
+        (Counter, "upesi_log_syncs_total", "Syncs of the log.", now.log_syncs),
+        (Counter, "upesi_log_bytes_total", "Bytes appended to the log.", now.log_bytes),
+        (Gauge, "upesi_log_position", "Position of the last record applied.", now.log_position),
+        (Counter, "upesi_batches_total", "Batches appended.", now.batches),
+        (Counter, "upesi_records_total", "Records appended.", now.records),
+        (Counter, "upesi_transfers_reserved_total", "Transfers reserved.", now.transfers_reserved),
+        (Counter, "upesi_transfers_refused_total", "Prepares refused.", now.transfers_refused),
+        (
+            Counter,
+            "upesi_transfers_committed_total",
+            "Transfers committed.",
+            now.transfers_committed,
+        ),
+        (Counter, "upesi_transfers_aborted_total", "Transfers aborted.", now.transfers_aborted),
+        (Counter, "upesi_transfers_expired_total", "Transfers expired.", now.transfers_expired),
+        (Gauge, "upesi_transfers_in_flight", "Transfers not ended.", now.transfers_in_flight),
+        (Gauge, "upesi_transfers_ended", "Transfers ended and kept.", now.transfers_ended),
+        (Gauge, "upesi_notices_owed", "Notices owed to participants.", now.notices_owed),
+        (Counter, "upesi_notices_delivered_total", "Notices delivered.", now.notices_delivered),
+        (Gauge, "upesi_dead_letters", "Notices given up.", now.dead_letters),
+        (Counter, "upesi_inbox_refused_total", "Commands refused, inbox full.", now.inbox_refused),
+        (Counter, "upesi_requests_total", "FSPIOP requests accepted.", now.requests),
+        (Counter, "upesi_requests_refused_total", "FSPIOP requests refused.", now.requests_refused),
+        (Counter, "upesi_forwards_total", "Messages forwarded unrecorded.", now.forwards),
+        (Counter, "upesi_forwards_failed_total", "Forwards that failed.", now.forwards_failed),
+        (Counter, "upesi_attempts_total", "Attempts to deliver a notice.", now.attempts),
+    ];
+    let mut text = String::with_capacity(4_096);
+    for (kind, name, help, value) in rows {
+        sample(&mut text, kind, name, help, &value.to_string());
+    }
+    text
+}
+
+fn sample(text: &mut String, kind: Kind, name: &str, help: &str, value: &str) {
+    let kind = match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+    };
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}")
+        .expect("writing to memory cannot fail");
+}
+
+const fn status_name(status: ServiceStatus) -> &'static str {
+    match status {
+        ServiceStatus::Ok => "OK",
+        ServiceStatus::Down => "DOWN",
+    }
+}
+
+/// Resident memory as the kernel counts it; `None` where it does not say so.
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    Some(kilobytes * 1_024)
+}

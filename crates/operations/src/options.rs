@@ -1,0 +1,80 @@
+//! How the admin API is to be served. It is never open by accident: without a word in the
+//! configuration only this machine's names are answered, and a change needs the token.
+
+use std::time::Duration;
+
+use crate::token::Token;
+
+/// Options of [`crate::serve`].
+#[derive(Clone, Debug)]
+pub struct AdminOptions {
+    /// Who may change things.
+    pub auth: Auth,
+    /// Names or addresses, without port, that `Host` may carry beside those of the loopback
+    /// interface; compared without regard to ASCII case. Guards against DNS rebinding.
+    pub hosts: Vec<String>,
+    /// Origins (`https://console.example`) that a browser may send requests from. A request
+    /// that carries any other `Origin` is refused; one without it is not from a web page.
+    pub origins: Vec<String>,
+    /// What the links in participants begin with. The reference's default is kept, because
+    /// software was seen to compare it.
+    pub base_url: String,
+    /// Bounds on what a client can occupy.
+    pub limits: Limits,
+}
+
+impl AdminOptions {
+    /// Answers to the names of the loopback interface only, and to no web page.
+    #[must_use]
+    pub fn new(auth: Auth) -> Self {
+        Self {
+            auth,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            base_url: "http://central-ledger".into(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Who may change things; reading needs no authentication.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// Who knows the token.
+    Token(Token),
+    /// Whoever reaches the port: for a network with a gateway in front.
+    None,
+}
+
+/// Bounds on what clients of the admin API can occupy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once; one more is closed without a word.
+    pub connections: usize,
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// Bytes of request line and headers together, at least 8,192.
+    pub header_bytes: usize,
+    /// How long a connection may stay silent, or take to send a request's headers.
+    pub header_time: Duration,
+    /// How long a body may take to arrive.
+    pub body_time: Duration,
+    /// How long a client may leave what it was sent unacknowledged.
+    pub write_time: Duration,
+    /// How long requests under way may take to end after the shutdown began.
+    pub shutdown_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            body_bytes: 5 * 1024 * 1024,
+            header_bytes: 64 * 1024,
+            header_time: Duration::from_secs(30),
+            body_time: Duration::from_secs(10),
+            write_time: Duration::from_secs(30),
+            shutdown_time: Duration::from_secs(5),
+        }
+    }
+}

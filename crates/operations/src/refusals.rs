@@ -1,0 +1,162 @@
+//! What is answered for an outcome: one table (hub-semantics 4.1 "Typical errors", with the
+//! texts partners were seen to compare).
+
+use fspiop::{ErrorCode, Refusal};
+use ledger::Outcome;
+
+use crate::hub::Unavailable;
+
+/// The refusal for an outcome of a change; `None` when the change was made.
+///
+/// An outflow for which the funds are missing is taken like the reference takes it: the record
+/// stands, as an aborted transfer under its id.
+pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
+    let (code, detail) = match outcome {
+        Outcome::Accepted | Outcome::FundsInsufficient => return None,
+        Outcome::ParticipantNotFound => return Some(participant_not_found()),
+        Outcome::ParticipantCurrencyExists => {
+            (ErrorCode::GENERIC_CLIENT, "Participant currency has already been registered")
+        }
+        Outcome::HubAccountsMissing => (
+            ErrorCode::ADD_PARTY,
+            "the Hub lacks HUB_RECONCILIATION or HUB_MULTILATERAL_SETTLEMENT in the currency",
+        ),
+        Outcome::SettlementModelMissing => {
+            (ErrorCode::GENERIC_SETTLEMENT, "no active settlement model serves the currency")
+        }
+        Outcome::AccountKindNotForHub => {
+            (ErrorCode::GENERIC_CLIENT, "the Hub cannot have an account of this type")
+        }
+        Outcome::AccountExists => {
+            (ErrorCode::GENERIC_CLIENT, "Hub account has already been registered")
+        }
+        Outcome::AccountNotFound => {
+            (ErrorCode::INTERNAL_SERVER, "the participant has no such account")
+        }
+        Outcome::AccountKindWrong => {
+            (ErrorCode::INTERNAL_SERVER, "the account is of the wrong type for this")
+        }
+        Outcome::AccountInactive => (ErrorCode::INTERNAL_SERVER, "the account is inactive"),
+        Outcome::LimitsExist => {
+            (ErrorCode::INTERNAL_SERVER, "limit and initial position were already set")
+        }
+        Outcome::LimitsMissing => {
+            (ErrorCode::INTERNAL_SERVER, "no limit was set yet: use initialPositionAndLimits")
+        }
+        Outcome::CurrencyMismatch => {
+            (ErrorCode::VALIDATION, "the amount's currency is not the account's")
+        }
+        Outcome::SettlementModelExists => {
+            (ErrorCode::GENERIC_CLIENT, "Settlement Model already exists")
+        }
+        Outcome::SettlementModelNotFound => (ErrorCode::ID_NOT_FOUND, "settlement model not found"),
+        Outcome::FundsIdInUse => (ErrorCode::VALIDATION, "a transfer with this transferId exists"),
+        Outcome::FundsOutNotReserved => {
+            (ErrorCode::VALIDATION, "no reserved funds out have this transferId and account")
+        }
+        Outcome::DeadLetterNotFound => (ErrorCode::ID_NOT_FOUND, "dead letter not found"),
+        Outcome::RulesVersionRefused => {
+            (ErrorCode::VALIDATION, "the rules version is unknown or already replaced")
+        }
+        Outcome::RegisterFull => (ErrorCode::INTERNAL_SERVER, "the register is full"),
+        Outcome::Repeated => {
+            (ErrorCode::INTERNAL_SERVER, "recorded twice: read what the first record did")
+        }
+        Outcome::PrepareModified
+        | Outcome::PrepareResentCommitted
+        | Outcome::PrepareResentAborted
+        | Outcome::PrepareResentReserved
+        | Outcome::PrepareSourceNotPayer
+        | Outcome::PrepareAmountPrecision
+        | Outcome::PreparePayerNotFound
+        | Outcome::PreparePayerInactive
+        | Outcome::PreparePayeeNotFound
+        | Outcome::PreparePayeeInactive
+        | Outcome::PrepareExpirationPast
+        | Outcome::PreparePayerIsPayee
+        | Outcome::PreparePayerAccountNotFound
+        | Outcome::PreparePayerAccountInactive
+        | Outcome::PreparePayeeAccountNotFound
+        | Outcome::PreparePayeeAccountInactive
+        | Outcome::PreparePayeeLaneFull
+        | Outcome::PrepareLiquidityInsufficient
+        | Outcome::PrepareCapExceeded
+        | Outcome::PrepareReserved
+        | Outcome::FulfilVersionIgnored
+        | Outcome::AnswerTransferNotFound
+        | Outcome::AnswerFromStranger
+        | Outcome::AnswerToStranger
+        | Outcome::AnswerModified
+        | Outcome::AnswerResent
+        | Outcome::AnswerExpired
+        | Outcome::AnswerStateNotReserved
+        | Outcome::FulfilAbortedIgnored
+        | Outcome::FulfilmentInvalid
+        | Outcome::Committed
+        | Outcome::AbortedWithUnknownCode
+        | Outcome::Aborted
+        | Outcome::AbortedByPut
+        | Outcome::Expired
+        | Outcome::RegistrarNotFound => {
+            (ErrorCode::INTERNAL_SERVER, "the hub answered with the outcome of another command")
+        }
+    };
+    Some(Refusal::new(code, detail))
+}
+
+/// 503, 2003: nothing is known to have happened, the same request may be sent again.
+pub(crate) fn of_unavailable(why: Unavailable) -> Refusal {
+    Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, &why.to_string())
+}
+
+/// 400, 3200, as the reference answers for an unknown participant.
+pub(crate) fn participant_not_found() -> Refusal {
+    Refusal::new(ErrorCode::ID_NOT_FOUND, "participant not found")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use expect_test::expect;
+
+    use super::*;
+
+    /// Every outcome but those of transfers, which no change can have.
+    #[test]
+    fn every_outcome_of_a_change_has_its_answer() {
+        let mut table = String::new();
+        for outcome in ledger::ALL_OUTCOMES {
+            let answer = match of_outcome(outcome) {
+                None => "done".to_owned(),
+                Some(refusal) if refusal.description.contains("another command") => continue,
+                Some(refusal) => refusal.to_string(),
+            };
+            writeln!(table, "{outcome:?}: {answer}").unwrap();
+        }
+        expect![[r#"
+            Accepted: done
+            Repeated: 500 Internal Server Error, 2001: Internal server error - recorded twice: read what the first record did
+            ParticipantNotFound: 400 Bad Request, 3200: Generic ID not found - participant not found
+            ParticipantCurrencyExists: 400 Bad Request, 3000: Generic client error - Participant currency has already been registered
+            HubAccountsMissing: 400 Bad Request, 3003: Add Party information error - the Hub lacks HUB_RECONCILIATION or HUB_MULTILATERAL_SETTLEMENT in the currency
+            SettlementModelMissing: 400 Bad Request, 6000: Generic Settlement Error - no active settlement model serves the currency
+            AccountKindNotForHub: 400 Bad Request, 3000: Generic client error - the Hub cannot have an account of this type
+            AccountExists: 400 Bad Request, 3000: Generic client error - Hub account has already been registered
+            AccountNotFound: 500 Internal Server Error, 2001: Internal server error - the participant has no such account
+            AccountKindWrong: 500 Internal Server Error, 2001: Internal server error - the account is of the wrong type for this
+            AccountInactive: 500 Internal Server Error, 2001: Internal server error - the account is inactive
+            LimitsExist: 500 Internal Server Error, 2001: Internal server error - limit and initial position were already set
+            LimitsMissing: 500 Internal Server Error, 2001: Internal server error - no limit was set yet: use initialPositionAndLimits
+            CurrencyMismatch: 400 Bad Request, 3100: Generic validation error - the amount's currency is not the account's
+            SettlementModelExists: 400 Bad Request, 3000: Generic client error - Settlement Model already exists
+            SettlementModelNotFound: 400 Bad Request, 3200: Generic ID not found - settlement model not found
+            FundsIdInUse: 400 Bad Request, 3100: Generic validation error - a transfer with this transferId exists
+            FundsOutNotReserved: 400 Bad Request, 3100: Generic validation error - no reserved funds out have this transferId and account
+            FundsInsufficient: done
+            DeadLetterNotFound: 400 Bad Request, 3200: Generic ID not found - dead letter not found
+            RulesVersionRefused: 400 Bad Request, 3100: Generic validation error - the rules version is unknown or already replaced
+            RegisterFull: 500 Internal Server Error, 2001: Internal server error - the register is full
+        "#]].assert_eq(&table);
+    }
+}

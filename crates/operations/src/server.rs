@@ -1,0 +1,231 @@
+//! The server: connections, their bounds, and the way of one request.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fspiop::{ErrorCode, Refusal};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::guard::{self, Identity};
+use crate::hub::Hub;
+use crate::options::{AdminOptions, Limits};
+use crate::resource::Resource;
+use crate::{
+    accounts, caps, catalogue, dead_letters, funds, monitoring, participants, settlement_models,
+};
+
+/// Headers of one request.
+const HEADERS_MAX: usize = 100;
+/// Pause after the system refused to accept a connection, for want of descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the admin API until `shutdown` is ready, then lets requests under way end.
+///
+/// Connections beyond [`Limits::connections`] are closed at once. Must run within a tokio
+/// runtime with time and I/O enabled; one task per connection.
+pub async fn serve(
+    listener: TcpListener,
+    hub: Arc<impl Hub>,
+    options: AdminOptions,
+    shutdown: impl Future,
+) {
+    let limits = options.limits;
+    let server = Arc::new(Server { hub, options });
+    let vacancies = Arc::new(Semaphore::new(limits.connections));
+    let (stop, stopped) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            _ = &mut shutdown => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&vacancies).try_acquire_owned() else { continue };
+        let server = Arc::clone(&server);
+        let stopped = stopped.clone();
+        connections.spawn(async move {
+            serve_connection(server, stream, peer.ip(), stopped).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    drop(stop);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    // What has not ended by then is dropped with the set.
+    let _ended = timeout(limits.shutdown_time, drained).await;
+}
+
+struct Server<H> {
+    hub: Arc<H>,
+    options: AdminOptions,
+}
+
+async fn serve_connection<H: Hub>(
+    server: Arc<Server<H>>,
+    stream: TcpStream,
+    peer: IpAddr,
+    mut stopped: watch::Receiver<()>,
+) {
+    let limits = server.options.limits;
+    if SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_time)).is_err() {
+        return;
+    }
+    let service = service_fn(move |request| {
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(server.answer(request, peer).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(limits.header_bytes)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // How a connection ends concerns nobody but its client.
+    tokio::select! {
+        _ended = connection.as_mut() => return,
+        _dropped = stopped.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ended = connection.await;
+}
+
+impl<H: Hub> Server<H> {
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        let resource = Resource::parse(head.uri.path());
+        let allow = resource.as_ref().map(Resource::methods);
+        match self.reply(&head, body, resource, peer).await {
+            Ok(answer) => answer.into_response(None),
+            Err(refusal) => Answer::refusal(&refusal).into_response(allow),
+        }
+    }
+
+    async fn reply(
+        &self,
+        head: &Parts,
+        body: Incoming,
+        resource: Option<Resource>,
+        peer: IpAddr,
+    ) -> Reply {
+        guard::check_origin(&self.options, head)?;
+        let identity = match guard::is_reading(&head.method) {
+            true => Identity::default(),
+            false => guard::identify(&self.options, head, peer).await?,
+        };
+        let resource = resource.ok_or_else(Refusal::unknown_uri)?;
+        if !knows(&resource, &head.method) {
+            return Err(Refusal::method_not_allowed());
+        }
+        let body = match guard::is_reading(&head.method) {
+            true => Bytes::new(),
+            false => read_body(head, body, self.options.limits).await?,
+        };
+        let call = Call {
+            hub: &*self.hub,
+            base_url: &self.options.base_url,
+            query: head.uri.query().unwrap_or_default(),
+            body,
+            identity,
+        };
+        handle(&call, &resource, &head.method).await
+    }
+}
+
+/// From here on HEAD is GET: the body is left out when the answer is written.
+async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method) -> Reply {
+    match (resource, method.as_str()) {
+        (Resource::Participants, "POST") => participants::create(call).await,
+        (Resource::Participants, _) => participants::list(call).await,
+        (Resource::Participant(name), "PUT") => participants::update(call, name).await,
+        (Resource::Participant(name), _) => participants::show(call, name).await,
+        (Resource::Endpoints(name), "POST") => participants::set_endpoint(call, name).await,
+        (Resource::Endpoints(name), _) => participants::endpoints(call, name).await,
+        (Resource::LimitsOfAll, _) => caps::list_all(call).await,
+        (Resource::InitialPositionAndLimits(name), _) => caps::set_initial(call, name).await,
+        (Resource::Limits(name), "PUT") => caps::update(call, name).await,
+        (Resource::Limits(name), _) => caps::list(call, name).await,
+        (Resource::Positions(name), _) => accounts::positions(call, name).await,
+        (Resource::Accounts(name), "POST") => accounts::create(call, name).await,
+        (Resource::Accounts(name), _) => accounts::list(call, name).await,
+        (Resource::Account { name, account }, "PUT") => accounts::update(call, name, account).await,
+        (Resource::Account { name, account }, _) => funds::start(call, name, account).await,
+        (Resource::AccountTransfer { name, account, transfer }, _) => {
+            funds::end(call, name, account, transfer).await
+        }
+        (Resource::LedgerAccountTypes, "POST") => catalogue::create_account_type(call),
+        (Resource::LedgerAccountTypes, _) => catalogue::account_types(),
+        (Resource::SettlementModels, "POST") => settlement_models::create(call).await,
+        (Resource::SettlementModels, _) => settlement_models::list(call).await,
+        (Resource::SettlementModel(name), "PUT") => settlement_models::update(call, name).await,
+        (Resource::SettlementModel(name), _) => settlement_models::show(call, name).await,
+        (Resource::Transaction, _) => Err(Refusal::not_implemented()),
+        (Resource::Enums, _) => catalogue::enumerations(call),
+        (Resource::DeadLetters, _) => dead_letters::list(call).await,
+        (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
+        (Resource::Health, _) => monitoring::health(&call.hub.health()),
+        (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics()),
+    }
+}
+
+fn knows(resource: &Resource, method: &Method) -> bool {
+    resource.methods().split(", ").any(|known| known == method.as_str())
+}
+
+/// Reads a body of JSON within its bounds of size and time.
+async fn read_body(head: &Parts, body: Incoming, limits: Limits) -> Result<Bytes, Refusal> {
+    let content_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    if !content_type.is_none_or(is_json) {
+        let detail = "Unsupported Media Type: the body must be application/json";
+        return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail));
+    }
+    let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let announced = announced.and_then(|length| length.parse::<u64>().ok());
+    if announced.is_some_and(|length| (limits.body_bytes as u64) < length) {
+        return Err(Refusal::too_large());
+    }
+    match timeout(limits.body_time, Limited::new(body, limits.body_bytes).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::too_large()),
+        Ok(Err(_)) => {
+            Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body could not be read to its end"))
+        }
+        Err(_elapsed) => {
+            let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, "the body came too slowly");
+            Err(Refusal { status: StatusCode::REQUEST_TIMEOUT, ..refusal })
+        }
+    }
+}
+
+/// `application/json` or any `application/*+json`, whatever its parameters.
+fn is_json(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    let essence = essence.trim_ascii().to_ascii_lowercase();
+    essence == b"application/json"
+        || essence.starts_with(b"application/") && essence.ends_with(b"+json")
+}

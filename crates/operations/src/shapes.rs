@@ -1,0 +1,306 @@
+//! The shapes of answers (hub-semantics 4.2), copied out of the state by questions.
+//!
+//! Amounts are written digit for digit; moments are ISO 8601 with milliseconds; `isActive` of
+//! participants and accounts is 0 or 1, as the reference shows its database.
+
+use ledger::{
+    Account, AccountId, Amount, DeadLetter, FspName, Holding, Limit, NoticeKind, Participant,
+    SettlementModel, Stamp, State, TransferId,
+};
+use serde::Serialize;
+use serde::ser::Serializer;
+use serde_json::value::RawValue;
+
+/// The only limit there is.
+pub(crate) const NET_DEBIT_CAP: &str = "NET_DEBIT_CAP";
+
+/// An amount as a JSON number, exact.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number(pub(crate) Amount);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = RawValue::from_string(self.0.to_string());
+        digits.expect("the text of an amount is a JSON number").serialize(serializer)
+    }
+}
+
+/// A moment, `2026-01-01T10:00:00.000Z`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(pub(crate) Stamp);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let millis = self.0.millis();
+        let mut text = fspiop::time::date_time_whole_seconds(millis);
+        for (at, unit) in [(20, 100), (21, 10), (22, 1)] {
+            text[at] = b'0' + (millis / unit % 10) as u8;
+        }
+        serializer.serialize_str(str::from_utf8(&text).expect("a date is ASCII"))
+    }
+}
+
+/// A participant.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ParticipantShape {
+    name: String,
+    id: String,
+    created: Moment,
+    is_active: u8,
+    links: Links,
+    accounts: Vec<AccountSummary>,
+    is_proxy: u8,
+}
+
+#[derive(Debug, Serialize)]
+struct Links {
+    #[serde(rename = "self")]
+    itself: String,
+}
+
+/// An account within a participant.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AccountSummary {
+    id: u32,
+    ledger_account_type: &'static str,
+    currency: String,
+    is_active: u8,
+    created_date: Option<Moment>,
+    created_by: &'static str,
+}
+
+impl ParticipantShape {
+    pub(crate) fn of(state: &State, participant: &Participant, base_url: &str) -> Self {
+        let link = format!("{base_url}/participants/{}", participant.name);
+        let summary = |(kind, account): (&'static str, &Account)| AccountSummary {
+            id: account.id.0,
+            ledger_account_type: kind,
+            currency: account.currency.to_string(),
+            is_active: u8::from(account.active),
+            created_date: None,
+            created_by: "unknown",
+        };
+        Self {
+            name: participant.name.to_string(),
+            id: link.clone(),
+            created: Moment(participant.created),
+            is_active: u8::from(participant.active),
+            links: Links { itself: link },
+            accounts: visible_accounts(state, &participant.accounts).map(summary).collect(),
+            is_proxy: 0,
+        }
+    }
+}
+
+/// An account with its balance.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AccountShape {
+    id: u32,
+    ledger_account_type: &'static str,
+    currency: String,
+    is_active: u8,
+    value: Number,
+    reserved_value: u8,
+    changed_date: Moment,
+}
+
+impl AccountShape {
+    /// The visible accounts of a participant, in order of creation.
+    pub(crate) fn all(state: &State, participant: &Participant) -> Vec<Self> {
+        visible_accounts(state, &participant.accounts)
+            .map(|(kind, account)| Self {
+                id: account.id.0,
+                ledger_account_type: kind,
+                currency: account.currency.to_string(),
+                is_active: u8::from(account.active),
+                value: Number(account.value),
+                reserved_value: 0,
+                changed_date: Moment(account.changed),
+            })
+            .collect()
+    }
+}
+
+/// A position in one currency.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PositionShape {
+    currency: String,
+    value: Number,
+    changed_date: Moment,
+}
+
+impl PositionShape {
+    pub(crate) fn of(state: &State, holding: &Holding) -> Option<Self> {
+        let account = state.books().get(holding.position)?;
+        Some(Self {
+            currency: holding.currency.to_string(),
+            value: Number(account.value),
+            changed_date: Moment(account.changed),
+        })
+    }
+}
+
+/// A net debit cap, with its owner in the list over all participants.
+#[derive(Debug, Serialize)]
+pub(crate) struct CapShape {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    pub(crate) currency: String,
+    pub(crate) limit: LimitShape,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LimitShape {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    value: Number,
+    alarm_percentage: Number,
+}
+
+impl LimitShape {
+    pub(crate) const fn of(limit: &Limit) -> Self {
+        Self {
+            kind: NET_DEBIT_CAP,
+            value: Number(limit.value),
+            alarm_percentage: Number(limit.alarm_percentage),
+        }
+    }
+}
+
+/// An endpoint.
+#[derive(Debug, Serialize)]
+pub(crate) struct EndpointShape {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) value: String,
+}
+
+/// A settlement model; the reference shows the name of the account type as its id.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SettlementModelShape {
+    settlement_model_id: usize,
+    name: String,
+    is_active: bool,
+    settlement_granularity: &'static str,
+    settlement_interchange: &'static str,
+    settlement_delay: &'static str,
+    currency: Option<String>,
+    require_liquidity_check: bool,
+    ledger_account_type_id: Option<&'static str>,
+    settlement_account_type: Option<&'static str>,
+    auto_position_reset: bool,
+}
+
+impl SettlementModelShape {
+    /// All models, oldest first.
+    pub(crate) fn all(state: &State) -> Vec<Self> {
+        state
+            .register()
+            .models()
+            .iter()
+            .enumerate()
+            .map(|(at, model)| Self::of(at + 1, model))
+            .collect()
+    }
+
+    /// The model of this name.
+    pub(crate) fn find(state: &State, name: &str) -> Option<Self> {
+        let models = state.register().models();
+        let at = models.iter().position(|model| model.name == name)?;
+        Some(Self::of(at + 1, &models[at]))
+    }
+
+    fn of(id: usize, model: &SettlementModel) -> Self {
+        Self {
+            settlement_model_id: id,
+            name: model.name.clone(),
+            is_active: model.active,
+            settlement_granularity: if model.net { "NET" } else { "GROSS" },
+            settlement_interchange: if model.multilateral { "MULTILATERAL" } else { "BILATERAL" },
+            settlement_delay: if model.deferred { "DEFERRED" } else { "IMMEDIATE" },
+            currency: model.currency.map(|currency| currency.to_string()),
+            require_liquidity_check: model.liquidity_check,
+            ledger_account_type_id: model.ledger_account.name(),
+            settlement_account_type: model.settlement_account.name(),
+            auto_position_reset: model.auto_position_reset,
+        }
+    }
+}
+
+/// A notice that was given up.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeadLetterShape {
+    id: u64,
+    recipient: String,
+    transfer_id: Option<String>,
+    message: &'static str,
+    outcome: u16,
+    log_position: u64,
+    created_date: Moment,
+    attempts: u16,
+    last_status: Option<u16>,
+    last_attempt_date: Moment,
+}
+
+impl DeadLetterShape {
+    pub(crate) fn of(state: &State, letter: &DeadLetter) -> Self {
+        let DeadLetter { notice, end } = letter;
+        let transfer = (notice.transfer != TransferId::NONE).then(|| notice.transfer.to_string());
+        Self {
+            id: notice.id.0,
+            recipient: state.register().get(notice.recipient).name.to_string(),
+            transfer_id: transfer,
+            message: message(notice.kind),
+            outcome: notice.outcome.number(),
+            log_position: notice.source.0,
+            created_date: Moment(notice.at),
+            attempts: end.attempts,
+            last_status: (end.status != 0).then_some(end.status),
+            last_attempt_date: Moment(Stamp::from_millis(end.finished_ms)),
+        }
+    }
+}
+
+/// A participant by name, copied out with `copy`.
+pub(crate) fn of_participant<R>(
+    state: &State,
+    name: &FspName,
+    copy: impl FnOnce(&Participant) -> R,
+) -> Option<R> {
+    state.register().find(name).map(|(_, participant)| copy(participant))
+}
+
+/// The request that a notice becomes.
+const fn message(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::Prepare => "POST /transfers",
+        NoticeKind::Fulfil
+        | NoticeKind::FulfilCopy
+        | NoticeKind::Committed
+        | NoticeKind::Reserved
+        | NoticeKind::AbortedState => "PUT /transfers/{id}",
+        NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
+            "PUT /transfers/{id}/error"
+        }
+        NoticeKind::PatchCommitted | NoticeKind::PatchAborted => "PATCH /transfers/{id}",
+        NoticeKind::PartiesChanged => "PUT /participants",
+        NoticeKind::PartiesRefused => "PUT /participants/error",
+    }
+}
+
+/// Accounts that have a name; the internal ones have none and never show.
+fn visible_accounts<'s>(
+    state: &'s State,
+    ids: &'s [AccountId],
+) -> impl Iterator<Item = (&'static str, &'s Account)> {
+    ids.iter()
+        .filter_map(|id| state.books().get(*id))
+        .filter_map(|account| Some((account.kind.name()?, account)))
+}

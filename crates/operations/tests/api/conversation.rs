@@ -1,0 +1,127 @@
+//! A server and what is said to it.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use expect_test::Expect;
+use operations::{AdminOptions, Auth, load_or_create_token, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::hub::Kernel;
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) hub: Arc<Kernel>,
+    pub(crate) token_path: PathBuf,
+    directory: tempfile::TempDir,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves with a token and otherwise default options.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|_| ()).await
+    }
+
+    pub(crate) async fn start_with(adjust: impl FnOnce(&mut AdminOptions)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let token_path = directory.path().join("admin-token");
+        let mut options =
+            AdminOptions::new(Auth::Token(load_or_create_token(&token_path).unwrap()));
+        adjust(&mut options);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let hub = Arc::new(Kernel::new());
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(serve(listener, Arc::clone(&hub), options, stopped));
+        Self { address, hub, token_path, directory, stop, task }
+    }
+
+    /// Ends the server, which must let go of its port and its hub.
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
+        assert_eq!(Arc::strong_count(&self.hub), 1);
+        assert!(TcpStream::connect(self.address).await.is_err());
+        self.directory.close().unwrap();
+    }
+
+    pub(crate) fn token(&self) -> String {
+        std::fs::read_to_string(&self.token_path).unwrap().trim_end().to_owned()
+    }
+
+    /// Sends `POST /path` with a body of JSON and the token; answers with status and body.
+    pub(crate) async fn ask(&self, request: &str, body: &str) -> String {
+        let headers = format!("host: localhost\r\nauthorization: Bearer {}\r\n", self.token());
+        let answer = self.send(request, &headers, body).await;
+        format!("{} {}", answer.status, answer.body).trim_end().to_owned()
+    }
+
+    /// The same, compared.
+    pub(crate) async fn check(&self, request: &str, body: &str, expected: Expect) {
+        expected.assert_eq(&self.ask(request, body).await);
+    }
+
+    /// The same, and nothing but the status matters.
+    pub(crate) async fn check_status(&self, request: &str, body: &str, expected: u16) {
+        let answer = self.ask(request, body).await;
+        assert!(answer.starts_with(&expected.to_string()), "{request} {body}: {answer}");
+    }
+
+    pub(crate) async fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
+        let mut text = format!("{request} HTTP/1.1\r\n{headers}connection: close\r\n");
+        if !body.is_empty() {
+            let length = body.len();
+            write!(text, "content-type: application/json\r\ncontent-length: {length}\r\n").unwrap();
+        }
+        write!(text, "\r\n{body}").unwrap();
+        self.send_raw(&text).await
+    }
+
+    /// Writes bytes and reads until the server closes.
+    pub(crate) async fn send_raw(&self, text: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        read_answer(&mut stream).await
+    }
+}
+
+/// An HTTP response, taken apart.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name)?;
+        Some(found.1.as_str())
+    }
+}
+
+/// Reads until the server closes; status 0 when it closed without a word.
+pub(crate) async fn read_answer(stream: &mut TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4_096];
+    // A reset after the answer is an end like any other.
+    while let Ok(length @ 1..) = stream.read(&mut chunk).await {
+        bytes.extend_from_slice(&chunk[..length]);
+    }
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
+    let headers = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    Answer { status, headers, body: body.to_owned() }
+}

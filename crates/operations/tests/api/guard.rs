@@ -1,0 +1,142 @@
+//! Who is let in (DESIGN, contract 14), and who is recorded.
+
+use expect_test::expect;
+use operations::Auth;
+
+use crate::conversation::Server;
+
+const CHANGE: &str = "PUT /participants/Hub";
+const BODY: &str = r#"{"isActive":true}"#;
+
+#[tokio::test]
+async fn changes_need_the_token_and_reading_does_not() {
+    let server = Server::start().await;
+    let token = server.token();
+    for (authorization, expected) in [
+        (format!("authorization: Bearer {token}\r\n"), 200),
+        (format!("authorization: bearer  {token} \r\n"), 200),
+        (format!("authorization: Bearer {token}x\r\n"), 401),
+        (format!("authorization: Basic {token}\r\n"), 401),
+        (format!("authorization: {token}\r\n"), 401),
+        ("authorization: Bearer \r\n".into(), 401),
+        (String::new(), 401),
+    ] {
+        let headers = format!("host: localhost\r\n{authorization}");
+        let answer = server.send(CHANGE, &headers, BODY).await;
+        assert_eq!(answer.status, expected, "{authorization}");
+        let challenge = (expected == 401).then_some("Bearer");
+        assert_eq!(answer.header("www-authenticate"), challenge, "{authorization}");
+    }
+    for request in ["POST /participants", "DELETE /participants", "PATCH /nowhere"] {
+        let answer = server.send(request, "host: localhost\r\n", "").await;
+        assert_eq!(answer.status, 401, "{request}");
+    }
+    for request in ["GET /participants", "HEAD /participants", "GET /health", "GET /metrics"] {
+        let answer = server.send(request, "host: localhost\r\n", "").await;
+        assert_eq!(answer.status, 200, "{request}");
+        assert_eq!(answer.body.is_empty(), request.starts_with("HEAD"), "{request}");
+    }
+    let refused = server.send(CHANGE, "host: localhost\r\n", BODY).await;
+    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - a change needs the admin API's bearer token"}}"#]].assert_eq(&refused.body);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_token_replaces_the_old_one_at_once() {
+    let server = Server::start().await;
+    let old = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
+    let second = "a-second-token-that-is-long-enough";
+    std::fs::write(&server.token_path, second).unwrap();
+    let new = format!("host: localhost\r\nauthorization: Bearer {second}\r\n");
+    assert_eq!(server.send(CHANGE, &old, BODY).await.status, 401);
+    assert_eq!(server.send(CHANGE, &new, BODY).await.status, 200);
+    std::fs::remove_file(&server.token_path).unwrap();
+    let answer = server.send(CHANGE, &new, BODY).await;
+    expect![[r#"500 {"errorInformation":{"errorCode":"2001","errorDescription":"Internal server error - the admin token cannot be read"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_known_hosts_and_origins_are_answered() {
+    let server = Server::start_with(|options| {
+        options.hosts = vec!["admin.example".into()];
+        options.origins = vec!["https://console.example".into()];
+    })
+    .await;
+    for (headers, expected) in [
+        ("host: localhost\r\n", 200),
+        ("host: LOCALHOST:3001\r\n", 200),
+        ("host: 127.0.0.1:3001\r\n", 200),
+        ("host: 127.1.2.3\r\n", 200),
+        ("host: [::1]:3001\r\n", 200),
+        ("host: Admin.Example:80\r\n", 200),
+        ("host: localhost\r\norigin: https://console.example\r\n", 200),
+        ("", 403),
+        ("host: \r\n", 403),
+        ("host: evil.example\r\n", 403),
+        ("host: localhost.evil.example\r\n", 403),
+        ("host: localhost@evil.example\r\n", 403),
+        ("host: evil@localhost\r\n", 403),
+        ("host: 10.0.0.1\r\n", 403),
+        ("host: [::2]\r\n", 403),
+        ("host: localhost\r\nhost: evil.example\r\n", 403),
+        ("host: localhost\r\norigin: https://evil.example\r\n", 403),
+        ("host: localhost\r\norigin: http://localhost\r\n", 403),
+        ("host: localhost\r\norigin: null\r\n", 403),
+    ] {
+        let answer = server.send("GET /participants", headers, "").await;
+        assert_eq!(answer.status, expected, "{headers}");
+    }
+    let absolute = "GET http://evil.example/participants";
+    let answer = server.send(absolute, "host: localhost\r\n", "").await;
+    expect![[r#"403 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the Host header names no host of the admin API"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
+    let answer = server.send("GET /health", "host: localhost\r\norigin: null\r\n", "").await;
+    expect![[r#"403 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the Origin is not one of the admin API's"}}"#]].assert_eq(&format!("{} {}", answer.status, answer.body));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_and_why_are_recorded() {
+    let server = Server::start().await;
+    let token = server.token();
+    let fingerprint = &blake3::hash(token.as_bytes()).to_hex()[..8];
+    let change = async |more: &str, request: &str, body: &str| {
+        let headers = format!("host: localhost\r\nauthorization: Bearer {token}\r\n{more}");
+        let status = server.send(request, &headers, body).await.status;
+        let recorded = server.hub.inner().recorded.pop();
+        let recorded = recorded.map(|change| (change.actor, change.reason));
+        (status, recorded)
+    };
+    let recorded = |actor: String, reason: &str| Some((actor, reason.to_owned()));
+    let plain = format!("token:{fingerprint} 127.0.0.1");
+    assert_eq!(change("", CHANGE, BODY).await, (200, recorded(plain.clone(), "")));
+    let named = format!("ann (token:{fingerprint}) 127.0.0.1");
+    let headers = "x-actor: ann\r\nx-reason: a drill\r\n";
+    assert_eq!(change(headers, CHANGE, BODY).await, (200, recorded(named, "a drill")));
+    let end = "PUT /participants/Hub/accounts/1/transfers/01HV0000000000000000000000";
+    let body = r#"{"action":"recordFundsOutAbort","reason":"from the body"}"#;
+    let headers = "x-reason: a drill\r\n";
+    assert_eq!(change(headers, end, body).await.1, recorded(plain.clone(), "from the body"));
+    let start = "POST /participants/Hub/accounts/1";
+    let body = r#"{"transferId":"01HV0000000000000000000000","externalReference":"bank 7",
+        "action":"recordFundsIn","reason":"deposit","amount":{"amount":1,"currency":"USD"}}"#;
+    let reason = "deposit (externalReference bank 7)";
+    assert_eq!(change("", start, body).await.1, recorded(plain, reason));
+    let long = format!("x-actor: {}\r\n", "a".repeat(129));
+    assert_eq!(change(&long, CHANGE, BODY).await, (400, None));
+    let long = format!("x-reason: {}\r\n", "a".repeat(1_025));
+    assert_eq!(change(&long, CHANGE, BODY).await, (400, None));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_authentication_whoever_reaches_the_port_may_change() {
+    let server = Server::start_with(|options| options.auth = Auth::None).await;
+    let headers = "host: localhost\r\nx-actor: gateway\r\n";
+    assert_eq!(server.send(CHANGE, headers, BODY).await.status, 200);
+    let recorded = server.hub.inner().recorded.pop().unwrap();
+    assert_eq!(recorded.actor, "gateway (unauthenticated) 127.0.0.1");
+    let foreign = "host: localhost\r\norigin: https://evil.example\r\n";
+    assert_eq!(server.send(CHANGE, foreign, BODY).await.status, 403);
+    server.stop().await;
+}

@@ -1,0 +1,85 @@
+//! The kernel without a log: every change is a batch of one.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use ledger::{
+    Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
+};
+use operations::{Health, Hub, Metrics, ServiceStatus, Unavailable};
+
+/// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
+pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
+
+pub(crate) struct Kernel(Mutex<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) state: State,
+    pub(crate) recorded: Vec<Administer>,
+    pub(crate) unavailable: Option<Unavailable>,
+    pub(crate) metrics: Metrics,
+}
+
+impl Kernel {
+    pub(crate) fn new() -> Self {
+        let kernel = Self(Mutex::new(Inner {
+            state: State::new(),
+            recorded: Vec::new(),
+            unavailable: None,
+            metrics: Metrics::default(),
+        }));
+        let hub = FspName::new("Hub").expect("a name");
+        kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
+        kernel
+    }
+
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no test panics with the state in hand")
+    }
+
+    pub(crate) fn apply(&self, command: &Command) -> Outcome {
+        let state = &mut self.inner().state;
+        let first = Position(state.position().0 + 1);
+        let stamp = Stamp::from_millis(BEGINNING_MS + first.0 - 1);
+        let batch = Batch { first, stamp, node: 1, epoch: 1, sequence: first.0 };
+        let mut effects = Effects::default();
+        state.apply(&batch, [command], &mut effects);
+        effects.outcomes[0]
+    }
+}
+
+impl Hub for Kernel {
+    async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
+        if let Some(why) = self.inner().unavailable {
+            return Err(why);
+        }
+        self.inner().recorded.push(change.clone());
+        Ok(self.apply(&Command::Administer(Box::new(change))))
+    }
+
+    async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        let inner = self.inner();
+        inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.inner().metrics
+    }
+
+    fn health(&self) -> Health {
+        let broker = match self.inner().unavailable {
+            Some(Unavailable::Stopped) => ServiceStatus::Down,
+            _ => ServiceStatus::Ok,
+        };
+        Health {
+            version: "0.1.0",
+            started: Stamp::from_millis(BEGINNING_MS),
+            uptime: Duration::from_millis(12_345),
+            datastore: ServiceStatus::Ok,
+            broker,
+        }
+    }
+}

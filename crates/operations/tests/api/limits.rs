@@ -1,0 +1,141 @@
+//! Bounds: sizes, times, connections, paths and methods.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use operations::AdminOptions;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::conversation::{Server, read_answer};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Sends one request with the token, its head completed by `rest`.
+async fn check(adjust: fn(&mut AdminOptions), rest: &str, expected: Expect) {
+    let server = Server::start_with(adjust).await;
+    let head = "PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let text = format!("{head}authorization: Bearer {}\r\n{rest}", server.token());
+    let answer = server.send_raw(&text).await;
+    expected.assert_eq(&format!("{} {}", answer.status, answer.body));
+    assert_eq!(server.hub.inner().recorded, []);
+    server.stop().await;
+}
+
+fn small_body(options: &mut AdminOptions) {
+    options.limits.body_bytes = 20;
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_in_size() {
+    let announced = "content-length: 21\r\n\r\n{\"isActive\":   false}";
+    check(small_body, announced, expect![[r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#]]).await;
+    let chunked = "transfer-encoding: chunked\r\n\r\n15\r\n{\"isActive\":   false}\r\n0\r\n\r\n";
+    check(small_body, chunked, expect![[r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#]]).await;
+    check(|_| (), "content-length: 5242881\r\n\r\n", expect![[r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#]]).await;
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_in_time() {
+    let adjust = |options: &mut AdminOptions| options.limits.body_time = SHORT;
+    check(adjust, "content-length: 20\r\n\r\n{\"isAct", expect![[r#"408 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - the body came too slowly"}}"#]]).await;
+}
+
+#[tokio::test]
+async fn bodies_of_other_types_are_refused() {
+    let text = "content-type: text/plain\r\ncontent-length: 2\r\n\r\n{}";
+    check(|_| (), text, expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - Unsupported Media Type: the body must be application/json"}}"#]]).await;
+}
+
+#[tokio::test]
+async fn headers_are_bounded_in_size_and_time() {
+    let long = format!("x-long: {}\r\n\r\n", "a".repeat(64 * 1024));
+    check(|_| (), &long, expect!["431 "]).await;
+    let adjust = |options: &mut AdminOptions| options.limits.header_time = SHORT;
+    check(adjust, "x-half: ", expect!["0 "]).await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_are_closed_at_once() {
+    let server = Server::start_with(|options| options.limits.connections = 1).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    first.write_all(request).await.unwrap();
+    assert_ne!(first.read(&mut [0; 16]).await.unwrap(), 0);
+    let mut second = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(read_answer(&mut second).await.status, 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests_and_ends_with_the_server() {
+    let server = Server::start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    for _ in 0..3 {
+        let request = b"GET /enums?id=settlementDelay HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"}") {
+            assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
+        }
+        assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    }
+    server.stop().await;
+    assert_eq!(read_answer(&mut stream).await.status, 0);
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_refused() {
+    let server = Server::start().await;
+    let cases: [(&str, Expect); 7] = [
+        (
+            "GET /",
+            expect![[
+                r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
+            ]],
+        ),
+        (
+            "GET /participants/Hub/nothing",
+            expect![[
+                r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
+            ]],
+        ),
+        (
+            "POST /oracles",
+            expect![[
+                r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
+            ]],
+        ),
+        (
+            "DELETE /participants",
+            expect![[
+                r#"405 [GET, HEAD, POST] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
+            ]],
+        ),
+        (
+            "GET /participants/Hub/initialPositionAndLimits",
+            expect![[
+                r#"405 [POST] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
+            ]],
+        ),
+        (
+            "PUT /participants/Hub/accounts",
+            expect![[
+                r#"405 [GET, HEAD, POST] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
+            ]],
+        ),
+        (
+            "POST /metrics",
+            expect![[
+                r#"405 [GET, HEAD] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
+            ]],
+        ),
+    ];
+    let headers = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
+    for (request, expected) in cases {
+        let answer = server.send(request, &headers, "").await;
+        let allow = answer.header("allow").unwrap_or_default();
+        expected.assert_eq(&format!("{} [{allow}] {}", answer.status, answer.body));
+    }
+    server.stop().await;
+}

@@ -1,0 +1,12 @@
+//! The admin API over real sockets, with the kernel itself behind it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+mod conversation;
+mod guard;
+mod hub;
+mod limits;
+mod monitoring;
+mod onboarding;
+mod operating;
+mod validation;

@@ -1,0 +1,122 @@
+//! Everything that can happen, in order of virtual time.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use delivery::AttemptResult;
+use ledger::{Notice, NoticeId, Outcome};
+
+use crate::script::Request;
+
+/// Something that happens at a moment.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A request reaches the hub.
+    Arrive(Request),
+    /// The hub's answer to a request reaches who sent it; `None` is "unavailable".
+    Answer(Request, Option<Outcome>),
+    /// A callback reaches an FSP.
+    Callback(u8, Box<Callback>),
+    /// The next payer makes a transfer.
+    NewTransfer,
+    /// A payer looks after a transfer.
+    PayerTimer(u32),
+    /// A payee looks after a transfer.
+    PayeeTimer(u32),
+    /// The operator acts.
+    Operate,
+    /// Something breaks.
+    Fault(Fault),
+    /// What was broken for a while works again.
+    Mend(Fault),
+    /// The hub's process starts.
+    Start,
+    /// Something within one life of the hub's process.
+    Hub(u32, HubEvent),
+    /// Is everything at rest?
+    Look,
+}
+
+/// What an FSP receives.
+#[derive(Clone, Debug)]
+pub(crate) struct Callback {
+    pub(crate) notice: Notice,
+    /// The request that the notice is made from, as read back from its bytes.
+    pub(crate) source: Request,
+}
+
+/// Something within the hub's process.
+#[derive(Clone, Debug)]
+pub(crate) enum HubEvent {
+    /// An I/O thread hands over what it gathered.
+    Flush(u8),
+    /// An I/O thread has mail.
+    Mail(u8),
+    /// An I/O thread's delivery policy wants to try something again.
+    Retry(u8),
+    /// Finished deliveries have waited long enough for a record.
+    Record(u8),
+    /// An attempt to deliver a notice ended.
+    Attempted(u8, NoticeId, AttemptResult),
+    /// The sequencer's thread looks for work.
+    Step,
+    /// The sequencer's thread has slept long enough.
+    Wake(u64),
+}
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Crash,
+    Torn,
+    Sync,
+    Full,
+    Fsp,
+    Clock,
+}
+
+/// The events to come.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    heap: BinaryHeap<Due>,
+    added: u64,
+}
+
+#[derive(Debug)]
+struct Due {
+    at: u64,
+    number: u64,
+    event: Event,
+}
+
+impl Queue {
+    pub(crate) fn add(&mut self, at: u64, event: Event) {
+        self.added += 1;
+        self.heap.push(Due { at, number: self.added, event });
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|due| (due.at, due.event))
+    }
+}
+
+/// The earliest is the greatest, as the heap wants it; of one moment, the one added first.
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Due {}

@@ -1,0 +1,255 @@
+//! What one I/O thread does beside serving requests: hands gathered submissions to the sequencer,
+//! reads its mailbox, and carries out the attempts that the delivery policy asks for.
+//!
+//! Four tasks per thread, each asleep until woken; none runs once per message:
+//! - the *flusher* is woken by the first request that submits, and runs after all the sockets
+//!   that were ready have been read, so that one batch carries what they all brought;
+//! - the *mail* task is woken once per batch;
+//! - the *retry* task sleeps until the delivery policy's next deadline;
+//! - the *recorder* notes finished deliveries when no other record takes them along.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use delivery::{Attempt, AttemptResult, Entry, Purpose, Report, Verdict, Withdrawal};
+use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind};
+use node::{Attached, Event, Refused, Ticket};
+use ports::Clock;
+use sequencer::{Durability, Submission};
+use tokio::task::spawn_local;
+
+use crate::edge::{Edge, Parcel};
+use crate::notices;
+use crate::pool::{Failure, SWEEP};
+
+/// How long finished deliveries wait for a record that takes them along.
+const RECORD_PATIENCE: Duration = Duration::from_millis(20);
+/// Finished deliveries that are recorded without waiting.
+const RECORD_BATCH: usize = 64;
+/// Deliveries in one record.
+const RECORD_MAX: usize = 4_096;
+
+/// Starts the tasks of a thread.
+pub(crate) fn spawn(edge: &Rc<Edge>) {
+    spawn_local(flush_when_woken(Rc::clone(edge)));
+    spawn_local(read_mail(Rc::clone(edge)));
+    spawn_local(retry(Rc::clone(edge)));
+    spawn_local(record_when_idle(Rc::clone(edge)));
+    spawn_local(sweep(Rc::clone(edge)));
+}
+
+async fn flush_when_woken(edge: Rc<Edge>) {
+    loop {
+        edge.flush.notified().await;
+        flush(&edge, Durability::Lazy);
+    }
+}
+
+/// Hands over what was gathered. Finished deliveries go along; alone they go only when there are
+/// many, or when they must (`Synced`).
+fn flush(edge: &Edge, deliveries: Durability) {
+    let mut submissions = edge.submissions.borrow_mut();
+    let many = RECORD_BATCH <= edge.finished.borrow().len();
+    if many || deliveries == Durability::Synced || !submissions.is_empty() {
+        take_finished(edge, deliveries, &mut submissions);
+    }
+    if submissions.is_empty() {
+        return;
+    }
+    if let Err(refused) = edge.handle.submit(&mut submissions) {
+        for left in submissions.drain(..) {
+            refuse(edge, left, refused);
+        }
+    }
+}
+
+fn take_finished(
+    edge: &Edge,
+    durability: Durability,
+    submissions: &mut Vec<node::Submission<crate::Message>>,
+) {
+    let mut finished = edge.finished.borrow_mut();
+    while !finished.is_empty() {
+        let rest = finished.len().saturating_sub(RECORD_MAX);
+        let command = Command::FinishDeliveries(finished.split_off(rest));
+        let attached =
+            Attached { ticket: Ticket::Deliveries { mailbox: edge.number }, message: None };
+        let submission = Submission::without_payload(command, durability, attached);
+        submissions.push(submission.expect("a bounded number of deliveries fits a record"));
+    }
+}
+
+/// The inbox is full: a request is refused, a record of deliveries is kept for the next flush.
+fn refuse(edge: &Edge, left: node::Submission<crate::Message>, refused: Refused) {
+    match left.attached.ticket {
+        Ticket::Waiter { waiter, .. } => edge.waiters.answer(waiter, Err(refused)),
+        Ticket::Call(call) => call(Err(refused)),
+        Ticket::Deliveries { .. } => {
+            if let Command::FinishDeliveries(ends) = left.command {
+                edge.finished.borrow_mut().extend(ends);
+            }
+        }
+        Ticket::None => {}
+    }
+}
+
+async fn read_mail(edge: Rc<Edge>) {
+    let mut events = Vec::new();
+    loop {
+        edge.mail.notified().await;
+        edge.mailbox.take(&mut events);
+        for event in events.drain(..) {
+            handle(&edge, event);
+        }
+        pump(&edge);
+    }
+}
+
+fn handle(edge: &Edge, event: Event<crate::Message>) {
+    match event {
+        Event::Reply { waiter, result } => edge.waiters.answer(waiter, result),
+        Event::Notice { notice, message } => {
+            let parcel = Parcel { notice, message };
+            edge.delivery.borrow_mut().enqueue(entry(parcel));
+        }
+        Event::Withdraw(notice) => {
+            let withdrawal = edge.delivery.borrow_mut().withdraw(notice);
+            if withdrawal == Withdrawal::Dropped {
+                finish(edge, withdrawn(edge, notice));
+            }
+        }
+        Event::Recorded(notices) => {
+            edge.forcing_record.set(false);
+            edge.delivery.borrow_mut().recorded(&notices);
+        }
+    }
+}
+
+fn entry(parcel: Parcel) -> Entry<Parcel> {
+    let Notice { id, recipient, transfer, kind, .. } = parcel.notice;
+    let purpose = match kind {
+        NoticeKind::Prepare => Purpose::Prepare,
+        _ => Purpose::Owed,
+    };
+    let bytes = parcel.message.as_ref().map_or(0, |message| message.body.len() as u32);
+    Entry { notice: id, recipient, transfer, purpose, bytes, message: Some(parcel) }
+}
+
+/// Starts every attempt that may start now.
+pub(crate) fn pump(edge: &Rc<Edge>) {
+    let now = edge.moment();
+    loop {
+        let attempt = edge.delivery.borrow_mut().poll(now);
+        let Some(attempt) = attempt else { break };
+        edge.counters.attempts.add(1);
+        spawn_local(carry_out(Rc::clone(edge), attempt));
+    }
+    let delivery = edge.delivery.borrow();
+    let (starved, waits) = (delivery.starved(), delivery.next_deadline().is_some());
+    drop(delivery);
+    if starved && !edge.forcing_record.replace(true) {
+        force_record(edge);
+    }
+    if waits {
+        edge.retry.notify_one();
+    }
+}
+
+/// A lane waits for nothing but the record of its finished deliveries: makes one, even an empty
+/// one, that syncs whatever was appended before it.
+fn force_record(edge: &Edge) {
+    if edge.finished.borrow().is_empty() {
+        let attached =
+            Attached { ticket: Ticket::Deliveries { mailbox: edge.number }, message: None };
+        let command = Command::FinishDeliveries(Vec::new());
+        let submission = Submission::without_payload(command, Durability::Synced, attached);
+        edge.submissions.borrow_mut().push(submission.expect("an empty record fits"));
+    }
+    flush(edge, Durability::Synced);
+}
+
+async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Parcel>) {
+    let notice = attempt.notice;
+    let result = match notices::send(&edge, attempt).await {
+        Ok(status) => AttemptResult::Status(status.as_u16()),
+        Err(Failure::Connect) => AttemptResult::ConnectFailed,
+        Err(Failure::TimedOut) => AttemptResult::TimedOut,
+        Err(Failure::Broken) => AttemptResult::Broken,
+    };
+    let now = edge.moment();
+    let verdict = edge.delivery.borrow_mut().finished(notice, result, now);
+    match verdict {
+        Verdict::Delivered(report) => {
+            finish(&edge, finished(&edge, &report, DeliveryResult::Delivered));
+        }
+        Verdict::Dead(report) => finish(&edge, finished(&edge, &report, DeliveryResult::Dead)),
+        Verdict::RetryAt(_) => {}
+    }
+    pump(&edge);
+}
+
+fn finish(edge: &Edge, end: FinishedDelivery) {
+    let mut finished = edge.finished.borrow_mut();
+    finished.push(end);
+    match finished.len() {
+        1 => edge.record.notify_one(),
+        RECORD_BATCH => edge.flush.notify_one(),
+        _ => {}
+    }
+}
+
+fn finished(edge: &Edge, report: &Report, result: DeliveryResult) -> FinishedDelivery {
+    FinishedDelivery {
+        notice: report.notice,
+        result,
+        attempts: report.attempts.min(u32::from(u16::MAX)) as u16,
+        status: report.last.status().unwrap_or(0),
+        finished_ms: edge.clock.now().wall.millis(),
+    }
+}
+
+fn withdrawn(edge: &Edge, notice: NoticeId) -> FinishedDelivery {
+    FinishedDelivery {
+        notice,
+        result: DeliveryResult::Withdrawn,
+        attempts: 0,
+        status: 0,
+        finished_ms: edge.clock.now().wall.millis(),
+    }
+}
+
+/// Sleeps until the delivery policy wants to try something again.
+async fn retry(edge: Rc<Edge>) {
+    loop {
+        let due = edge.delivery.borrow().next_deadline();
+        match due {
+            None => edge.retry.notified().await,
+            Some(due) => {
+                let wait = Duration::from_micros(due.0.saturating_sub(edge.moment().0));
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => pump(&edge),
+                    () = edge.retry.notified() => {}
+                }
+            }
+        }
+    }
+}
+
+async fn record_when_idle(edge: Rc<Edge>) {
+    loop {
+        edge.record.notified().await;
+        tokio::time::sleep(RECORD_PATIENCE).await;
+        let mut submissions = edge.submissions.borrow_mut();
+        take_finished(&edge, Durability::Lazy, &mut submissions);
+        drop(submissions);
+        flush(&edge, Durability::Lazy);
+    }
+}
+
+async fn sweep(edge: Rc<Edge>) {
+    let mut interval = tokio::time::interval(SWEEP);
+    loop {
+        interval.tick().await;
+        edge.pools.sweep();
+    }
+}

@@ -1,0 +1,171 @@
+//! What one I/O thread owns. Nothing in here is shared with another thread but the handles.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use delivery::{Delivery, Moment};
+use fspiop::Refusal;
+use ledger::{Command, FinishedDelivery, Notice, Outcome};
+use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
+use ports::Clock;
+use sequencer::{Durability, Submission};
+use tokio::sync::Notify;
+
+use crate::address::AddressBook;
+use crate::pool::Pools;
+use crate::waiters::{Reply, Waiters};
+use crate::{Message, Options};
+
+/// A notice on its way out, with the message it is made from when that is still in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    pub(crate) notice: Notice,
+    pub(crate) message: Option<Arc<Message>>,
+}
+
+/// A count that one thread raises and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        // One writer: no read-modify-write is needed.
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) forwards: Counter,
+    pub(crate) forwards_failed: Counter,
+    pub(crate) attempts: Counter,
+    pub(crate) connections_refused: Counter,
+}
+
+/// The state of one I/O thread.
+pub(crate) struct Edge {
+    pub(crate) number: usize,
+    pub(crate) options: Options,
+    pub(crate) clock: SystemClock,
+    pub(crate) handle: Handle<Message>,
+    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    pub(crate) mail: Arc<Notify>,
+    pub(crate) flush: Notify,
+    pub(crate) retry: Notify,
+    pub(crate) record: Notify,
+    pub(crate) waiters: Rc<Waiters>,
+    pub(crate) submissions: RefCell<Vec<node::Submission<Message>>>,
+    pub(crate) delivery: RefCell<Delivery<Parcel>>,
+    pub(crate) finished: RefCell<Vec<FinishedDelivery>>,
+    pub(crate) forcing_record: Cell<bool>,
+    pub(crate) pools: Pools,
+    pub(crate) addresses: RefCell<AddressBook>,
+    pub(crate) forwards: Cell<usize>,
+    pub(crate) connections: Cell<usize>,
+    pub(crate) counters: Arc<Counters>,
+    view: RefCell<Arc<View>>,
+    generation: Cell<u64>,
+    random: Cell<u64>,
+}
+
+/// What the thread that starts the others hands to each.
+pub(crate) struct Seat {
+    pub(crate) number: usize,
+    pub(crate) clock: SystemClock,
+    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    pub(crate) mail: Arc<Notify>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) seed: u64,
+}
+
+impl Edge {
+    pub(crate) fn new(seat: Seat, handle: Handle<Message>, options: Options) -> Self {
+        let mut generation = 0;
+        let view = handle.view_since(&mut generation).unwrap_or_else(|| handle.view());
+        Self {
+            number: seat.number,
+            clock: seat.clock,
+            mailbox: seat.mailbox,
+            mail: seat.mail,
+            flush: Notify::new(),
+            retry: Notify::new(),
+            record: Notify::new(),
+            waiters: Rc::new(Waiters::default()),
+            submissions: RefCell::new(Vec::new()),
+            delivery: RefCell::new(Delivery::new(options.policy.clone(), seat.seed)),
+            finished: RefCell::new(Vec::new()),
+            forcing_record: Cell::new(false),
+            pools: Pools::new(options.pool),
+            addresses: RefCell::new(AddressBook::default()),
+            forwards: Cell::new(0),
+            connections: Cell::new(0),
+            counters: seat.counters,
+            view: RefCell::new(view),
+            generation: Cell::new(generation),
+            random: Cell::new(seat.seed),
+            handle,
+            options,
+        }
+    }
+
+    /// The register as of the last change.
+    pub(crate) fn view(&self) -> Arc<View> {
+        let mut generation = self.generation.get();
+        if let Some(view) = self.handle.view_since(&mut generation) {
+            self.generation.set(generation);
+            self.view.replace(view);
+            self.addresses.borrow_mut().clear();
+        }
+        Arc::clone(&self.view.borrow())
+    }
+
+    /// Submits a command and waits until it is durable and applied.
+    pub(crate) async fn submit(
+        &self,
+        command: Command,
+        message: Option<(Message, Vec<u8>)>,
+    ) -> Result<Outcome, Refusal> {
+        let wait = self.waiters.wait();
+        let (message, payload) = message.unzip();
+        let record = sequencer::encode(&command, payload.as_deref())
+            .map_err(|_| Refusal::too_large())?;
+        let ticket = Ticket::Waiter { mailbox: self.number, waiter: wait.number() };
+        let attached = Attached { ticket, message: message.map(Arc::new) };
+        let durability = Durability::Synced;
+        let submission = Submission { command, record, durability, attached };
+        self.submissions.borrow_mut().push(submission);
+        self.flush.notify_one();
+        let reply: Reply = wait.await;
+        reply.map_err(|refused| match refused {
+            Refused::Full | Refused::DiskFull | Refused::Stopped => Refusal::unavailable(),
+        })
+    }
+
+    /// Monotonic time, for the delivery policy.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment(self.clock.now().monotonic_us)
+    }
+
+    /// Milliseconds since the epoch, by the wall clock.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.clock.now().wall.millis()
+    }
+
+    /// A number for a span or a trace: unlike any other, not secret (splitmix64).
+    pub(crate) fn unique(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,191 @@
+//! Messages that are not recorded: look-ups, quotes, and the hub's own answers to questions.
+//! Each gets one attempt; when it fails, whoever sent the message hears of it (hub-semantics 2.1,
+//! DESIGN contract 4).
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use fspiop::callback::{self, HubMessage};
+use fspiop::endpoint::EndpointType;
+use fspiop::forward::{Forwarding, rewrite};
+use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::Full;
+use ledger::{FspName, ParticipantIndex};
+use tokio::task::spawn_local;
+
+use crate::edge::Edge;
+use crate::pool::Failure;
+
+/// Names and values for an endpoint's template.
+pub(crate) type Variables = Vec<(&'static str, String)>;
+
+/// Which endpoint of which participant, by which call.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    pub(crate) participant: ParticipantIndex,
+    pub(crate) endpoint: EndpointType,
+    pub(crate) method: Method,
+    /// Path of the resource, with the query if there is one.
+    pub(crate) path: String,
+    pub(crate) variables: Variables,
+}
+
+/// A message on its way out.
+pub(crate) struct Outgoing {
+    pub(crate) to: Destination,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Who is told when it cannot be delivered, and how.
+    pub(crate) on_failure: Option<Complaint>,
+}
+
+/// The error callback that a sender gets when its message could not be delivered.
+pub(crate) struct Complaint {
+    pub(crate) to: Destination,
+    pub(crate) resource: Resource,
+    pub(crate) trace: TraceContext,
+    /// The code when the recipient has no endpoint.
+    pub(crate) no_endpoint: ErrorCode,
+}
+
+/// Why a message was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undelivered {
+    NoEndpoint,
+    Refused(StatusCode),
+    Failed(Failure),
+}
+
+/// Sends a message on in the background; the caller answers at once that it was accepted.
+///
+/// # Errors
+/// 503 when too many are on their way already.
+pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> {
+    if edge.options.forwards_max <= edge.forwards.get() {
+        return Err(Refusal::unavailable());
+    }
+    edge.forwards.set(edge.forwards.get() + 1);
+    edge.counters.forwards.add(1);
+    let edge = Rc::clone(edge);
+    spawn_local(async move {
+        carry(&edge, outgoing).await;
+        edge.forwards.set(edge.forwards.get() - 1);
+    });
+    Ok(())
+}
+
+/// Sends a callback that the hub itself makes, in the background.
+///
+/// # Errors
+/// 503 when too many messages are on their way already.
+pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Refusal> {
+    let headers = own.headers(edge);
+    start(edge, Outgoing { to: own.to, headers, body: own.body, on_failure: None })
+}
+
+/// A callback that the hub itself makes.
+pub(crate) struct OwnMessage {
+    pub(crate) to: Destination,
+    pub(crate) resource: Resource,
+    pub(crate) trace: TraceContext,
+    pub(crate) body: Bytes,
+}
+
+impl OwnMessage {
+    fn headers(&self, edge: &Edge) -> HeaderMap {
+        hub_headers(edge, &self.to, self.resource, self.trace)
+    }
+}
+
+/// Headers of a message that the hub itself makes.
+pub(crate) fn hub_headers(
+    edge: &Edge,
+    to: &Destination,
+    resource: Resource,
+    trace: TraceContext,
+) -> HeaderMap {
+    let view = edge.view();
+    let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
+    callback::hub_headers(&HubMessage {
+        resource,
+        method: &to.method,
+        path: &to.path,
+        hub: &view.hub,
+        recipient: &recipient,
+        trace,
+        trace_state: None,
+        span: edge.unique(),
+        now_ms: edge.wall_ms(),
+    })
+}
+
+/// Makes a message's headers those of its forwarded form.
+pub(crate) fn rewrite_headers(
+    edge: &Edge,
+    headers: &mut HeaderMap,
+    call: (&Method, &str),
+    trace: TraceContext,
+    destination: Option<&FspName>,
+) {
+    let (method, path) = call;
+    let now_ms = if headers.contains_key(http::header::DATE) { 0 } else { edge.wall_ms() };
+    let span = edge.unique();
+    rewrite(headers, &Forwarding { method, path, destination, trace, span, now_ms });
+}
+
+/// One attempt.
+pub(crate) async fn call(
+    edge: &Edge,
+    to: &Destination,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Undelivered> {
+    let view = edge.view();
+    let target = edge.addresses.borrow_mut().find(&view, to.participant, to.endpoint);
+    drop(view);
+    let target = target.ok_or(Undelivered::NoEndpoint)?;
+    let variables: Vec<(&str, &str)> =
+        to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut path = to.endpoint.address(&target.path, &variables, &to.path);
+    if !path.starts_with('/') {
+        path.insert(0, '/');
+    }
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = to.method.clone();
+    *request.uri_mut() =
+        path.parse().map_err(|_| Undelivered::Failed(Failure::Connect))?;
+    *request.headers_mut() = headers;
+    edge.pools.send(&target.authority, request).await.map_err(Undelivered::Failed)
+}
+
+async fn carry(edge: &Rc<Edge>, outgoing: Outgoing) {
+    let result = call(edge, &outgoing.to, outgoing.headers, outgoing.body).await;
+    let undelivered = match result {
+        Ok(status) if status.is_success() => return,
+        Ok(status) => Undelivered::Refused(status),
+        Err(undelivered) => undelivered,
+    };
+    edge.counters.forwards_failed.add(1);
+    let Some(complaint) = outgoing.on_failure else { return };
+    let (code, description) = explain(undelivered, complaint.no_endpoint);
+    let headers = hub_headers(edge, &complaint.to, complaint.resource, complaint.trace);
+    let body = callback::error(code, &description, &[]);
+    // The sender cannot be reached either: it will ask again.
+    let _told = call(edge, &complaint.to, headers, body).await;
+}
+
+/// The error a sender hears (hub-semantics 2.1).
+fn explain(undelivered: Undelivered, no_endpoint: ErrorCode) -> (ErrorCode, String) {
+    let (code, detail) = match undelivered {
+        Undelivered::NoEndpoint => (no_endpoint, "no endpoint is registered for this message"),
+        Undelivered::Refused(StatusCode::NOT_FOUND) => (ErrorCode::ID_NOT_FOUND, ""),
+        Undelivered::Refused(status) if status.is_client_error() => {
+            (ErrorCode::GENERIC_CLIENT, "")
+        }
+        Undelivered::Refused(_) | Undelivered::Failed(_) => {
+            (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
+        }
+    };
+    (code, code.describe(detail))
+}

@@ -1,0 +1,359 @@
+//! From an owed notice to the HTTP message that it is (hub-semantics 3.7 to 3.9).
+//!
+//! A notice names the record it is made from. On the hot path that record's message is still in
+//! memory; a redelivery reads it from the log.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use delivery::Attempt;
+use fspiop::body::{
+    BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Prepare,
+};
+use fspiop::callback::{self, BatchOutcome, PartyName, TransferNotice};
+use fspiop::endpoint::EndpointType;
+use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
+use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
+use http::{HeaderMap, Method, StatusCode};
+use ledger::{
+    ChangeParties, Command, Notice, NoticeId, NoticeKind, Outcome, PartyChangeForm, Position,
+    TransferState, TransferView,
+};
+use ports::{OwnedPayload, OwnedRecord};
+
+use crate::Message;
+use crate::edge::{Edge, Parcel};
+use crate::forward::{self, Destination, Undelivered};
+use crate::participants::{Answer, PartyNames, batch_fault};
+use crate::pool::Failure;
+use crate::wording::{self, Named};
+
+/// One attempt to deliver a notice.
+pub(crate) async fn send(edge: &Edge, attempt: Attempt<Parcel>) -> Result<StatusCode, Failure> {
+    let parcel = match attempt.message {
+        Some(parcel) => parcel,
+        None => Parcel { notice: load_notice(edge, attempt.notice).await?, message: None },
+    };
+    let (to, headers, body) = render(edge, &parcel).await.ok_or(Failure::Broken)?;
+    forward::call(edge, &to, headers, body).await.map_err(|undelivered| match undelivered {
+        Undelivered::NoEndpoint => Failure::Connect,
+        Undelivered::Refused(_) => Failure::Broken,
+        Undelivered::Failed(failure) => failure,
+    })
+}
+
+/// The body by which `GET /transfers/{ID}` is answered; `None` when a record cannot be read.
+pub(crate) async fn state_body(edge: &Edge, view: &TransferView) -> Option<Bytes> {
+    let completed_ms = Some(view.changed.millis());
+    let state = match view.state {
+        TransferState::Reserved => return Some(state_only("RESERVED", completed_ms)),
+        TransferState::Committed => "COMMITTED",
+        TransferState::Aborted => "ABORTED",
+    };
+    if let Some(cause) = view.cause {
+        let extension = cause_extension(edge, cause.outcome, cause.record).await?;
+        let notice = TransferNotice {
+            state,
+            completed_ms,
+            fulfilment: None,
+            extensions: &[extension],
+        };
+        return Some(callback::transfer(&notice));
+    }
+    match view.answer {
+        None => Some(state_only(state, completed_ms)),
+        Some(answer) => {
+            let message = load_message(edge, answer).await?;
+            committed_body(&message.body, completed_ms, Fulfilling::Shown)
+        }
+    }
+}
+
+type Rendered = (Destination, HeaderMap, Bytes);
+
+async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
+    let notice = &parcel.notice;
+    match notice.kind {
+        NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort => {
+            let message = message_of(edge, parcel).await?;
+            Some(forwarded(edge, notice, &message))
+        }
+        NoticeKind::PartiesChanged | NoticeKind::PartiesRefused => parties(edge, notice).await,
+        _ => {
+            let body = own_body(edge, parcel).await?;
+            let to = destination(notice);
+            let headers = own_headers(edge, parcel, &to, Resource::Transfers);
+            Some((to, headers, body))
+        }
+    }
+}
+
+/// The sender's own bytes. A destination that the sender left out is known by now.
+fn forwarded(edge: &Edge, notice: &Notice, message: &Message) -> Rendered {
+    let to = destination(notice);
+    let mut headers = message.headers.clone();
+    if !headers.contains_key(&FSPIOP_DESTINATION)
+        && let Some(recipient) = edge.view().get(notice.recipient).map(|member| member.name)
+    {
+        let trace = TraceContext::new(notice.trace);
+        let call = (&to.method, to.path.as_str());
+        forward::rewrite_headers(edge, &mut headers, call, trace, Some(&recipient));
+    }
+    (to, headers, message.body.clone())
+}
+
+fn own_headers(edge: &Edge, parcel: &Parcel, to: &Destination, resource: Resource) -> HeaderMap {
+    let trace = TraceContext::new(parcel.notice.trace);
+    let mut headers = forward::hub_headers(edge, to, resource, trace);
+    let state = parcel.message.as_ref().and_then(|message| message.headers.get(&TRACESTATE));
+    if let Some(state) = state {
+        headers.insert(&TRACESTATE, state.clone());
+    }
+    headers
+}
+
+fn destination(notice: &Notice) -> Destination {
+    let id = notice.transfer.to_string();
+    let (method, endpoint, suffix) = match notice.kind {
+        NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, ""),
+        NoticeKind::PatchCommitted | NoticeKind::PatchAborted => {
+            (Method::PATCH, EndpointType::TransferPut, "")
+        }
+        NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
+            (Method::PUT, EndpointType::TransferError, "/error")
+        }
+        _ => (Method::PUT, EndpointType::TransferPut, ""),
+    };
+    let path = match notice.kind {
+        NoticeKind::Prepare => "/transfers".to_owned(),
+        _ => format!("/transfers/{id}{suffix}"),
+    };
+    let variables = vec![("transferId", id)];
+    Destination { participant: notice.recipient, endpoint, method, path, variables }
+}
+
+async fn own_body(edge: &Edge, parcel: &Parcel) -> Option<Bytes> {
+    let notice = &parcel.notice;
+    let completed_ms = Some(notice.at.millis());
+    match notice.kind {
+        NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
+            Some(message_of(edge, parcel).await?.body.clone())
+        }
+        NoticeKind::Committed => {
+            let message = message_of(edge, parcel).await?;
+            committed_body(&message.body, completed_ms, Fulfilling::Shown)
+        }
+        NoticeKind::PatchCommitted => {
+            let message = message_of(edge, parcel).await?;
+            committed_body(&message.body, completed_ms, Fulfilling::Hidden)
+        }
+        NoticeKind::Reserved => Some(state_only("RESERVED", None)),
+        NoticeKind::AbortedState | NoticeKind::PatchAborted => {
+            let extension = cause_extension(edge, notice.outcome, notice.source).await?;
+            let extensions = &[extension];
+            let state = "ABORTED";
+            let told = TransferNotice { state, completed_ms, fulfilment: None, extensions };
+            Some(callback::transfer(&told))
+        }
+        _ => {
+            let named = named(edge, parcel).await;
+            let (code, description) = wording::error(notice.outcome, &named)?;
+            Some(callback::error(code, &description, &[]))
+        }
+    }
+}
+
+/// Whether the fulfilment is told: to the payer it is, to the payee it is not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fulfilling {
+    Shown,
+    Hidden,
+}
+
+/// COMMITTED, with what the payee's answer holds; funds moved by an operator have no answer.
+fn committed_body(
+    answer: &Bytes,
+    completed_ms: Option<u64>,
+    fulfilling: Fulfilling,
+) -> Option<Bytes> {
+    let Ok(fulfil) = Fulfil::parse(answer) else {
+        return Some(state_only("COMMITTED", completed_ms));
+    };
+    let preimage = match (fulfil.fulfilment, fulfilling) {
+        (Some(Fulfilment::Preimage(preimage)), Fulfilling::Shown) => Some(preimage),
+        _ => None,
+    };
+    let extensions = fulfil.extension_list.as_deref().map(Extension::list).unwrap_or_default();
+    Some(callback::transfer(&TransferNotice {
+        state: "COMMITTED",
+        completed_ms,
+        fulfilment: preimage.as_ref(),
+        extensions: &extensions,
+    }))
+}
+
+fn state_only(state: &str, completed_ms: Option<u64>) -> Bytes {
+    let notice = TransferNotice { state, completed_ms, fulfilment: None, extensions: &[] };
+    callback::transfer(&notice)
+}
+
+/// Why a transfer was aborted, in the words its parties were told.
+async fn cause_extension(edge: &Edge, outcome: Outcome, record: Position) -> Option<Extension> {
+    if outcome == Outcome::Aborted {
+        let message = load_message(edge, record).await?;
+        let error = ErrorInformation::parse(&message.body).ok()?;
+        let (code, description) = error.effective();
+        return Some(callback::cause(code, &description));
+    }
+    let named = match names_prepare(outcome) {
+        true => load_message(edge, record).await.map(|message| named_in(&message.body)),
+        false => None,
+    };
+    let (code, description) = wording::error(outcome, &named.unwrap_or_default())?;
+    Some(callback::cause(code, &description))
+}
+
+async fn named(edge: &Edge, parcel: &Parcel) -> Named {
+    if !names_prepare(parcel.notice.outcome) {
+        return Named::default();
+    }
+    match message_of(edge, parcel).await {
+        Some(message) => named_in(&message.body),
+        None => Named::default(),
+    }
+}
+
+/// Whether the words for an outcome name something of the prepare.
+fn names_prepare(outcome: Outcome) -> bool {
+    (Outcome::PrepareAmountPrecision..=Outcome::PreparePayeeLaneFull).contains(&outcome)
+}
+
+fn named_in(body: &Bytes) -> Named {
+    let Ok(prepare) = Prepare::parse(body) else { return Named::default() };
+    Named {
+        payer: prepare.payer.to_string(),
+        payee: prepare.payee.to_string(),
+        amount: prepare.amount.amount.to_string(),
+        currency: prepare.amount.currency.to_string(),
+        expiration: iso_text(prepare.expiration_ms),
+    }
+}
+
+/// `YYYY-MM-DDThh:mm:ss.sssZ`.
+fn iso_text(millis: u64) -> String {
+    let mut text = fspiop::time::date_time_whole_seconds(millis);
+    let fraction = format!("{:03}", millis % 1_000);
+    text[20..23].copy_from_slice(fraction.as_bytes());
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The answer to a change of the party directory.
+async fn parties(edge: &Edge, notice: &Notice) -> Option<Rendered> {
+    let record = load(edge, notice.source).await?;
+    let command = record::command::read_fields(record.kind, record.version, &record.fields);
+    let Ok(Command::ChangeParties(change)) = command else { return None };
+    let message = stored_message(record)?;
+    let trace = TraceContext::new(notice.trace);
+    let (to, body) = match change.form {
+        PartyChangeForm::Batch => batch_answer(notice, &change, &message)?,
+        PartyChangeForm::Single | PartyChangeForm::Delete => single_answer(notice, &change)?,
+    };
+    let headers = forward::hub_headers(edge, &to, Resource::Participants, trace);
+    Some((to, headers, body))
+}
+
+fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination, Bytes)> {
+    let party = change.parties.first()?;
+    let kind = PartyIdType::parse(&party.id_type)?;
+    let names = PartyNames {
+        kind,
+        id: percent_encode(&party.id).into_owned(),
+        sub_id: party.sub_id.as_deref().map(|sub_id| percent_encode(sub_id).into_owned()),
+    };
+    if notice.kind == NoticeKind::PartiesRefused {
+        let code = ErrorCode::ADD_PARTY;
+        let body = callback::error(code, &code.describe("Requester FSP not found"), &[]);
+        return Some((names.to(notice.recipient, Answer::Error), body));
+    }
+    let body = match change.form {
+        PartyChangeForm::Delete => callback::participant(&party.fsp),
+        _ => {
+            let name = PartyName {
+                kind,
+                id: &party.id,
+                sub_id: party.sub_id.as_deref(),
+                fsp: Some(&party.fsp),
+            };
+            callback::participant_registered(&name, party.currency)
+        }
+    };
+    Some((names.to(notice.recipient, Answer::Put), body))
+}
+
+fn batch_answer(
+    notice: &Notice,
+    change: &ChangeParties,
+    message: &Message,
+) -> Option<(Destination, Bytes)> {
+    let batch = BatchRegistration::parse(&message.body).ok()?;
+    let request: Cow<'_, str> = percent_encode(&batch.request);
+    let path = format!("/participants/{request}");
+    let variables = vec![("requestId", request.into_owned())];
+    let outcomes: Vec<_> = batch
+        .parties
+        .iter()
+        .map(|party| BatchOutcome {
+            party: PartyName {
+                kind: party.kind,
+                id: &party.id,
+                sub_id: party.sub_id.as_deref(),
+                fsp: party.fsp.as_ref(),
+            },
+            refused: batch_fault(&change.source, party),
+        })
+        .collect();
+    let to = Destination {
+        participant: notice.recipient,
+        endpoint: EndpointType::ParticipantBatchPut,
+        method: Method::PUT,
+        path,
+        variables,
+    };
+    Some((to, callback::batch_registered(&outcomes, batch.currency)))
+}
+
+async fn message_of(edge: &Edge, parcel: &Parcel) -> Option<Arc<Message>> {
+    match &parcel.message {
+        Some(message) => Some(Arc::clone(message)),
+        None => load_message(edge, parcel.notice.source).await.map(Arc::new),
+    }
+}
+
+async fn load_message(edge: &Edge, position: Position) -> Option<Message> {
+    stored_message(load(edge, position).await?)
+}
+
+fn stored_message(record: OwnedRecord) -> Option<Message> {
+    let OwnedPayload::Stored(bytes) = record.payload else { return None };
+    let payload = fspiop::payload::decode(&Bytes::from(bytes)).ok()?;
+    Some(Message { headers: payload.headers, body: payload.body })
+}
+
+/// Reads a record, off the thread: the disk may take its time.
+async fn load(edge: &Edge, position: Position) -> Option<OwnedRecord> {
+    let reader = edge.handle.reader();
+    let reading = tokio::task::spawn_blocking(move || reader.read(position));
+    reading.await.ok()?.ok()?
+}
+
+/// A notice whose bytes were let go of because too many were waiting.
+async fn load_notice(edge: &Edge, id: NoticeId) -> Result<Notice, Failure> {
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    let asked = edge.handle.ask(move |state| {
+        // Whoever asked may have gone.
+        let _told = answer.send(state.notice(id).copied());
+    });
+    asked.map_err(|_| Failure::Broken)?;
+    answered.await.ok().flatten().ok_or(Failure::Broken)
+}

@@ -1,0 +1,230 @@
+//! `/participants`: the party directory (hub-semantics 2.2). Changes are recorded; their answer
+//! is an owed notice.
+
+use std::rc::Rc;
+
+use fspiop::body::{BatchRegistration, ErrorInformation, ParticipantRegistration, ParticipantUpdate};
+use fspiop::endpoint::EndpointType;
+use fspiop::{ErrorCode, PartyIdType, PartyPath, Refusal, Resource};
+use http::{Method, StatusCode};
+use ledger::{ChangeParties, Command, Currency, FspName, PartyBinding, PartyChangeForm};
+
+use crate::Message;
+use crate::edge::Edge;
+use crate::forward::{self, Destination, Outgoing, OwnMessage, Variables};
+use crate::server::Inbound;
+
+/// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`.
+pub(crate) async fn register(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    known_source(edge, &inbound)?;
+    let source = inbound.envelope.source;
+    let (fsp, currency) = if inbound.method == Method::POST {
+        let registration = ParticipantRegistration::parse(&inbound.body)?;
+        (registration.fsp, registration.currency)
+    } else {
+        let update = ParticipantUpdate::parse(&inbound.body)?;
+        (update.fsp.unwrap_or(source), update.currency)
+    };
+    let accepted = match inbound.method {
+        Method::POST => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    let notify = inbound.envelope.destination.unwrap_or(fsp);
+    let party = binding(&path, fsp, currency);
+    submit(edge, inbound, notify, PartyChangeForm::Single, vec![party]).await?;
+    Ok(accepted)
+}
+
+/// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
+pub(crate) async fn delete(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    known_source(edge, &inbound)?;
+    let source = inbound.envelope.source;
+    let party = binding(&path, source, None);
+    submit(edge, inbound, source, PartyChangeForm::Delete, vec![party]).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// `POST /participants`: each entry for itself; what is wrong with one is said in the callback.
+pub(crate) async fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
+    known_source(edge, &inbound)?;
+    let source = inbound.envelope.source;
+    let batch = BatchRegistration::parse(&inbound.body)?;
+    let parties = batch
+        .parties
+        .iter()
+        .filter(|party| batch_fault(&source, party).is_none())
+        .map(|party| PartyBinding {
+            id_type: party.kind.as_str().into(),
+            id: party.id.to_string(),
+            sub_id: party.sub_id.as_ref().map(ToString::to_string),
+            currency: batch.currency,
+            fsp: source,
+        })
+        .collect();
+    drop(batch);
+    submit(edge, inbound, source, PartyChangeForm::Batch, parties).await?;
+    Ok(StatusCode::OK)
+}
+
+/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory.
+pub(crate) fn get(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    inbound: &Inbound,
+) -> Result<StatusCode, Refusal> {
+    let view = edge.view();
+    let Some(asker) = view.find(&inbound.envelope.source).map(|member| member.index) else {
+        return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
+    };
+    let sub_id = path.sub_id.as_ref().map(|sub_id| &*sub_id.text);
+    let found = edge.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
+    let names = PartyNames {
+        kind: path.kind,
+        id: path.id.raw.into(),
+        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
+    };
+    let (to, body) = match found.first() {
+        Some(binding) => {
+            (names.to(asker, Answer::Put), fspiop::callback::participant(&binding.fsp))
+        }
+        None => {
+            let code = ErrorCode::PARTY_NOT_FOUND;
+            let body = fspiop::callback::error(code, &code.describe(""), &[]);
+            (names.to(asker, Answer::Error), body)
+        }
+    };
+    let trace = inbound.envelope.trace;
+    let own = OwnMessage { to, resource: Resource::Participants, trace, body };
+    forward::start_callback(edge, own)?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// `PUT /participants/{Type}/{ID}[/{SubId}]/error`: passed on.
+pub(crate) fn put_error(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    mut inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    ErrorInformation::parse(&inbound.body)?;
+    let view = edge.view();
+    let envelope = inbound.envelope;
+    let recipient = envelope.destination.and_then(|name| view.find(&name));
+    let Some(recipient) = recipient.map(|member| member.index) else {
+        return Ok(StatusCode::OK);
+    };
+    let names = PartyNames {
+        kind: path.kind,
+        id: path.id.raw.into(),
+        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
+    };
+    let to = names.to(recipient, Answer::Error);
+    let call = (&Method::PUT, to.path.as_str());
+    forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
+    let Inbound { headers, body, .. } = inbound;
+    forward::start(edge, Outgoing { to, headers, body, on_failure: None })?;
+    Ok(StatusCode::OK)
+}
+
+/// What is wrong with one entry of a batch, if anything.
+pub(crate) fn batch_fault(
+    source: &FspName,
+    party: &fspiop::body::BatchParty<'_>,
+) -> Option<(ErrorCode, String)> {
+    if party.fsp != Some(*source) {
+        let code = ErrorCode::PARTY_NOT_FOUND;
+        return Some((code, code.describe("fspId is not the requester's")));
+    }
+    if !party.kind.allows(&party.id) {
+        let code = ErrorCode::ADD_PARTY;
+        let kind = party.kind.as_str();
+        return Some((code, code.describe(&format!("not the form of a {kind}"))));
+    }
+    None
+}
+
+/// A party as paths and templates name it, in the escaped form of a path.
+pub(crate) struct PartyNames {
+    pub(crate) kind: PartyIdType,
+    pub(crate) id: String,
+    pub(crate) sub_id: Option<String>,
+}
+
+/// Which callback.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Put,
+    Error,
+}
+
+impl PartyNames {
+    pub(crate) fn to(
+        &self,
+        participant: ledger::ParticipantIndex,
+        answer: Answer,
+    ) -> Destination {
+        let endpoint = match (answer, self.sub_id.is_some()) {
+            (Answer::Put, false) => EndpointType::ParticipantPut,
+            (Answer::Put, true) => EndpointType::ParticipantSubIdPut,
+            (Answer::Error, false) => EndpointType::ParticipantPutError,
+            (Answer::Error, true) => EndpointType::ParticipantSubIdPutError,
+        };
+        let kind = self.kind.as_str();
+        let mut path = format!("/participants/{kind}/{}", self.id);
+        let mut variables: Variables =
+            vec![("partyIdType", kind.to_owned()), ("partyIdentifier", self.id.clone())];
+        if let Some(sub_id) = &self.sub_id {
+            path = format!("{path}/{sub_id}");
+            variables.push(("partySubIdOrType", sub_id.clone()));
+        }
+        if answer == Answer::Error {
+            path.push_str("/error");
+        }
+        Destination { participant, endpoint, method: Method::PUT, path, variables }
+    }
+}
+
+fn known_source(edge: &Edge, inbound: &Inbound) -> Result<(), Refusal> {
+    match edge.view().find(&inbound.envelope.source) {
+        Some(_) => Ok(()),
+        None => Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found")),
+    }
+}
+
+fn binding(path: &PartyPath<'_>, fsp: FspName, currency: Option<Currency>) -> PartyBinding {
+    PartyBinding {
+        id_type: path.kind.as_str().into(),
+        id: path.id.text.to_string(),
+        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.text.to_string()),
+        currency,
+        fsp,
+    }
+}
+
+async fn submit(
+    edge: &Edge,
+    inbound: Inbound,
+    notify: FspName,
+    form: PartyChangeForm,
+    parties: Vec<PartyBinding>,
+) -> Result<(), Refusal> {
+    let command = Command::ChangeParties(Box::new(ChangeParties {
+        source: inbound.envelope.source,
+        notify,
+        form,
+        parties,
+        trace: inbound.envelope.trace.trace_id,
+    }));
+    let mut payload = Vec::new();
+    fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
+    let message = Message { headers: inbound.headers, body: inbound.body };
+    edge.submit(command, Some((message, payload))).await?;
+    Ok(())
+}

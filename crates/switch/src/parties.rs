@@ -1,0 +1,175 @@
+//! `/parties`: look-up (hub-semantics 2.3). Nothing is recorded; the directory is asked locally.
+
+use std::rc::Rc;
+
+use fspiop::endpoint::EndpointType;
+use fspiop::{ErrorCode, PartyPath, Refusal, Resource, TraceContext, body};
+use http::{Method, StatusCode};
+use ledger::{FspName, ParticipantIndex};
+
+use crate::edge::Edge;
+use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Variables};
+use crate::server::Inbound;
+
+/// FSPs that one look-up is forwarded to, at most.
+const FORWARDS_MAX: usize = 16;
+
+/// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or to whoever the directory names.
+pub(crate) fn get(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    let view = edge.view();
+    let envelope = inbound.envelope;
+    let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
+        return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
+    };
+    let named = envelope.destination.and_then(|name| view.find(&name));
+    let targets: Vec<(ParticipantIndex, FspName)> = match named {
+        Some(member) => vec![(member.index, member.name)],
+        None => edge
+            .handle
+            .find_party(path.kind.as_str(), &path.id.text, sub_id(&path))
+            .iter()
+            .filter_map(|binding| view.find(&binding.fsp))
+            .map(|member| (member.index, member.name))
+            .take(FORWARDS_MAX)
+            .collect(),
+    };
+    let target = PartyTarget::new(&path);
+    if targets.is_empty() {
+        let own = target.error(source, envelope.trace, ErrorCode::PARTY_NOT_FOUND, "");
+        forward::start_callback(edge, own)?;
+        return Ok(StatusCode::ACCEPTED);
+    }
+    for (participant, name) in targets {
+        let mut headers = inbound.headers.clone();
+        let call = (&Method::GET, target.path.as_str());
+        if view.find(&envelope.destination.unwrap_or(name)).is_none() {
+            // The named destination has left the scheme: discovery replaces it.
+            headers.remove(&fspiop::headers::FSPIOP_DESTINATION);
+        }
+        forward::rewrite_headers(edge, &mut headers, call, envelope.trace, Some(&name));
+        let to = target.to(participant, Method::GET, Call::Get);
+        let on_failure = Some(target.complaint(source, envelope.trace));
+        forward::start(edge, Outgoing { to, headers, body: inbound.body.clone(), on_failure })?;
+    }
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// `PUT /parties/{Type}/{ID}[/{SubId}]`: the answer goes to whoever asked.
+pub(crate) fn put(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    body::check_object(&inbound.body)?;
+    pass_on(edge, &path, inbound, Call::Put)
+}
+
+/// `PUT /parties/{Type}/{ID}[/{SubId}]/error`.
+pub(crate) fn put_error(
+    edge: &Rc<Edge>,
+    path: PartyPath<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    body::ErrorInformation::parse(&inbound.body)?;
+    pass_on(edge, &path, inbound, Call::Error)
+}
+
+fn pass_on(
+    edge: &Rc<Edge>,
+    path: &PartyPath<'_>,
+    mut inbound: Inbound,
+    call: Call,
+) -> Result<StatusCode, Refusal> {
+    let view = edge.view();
+    let envelope = inbound.envelope;
+    let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
+        return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
+    };
+    let target = PartyTarget::new(path);
+    let recipient = envelope.destination.and_then(|name| view.find(&name));
+    let Some(recipient) = recipient.map(|member| member.index) else {
+        let own = target.error(source, envelope.trace, ErrorCode::DESTINATION_FSP, "");
+        forward::start_callback(edge, own)?;
+        return Ok(StatusCode::OK);
+    };
+    let to = target.to(recipient, Method::PUT, call);
+    let rewriting = (&Method::PUT, to.path.as_str());
+    forward::rewrite_headers(edge, &mut inbound.headers, rewriting, envelope.trace, None);
+    let on_failure = Some(target.complaint(source, envelope.trace));
+    let Inbound { headers, body, .. } = inbound;
+    forward::start(edge, Outgoing { to, headers, body, on_failure })?;
+    Ok(StatusCode::OK)
+}
+
+#[derive(Clone, Copy)]
+enum Call {
+    Get,
+    Put,
+    Error,
+}
+
+/// A party as paths and templates name it.
+struct PartyTarget {
+    path: String,
+    variables: Variables,
+    has_sub_id: bool,
+}
+
+impl PartyTarget {
+    fn new(path: &PartyPath<'_>) -> Self {
+        let (kind, id) = (path.kind.as_str(), path.id.raw);
+        let mut variables =
+            vec![("partyIdType", kind.to_owned()), ("partyIdentifier", id.to_owned())];
+        let mut text = format!("/parties/{kind}/{id}");
+        if let Some(sub_id) = &path.sub_id {
+            text = format!("{text}/{}", sub_id.raw);
+            variables.push(("partySubIdOrType", sub_id.raw.to_owned()));
+        }
+        Self { path: text, variables, has_sub_id: path.sub_id.is_some() }
+    }
+
+    fn to(&self, participant: ParticipantIndex, method: Method, call: Call) -> Destination {
+        let endpoint = match (call, self.has_sub_id) {
+            (Call::Get, false) => EndpointType::PartiesGet,
+            (Call::Get, true) => EndpointType::PartiesSubIdGet,
+            (Call::Put, false) => EndpointType::PartiesPut,
+            (Call::Put, true) => EndpointType::PartiesSubIdPut,
+            (Call::Error, false) => EndpointType::PartiesPutError,
+            (Call::Error, true) => EndpointType::PartiesSubIdPutError,
+        };
+        let path = match call {
+            Call::Error => format!("{}/error", self.path),
+            Call::Get | Call::Put => self.path.clone(),
+        };
+        Destination { participant, endpoint, method, path, variables: self.variables.clone() }
+    }
+
+    fn error(
+        &self,
+        to: ParticipantIndex,
+        trace: TraceContext,
+        code: ErrorCode,
+        detail: &str,
+    ) -> OwnMessage {
+        let body = fspiop::callback::error(code, &code.describe(detail), &[]);
+        let to = self.to(to, Method::PUT, Call::Error);
+        OwnMessage { to, resource: Resource::Parties, trace, body }
+    }
+
+    fn complaint(&self, to: ParticipantIndex, trace: TraceContext) -> Complaint {
+        Complaint {
+            to: self.to(to, Method::PUT, Call::Error),
+            resource: Resource::Parties,
+            trace,
+            no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
+        }
+    }
+}
+
+fn sub_id<'a>(path: &'a PartyPath<'_>) -> Option<&'a str> {
+    path.sub_id.as_ref().map(|sub_id| &*sub_id.text)
+}

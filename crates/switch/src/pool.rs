@@ -1,0 +1,299 @@
+//! Connections to participants: one pool of keep-alive HTTP/1.1 connections per peer and thread.
+//!
+//! A request takes an idle connection or opens one; the answer's status is all that is kept.
+//! Names are resolved off the thread and remembered. There is no timer per request: a sweep a few
+//! times a second ends the connections whose request has had its time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::{AbortHandle, spawn_local};
+
+/// Between two sweeps for requests whose time is over.
+pub(crate) const SWEEP: Duration = Duration::from_millis(250);
+/// Peers remembered; beyond it those without connections are forgotten.
+const PEERS_MAX: usize = 16_384;
+/// Longest answer that is read to its end; a longer one costs the connection.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How long a resolved name is believed.
+const NAME_LIFETIME: Duration = Duration::from_secs(30);
+
+/// Bounds of the pools of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// Time to connect.
+    pub connect: Duration,
+    /// Time from sending a request to its whole answer.
+    pub answer: Duration,
+    /// Connections to one peer.
+    pub connections_max: usize,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            answer: Duration::from_secs(20),
+            connections_max: 512,
+        }
+    }
+}
+
+/// Why a request has no status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No connection could be made.
+    Connect,
+    /// The answer did not come in time.
+    TimedOut,
+    /// The connection broke.
+    Broken,
+}
+
+/// The pools of one thread.
+pub(crate) struct Pools {
+    limits: PoolLimits,
+    peers: RefCell<HashMap<Rc<str>, Rc<Peer>>>,
+    /// Sweeps so far: the clock by which requests age.
+    sweeps: Cell<u64>,
+}
+
+/// One peer: `host:port`.
+struct Peer {
+    authority: Rc<str>,
+    host: HeaderValue,
+    idle: RefCell<Vec<Rc<Connection>>>,
+    busy: RefCell<Vec<Rc<Connection>>>,
+    connecting: Cell<usize>,
+    resolved: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
+}
+
+struct Connection {
+    sender: RefCell<SendRequest<Full<Bytes>>>,
+    driver: AbortHandle,
+    busy_since: Cell<u64>,
+    place: Cell<usize>,
+    timed_out: Cell<bool>,
+}
+
+impl Pools {
+    pub(crate) fn new(limits: PoolLimits) -> Self {
+        Self { limits, peers: RefCell::new(HashMap::new()), sweeps: Cell::new(0) }
+    }
+
+    /// Sends a request, its URI in origin form, and waits for the whole answer.
+    pub(crate) async fn send(
+        &self,
+        authority: &str,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<StatusCode, Failure> {
+        let peer = self.peer(authority)?;
+        request.headers_mut().insert(HOST, peer.host.clone());
+        // A connection that was idle may have been closed meanwhile: a request that was never
+        // written goes out on another one.
+        loop {
+            let Some(connection) = peer.take_idle() else { break };
+            match self.exchange(&peer, connection, request).await {
+                Ok(status) => return Ok(status),
+                Err((_, Some(unsent))) => request = unsent,
+                Err((failure, None)) => return Err(failure),
+            }
+        }
+        let connection = self.connect(&peer).await?;
+        self.exchange(&peer, connection, request).await.map_err(|(failure, _)| failure)
+    }
+
+    /// Ends the connections whose request has had its time.
+    pub(crate) fn sweep(&self) {
+        self.sweeps.set(self.sweeps.get() + 1);
+        let age_max = (self.limits.answer.as_millis() / SWEEP.as_millis()) as u64 + 1;
+        for peer in self.peers.borrow().values() {
+            for connection in peer.busy.borrow().iter() {
+                if age_max < self.sweeps.get() - connection.busy_since.get() {
+                    connection.timed_out.set(true);
+                    connection.driver.abort();
+                }
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        peer: &Rc<Peer>,
+        connection: Rc<Connection>,
+        request: Request<Full<Bytes>>,
+    ) -> Result<StatusCode, (Failure, Option<Request<Full<Bytes>>>)> {
+        connection.busy_since.set(self.sweeps.get());
+        peer.set_busy(&connection);
+        let lease = Lease { peer, connection: &connection };
+        let ready = poll_fn(|context| connection.sender.borrow_mut().poll_ready(context)).await;
+        if ready.is_err() {
+            return Err((lease.failure(), Some(request)));
+        }
+        let sent = connection.sender.borrow_mut().try_send_request(request);
+        let response = sent.await.map_err(|mut error| (lease.failure(), error.take_message()))?;
+        let status = response.status();
+        let whole = read_to_end(response.into_body()).await;
+        let reusable = whole.map_err(|()| (lease.failure(), None))?;
+        drop(lease);
+        if reusable && !connection.sender.borrow().is_closed() {
+            peer.idle.borrow_mut().push(connection);
+        }
+        Ok(status)
+    }
+
+    async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
+        if self.limits.connections_max <= peer.open() {
+            return Err(Failure::Connect);
+        }
+        let _connecting = Connecting::begin(peer);
+        let connecting = tokio::time::timeout(self.limits.connect, peer.connect());
+        let stream = connecting.await.map_err(|_| Failure::Connect)??;
+        let (sender, driver) =
+            handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
+        let driver = spawn_local(async move {
+            // How a connection ends is seen by the request on it, if there is one.
+            let _ended = driver.await;
+        });
+        Ok(Rc::new(Connection {
+            sender: RefCell::new(sender),
+            driver: driver.abort_handle(),
+            busy_since: Cell::new(0),
+            place: Cell::new(0),
+            timed_out: Cell::new(false),
+        }))
+    }
+
+    fn peer(&self, authority: &str) -> Result<Rc<Peer>, Failure> {
+        let mut peers = self.peers.borrow_mut();
+        if let Some(peer) = peers.get(authority) {
+            return Ok(Rc::clone(peer));
+        }
+        if peers.len() == PEERS_MAX {
+            peers.retain(|_, peer| peer.open() > 0);
+        }
+        let host = HeaderValue::from_str(authority).map_err(|_| Failure::Connect)?;
+        let authority: Rc<str> = authority.into();
+        let peer = Rc::new(Peer {
+            authority: Rc::clone(&authority),
+            host,
+            idle: RefCell::new(Vec::new()),
+            busy: RefCell::new(Vec::new()),
+            connecting: Cell::new(0),
+            resolved: RefCell::new(None),
+        });
+        peers.insert(authority, Rc::clone(&peer));
+        Ok(peer)
+    }
+}
+
+impl Peer {
+    fn open(&self) -> usize {
+        self.idle.borrow().len() + self.busy.borrow().len() + self.connecting.get()
+    }
+
+    /// The connection used last, so that those not needed grow old and are closed by the peer.
+    fn take_idle(&self) -> Option<Rc<Connection>> {
+        let mut idle = self.idle.borrow_mut();
+        while let Some(connection) = idle.pop() {
+            if !connection.sender.borrow().is_closed() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn set_busy(&self, connection: &Rc<Connection>) {
+        let mut busy = self.busy.borrow_mut();
+        connection.place.set(busy.len());
+        busy.push(Rc::clone(connection));
+    }
+
+    fn set_free(&self, connection: &Connection) {
+        let mut busy = self.busy.borrow_mut();
+        busy.swap_remove(connection.place.get());
+        if let Some(moved) = busy.get(connection.place.get()) {
+            moved.place.set(connection.place.get());
+        }
+    }
+
+    async fn connect(&self) -> Result<TcpStream, Failure> {
+        for address in self.resolve().await? {
+            if let Ok(stream) = TcpStream::connect(address).await {
+                stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+                return Ok(stream);
+            }
+        }
+        self.resolved.replace(None);
+        Err(Failure::Connect)
+    }
+
+    async fn resolve(&self) -> Result<Vec<SocketAddr>, Failure> {
+        if let Some((at, addresses)) = &*self.resolved.borrow()
+            && at.elapsed() < NAME_LIFETIME
+        {
+            return Ok(addresses.clone());
+        }
+        let found = tokio::net::lookup_host(&*self.authority).await;
+        let addresses: Vec<_> = found.map_err(|_| Failure::Connect)?.collect();
+        self.resolved.replace(Some((Instant::now(), addresses.clone())));
+        Ok(addresses)
+    }
+}
+
+/// A connection in use; it is no longer once this is dropped, however the exchange ends.
+struct Lease<'a> {
+    peer: &'a Peer,
+    connection: &'a Connection,
+}
+
+impl Lease<'_> {
+    fn failure(&self) -> Failure {
+        if self.connection.timed_out.get() { Failure::TimedOut } else { Failure::Broken }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.peer.set_free(self.connection);
+    }
+}
+
+/// A connection being made, counted while it is.
+struct Connecting<'a>(&'a Peer);
+
+impl<'a> Connecting<'a> {
+    fn begin(peer: &'a Peer) -> Self {
+        peer.connecting.set(peer.connecting.get() + 1);
+        Self(peer)
+    }
+}
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.connecting.set(self.0.connecting.get() - 1);
+    }
+}
+
+/// Reads an answer away. True when the connection can be used again.
+async fn read_to_end(mut body: hyper::body::Incoming) -> Result<bool, ()> {
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        length += frame.map_err(|_| ())?.data_ref().map_or(0, Bytes::len);
+        if ANSWER_BYTES_MAX < length {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

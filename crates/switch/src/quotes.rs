@@ -1,0 +1,152 @@
+//! `/quotes` in simple routing: checked, forwarded, not recorded (hub-semantics 2.4).
+
+use std::rc::Rc;
+
+use fspiop::body::{ErrorInformation, Quote, QuoteResponse};
+use fspiop::endpoint::EndpointType;
+use fspiop::{ErrorCode, Identifier, Refusal, Resource};
+use http::{Method, StatusCode};
+use ledger::{Currency, FspName};
+use node::View;
+
+use crate::edge::Edge;
+use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage};
+use crate::server::{Envelope, Inbound};
+
+/// `POST /quotes`.
+pub(crate) fn post(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
+    let quote = Quote::parse(&inbound.body)?;
+    let fault = check_quote(&edge.view(), &inbound.envelope, &quote);
+    let id = quote.quote.to_string();
+    send(edge, inbound, &Method::POST, &id, "/quotes".into(), fault)
+}
+
+/// `PUT /quotes/{ID}`.
+pub(crate) fn put(
+    edge: &Rc<Edge>,
+    id: Identifier<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    let response = QuoteResponse::parse(&inbound.body)?;
+    let currency = response.payee_currency();
+    let fault = check_response(&edge.view(), &inbound, currency);
+    let path = format!("/quotes/{}", id.raw);
+    send(edge, inbound, &Method::PUT, id.raw, path, fault)
+}
+
+/// `PUT /quotes/{ID}/error`.
+pub(crate) fn put_error(
+    edge: &Rc<Edge>,
+    id: Identifier<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    ErrorInformation::parse(&inbound.body)?;
+    let path = format!("/quotes/{}/error", id.raw);
+    send(edge, inbound, &Method::PUT, id.raw, path, None)
+}
+
+/// `GET /quotes/{ID}`.
+pub(crate) fn get(
+    edge: &Rc<Edge>,
+    id: Identifier<'_>,
+    inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    let path = format!("/quotes/{}", id.raw);
+    send(edge, inbound, &Method::GET, id.raw, path, None)
+}
+
+/// What is wrong with a message that is refused by callback.
+type Fault = (ErrorCode, String);
+
+/// Usable FSPs on both sides: the source in every currency the payer offers, or else the
+/// destination in the currency of the amount; then whoever the parties name.
+fn check_quote(view: &View, envelope: &Envelope, quote: &Quote) -> Option<Fault> {
+    let usable = |name: &FspName, currency: Currency| {
+        view.find(name).is_some_and(|member| member.is_usable(currency))
+    };
+    if !quote.payer_currencies.is_empty() {
+        let all = quote.payer_currencies.iter().all(|one| usable(&envelope.source, *one));
+        if !all {
+            return Some(fault(ErrorCode::PAYER_FSP_NOT_FOUND, &envelope.source));
+        }
+    } else {
+        let destination = envelope.destination?;
+        if !usable(&destination, quote.amount.currency) {
+            return Some(fault(ErrorCode::DESTINATION_FSP, &destination));
+        }
+    }
+    let differs = |name: &&FspName, header: Option<FspName>| Some(**name) != header;
+    let payer = quote.payer.as_ref().filter(|name| differs(name, Some(envelope.source)));
+    if let Some(name) = payer.filter(|name| !usable(name, quote.amount.currency)) {
+        return Some(fault(ErrorCode::PAYER_FSP_NOT_FOUND, name));
+    }
+    let payee = quote.payee.as_ref().filter(|name| differs(name, envelope.destination));
+    let payee = payee.filter(|name| !usable(name, quote.amount.currency))?;
+    Some(fault(ErrorCode::DESTINATION_FSP, payee))
+}
+
+fn check_response(view: &View, inbound: &Inbound, currency: Currency) -> Option<Fault> {
+    let source = &inbound.envelope.source;
+    let usable = view.find(source).is_some_and(|member| member.is_usable(currency));
+    (!usable).then(|| fault(ErrorCode::DESTINATION_FSP, source))
+}
+
+fn fault(code: ErrorCode, name: &FspName) -> Fault {
+    (code, code.describe(&format!("{name} is unknown, inactive or without an active account")))
+}
+
+/// Forwards the message, or tells its sender by callback why not.
+fn send(
+    edge: &Rc<Edge>,
+    mut inbound: Inbound,
+    method: &Method,
+    id: &str,
+    path: String,
+    fault: Option<Fault>,
+) -> Result<StatusCode, Refusal> {
+    let accepted = if *method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let view = edge.view();
+    let envelope = inbound.envelope;
+    let error_to = view.find(&envelope.source).map(|member| Destination {
+        participant: member.index,
+        endpoint: EndpointType::Quotes,
+        method: Method::PUT,
+        path: format!("/quotes/{id}/error"),
+        variables: Vec::new(),
+    });
+    let recipient = envelope.destination.and_then(|name| view.find(&name));
+    let fault = match (&fault, recipient) {
+        (None, None) => {
+            let code = ErrorCode::DESTINATION_FSP;
+            Some((code, code.describe("FSPIOP-Destination names no participant")))
+        }
+        _ => fault,
+    };
+    let (Some(recipient), None) = (recipient, &fault) else {
+        if let (Some(to), Some((code, description))) = (error_to, fault) {
+            let body = fspiop::callback::error(code, &description, &[]);
+            let trace = envelope.trace;
+            let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
+            forward::start_callback(edge, own)?;
+        }
+        return Ok(accepted);
+    };
+    let to = Destination {
+        participant: recipient.index,
+        endpoint: EndpointType::Quotes,
+        method: method.clone(),
+        path,
+        variables: Vec::new(),
+    };
+    let call = (method, to.path.as_str());
+    forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
+    let on_failure = error_to.map(|to| Complaint {
+        to,
+        resource: Resource::Quotes,
+        trace: envelope.trace,
+        no_endpoint: ErrorCode::DESTINATION_FSP,
+    });
+    let Inbound { headers, body, .. } = inbound;
+    forward::start(edge, Outgoing { to, headers, body, on_failure })?;
+    Ok(accepted)
+}

@@ -1,0 +1,199 @@
+//! `/transfers`: messages become commands, questions are answered by callback
+//! (hub-semantics 3.2 and 3.9).
+
+use std::rc::Rc;
+
+use fspiop::body::{ErrorInformation, Fulfil, Fulfilment, Prepare, TransferState};
+use fspiop::endpoint::EndpointType;
+use fspiop::{ErrorCode, Refusal, Resource, TransferPath, Version, significant_hash};
+use http::{Method, StatusCode};
+use ledger::{Command, Digest, FulfilState, LookUp, State};
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+use crate::Message;
+use crate::edge::Edge;
+use crate::forward::{self, Destination, OwnMessage};
+use crate::notices;
+use crate::server::Inbound;
+
+/// `POST /transfers`.
+pub(crate) async fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<StatusCode, Refusal> {
+    let prepare = Prepare::parse(&inbound.body)?;
+    let command = Command::Prepare(Box::new(ledger::Prepare {
+        id: prepare.transfer,
+        source: inbound.envelope.source,
+        payer: prepare.payer,
+        payee: prepare.payee,
+        currency: prepare.amount.currency,
+        amount: prepare.amount.amount,
+        condition: prepare.condition,
+        expiration_ms: prepare.expiration_ms,
+        hash: Digest(significant_hash(&inbound.body)),
+        trace: inbound.envelope.trace.trace_id,
+    }));
+    let trace = inbound.envelope.trace;
+    let call = (&Method::POST, "/transfers");
+    forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
+    edge.submit(command, Some(stored(inbound))).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// `PUT /transfers/{ID}`.
+pub(crate) async fn put(
+    edge: &Rc<Edge>,
+    path: TransferPath<'_>,
+    mut inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    let fulfil = Fulfil::parse(&inbound.body)?;
+    if !inbound.envelope.through_proxy {
+        fulfil.check_completed(edge.wall_ms())?;
+    }
+    let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
+    let command = Command::Fulfil(Box::new(ledger::Fulfil {
+        id,
+        source: inbound.envelope.source,
+        destination: inbound.envelope.destination,
+        state: state(fulfil.state, inbound.envelope.version),
+        fulfilment: match fulfil.fulfilment {
+            None => ledger::Fulfilment::Absent,
+            Some(Fulfilment::Undecodable) => ledger::Fulfilment::Undecodable,
+            Some(Fulfilment::Preimage(preimage)) => ledger::Fulfilment::Present(preimage),
+        },
+        hash: Digest(significant_hash(&inbound.body)),
+        trace: inbound.envelope.trace.trace_id,
+    }));
+    drop(fulfil);
+    rewrite_answer(edge, &mut inbound);
+    edge.submit(command, Some(stored(inbound))).await?;
+    Ok(StatusCode::OK)
+}
+
+/// `PUT /transfers/{ID}/error`.
+pub(crate) async fn put_error(
+    edge: &Rc<Edge>,
+    path: TransferPath<'_>,
+    mut inbound: Inbound,
+) -> Result<StatusCode, Refusal> {
+    let error = ErrorInformation::parse(&inbound.body)?;
+    let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
+    let command = Command::Abort(Box::new(ledger::Abort {
+        id,
+        source: inbound.envelope.source,
+        destination: inbound.envelope.destination,
+        code_is_known: error.code.is_accepted(),
+        hash: Digest(significant_hash(&inbound.body)),
+        trace: inbound.envelope.trace.trace_id,
+    }));
+    drop(error);
+    rewrite_answer(edge, &mut inbound);
+    edge.submit(command, Some(stored(inbound))).await?;
+    Ok(StatusCode::OK)
+}
+
+/// `GET /transfers/{ID}`: the state is read after everything submitted before, and the asker is
+/// told by callback.
+pub(crate) fn get(
+    edge: &Rc<Edge>,
+    path: TransferPath<'_>,
+    inbound: &Inbound,
+) -> Result<StatusCode, Refusal> {
+    let source = inbound.envelope.source;
+    let Some(asker) = edge.view().find(&source).map(|member| member.index) else {
+        // Nobody to answer: as the reference, accepted and dropped.
+        return Ok(StatusCode::ACCEPTED);
+    };
+    let (id, name) = (path.id, path.name.raw.to_owned());
+    let to = move |suffix: &str, endpoint| Destination {
+        participant: asker,
+        endpoint,
+        method: Method::PUT,
+        path: format!("/transfers/{name}{suffix}"),
+        variables: vec![("transferId", name.clone())],
+    };
+    let trace = inbound.envelope.trace;
+    let own = move |to, body| OwnMessage { to, resource: Resource::Transfers, trace, body };
+    let (answer, answered) = oneshot::channel();
+    let look_up = move |state: &State| {
+        let found = id.map_or(LookUp::NotFound, |id| state.look_up(&source, &id));
+        // Whoever asked may have gone.
+        let _told = answer.send(found);
+    };
+    edge.handle.ask(look_up).map_err(|_| Refusal::unavailable())?;
+    let edge = Rc::clone(edge);
+    spawn_local(async move {
+        let Ok(found) = answered.await else { return };
+        let message = match found {
+            LookUp::AskerUnknown => return,
+            LookUp::NotFound => {
+                let code = ErrorCode::TRANSFER_NOT_FOUND;
+                let text = "Provided Transfer ID was not found on the server.";
+                own(to("/error", EndpointType::TransferError), error_body(code, text))
+            }
+            LookUp::Stranger => {
+                let body = error_body(ErrorCode::GENERIC_CLIENT, "");
+                own(to("/error", EndpointType::TransferError), body)
+            }
+            LookUp::Found(view) => match notices::state_body(&edge, &view).await {
+                Some(body) => own(to("", EndpointType::TransferPut), body),
+                None => {
+                    let body = error_body(ErrorCode::INTERNAL_SERVER, "");
+                    own(to("/error", EndpointType::TransferError), body)
+                }
+            },
+        };
+        // Too many answers are on their way: the asker will ask again.
+        let _sent = forward::start_callback(&edge, message);
+    });
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// What version 1.0 does not know is left to time out (hub-semantics 3.6).
+fn state(state: TransferState, version: Version) -> FulfilState {
+    match (state, version) {
+        (TransferState::Reserved, Version::V1_0) => FulfilState::ReservedUnderVersion10,
+        (TransferState::Reserved, _) => FulfilState::Reserved,
+        (TransferState::Aborted, _) => FulfilState::Aborted,
+        (TransferState::Committed | TransferState::Received, _) => FulfilState::Committed,
+    }
+}
+
+fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {
+    let trace = inbound.envelope.trace;
+    let path = inbound.uri.path();
+    forward::rewrite_headers(edge, &mut inbound.headers, (&Method::PUT, path), trace, None);
+}
+
+fn stored(inbound: Inbound) -> (Message, Vec<u8>) {
+    let mut payload = Vec::new();
+    fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
+    (Message { headers: inbound.headers, body: inbound.body }, payload)
+}
+
+/// An id of no known form belongs to no transfer.
+fn not_found_to_sender(
+    edge: &Rc<Edge>,
+    path: &TransferPath<'_>,
+    inbound: &Inbound,
+) -> Result<StatusCode, Refusal> {
+    let sender = edge.view().find(&inbound.envelope.source).map(|member| member.index);
+    if let Some(participant) = sender {
+        let name = path.name.raw;
+        let to = Destination {
+            participant,
+            endpoint: EndpointType::TransferError,
+            method: Method::PUT,
+            path: format!("/transfers/{name}/error"),
+            variables: vec![("transferId", name.to_owned())],
+        };
+        let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
+        let trace = inbound.envelope.trace;
+        let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
+        forward::start_callback(edge, own)?;
+    }
+    Ok(StatusCode::OK)
+}
+
+fn error_body(code: ErrorCode, detail: &str) -> bytes::Bytes {
+    fspiop::callback::error(code, &code.describe(detail), &[])
+}

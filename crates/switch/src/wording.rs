@@ -1,0 +1,118 @@
+//! What participants are told of an outcome: the FSPIOP code and the text behind it
+//! (hub-semantics 3.3 and 3.8). One exhaustive match, so that a new outcome needs its words.
+
+use fspiop::ErrorCode;
+use ledger::Outcome;
+
+/// What a reason can name: the fields of the prepare it is about, as they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) payer: String,
+    pub(crate) payee: String,
+    pub(crate) amount: String,
+    pub(crate) currency: String,
+    pub(crate) expiration: String,
+}
+
+/// Code and complete `errorDescription` for an outcome; `None` for those that are no error.
+pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, String)> {
+    use Outcome::*;
+    let Named { payer, payee, amount, currency, expiration } = named;
+    let (code, detail) = match outcome {
+        PrepareModified | AnswerModified => (ErrorCode::MODIFIED_REQUEST, String::new()),
+        PrepareSourceNotPayer => validation("FSPIOP-Source header should match Payer"),
+        PrepareAmountPrecision => {
+            validation(&format!("Amount {amount} exceeds allowed precision of 18"))
+        }
+        PreparePayerNotFound => validation(&format!("Participant {payer} not found")),
+        PreparePayerInactive => validation(&format!("Participant {payer} is inactive")),
+        PreparePayeeNotFound => validation(&format!("Participant {payee} not found")),
+        PreparePayeeInactive => validation(&format!("Participant {payee} is inactive")),
+        PrepareExpirationPast => {
+            validation(&format!("Expiration date {expiration} is already in the past"))
+        }
+        PreparePayerIsPayee => validation(
+            "Payer FSP and Payee FSP should be different, unless on-us tranfers are allowed by \
+             the Scheme",
+        ),
+        PreparePayerAccountNotFound => {
+            validation(&format!("Participant {payer} {currency} account not found"))
+        }
+        PreparePayerAccountInactive => {
+            validation(&format!("Participant {payer} {currency} account is inactive"))
+        }
+        PreparePayeeAccountNotFound => {
+            validation(&format!("Participant {payee} {currency} account not found"))
+        }
+        PreparePayeeAccountInactive => {
+            validation(&format!("Participant {payee} {currency} account is inactive"))
+        }
+        PreparePayeeLaneFull => (
+            ErrorCode::SERVICE_UNAVAILABLE,
+            format!("too many notices are owed to {payee}; try again later"),
+        ),
+        PrepareLiquidityInsufficient => (ErrorCode::PAYER_INSUFFICIENT_LIQUIDITY, String::new()),
+        PrepareCapExceeded => (ErrorCode::PAYER_LIMIT, String::new()),
+        AnswerTransferNotFound => (ErrorCode::INTERNAL_SERVER, "transfer not found".into()),
+        AnswerFromStranger => validation("FSPIOP-Source does not match the transfer's payee"),
+        AnswerToStranger => validation("FSPIOP-Destination does not match the transfer's payer"),
+        AnswerExpired | Expired => (ErrorCode::TRANSFER_EXPIRED, String::new()),
+        AnswerStateNotReserved => validation("non-RESERVED transfer state"),
+        FulfilmentInvalid => validation("invalid fulfilment"),
+        AbortedWithUnknownCode => validation("API specification undefined errorCode"),
+        AbortedByPut => validation("the payee answered with transferState ABORTED"),
+        Aborted => (ErrorCode::GENERIC_PAYEE, String::new()),
+        FundsInsufficient => validation("Aborted due to insufficient funds"),
+        FundsOutNotReserved => validation("the outflow was given back"),
+        RegistrarNotFound => (ErrorCode::ADD_PARTY, "Requester FSP not found".into()),
+        Accepted | Repeated | Committed | PrepareReserved | PrepareResentCommitted
+        | PrepareResentAborted | PrepareResentReserved | FulfilVersionIgnored | AnswerResent
+        | FulfilAbortedIgnored | ParticipantNotFound | ParticipantCurrencyExists
+        | HubAccountsMissing | SettlementModelMissing | AccountKindNotForHub | AccountExists
+        | AccountNotFound | AccountKindWrong | AccountInactive | LimitsExist | LimitsMissing
+        | CurrencyMismatch | SettlementModelExists | SettlementModelNotFound | FundsIdInUse
+        | DeadLetterNotFound | RulesVersionRefused | RegisterFull => return None,
+    };
+    Some((code, code.describe(&detail)))
+}
+
+fn validation(detail: &str) -> (ErrorCode, String) {
+    (ErrorCode::VALIDATION, detail.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(outcome: Outcome) -> String {
+        let named = Named {
+            payer: "dfsp1".into(),
+            payee: "dfsp2".into(),
+            currency: "USD".into(),
+            ..Named::default()
+        };
+        let (code, description) = error(outcome, &named).expect("an error");
+        fspiop::callback::cause(code, &description).value
+    }
+
+    #[test]
+    fn the_words_that_partners_compare() {
+        for (outcome, expected) in [
+            (Outcome::FulfilmentInvalid, "3100: Generic validation error - invalid fulfilment"),
+            (Outcome::Expired, "3303: Transfer expired"),
+            (Outcome::PrepareModified, "3106: Modified request"),
+            (Outcome::PrepareLiquidityInsufficient, "4001: Payer FSP insufficient liquidity"),
+            (Outcome::PrepareCapExceeded, "4200: Payer limit error"),
+            (
+                Outcome::PreparePayeeAccountInactive,
+                "3100: Generic validation error - Participant dfsp2 USD account is inactive",
+            ),
+            (
+                Outcome::AnswerTransferNotFound,
+                "2001: Internal server error - transfer not found",
+            ),
+        ] {
+            assert_eq!(words(outcome), expected);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The configuration file: every setting has a default, every unknown word is an error.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use ledger::{FspName, Settings};
+use serde::Deserialize;
+
+use crate::Failure;
+
+/// Everything that can be set, by section of the TOML file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) fspiop: Fspiop,
+    pub(crate) admin: Admin,
+    pub(crate) hub: Hub,
+    pub(crate) transfers: Transfers,
+    pub(crate) delivery: Delivery,
+    pub(crate) log: Log,
+}
+
+/// Where participants connect.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Fspiop {
+    pub(crate) listen: SocketAddr,
+    /// Threads that accept, parse and send; 0 chooses by the machine's cores.
+    pub(crate) threads: usize,
+    pub(crate) connections_max: usize,
+}
+
+/// Where operators connect (DESIGN contract 14).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Admin {
+    pub(crate) listen: SocketAddr,
+    pub(crate) auth: Auth,
+    /// Host names, beside loopback ones, under which the admin API may be addressed.
+    pub(crate) hosts: Vec<String>,
+    /// Origins from which a browser may call it.
+    pub(crate) origins: Vec<String>,
+}
+
+/// Who may change things.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Auth {
+    Token,
+    None,
+}
+
+/// Who the hub is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Hub {
+    pub(crate) name: String,
+}
+
+/// Scheme rules for transfers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Transfers {
+    pub(crate) confirm_to_payee: bool,
+    pub(crate) on_us: bool,
+    pub(crate) put_aborted_aborts: bool,
+    pub(crate) funds_out_covers_position: bool,
+    /// Notices owed to one participant beyond which it is sent no further prepares.
+    pub(crate) lane_capacity: u32,
+}
+
+/// How callbacks are delivered.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Delivery {
+    pub(crate) window: u32,
+    pub(crate) attempts_max: u32,
+    pub(crate) connect_timeout_ms: u64,
+    pub(crate) answer_timeout_ms: u64,
+}
+
+/// How the log is kept.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    pub(crate) segment_mib: u64,
+}
+
+impl Default for Fspiop {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([0, 0, 0, 0], 4000)), threads: 0, connections_max: 8_192 }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 3001)),
+            auth: Auth::Token,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+        }
+    }
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self { name: "Hub".into() }
+    }
+}
+
+impl Default for Transfers {
+    fn default() -> Self {
+        let settings = Settings::default();
+        Self {
+            confirm_to_payee: settings.confirm_to_payee,
+            on_us: settings.on_us_transfers,
+            put_aborted_aborts: settings.put_aborted_aborts,
+            funds_out_covers_position: settings.funds_out_covers_position,
+            lane_capacity: settings.lane_capacity,
+        }
+    }
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        let policy = delivery::Policy::default();
+        let pool = switch::PoolLimits::default();
+        Self {
+            window: policy.window,
+            attempts_max: policy.attempts_max,
+            connect_timeout_ms: pool.connect.as_millis() as u64,
+            answer_timeout_ms: pool.answer.as_millis() as u64,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { segment_mib: 256 }
+    }
+}
+
+impl Config {
+    /// Reads the file, or takes all defaults without one.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
+        let config: Self = match path {
+            None => Self::default(),
+            Some(path) => {
+                let name = path.display();
+                let text = fs::read_to_string(path)
+                    .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+                toml::from_str(&text).map_err(|error| Failure::new(format!("{name}: {error}")))?
+            }
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    pub(crate) fn hub_name(&self) -> Result<FspName, Failure> {
+        FspName::new(&self.hub.name)
+            .filter(|name| 2 <= name.as_str().len())
+            .ok_or_else(|| Failure::new("hub.name must have 2 to 32 bytes"))
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            confirm_to_payee: self.transfers.confirm_to_payee,
+            on_us_transfers: self.transfers.on_us,
+            put_aborted_aborts: self.transfers.put_aborted_aborts,
+            funds_out_covers_position: self.transfers.funds_out_covers_position,
+            lane_capacity: self.transfers.lane_capacity,
+        }
+    }
+
+    /// I/O threads: half of the cores, for the other half has the sequencer and the kernel's
+    /// network stack to carry.
+    pub(crate) fn threads(&self) -> usize {
+        match self.fspiop.threads {
+            0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
+            threads => threads,
+        }
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.hub_name()?;
+        let faults = [
+            (self.fspiop.threads > 64, "fspiop.threads must be at most 64"),
+            (self.fspiop.connections_max == 0, "fspiop.connections_max must be at least 1"),
+            (self.transfers.lane_capacity == 0, "transfers.lane_capacity must be at least 1"),
+            (
+                !(1..=4_096).contains(&self.log.segment_mib),
+                "log.segment_mib must be between 1 and 4096",
+            ),
+            (
+                !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),
+                "delivery.answer_timeout_ms must be between 1 and 3600000",
+            ),
+            (
+                !(1..=3_600_000).contains(&self.delivery.connect_timeout_ms),
+                "delivery.connect_timeout_ms must be between 1 and 3600000",
+            ),
+        ];
+        match faults.iter().find(|(fault, _)| *fault) {
+            Some((_, text)) => Err(Failure::new(*text)),
+            None => match self.policy().fault() {
+                Some(fault) => Err(Failure::new(format!("delivery: {fault}"))),
+                None => Ok(()),
+            },
+        }
+    }
+
+    pub(crate) fn policy(&self) -> delivery::Policy {
+        delivery::Policy {
+            window: self.delivery.window,
+            attempts_max: self.delivery.attempts_max,
+            ..delivery::Policy::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_all_defaults() {
+        let config: Config = toml::from_str("").expect("an empty file is valid");
+        assert_eq!(config.fspiop.listen.port(), 4000);
+        assert_eq!(config.admin.listen.to_string(), "127.0.0.1:3001");
+        assert!(config.transfers.confirm_to_payee);
+        config.check().expect("the defaults are valid");
+    }
+
+    #[test]
+    fn a_word_it_does_not_know_is_an_error_that_names_it() {
+        let error = toml::from_str::<Config>("[fspiop]\nport = 4000").expect_err("unknown");
+        assert!(error.to_string().contains("port"), "{error}");
+    }
+}

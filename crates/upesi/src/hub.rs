@@ -1,0 +1,93 @@
+//! The admin API's view of the running node.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ledger::{Administer, Command, Outcome, Stamp, State};
+use node::{Attached, Handle, Refused, Ticket};
+use operations::{Health, Hub, Metrics, ServiceStatus, Unavailable};
+use sequencer::{Durability, Submission};
+use switch::{Message, Traffic};
+use tokio::sync::oneshot;
+
+/// The node as operators reach it.
+pub(crate) struct NodeHub {
+    pub(crate) handle: Handle<Message>,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) started: Stamp,
+    pub(crate) since: Instant,
+}
+
+impl Hub for NodeHub {
+    async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        // Whoever asked may have gone; the change stands all the same.
+        let call = Box::new(move |result| drop(answer.send(result)));
+        let attached = Attached { ticket: Ticket::Call(call), message: None };
+        let command = Command::Administer(Box::new(change));
+        let submission = Submission::without_payload(command, Durability::Synced, attached)
+            .map_err(|_| Unavailable::InboxFull)?;
+        self.handle.submit(&mut vec![submission]).map_err(unavailable)?;
+        answered.await.map_err(|_| Unavailable::Stopped)?.map_err(unavailable)
+    }
+
+    async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        self.handle
+            .ask(move |state| drop(answer.send(question(state))))
+            .map_err(unavailable)?;
+        answered.await.map_err(|_| Unavailable::Stopped)
+    }
+
+    fn metrics(&self) -> Metrics {
+        let status = self.handle.status();
+        let traffic = self.traffic.totals();
+        Metrics {
+            log_syncs: status.counts.syncs,
+            log_bytes: status.counts.bytes,
+            log_position: status.position.0,
+            batches: status.counts.batches,
+            records: status.counts.records,
+            transfers_reserved: status.counters.reserved,
+            transfers_refused: status.counters.refused,
+            transfers_committed: status.counters.committed,
+            transfers_aborted: status.counters.aborted,
+            transfers_expired: status.counters.expired,
+            transfers_in_flight: status.in_flight,
+            transfers_ended: status.ended,
+            notices_owed: status.owed,
+            notices_delivered: status.counters.delivered,
+            dead_letters: status.dead,
+            inbox_refused: self.handle.refused_count(),
+            requests: traffic.requests,
+            requests_refused: traffic.refused,
+            forwards: traffic.forwards,
+            forwards_failed: traffic.forwards_failed,
+            attempts: traffic.attempts,
+        }
+    }
+
+    fn health(&self) -> Health {
+        let service = match self.handle.status().stopped {
+            None => ServiceStatus::Ok,
+            Some(_) => ServiceStatus::Down,
+        };
+        Health {
+            version: env!("CARGO_PKG_VERSION"),
+            started: self.started,
+            uptime: self.since.elapsed(),
+            datastore: service,
+            broker: service,
+        }
+    }
+}
+
+fn unavailable(refused: Refused) -> Unavailable {
+    match refused {
+        Refused::Full | Refused::DiskFull => Unavailable::InboxFull,
+        Refused::Stopped => Unavailable::Stopped,
+    }
+}

@@ -1,0 +1,266 @@
+//! `upesi serve`: opens the log, replays it, starts the threads, waits for a signal, stops.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
+use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
+use node::{Directory, InboxLimits, SystemClock};
+use operations::{AdminOptions, Auth};
+use ports::Clock;
+use record::frame::LogIdentity;
+use sequencer::{Durability, Sequencer, Submission};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+
+use crate::config::{self, Config};
+use crate::hub::NodeHub;
+use crate::{Failure, ServeArguments};
+
+type Log = FileLog<RealDisk>;
+
+/// How often the main thread looks whether the log has stopped.
+const WATCH: Duration = Duration::from_millis(200);
+
+pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
+    let mut config = Config::read(arguments.config.as_deref())?;
+    config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
+    config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
+    let clock = SystemClock::new();
+    // Ports first: whoever starts a second switch by mistake hears it at once.
+    let admin_listener = bind_admin(config.admin.listen)?;
+    let fspiop = switch::bind(config.fspiop.listen, config.threads())
+        .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
+    let fspiop_address = fspiop.address();
+    let auth = admin_auth(&config, &arguments.data)?;
+    let (sequencer, directory) = open(&config, &arguments.data, &clock)?;
+    let (ports, mailboxes) = switch::prepare(fspiop, switch_options(&config), clock, seed()?);
+    let limits = InboxLimits::default();
+    let node = node::start(sequencer, clock, directory, mailboxes, limits)
+        .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+    let (stop, stopping) = watch::channel(false);
+    let traffic = ports.traffic();
+    let running = ports
+        .start(&node.handle(), stopping.clone())
+        .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
+    let hub = Arc::new(NodeHub {
+        handle: node.handle(),
+        traffic,
+        started: clock.now().wall,
+        since: Instant::now(),
+    });
+    let admin_address = admin_listener.local_addr().map_err(|error| {
+        Failure::new(format!("the admin listener has no address: {error}"))
+    })?;
+    println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
+    let options = admin_options(&config, auth);
+    let waited = run_admin(admin_listener, hub, options, &stop, stopping, || node.has_ended());
+    running.join();
+    let stopped = node.stop().map_err(Failure::new);
+    waited?;
+    stopped
+}
+
+/// Serves the admin API on this thread until a signal comes or the log stops.
+fn run_admin(
+    listener: TcpListener,
+    hub: Arc<NodeHub>,
+    options: AdminOptions,
+    stop: &watch::Sender<bool>,
+    mut stopping: watch::Receiver<bool>,
+    log_ended: impl Fn() -> bool,
+) -> Result<(), Failure> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start the admin thread: {error}")))?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)
+            .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))?;
+        let shutdown = async move {
+            // An error means that the sender is gone, which is as good as its word.
+            let _stopped = stopping.wait_for(|stop| *stop).await;
+        };
+        let admin = operations::serve(listener, hub, options, shutdown);
+        let signal = async {
+            let result = wait_for_end(&log_ended).await;
+            stop.send_replace(true);
+            result
+        };
+        let (_served, result) = tokio::join!(admin, signal);
+        result
+    })
+}
+
+async fn wait_for_end(log_ended: impl Fn() -> bool) -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let no_signals = |error| Failure::new(format!("cannot listen for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut watch = tokio::time::interval(WATCH);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = watch.tick() => if log_ended() { return Ok(()) },
+        }
+    }
+}
+
+fn open(
+    config: &Config,
+    data: &Path,
+    clock: &SystemClock,
+) -> Result<(Sequencer<Log>, Directory), Failure> {
+    let (log, recovery) = open_log(config, data)?;
+    report(&recovery);
+    let started = Instant::now();
+    let mut directory = Directory::default();
+    let mut sequencer = Sequencer::open(log, 0, clock.now(), &mut |applied| {
+        if let (Command::ChangeParties(change), Outcome::Accepted) =
+            (applied.command, applied.outcome)
+        {
+            directory.apply(change);
+        }
+    })
+    .map_err(|error| Failure::new(format!("{}: {error}", data.display())))?;
+    if !recovery.created {
+        let records = sequencer.state().position().0;
+        println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
+    }
+    begin(&mut sequencer, config, clock)?;
+    Ok((sequencer, directory))
+}
+
+fn open_log(config: &Config, data: &Path) -> Result<(Log, Recovery), Failure> {
+    let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
+    let disk = RealDisk::open(data).map_err(|error| failed(error.to_string()))?;
+    let options = Options {
+        segment_bytes: config.log.segment_mib << 20,
+        // The replay that follows reads and checks the rest.
+        verify: Verify::LastSegment,
+        ..Options::default()
+    };
+    let mut identity = [0; 16];
+    getrandom::fill(&mut identity).map_err(|error| failed(error.to_string()))?;
+    FileLog::open_or_create(disk, LogIdentity(identity), options)
+        .map_err(|error: OpenError| failed(error.to_string()))
+}
+
+fn report(recovery: &Recovery) {
+    if let Some(dropped) = &recovery.dropped {
+        println!(
+            "upesi: cut {} bytes of an unfinished write off {} at {} ({}); nothing of them was \
+             acknowledged",
+            dropped.bytes, dropped.segment, dropped.offset, dropped.reason
+        );
+    }
+}
+
+/// What every log starts with, and what the configuration says now.
+fn begin(
+    sequencer: &mut Sequencer<Log>,
+    config: &Config,
+    clock: &SystemClock,
+) -> Result<(), Failure> {
+    let mut first = VecDeque::new();
+    if sequencer.state().position().0 == 0 {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(|error| Failure::new(error.to_string()))?;
+        let genesis = Genesis { seed: key, hub: config.hub_name()? };
+        first.push_back(Command::Genesis(genesis));
+    } else if *sequencer.state().hub() != config.hub_name()? {
+        return Err(Failure::new(format!(
+            "hub.name is {}, but this log belongs to {}; a hub keeps its name for life",
+            config.hub.name,
+            sequencer.state().hub()
+        )));
+    }
+    if *sequencer.state().settings() != config.settings() {
+        first.push_back(configure(config.settings()));
+    }
+    let mut waiting: VecDeque<_> = first
+        .into_iter()
+        .map(|command| Submission::without_payload(command, Durability::Synced, ()))
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::new(error.to_string()))?;
+    if !waiting.is_empty() {
+        sequencer
+            .commit(&mut waiting, &mut Vec::new(), clock.now())
+            .map_err(|error| Failure::new(error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn configure(settings: Settings) -> Command {
+    Command::Administer(Box::new(Administer {
+        actor: "configuration file".into(),
+        reason: "settings differ from those in force".into(),
+        change: Change::Configure(settings),
+    }))
+}
+
+fn switch_options(config: &Config) -> switch::Options {
+    switch::Options {
+        policy: config.policy(),
+        pool: switch::PoolLimits {
+            connect: Duration::from_millis(config.delivery.connect_timeout_ms),
+            answer: Duration::from_millis(config.delivery.answer_timeout_ms),
+            ..switch::PoolLimits::default()
+        },
+        connections_max: config.fspiop.connections_max,
+        ..switch::Options::default()
+    }
+}
+
+fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
+    if config.admin.auth == config::Auth::None {
+        return Ok(Auth::None);
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .map_err(|error| Failure::new(format!("{}: {error}", data.display())))?;
+    let path = data.join("admin-token");
+    operations::load_or_create_token(&path)
+        .map(Auth::Token)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+fn admin_options(config: &Config, auth: Auth) -> AdminOptions {
+    AdminOptions {
+        hosts: config.admin.hosts.clone(),
+        origins: config.admin.origins.clone(),
+        ..AdminOptions::new(auth)
+    }
+}
+
+fn bind_admin(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener =
+        TcpListener::bind(address).map_err(|error| cannot_listen("admin", address, &error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| cannot_listen("admin", address, &error))?;
+    Ok(listener)
+}
+
+fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot listen for {what} on {address}: {error}"))
+}
+
+fn seed() -> Result<u64, Failure> {
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(u64::from_le_bytes(seed))
+}

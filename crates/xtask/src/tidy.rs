@@ -1,0 +1,99 @@
+//! The rules of the house that no compiler knows.
+//!
+//! Each check is a pure function from what was read ([`Tree`], [`Workspace`]) to findings; a
+//! finding names file and line, what is wrong, and how to mend it.
+
+mod code;
+mod codemap;
+mod dependencies;
+mod documents;
+mod functions;
+mod rings;
+mod scrub;
+mod tree;
+mod workspace;
+
+use std::path::Path;
+
+use tree::Tree;
+use workspace::Workspace;
+
+/// One breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    /// From 1; 0 when it is about the whole file.
+    line: usize,
+    what: String,
+    mend: &'static str,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: impl Into<String>, mend: &'static str) -> Self {
+        Self { path: path.to_owned(), line, what: what.into(), mend }
+    }
+}
+
+/// Checks the repository, prints what is wrong, and says whether nothing is.
+pub(crate) fn run(root: &Path) -> bool {
+    match check(root) {
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            false
+        }
+        Ok(findings) => {
+            print!("{}", report(&findings));
+            findings.is_empty()
+        }
+    }
+}
+
+fn check(root: &Path) -> Result<Vec<Finding>, String> {
+    let tree = Tree::read(root)?;
+    let workspace = Workspace::read(root)?;
+    let mut findings = [
+        rings::check(&tree, &workspace),
+        codemap::check(&tree, &workspace),
+        code::check(&tree),
+        functions::check(&tree),
+        dependencies::check(&tree, &workspace),
+        documents::check(&tree, |path| root.join(path).exists()),
+    ]
+    .concat();
+    findings.sort();
+    Ok(findings)
+}
+
+fn report(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { path, line, what, mend } in findings {
+        text += &match line {
+            0 => format!("{path}: {what}\n    mend: {mend}\n"),
+            line => format!("{path}:{line}: {what}\n    mend: {mend}\n"),
+        };
+    }
+    match findings.len() {
+        0 => "tidy: nothing to mend\n".to_owned(),
+        1 => text + "tidy: 1 finding\n",
+        count => text + &format!("tidy: {count} findings\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_says_where_what_and_how_to_mend() {
+        let findings = [
+            Finding::new("a.rs", 3, "a tab", "use blanks"),
+            Finding::new("Cargo.lock", 0, "too long", "remove"),
+        ];
+        assert_eq!(
+            report(&findings),
+            "a.rs:3: a tab\n    mend: use blanks\n\
+             Cargo.lock: too long\n    mend: remove\ntidy: 2 findings\n"
+        );
+        assert_eq!(report(&[]), "tidy: nothing to mend\n");
+    }
+}

@@ -17,6 +17,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use crate::links::{LinkOptions, Links, TICK};
 use crate::message::push;
+use crate::tune::tune;
 use crate::wire::{self, Request};
 
 const ACCEPTED: &[u8] = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
@@ -173,10 +174,7 @@ async fn maintain(inner: Rc<Inner>) {
 
 async fn accept(inner: Rc<Inner>, listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
-        // Without it answers can wait for acknowledgements; a failure only costs time.
-        let _ = stream.set_nodelay(true);
-        if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
-    if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
+        tune(&stream);
         let task = spawn_local(serve(Rc::clone(&inner), stream));
         inner.tasks.borrow_mut().push(task.abort_handle());
     }

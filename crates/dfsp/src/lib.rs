@@ -24,6 +24,7 @@ mod payee;
 mod payer;
 mod simulator;
 pub mod tally;
+mod tune;
 pub mod wire;
 
 pub use crate::behaviour::{Behaviour, BehaviourError, Leg};

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::{AbortHandle, spawn_local};
 
+use crate::tune::tune;
 use crate::wire;
 
 /// Period in which the owner calls [`Links::maintain`].
@@ -44,7 +45,7 @@ pub struct LinkOptions {
 impl Default for LinkOptions {
     fn default() -> Self {
         Self {
-            connections_max: std::env::var("CONNS").ok().and_then(|x| x.parse().ok()).unwrap_or(64),
+            connections_max: 16,
             queue_max: 16_384,
             resends_max: 20,
             resend_pause: Duration::from_millis(250),
@@ -385,9 +386,7 @@ async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
         inner.unreachable();
         return;
     };
-    // Without it small messages can wait for acknowledgements; a failure only costs time.
-    let _ = stream.set_nodelay(true);
-    if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
+    tune(&stream);
     let (read_half, write_half) = stream.into_split();
     let Some(index) = inner.install(write_half) else { return };
     let reader = spawn_local(read_answers(Rc::clone(&inner), index, read_half));

@@ -33,6 +33,7 @@ use crate::payee::{
 };
 use crate::payer::{Cause, Completion, End, Outcome, Payer, Payment};
 use crate::tally::{Counts, Role, Tally, Verdict};
+use crate::tune::tune;
 use crate::wire::{self, Request};
 
 const READ_BYTES: usize = 4 * 1024;
@@ -1008,10 +1009,7 @@ async fn accept(inner: Rc<Inner>, listener: Option<TcpListener>) {
         if tasks.connections.len() >= CONNECTIONS_IN_MAX {
             continue;
         }
-        // Without it answers can wait for acknowledgements; a failure only costs time.
-        let _ = stream.set_nodelay(true);
-        if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
-    if std::env::var_os("RENO").is_some() { let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno"); }
+        tune(&stream);
         let task = spawn_local(serve_connection(Rc::clone(&inner), stream));
         tasks.connections.push(task.abort_handle());
     }

@@ -259,7 +259,7 @@ fn fsp_name(value: &HeaderValue, header: &str) -> Result<FspName, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect;
     use proptest::prelude::*;
 
     use super::*;
@@ -299,10 +299,6 @@ mod tests {
         }
     }
 
-    fn check_refusal(changes: &[(&'static str, &str)], expected: Expect) {
-        expected.assert_eq(&outcome(&Method::POST, changes));
-    }
-
     #[test]
     fn the_first_failure_is_reported_in_the_reference_order() {
         let all_wrong = [
@@ -327,55 +323,43 @@ mod tests {
     #[test]
     fn each_wrong_header_has_its_sentence() {
         let long = "a".repeat(33);
-        let not_acceptable = expect![
-            "406 Not Acceptable, 3001: Unacceptable version requested - The Client requested an unsupported version, see extension list for supported version(s)."
-        ];
-        check_refusal(
-            &[("accept", "application/vnd.interoperability.transfers+json;version=3")],
-            not_acceptable,
-        );
-        let unsupported = expect![
-            "406 Not Acceptable, 3001: Unacceptable version requested - Client supplied a protocol version which is not supported by the server"
-        ];
-        check_refusal(
-            &[("content-type", "application/vnd.interoperability.transfers+json;version=1.2")],
-            unsupported,
-        );
-        check_refusal(
-            &[("accept", "application/json")],
-            expect!["400 Bad Request, 3101: Malformed syntax - Invalid accept header"],
-        );
-        check_refusal(
-            &[("content-type", "application/json")],
-            expect!["400 Bad Request, 3101: Malformed syntax - Invalid content-type header"],
-        );
-        check_refusal(
-            &[("date", "yesterday")],
-            expect!["400 Bad Request, 3101: Malformed syntax - Invalid date header"],
-        );
-        check_refusal(
-            &[("fspiop-source", &long)],
-            expect![
-                "400 Bad Request, 3100: Generic validation error - /header/fspiop-source must NOT have more than 32 characters"
-            ],
-        );
-        check_refusal(
-            &[("fspiop-destination", &long)],
-            expect![
-                "400 Bad Request, 3100: Generic validation error - /header/fspiop-destination must NOT have more than 32 characters"
-            ],
-        );
-        check_refusal(
-            &[("+date", "Tue, 15 Nov 1994 08:12:31 GMT")],
-            expect!["400 Bad Request, 3101: Malformed syntax - Header date must not be repeated"],
-        );
-        check_refusal(
-            &[("+fspiop-source", "other")],
-            expect![
-                "400 Bad Request, 3101: Malformed syntax - Header fspiop-source must not be repeated"
-            ],
-        );
-        check_refusal(&[("+x-forwarded-for", "a"), ("+x-forwarded-for", "b")], expect!["ok"]);
+        let media =
+            |version| format!("application/vnd.interoperability.transfers+json;version={version}");
+        let lines: Vec<_> = [
+            vec![("accept", &*media("3"))],
+            vec![("content-type", &*media("1.2"))],
+            vec![("accept", "application/json")],
+            vec![("content-type", "application/json")],
+            vec![("date", "yesterday")],
+            vec![("fspiop-source", &*long)],
+            vec![("fspiop-destination", &*long)],
+            vec![("+date", "Tue, 15 Nov 1994 08:12:31 GMT")],
+            vec![("+fspiop-source", "other")],
+            vec![("+x-forwarded-for", "a"), ("+x-forwarded-for", "b")],
+        ]
+        .iter()
+        .map(|changes| outcome(&Method::POST, changes).replace(" - ", "\n    "))
+        .collect();
+        expect![[r#"
+            406 Not Acceptable, 3001: Unacceptable version requested
+                The Client requested an unsupported version, see extension list for supported version(s).
+            406 Not Acceptable, 3001: Unacceptable version requested
+                Client supplied a protocol version which is not supported by the server
+            400 Bad Request, 3101: Malformed syntax
+                Invalid accept header
+            400 Bad Request, 3101: Malformed syntax
+                Invalid content-type header
+            400 Bad Request, 3101: Malformed syntax
+                Invalid date header
+            400 Bad Request, 3100: Generic validation error
+                /header/fspiop-source must NOT have more than 32 characters
+            400 Bad Request, 3100: Generic validation error
+                /header/fspiop-destination must NOT have more than 32 characters
+            400 Bad Request, 3101: Malformed syntax
+                Header date must not be repeated
+            400 Bad Request, 3101: Malformed syntax
+                Header fspiop-source must not be repeated
+            ok"#]].assert_eq(&lines.join("\n"));
     }
 
     #[test]

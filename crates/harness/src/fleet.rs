@@ -150,6 +150,7 @@ pub(crate) fn plan(options: &FspOptions, hub: SocketAddr) -> Vec<SimulatorOption
         simulator.style = options.style;
         simulator.subscribers = start..start + options.subscribers;
         simulator.patience = options.patience();
+        simulator.links.connections_max = options.connections;
         let changed = options.behaviour.iter().rfind(|(changed, _)| *changed == name);
         simulator.behaviour = changed.map_or(simulator.behaviour, |&(_, behaviour)| behaviour);
         simulator

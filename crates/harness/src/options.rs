@@ -65,6 +65,9 @@ pub struct FspOptions {
     /// Behaviour of one FSP, such as fsp203=slow:500 (repeatable).
     #[arg(long, value_name = "FSP=BEHAVIOUR", value_parser = behaviour)]
     pub behaviour: Vec<(String, Behaviour)>,
+    /// Connections from each FSP to the hub at most.
+    #[arg(long, default_value_t = 16)]
+    pub connections: usize,
     /// Threads for the simulators.
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
@@ -132,6 +135,7 @@ impl FspOptions {
             fspiop_version: Version::default(),
             timeout: 30.0,
             behaviour: Vec::new(),
+            connections: 16,
             threads: 1,
         }
     }
@@ -152,6 +156,7 @@ impl FspOptions {
         let threads = (1..=THREADS_MAX).contains(&self.threads) && self.threads * 2 <= self.fsps;
         require(threads, "--threads takes 1 to one per pair of FSPs")?;
         require((1..=90_000).contains(&self.subscribers), "--subscribers takes 1 to 90000")?;
+        require((1..=1_000).contains(&self.connections), "--connections takes 1 to 1000")?;
         require(self.first < 900_000, "--first is too large")?;
         require((0.1..=3_600.0).contains(&self.timeout), "--timeout takes 0.1 to 3600 seconds")?;
         let names: Vec<String> = (0..self.fsps).map(|index| self.name(index)).collect();

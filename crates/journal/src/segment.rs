@@ -121,6 +121,21 @@ mod tests {
         }
     }
 
+    /// The stored form is a promise: if this changes, old logs are no longer readable.
+    #[test]
+    fn version_1_is_frozen() {
+        let header = encode_header(&Tail {
+            identity: LogIdentity(*b"identity of test"),
+            end: Position(0x0102_0304_0506_0708),
+            durable: Position(1),
+            stamp: Stamp(0x1112_1314_1516_1718),
+            chain: Digest([9; 32]),
+        });
+        let digest = record::frame::payload_digest(&header);
+        expect_test::expect!["a7cda60c460be0a8038b63e4a0b8cb57ec2d2e380ff5a5342b6b135bfc30ca18"]
+            .assert_eq(&digest.to_string());
+    }
+
     #[test]
     fn every_flipped_bit_of_a_header_is_detected() {
         let base = Tail { end: Position(7), ..Tail::genesis(LogIdentity([3; 16])) };

@@ -7,7 +7,7 @@
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
 use ledger::Position;
-use ports::{Log, LogError};
+use ports::{Disk, Log, LogError};
 
 const OPTIONS: Options =
     Options { segment_bytes: 12_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
@@ -156,6 +156,22 @@ fn what_a_failed_sync_forgot_is_not_believed() {
             assert_eq!(run.check(&mut log), kept, "what was shown after recovery is durable");
         }
     }
+}
+
+/// A failing seed can be run again.
+#[test]
+fn the_same_seed_loses_the_same() {
+    let run = |seed| {
+        let disk = MemoryDisk::new(seed);
+        disk.crash_at(100);
+        assert!(Run::default().script(&disk).is_err(), "the crash is noticed");
+        let disk = disk.crash();
+        let names = disk.list().expect("lists");
+        names.iter().map(|name| disk.content(name)).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = (0..20).map(run).collect();
+    assert_eq!(all, (0..20).map(run).collect::<Vec<_>>());
+    assert!(all.iter().any(|one| *one != all[0]), "seeds differ");
 }
 
 #[test]

@@ -156,8 +156,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         let due = self.sequencer.wait_us(self.clock.now()) == Some(0);
         if due && waiting.is_empty() {
             let attached = Attached { ticket: Ticket::None, message: None };
-            let tick =
-                Submission::without_payload(Command::Tick, Durability::Synced, attached);
+            let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
             waiting.push_back(tick.expect("a tick has no fields"));
         }
     }
@@ -248,12 +247,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     }
 
     /// The log's tail is unknown: refuse everything, say why, end the thread.
-    fn give_up(
-        mut self,
-        reason: &str,
-        waiting: VecDeque<Submission<M>>,
-        questions: Vec<Question>,
-    ) {
+    fn give_up(mut self, reason: &str, waiting: VecDeque<Submission<M>>, questions: Vec<Question>) {
         self.shared.inbox.close();
         self.refuse(waiting.into_iter(), Refused::Stopped);
         drop(questions);
@@ -308,8 +302,7 @@ impl<M> Shared<M> {
             if let (Command::ChangeParties(change), Outcome::Accepted) =
                 (&submission.command, outcome)
             {
-                let mut directory =
-                    self.directory.write().unwrap_or_else(PoisonError::into_inner);
+                let mut directory = self.directory.write().unwrap_or_else(PoisonError::into_inner);
                 directory.apply(change);
             }
         }

@@ -226,11 +226,7 @@ impl<L: Log> Sequencer<L> {
         self.state.next_deadline().map(|due| self.clock.wait_us(now, due))
     }
 
-    fn fill<T>(
-        &mut self,
-        waiting: &mut VecDeque<Submission<T>>,
-        batch: &mut Vec<Submission<T>>,
-    ) {
+    fn fill<T>(&mut self, waiting: &mut VecDeque<Submission<T>>, batch: &mut Vec<Submission<T>>) {
         self.builder.clear();
         while let Some(submission) = waiting.front() {
             if self.builder.push(&submission.record).is_err() {

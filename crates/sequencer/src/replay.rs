@@ -35,7 +35,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// A record is not what this version can read.
-    #[error("record {position}: {error}; was it written by a newer version?", position = .position.0)]
+    #[error("record {}: {error}; was it written by a newer version?", .position.0)]
     Unreadable {
         /// The record.
         position: Position,
@@ -43,7 +43,10 @@ pub enum ReplayError {
         error: FieldError,
     },
     /// The log was decided by rules that this binary does not know.
-    #[error("record {position} was decided by rules version {version}; this binary knows up to {RULES_VERSION}", position = .position.0)]
+    #[error(
+        "record {} was decided by rules version {version}; this binary knows up to {RULES_VERSION}",
+        .position.0
+    )]
     UnknownRules {
         /// First record of the batch.
         position: Position,
@@ -51,7 +54,11 @@ pub enum ReplayError {
         version: u32,
     },
     /// A batch was decided differently when it was written.
-    #[error("replay differs from what was decided live: the batch that ends at record {position} had another outcome", position = .position.0)]
+    #[error(
+        "replay differs from what was decided live: the batch that ends at record {} had another \
+         outcome",
+        .position.0
+    )]
     Diverged {
         /// Last record of the batch that differs.
         position: Position,

@@ -28,7 +28,8 @@ impl StampClock {
         let elapsed = now.monotonic_us.saturating_sub(self.at);
         let straight = self.last.0.saturating_add(elapsed);
         let slew = elapsed / SLEW_DIVISOR;
-        let bounded = now.wall.0.clamp(straight - slew.min(straight), straight.saturating_add(slew));
+        let bounded =
+            now.wall.0.clamp(straight - slew.min(straight), straight.saturating_add(slew));
         self.last = Stamp(bounded.max(self.last.0));
         self.at = self.at.max(now.monotonic_us);
         self.last

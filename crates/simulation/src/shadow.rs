@@ -23,7 +23,6 @@ struct Holding {
     cover: Money,
     cap: Money,
     active: bool,
-    accounts: Option<(AccountId, AccountId)>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +52,8 @@ pub(crate) struct Shadow {
     settings: Settings,
     participants: BTreeMap<FspName, bool>,
     holdings: BTreeMap<(FspName, Currency), Holding>,
+    /// POSITION and SETTLEMENT of each holding, as the kernel numbered them.
+    accounts: BTreeMap<(FspName, Currency), (AccountId, AccountId)>,
     transfers: HashMap<TransferId, Transfer>,
     deadlines: BTreeMap<(u64, u64), TransferId>,
     outflows: BTreeMap<TransferId, (FspName, Currency, Money)>,
@@ -62,6 +63,11 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
+    /// An account of nothing yet, for a log that is read again from its beginning.
+    pub(crate) fn anew(&self) -> Self {
+        Self { accounts: self.accounts.clone(), ..Self::default() }
+    }
+
     /// A batch begins: what was due by its stamp has ended.
     pub(crate) fn begin(&mut self, stamp: Stamp) {
         assert!(self.stamp <= stamp, "the stamp went back from {:?} to {stamp:?}", self.stamp);
@@ -89,12 +95,9 @@ impl Shadow {
             assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
         }
         let value = |account| state.books().get(account).map(|held| held.value.units());
-        for ((name, currency), holding) in &mut self.holdings {
-            let (position, settlement) = *holding.accounts.get_or_insert_with(|| {
-                let (_, participant) = state.register().find(name).expect("it was created");
-                let held = participant.holding(*currency).expect("it was created");
-                (held.position, held.settlement)
-            });
+        for (key @ (name, currency), holding) in &self.holdings {
+            let accounts = self.accounts.entry(*key);
+            let (position, settlement) = *accounts.or_insert_with(|| find(state, *key));
             assert_eq!(
                 value(position),
                 Some(holding.position),
@@ -322,17 +325,17 @@ impl Shadow {
             Change::Configure(settings) => self.settings = *settings,
             Change::CreateParticipant { name, currency } => {
                 self.participants.entry(*name).or_insert(true);
-                let holding =
-                    Holding { position: 0, cover: 0, cap: 0, active: false, accounts: None };
+                let holding = Holding { position: 0, cover: 0, cap: 0, active: false };
                 self.holdings.insert((*name, *currency), holding);
             }
             Change::SetParticipantActive { name, active } => {
                 self.participants.insert(*name, *active);
             }
             Change::SetAccountActive { account, active, .. } => {
-                let mut held = self.holdings.values_mut();
-                let held = held.find(|held| held.accounts.is_some_and(|(at, _)| at == *account));
-                held.expect("the kernel accepted it").active = *active;
+                let mut known = self.accounts.iter();
+                let found = known.find(|(_, (position, _))| position == account);
+                let (name, currency) = *found.expect("the kernel accepted it").0;
+                self.holding(name, currency).active = *active;
             }
             Change::SetInitialPositionAndLimits { name, currency, limit, position } => {
                 let holding = self.holding(*name, *currency);
@@ -354,11 +357,14 @@ impl Shadow {
                 let amount = funds.amount.units();
                 let new = self.funds.insert(funds.id, ()).is_none();
                 assert!(new && !self.transfers.contains_key(&funds.id), "funds moved twice");
+                let looks_at_position = self.settings.funds_out_covers_position;
                 let holding = self.holding(funds.name, funds.currency);
                 match funds.direction {
                     FundsDirection::In => holding.cover += amount,
                     FundsDirection::Out => {
                         holding.cover -= amount;
+                        let owed = if looks_at_position { holding.position.max(0) } else { 0 };
+                        assert!(owed <= holding.cover, "{} took out what it owes", funds.name);
                         let flow = (funds.name, funds.currency, amount);
                         self.outflows.insert(funds.id, flow);
                     }
@@ -374,4 +380,10 @@ impl Shadow {
             _ => {}
         }
     }
+}
+
+fn find(state: &State, (name, currency): (FspName, Currency)) -> (AccountId, AccountId) {
+    let (_, participant) = state.register().find(&name).expect("the kernel created it");
+    let held = participant.holding(currency).expect("the kernel created it");
+    (held.position, held.settlement)
 }

@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn values_are_taken_apart_or_refused() {
         for (value, expected) in [
-            ("http://a.example:3000/x/{{transferId}}", Some(("a.example:3000", "/x/{{transferId}}"))),
+            (
+                "http://a.example:3000/x/{{transferId}}",
+                Some(("a.example:3000", "/x/{{transferId}}")),
+            ),
             ("http://a.example", Some(("a.example:80", ""))),
             ("http://127.0.0.1:9/", Some(("127.0.0.1:9", "/"))),
             ("http://[::1]:9/p", Some(("[::1]:9", "/p"))),

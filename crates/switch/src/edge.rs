@@ -136,8 +136,8 @@ impl Edge {
     ) -> Result<Outcome, Refusal> {
         let wait = self.waiters.wait();
         let (message, payload) = message.unzip();
-        let record = sequencer::encode(&command, payload.as_deref())
-            .map_err(|_| Refusal::too_large())?;
+        let record =
+            sequencer::encode(&command, payload.as_deref()).map_err(|_| Refusal::too_large())?;
         let ticket = Ticket::Waiter { mailbox: self.number, waiter: wait.number() };
         let attached = Attached { ticket, message: message.map(Arc::new) };
         let durability = Durability::Synced;

@@ -153,8 +153,7 @@ pub(crate) async fn call(
     }
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = to.method.clone();
-    *request.uri_mut() =
-        path.parse().map_err(|_| Undelivered::Failed(Failure::Connect))?;
+    *request.uri_mut() = path.parse().map_err(|_| Undelivered::Failed(Failure::Connect))?;
     *request.headers_mut() = headers;
     edge.pools.send(&target.authority, request).await.map_err(Undelivered::Failed)
 }
@@ -180,9 +179,7 @@ fn explain(undelivered: Undelivered, no_endpoint: ErrorCode) -> (ErrorCode, Stri
     let (code, detail) = match undelivered {
         Undelivered::NoEndpoint => (no_endpoint, "no endpoint is registered for this message"),
         Undelivered::Refused(StatusCode::NOT_FOUND) => (ErrorCode::ID_NOT_FOUND, ""),
-        Undelivered::Refused(status) if status.is_client_error() => {
-            (ErrorCode::GENERIC_CLIENT, "")
-        }
+        Undelivered::Refused(status) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
         Undelivered::Refused(_) | Undelivered::Failed(_) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
         }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use delivery::Attempt;
-use fspiop::body::{
-    BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Prepare,
-};
+use fspiop::body::{BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Prepare};
 use fspiop::callback::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
@@ -53,12 +51,8 @@ pub(crate) async fn state_body(edge: &Edge, view: &TransferView) -> Option<Bytes
     };
     if let Some(cause) = view.cause {
         let extension = cause_extension(edge, cause.outcome, cause.record).await?;
-        let notice = TransferNotice {
-            state,
-            completed_ms,
-            fulfilment: None,
-            extensions: &[extension],
-        };
+        let notice =
+            TransferNotice { state, completed_ms, fulfilment: None, extensions: &[extension] };
         return Some(callback::transfer(&notice));
     }
     match view.answer {

@@ -3,7 +3,9 @@
 
 use std::rc::Rc;
 
-use fspiop::body::{BatchRegistration, ErrorInformation, ParticipantRegistration, ParticipantUpdate};
+use fspiop::body::{
+    BatchRegistration, ErrorInformation, ParticipantRegistration, ParticipantUpdate,
+};
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyIdType, PartyPath, Refusal, Resource};
 use http::{Method, StatusCode};
@@ -165,11 +167,7 @@ pub(crate) enum Answer {
 }
 
 impl PartyNames {
-    pub(crate) fn to(
-        &self,
-        participant: ledger::ParticipantIndex,
-        answer: Answer,
-    ) -> Destination {
+    pub(crate) fn to(&self, participant: ledger::ParticipantIndex, answer: Answer) -> Destination {
         let endpoint = match (answer, self.sub_id.is_some()) {
             (Answer::Put, false) => EndpointType::ParticipantPut,
             (Answer::Put, true) => EndpointType::ParticipantSubIdPut,

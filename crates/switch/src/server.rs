@@ -60,8 +60,7 @@ pub(crate) async fn accept(edge: Rc<Edge>, listener: TcpListener) {
 }
 
 fn admit(edge: &Rc<Edge>, stream: TcpStream) {
-    if edge.options.connections_max <= edge.connections.get() || stream.set_nodelay(true).is_err()
-    {
+    if edge.options.connections_max <= edge.connections.get() || stream.set_nodelay(true).is_err() {
         edge.counters.connections_refused.add(1);
         return;
     }
@@ -114,13 +113,8 @@ async fn handle(
     let envelope = envelope(edge, &parts, resource)?;
     let route = api.route()?;
     let body = read(body, &parts.headers, resource.body_bytes_max()).await?;
-    let inbound = Inbound {
-        envelope,
-        method: parts.method,
-        uri: parts.uri,
-        headers: parts.headers,
-        body,
-    };
+    let inbound =
+        Inbound { envelope, method: parts.method, uri: parts.uri, headers: parts.headers, body };
     let status = dispatch(edge, route, inbound).await?;
     Ok(empty(status))
 }
@@ -174,7 +168,8 @@ async fn read(mut body: Incoming, headers: &HeaderMap, max: usize) -> Result<Byt
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body is incomplete"))?;
+            let frame = frame
+                .map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body is incomplete"))?;
             let Ok(data) = frame.into_data() else { continue };
             let length = first.as_ref().map_or(0, Bytes::len) + rest.len() + data.len();
             if max < length {

@@ -65,13 +65,34 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         FundsInsufficient => validation("Aborted due to insufficient funds"),
         FundsOutNotReserved => validation("the outflow was given back"),
         RegistrarNotFound => (ErrorCode::ADD_PARTY, "Requester FSP not found".into()),
-        Accepted | Repeated | Committed | PrepareReserved | PrepareResentCommitted
-        | PrepareResentAborted | PrepareResentReserved | FulfilVersionIgnored | AnswerResent
-        | FulfilAbortedIgnored | ParticipantNotFound | ParticipantCurrencyExists
-        | HubAccountsMissing | SettlementModelMissing | AccountKindNotForHub | AccountExists
-        | AccountNotFound | AccountKindWrong | AccountInactive | LimitsExist | LimitsMissing
-        | CurrencyMismatch | SettlementModelExists | SettlementModelNotFound | FundsIdInUse
-        | DeadLetterNotFound | RulesVersionRefused | RegisterFull => return None,
+        Accepted
+        | Repeated
+        | Committed
+        | PrepareReserved
+        | PrepareResentCommitted
+        | PrepareResentAborted
+        | PrepareResentReserved
+        | FulfilVersionIgnored
+        | AnswerResent
+        | FulfilAbortedIgnored
+        | ParticipantNotFound
+        | ParticipantCurrencyExists
+        | HubAccountsMissing
+        | SettlementModelMissing
+        | AccountKindNotForHub
+        | AccountExists
+        | AccountNotFound
+        | AccountKindWrong
+        | AccountInactive
+        | LimitsExist
+        | LimitsMissing
+        | CurrencyMismatch
+        | SettlementModelExists
+        | SettlementModelNotFound
+        | FundsIdInUse
+        | DeadLetterNotFound
+        | RulesVersionRefused
+        | RegisterFull => return None,
     };
     Some((code, code.describe(&detail)))
 }
@@ -107,10 +128,7 @@ mod tests {
                 Outcome::PreparePayeeAccountInactive,
                 "3100: Generic validation error - Participant dfsp2 USD account is inactive",
             ),
-            (
-                Outcome::AnswerTransferNotFound,
-                "2001: Internal server error - transfer not found",
-            ),
+            (Outcome::AnswerTransferNotFound, "2001: Internal server error - transfer not found"),
         ] {
             assert_eq!(words(outcome), expected);
         }

@@ -21,8 +21,10 @@ pub(crate) struct NodeHub {
 impl Hub for NodeHub {
     async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
         let (answer, answered) = oneshot::channel();
-        // Whoever asked may have gone; the change stands all the same.
-        let call = Box::new(move |result| drop(answer.send(result)));
+        let call = Box::new(move |result| {
+            // Whoever asked may have gone; the change stands all the same.
+            let _told = answer.send(result);
+        });
         let attached = Attached { ticket: Ticket::Call(call), message: None };
         let command = Command::Administer(Box::new(change));
         let submission = Submission::without_payload(command, Durability::Synced, attached)
@@ -36,9 +38,7 @@ impl Hub for NodeHub {
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Unavailable> {
         let (answer, answered) = oneshot::channel();
-        self.handle
-            .ask(move |state| drop(answer.send(question(state))))
-            .map_err(unavailable)?;
+        self.handle.ask(move |state| drop(answer.send(question(state)))).map_err(unavailable)?;
         answered.await.map_err(|_| Unavailable::Stopped)
     }
 

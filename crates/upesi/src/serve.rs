@@ -54,9 +54,9 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
         started: clock.now().wall,
         since: Instant::now(),
     });
-    let admin_address = admin_listener.local_addr().map_err(|error| {
-        Failure::new(format!("the admin listener has no address: {error}"))
-    })?;
+    let admin_address = admin_listener
+        .local_addr()
+        .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
     let options = admin_options(&config, auth);
     let waited = run_admin(admin_listener, hub, options, &stop, stopping, || node.has_ended());
@@ -249,9 +249,7 @@ fn admin_options(config: &Config, auth: Auth) -> AdminOptions {
 fn bind_admin(address: SocketAddr) -> Result<TcpListener, Failure> {
     let listener =
         TcpListener::bind(address).map_err(|error| cannot_listen("admin", address, &error))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| cannot_listen("admin", address, &error))?;
+    listener.set_nonblocking(true).map_err(|error| cannot_listen("admin", address, &error))?;
     Ok(listener)
 }
 

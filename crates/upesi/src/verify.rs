@@ -145,8 +145,8 @@ fn proof(replayed: &Replayed, segments: usize, chain_head: String) -> Proof {
 
 fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     if json {
-        let text = serde_json::to_string_pretty(proof)
-            .map_err(|error| Failure::new(error.to_string()))?;
+        let text =
+            serde_json::to_string_pretty(proof).map_err(|error| Failure::new(error.to_string()))?;
         println!("{text}");
         return Ok(());
     }

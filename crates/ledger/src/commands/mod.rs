@@ -22,10 +22,13 @@ mod set_limits;
 
 use crate::command::{Change, Command};
 use crate::context::Context;
+use crate::ids::Position;
 use crate::outcome::Outcome;
 
 /// Decides one command.
 pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
+    let begins = context.position == Position(1);
+    assert_eq!(begins, matches!(command, Command::Genesis(_)), "a log begins with its genesis");
     match command {
         Command::Genesis(genesis) => genesis::begin(context, genesis),
         Command::Tick => Outcome::Accepted,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{Act, IDS, Step, World, administer, history, id, name, usd};
+use super::history::{Act, IDS, PrepareAct, Step, World, administer, history, id, name, usd};
 use crate::*;
 
 /// What the test itself keeps count of, from commands, outcomes and notices alone.
@@ -168,6 +168,36 @@ fn the_hash_tells_states_apart_that_differ_in_one_row() {
     let count = acts.len();
     let hashes: BTreeSet<_> = acts.into_iter().map(changed).map(|hash| hash.0).collect();
     assert_eq!(hashes.len(), count);
+}
+
+#[test]
+#[should_panic = "a log begins with its genesis"]
+fn a_log_without_a_genesis_stops_the_kernel() {
+    let first = Position(1);
+    let batch = Batch { first, stamp: Stamp(0), node: 1, epoch: 1, sequence: 1 };
+    State::new().apply(&batch, &[Command::Tick], &mut Effects::default());
+}
+
+#[test]
+#[should_panic = "a log begins with its genesis"]
+fn a_second_genesis_stops_the_kernel() {
+    let hub = FspName::new("Hub").expect("a name");
+    World::new().apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
+}
+
+#[test]
+#[should_panic = "the amount of a prepare is never negative"]
+fn a_negative_amount_stops_the_kernel() {
+    let mut world = World::new();
+    let act = PrepareAct { id: 1, source: 0, payer: 0, payee: 1, units: -1, expires_ms: 1_000 };
+    let command = world.command(&Act::Prepare(act));
+    world.apply(&[command]);
+}
+
+#[test]
+fn transfers_take_the_memory_that_their_module_states() {
+    assert_eq!(size_of::<Option<crate::transfers::Active>>(), 192);
+    assert_eq!(size_of::<crate::transfers::Ended>(), 136);
 }
 
 #[test]

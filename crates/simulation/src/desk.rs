@@ -1,0 +1,171 @@
+//! What every part of a run needs: the time, the dice, the events to come, and the network.
+
+use delivery::AttemptResult;
+use ledger::{NoticeId, Outcome, Stamp};
+use ports::Now;
+
+use crate::event::{Callback, Event, HubEvent, Queue};
+use crate::plan::{EPOCH_US, Plan};
+use crate::random::{Random, mix};
+use crate::report::Tally;
+use crate::script::Request;
+
+/// Shared by all parts of a run.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// Virtual time since the start, in microseconds.
+    pub(crate) now: u64,
+    pub(crate) random: Random,
+    pub(crate) queue: Queue,
+    pub(crate) plan: Plan,
+    /// The faults have stopped.
+    pub(crate) calm: bool,
+    /// How each FSP treats callbacks.
+    pub(crate) manners: Vec<Manners>,
+    /// What the wall clock shows beyond the truth, in microseconds.
+    pub(crate) skew_us: i64,
+    pub(crate) tally: Tally,
+    /// Digest of everything that has happened.
+    pub(crate) trace: u64,
+    pub(crate) verbose: bool,
+}
+
+/// How an FSP treats callbacks for the time being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manners {
+    Fine,
+    /// It takes this long to answer, in microseconds.
+    Slow(u64),
+    /// It refuses connections.
+    Down,
+    /// It never answers; whether it reads is left to chance.
+    Silent,
+    /// It breaks connections off.
+    Breaking,
+    /// It answers with this status; below 500 it has not read the message.
+    Answering(u16),
+}
+
+/// One attempt to deliver a notice.
+pub(crate) struct Attempting {
+    pub(crate) life: u32,
+    pub(crate) edge: u8,
+    pub(crate) to: u8,
+    pub(crate) notice: NoticeId,
+    pub(crate) callback: Box<Callback>,
+}
+
+impl Desk {
+    pub(crate) fn after(&mut self, wait_us: u64, event: Event) {
+        self.queue.add(self.now + wait_us, event);
+    }
+
+    pub(crate) fn hub_after(&mut self, wait_us: u64, life: u32, event: HubEvent) {
+        self.after(wait_us, Event::Hub(life, event));
+    }
+
+    /// Adds to the digest of what has happened.
+    pub(crate) fn mark(&mut self, number: u64) {
+        self.trace = mix(self.trace ^ number);
+    }
+
+    /// The two clocks of a process that was born at `born_us`.
+    pub(crate) fn clock(&self, born_us: u64) -> Now {
+        let wall = (EPOCH_US + self.now).saturating_add_signed(self.skew_us);
+        Now { monotonic_us: self.now - born_us, wall: Stamp(wall) }
+    }
+
+    /// The time of day as it really is, in milliseconds.
+    pub(crate) fn true_ms(&self) -> u64 {
+        (EPOCH_US + self.now) / 1_000
+    }
+
+    fn way(&mut self) -> u64 {
+        let ends = self.plan.network_us;
+        self.random.between(ends)
+    }
+
+    fn is_lost(&mut self) -> bool {
+        !self.calm && self.random.chance(self.plan.faults.loss_per_mille)
+    }
+
+    fn comes_twice(&mut self) -> bool {
+        !self.calm && self.random.chance(self.plan.faults.twice_per_mille)
+    }
+
+    /// A request sets out for the hub.
+    pub(crate) fn send(&mut self, request: Request) {
+        self.tally.requests += 1;
+        if self.comes_twice() {
+            let way = self.way();
+            self.after(way, Event::Arrive(request));
+        }
+        if !self.is_lost() {
+            let way = self.way();
+            self.after(way, Event::Arrive(request));
+        }
+    }
+
+    /// The hub's answer sets out for the sender of a request.
+    pub(crate) fn answer(&mut self, request: Request, result: Option<Outcome>) {
+        if !self.is_lost() {
+            let way = self.way();
+            self.after(way, Event::Answer(request, result));
+        }
+    }
+
+    /// A callback sets out for an FSP; that the attempt ends is certain, how is not.
+    pub(crate) fn attempt(&mut self, attempting: Attempting) {
+        self.tally.attempts += 1;
+        let limit = self.plan.attempt_us;
+        let (there, back) = (self.way(), self.way());
+        match self.manners[usize::from(attempting.to)] {
+            Manners::Down => self.end_attempt(&attempting, there, AttemptResult::ConnectFailed),
+            Manners::Breaking => {
+                let reads = self.random.chance(500);
+                self.end_attempt(&attempting, there + back, AttemptResult::Broken);
+                self.arrive(attempting, there, reads);
+            }
+            Manners::Silent => {
+                let reads = self.random.chance(500);
+                self.end_attempt(&attempting, limit, AttemptResult::TimedOut);
+                self.arrive(attempting, there, reads);
+            }
+            Manners::Answering(status) => {
+                let result = AttemptResult::Status(status);
+                let reads = (200..300).contains(&status) || (500 <= status && back % 2 == 0);
+                self.end_attempt(&attempting, there + back, result);
+                self.arrive(attempting, there, reads);
+            }
+            Manners::Slow(extra) => self.exchange(attempting, there, back + extra),
+            Manners::Fine => self.exchange(attempting, there, back),
+        }
+    }
+
+    /// An exchange with an FSP that does its part, over a network that may not.
+    fn exchange(&mut self, attempting: Attempting, there: u64, back: u64) {
+        let limit = self.plan.attempt_us;
+        let (lost, unanswered) = (self.is_lost(), self.is_lost());
+        match lost || unanswered || limit < there + back {
+            true => self.end_attempt(&attempting, limit, AttemptResult::TimedOut),
+            false => self.end_attempt(&attempting, there + back, AttemptResult::Status(200)),
+        }
+        if self.comes_twice() {
+            let later = there + self.way();
+            let callback = attempting.callback.clone();
+            self.after(later, Event::Callback(attempting.to, callback));
+        }
+        self.arrive(attempting, there, !lost);
+    }
+
+    fn arrive(&mut self, attempting: Attempting, there: u64, reads: bool) {
+        if reads {
+            self.after(there, Event::Callback(attempting.to, attempting.callback));
+        }
+    }
+
+    fn end_attempt(&mut self, attempting: &Attempting, wait: u64, result: AttemptResult) {
+        let event = HubEvent::Attempted(attempting.edge, attempting.notice, result);
+        self.hub_after(wait, attempting.life, event);
+    }
+}

@@ -1,0 +1,297 @@
+//! One life of the hub's process, without threads: what `node` does on the sequencer's thread
+//! and what `switch` does on its I/O threads, one event at a time.
+//!
+//! The sequencer, the log, recovery and the kernel in here are the ones that ship. What hands
+//! work from one to the other is written once more, because in production it is threads and
+//! wake-ups; it keeps their order of steps.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use journal::{FileLog, MemoryDisk};
+use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Position};
+use ports::{Log, RecordReader};
+use sequencer::{CommitError, Committed, Durability, Sequencer};
+
+use crate::desk::Desk;
+use crate::edge::Edge;
+use crate::event::HubEvent;
+use crate::plan::SECOND;
+use crate::script::Request;
+use crate::witness::Witness;
+
+/// How long the sequencer's thread rests when the disk is full and nobody brings work.
+const FULL_PAUSE_US: u64 = 100_000;
+
+pub(crate) type Submission = sequencer::Submission<Attached>;
+
+/// What comes back with a command's outcome.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attached {
+    pub(crate) ticket: Ticket,
+    pub(crate) message: Option<Request>,
+}
+
+/// Who is told the outcome.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ticket {
+    Nobody,
+    Waiter(u8, Request),
+    Deliveries(u8),
+}
+
+/// What the sequencer's thread tells an I/O thread.
+#[derive(Clone, Debug)]
+pub(crate) enum Mail {
+    Reply { request: Request, position: u64, result: Option<Outcome> },
+    Notice { notice: Notice, message: Option<Request> },
+    Withdraw(NoticeId),
+    Recorded(Vec<NoticeId>),
+    /// A record of finished deliveries was not taken; nothing of it has happened.
+    Unrecorded(Vec<FinishedDelivery>),
+}
+
+/// The log stopped; the process ends.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+#[derive(Debug)]
+struct Unrecorded {
+    position: Position,
+    edge: u8,
+    notices: Vec<NoticeId>,
+}
+
+pub(crate) struct Hub {
+    pub(crate) life: u32,
+    pub(crate) born_us: u64,
+    pub(crate) sequencer: Sequencer<FileLog<MemoryDisk>>,
+    pub(crate) reader: Arc<dyn RecordReader>,
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) inbox: VecDeque<Submission>,
+    mailboxes: Vec<Vec<Mail>>,
+    waiting: VecDeque<Submission>,
+    batch: Vec<Submission>,
+    unrecorded: VecDeque<Unrecorded>,
+    awake: bool,
+    sleeps: u64,
+    disk_full: bool,
+}
+
+impl Hub {
+    /// A process that has just recovered its log. What is owed is posted at once.
+    pub(crate) fn new(
+        desk: &mut Desk,
+        life: u32,
+        born_us: u64,
+        sequencer: Sequencer<FileLog<MemoryDisk>>,
+    ) -> Self {
+        let edges = (0..desk.plan.edges).map(|number| Edge::new(desk, number));
+        let mut hub = Self {
+            life,
+            born_us,
+            reader: sequencer.log().reader(),
+            sequencer,
+            edges: edges.collect(),
+            inbox: VecDeque::new(),
+            mailboxes: vec![Vec::new(); usize::from(desk.plan.edges)],
+            waiting: VecDeque::new(),
+            batch: Vec::new(),
+            unrecorded: VecDeque::new(),
+            awake: true,
+            sleeps: 0,
+            disk_full: false,
+        };
+        hub.post_owed(desk);
+        desk.hub_after(0, life, HubEvent::Step);
+        hub
+    }
+
+    /// Takes what there is room for; the rest stays in `submissions`.
+    pub(crate) fn submit(&mut self, desk: &mut Desk, submissions: &mut Vec<Submission>) {
+        let room = desk.plan.inbox_max - self.inbox.len();
+        let taken = room.min(submissions.len());
+        self.inbox.extend(submissions.drain(..taken));
+        desk.tally.refused += submissions.len() as u64;
+        if !self.awake {
+            self.awake = true;
+            desk.hub_after(1, self.life, HubEvent::Step);
+        }
+    }
+
+    pub(crate) fn take_mail(&mut self, edge: u8) -> Vec<Mail> {
+        std::mem::take(&mut self.mailboxes[usize::from(edge)])
+    }
+
+    /// The sequencer's thread has slept; a wake-up of an earlier sleep is passed over.
+    pub(crate) fn wake(
+        &mut self,
+        desk: &mut Desk,
+        witness: &mut Witness,
+        sleep: u64,
+    ) -> Result<(), Stopped> {
+        if self.awake || sleep != self.sleeps {
+            return Ok(());
+        }
+        self.awake = true;
+        self.step(desk, witness)
+    }
+
+    /// Commits one batch of what waits, or goes to sleep.
+    pub(crate) fn step(&mut self, desk: &mut Desk, witness: &mut Witness) -> Result<(), Stopped> {
+        if self.waiting.is_empty() {
+            self.waiting.append(&mut self.inbox);
+            self.add_tick(desk);
+        }
+        if self.waiting.is_empty() {
+            self.sleep(desk);
+            return Ok(());
+        }
+        let now = desk.clock(self.born_us);
+        let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
+            Ok(committed) => {
+                self.disk_full = false;
+                self.release(desk, witness, &committed);
+                let ends = desk.plan.commit_us;
+                desk.random.between(ends)
+            }
+            Err(CommitError::Full) => {
+                desk.tally.full += 1;
+                self.disk_full = true;
+                self.refuse();
+                SECOND / 1_000
+            }
+            Err(CommitError::Stopped(_)) => return Err(Stopped),
+        };
+        self.post(desk, took);
+        desk.hub_after(took, self.life, HubEvent::Step);
+        Ok(())
+    }
+
+    /// Whether nothing is under way in the process.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inbox.is_empty()
+            && self.waiting.is_empty()
+            && self.mailboxes.iter().all(Vec::is_empty)
+            && self.edges.iter().all(Edge::is_idle)
+    }
+
+    fn sleep(&mut self, desk: &mut Desk) {
+        self.awake = false;
+        self.sleeps += 1;
+        if let Some(wait) = self.sequencer.wait_us(desk.clock(self.born_us)) {
+            let least = if self.disk_full { FULL_PAUSE_US } else { 1 };
+            let wait = wait.clamp(least, SECOND);
+            desk.hub_after(wait, self.life, HubEvent::Wake(self.sleeps));
+        }
+        // A full disk is tried again with the next work or deadline that comes.
+    }
+
+    /// Nobody brought work and a deadline is due: a record that only says what time it is.
+    fn add_tick(&mut self, desk: &Desk) {
+        let pausing = self.disk_full && self.waiting.is_empty() && self.sleeps.is_multiple_of(2);
+        let due = self.sequencer.wait_us(desk.clock(self.born_us)) == Some(0);
+        if due && !pausing && self.waiting.is_empty() {
+            let attached = Attached { ticket: Ticket::Nobody, message: None };
+            let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
+            self.waiting.push_back(tick.expect("a tick has no fields"));
+        }
+    }
+
+    /// Everything that follows from a committed batch, put into the mailboxes.
+    fn release(&mut self, desk: &mut Desk, witness: &mut Witness, committed: &Committed) {
+        let state = self.sequencer.state();
+        let effects = self.sequencer.effects();
+        let batch = self.batch.iter().map(|one| (&one.command, &one.record));
+        witness.committed(committed, batch, (state, effects));
+        desk.tally.batches += 1;
+        desk.tally.records += self.batch.len() as u64;
+        let digest = state.digest().0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        desk.mark(digest);
+        for outcome in &effects.outcomes {
+            desk.outcomes[usize::from(outcome.number())] += 1;
+        }
+        for notice in &effects.notices {
+            let at = notice.source.0.checked_sub(committed.first.0);
+            let source = at.and_then(|at| self.batch.get(at as usize));
+            let message = source.and_then(|submission| submission.attached.message);
+            let lane = notice.recipient.at() % self.mailboxes.len();
+            self.mailboxes[lane].push(Mail::Notice { notice: *notice, message });
+        }
+        for (recipient, notice) in &effects.withdrawn {
+            let lane = recipient.at() % self.mailboxes.len();
+            self.mailboxes[lane].push(Mail::Withdraw(*notice));
+        }
+        self.reply(committed);
+        self.post_recorded(committed.durable);
+    }
+
+    fn reply(&mut self, committed: &Committed) {
+        let outcomes = self.sequencer.outcomes();
+        for (at, (submission, outcome)) in self.batch.drain(..).zip(outcomes).enumerate() {
+            let position = Position(committed.first.0 + at as u64);
+            match submission.attached.ticket {
+                Ticket::Nobody => {}
+                Ticket::Waiter(edge, request) => {
+                    let result = Some(*outcome);
+                    let reply = Mail::Reply { request, position: position.0, result };
+                    self.mailboxes[usize::from(edge)].push(reply);
+                }
+                Ticket::Deliveries(edge) => {
+                    let notices = ends_of(&submission.command);
+                    let notices = notices.iter().map(|end| end.notice).collect();
+                    self.unrecorded.push_back(Unrecorded { position, edge, notices });
+                }
+            }
+        }
+    }
+
+    fn post_recorded(&mut self, durable: Position) {
+        while self.unrecorded.front().is_some_and(|entry| entry.position <= durable) {
+            let entry = self.unrecorded.pop_front().expect("there is a front");
+            self.mailboxes[usize::from(entry.edge)].push(Mail::Recorded(entry.notices));
+        }
+    }
+
+    fn refuse(&mut self) {
+        for submission in self.batch.drain(..) {
+            match submission.attached.ticket {
+                Ticket::Nobody => {}
+                Ticket::Waiter(edge, request) => {
+                    let reply = Mail::Reply { request, position: 0, result: None };
+                    self.mailboxes[usize::from(edge)].push(reply);
+                }
+                Ticket::Deliveries(edge) => {
+                    let ends = ends_of(&submission.command).to_vec();
+                    self.mailboxes[usize::from(edge)].push(Mail::Unrecorded(ends));
+                }
+            }
+        }
+    }
+
+    /// What was owed when the last life ended.
+    fn post_owed(&mut self, desk: &mut Desk) {
+        let mut owed: Vec<Notice> = self.sequencer.state().notices_owed().copied().collect();
+        owed.sort_unstable_by_key(|notice| notice.id);
+        for notice in owed {
+            let lane = notice.recipient.at() % self.mailboxes.len();
+            self.mailboxes[lane].push(Mail::Notice { notice, message: None });
+        }
+        self.post(desk, 0);
+    }
+
+    fn post(&mut self, desk: &mut Desk, wait_us: u64) {
+        for (edge, mail) in self.mailboxes.iter().enumerate() {
+            if !mail.is_empty() {
+                desk.hub_after(wait_us, self.life, HubEvent::Mail(edge as u8));
+            }
+        }
+    }
+}
+
+fn ends_of(command: &Command) -> &[FinishedDelivery] {
+    match command {
+        Command::FinishDeliveries(ends) => ends,
+        _ => &[],
+    }
+}

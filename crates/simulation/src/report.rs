@@ -1,0 +1,92 @@
+//! What a run was like.
+
+use std::fmt;
+
+use ledger::{Counters, Digest, Outcome};
+
+/// Counts of what happened in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Events.
+    pub events: u64,
+    /// Transfers that payers made.
+    pub transfers: u64,
+    /// Requests sent to the hub.
+    pub requests: u64,
+    /// Attempts to deliver a notice.
+    pub attempts: u64,
+    /// Notices that an FSP received once more.
+    pub repeats: u64,
+    /// Batches committed.
+    pub batches: u64,
+    /// Records committed.
+    pub records: u64,
+    /// Times that the machine lost its power.
+    pub power_cuts: u64,
+    /// Times that the process died alone.
+    pub kills: u64,
+    /// Times that the log stopped.
+    pub stops: u64,
+    /// Times that the hub did not come up at the first attempt.
+    pub failed_starts: u64,
+    /// Records cut off the log by a recovery.
+    pub records_lost: u64,
+    /// Batches refused by a full disk.
+    pub full: u64,
+    /// Requests refused by a full inbox.
+    pub refused: u64,
+    /// Notices sent from the log rather than from memory.
+    pub reloads: u64,
+    /// Prepares withdrawn before they were sent.
+    pub withdrawn: u64,
+    /// Dead letters sent again.
+    pub exhumed: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What happened, counted.
+    pub tally: Tally,
+    /// The kernel's own counts at the end.
+    pub counters: Counters,
+    /// How often each outcome was decided, by number.
+    pub outcomes: Vec<(Outcome, u64)>,
+    /// Virtual time from start to rest, in microseconds.
+    pub virtual_us: u64,
+    /// Digest of every event in order.
+    pub trace: u64,
+    /// Hash of the kernel's state at the end.
+    pub state: Digest,
+    /// What was found wrong, if anything.
+    pub failure: Option<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, tally, counters, .. } = self;
+        write!(
+            f,
+            "seed {seed}: {} transfers ({} committed, {} aborted, {} expired, {} refused), {} \
+             records in {} batches, {} attempts, {} power cuts, {} kills, {} stops, {} records \
+             lost, {} ms; trace {:016x}, state {}",
+            tally.transfers,
+            counters.committed,
+            counters.aborted,
+            counters.expired,
+            counters.refused,
+            tally.records,
+            tally.batches,
+            tally.attempts,
+            tally.power_cuts,
+            tally.kills,
+            tally.stops,
+            tally.records_lost,
+            self.virtual_us / 1_000,
+            self.trace,
+            &self.state.to_string()[..16],
+        )
+    }
+}

@@ -1,0 +1,328 @@
+//! What the outside world was told, and whether it stays true.
+//!
+//! The witness stands beside the hub. It notes what was decided at each position, what was
+//! acknowledged, and what became of each notice; after a crash it compares the log that is left
+//! with its notes. It keeps its own count of each lane's window.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ledger::{Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State};
+use record::frame::{EncodedRecord, Record};
+use sequencer::{Applied, Committed};
+
+use crate::random::mix;
+use crate::script::number_of;
+use crate::shadow::Shadow;
+
+/// A record and what was decided about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Decided {
+    content: u64,
+    outcome: Outcome,
+}
+
+/// What became of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Owed,
+    InFlight,
+    Ended(DeliveryResult),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    /// The last record of the batch that made it.
+    made: u64,
+    recipient: u32,
+    transfer: u32,
+    stage: Stage,
+    received: bool,
+    /// It was a dead letter once and is sent again.
+    again: bool,
+}
+
+impl Track {
+    /// An attempt was made of which the log did not know when the hub crashed.
+    fn holds_a_slot(&self) -> bool {
+        use DeliveryResult::{Dead, Delivered};
+        matches!(self.stage, Stage::InFlight | Stage::Ended(Delivered | Dead))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    pub(crate) shadow: Shadow,
+    window: u32,
+    decided: Vec<Decided>,
+    /// First position and stamp of every batch.
+    batches: Vec<(u64, Stamp)>,
+    /// Everything up to here has been promised to somebody.
+    promised: u64,
+    tracks: Vec<Track>,
+    /// Per recipient: attempts under way, and ends whose record is not durable.
+    open: BTreeMap<u32, u32>,
+    unrecorded: VecDeque<(u64, Vec<u32>)>,
+    /// The newest notice attempted, by recipient and transfer, and whether it is under way.
+    newest: BTreeMap<(u32, u32), (NoticeId, bool)>,
+}
+
+impl Witness {
+    pub(crate) fn new(window: u32) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    /// A batch was committed.
+    pub(crate) fn committed<'a>(
+        &mut self,
+        committed: &Committed,
+        batch: impl Iterator<Item = (&'a Command, &'a EncodedRecord)>,
+        (state, effects): (&State, &ledger::Effects),
+    ) {
+        let first = self.decided.len() as u64 + 1;
+        assert_eq!(committed.first.0, first, "batches follow each other without a gap");
+        self.batches.push((first, committed.stamp));
+        self.shadow.begin(committed.stamp);
+        for ((command, record), outcome) in batch.zip(&effects.outcomes) {
+            let content = content_of_encoded(record);
+            self.decided.push(Decided { content, outcome: *outcome });
+            self.shadow.decide(command, *outcome);
+            self.note_ends(command);
+        }
+        let last = self.decided.len() as u64;
+        assert_eq!(state.position().0, last, "the state is as far as the log");
+        for notice in &effects.notices {
+            self.note_owed(notice, last);
+        }
+        self.shadow.compare(state);
+        self.promise(committed.durable.0);
+        self.recorded(committed.durable.0);
+    }
+
+    /// Somebody was told the outcome of the record at `position`, or that all is durable so far.
+    pub(crate) fn promise(&mut self, position: u64) {
+        self.promised = self.promised.max(position);
+    }
+
+    /// An attempt to deliver a notice begins; everything up to `durable` is synced.
+    pub(crate) fn attempt(&mut self, id: NoticeId, durable: Position) {
+        let track = &mut self.tracks[at(id)];
+        assert!(
+            track.made <= durable.0,
+            "{id:?} leaves the hub before record {} is durable: {durable:?}",
+            track.made
+        );
+        assert_eq!(track.stage, Stage::Owed, "{id:?} is attempted");
+        track.stage = Stage::InFlight;
+        let open = self.open.entry(track.recipient).or_default();
+        *open += 1;
+        assert!(*open <= self.window, "the window of lane {} is exceeded", track.recipient);
+        let key = (track.recipient, track.transfer);
+        let (newest, under_way) = self.newest.entry(key).or_insert((id, false));
+        assert!(!*under_way, "{id:?} overtakes {newest:?}, which is under way");
+        assert!(*newest <= id || track.again, "{id:?} is sent after {newest:?}");
+        (*newest, *under_way) = (id.max(*newest), true);
+    }
+
+    /// The attempt ended; `end` unless another one follows.
+    pub(crate) fn attempted(&mut self, id: NoticeId, end: Option<DeliveryResult>) {
+        let track = &mut self.tracks[at(id)];
+        assert_eq!(track.stage, Stage::InFlight, "{id:?} was attempted");
+        track.stage = end.map_or(Stage::Owed, Stage::Ended);
+        assert!(
+            end != Some(DeliveryResult::Delivered) || track.received,
+            "{id:?} was delivered though nobody received it"
+        );
+        if end.is_none() {
+            *self.open.entry(track.recipient).or_default() -= 1;
+        }
+        let key = (track.recipient, track.transfer);
+        self.newest.get_mut(&key).expect("it was attempted").1 = false;
+    }
+
+    pub(crate) fn withdrawn(&mut self, id: NoticeId) {
+        let track = &mut self.tracks[at(id)];
+        assert_eq!(track.stage, Stage::Owed, "{id:?} is withdrawn");
+        track.stage = Stage::Ended(DeliveryResult::Withdrawn);
+    }
+
+    /// An FSP received a notice. False if it had it already.
+    pub(crate) fn received(&mut self, id: NoticeId) -> bool {
+        let track = &mut self.tracks[at(id)];
+        !std::mem::replace(&mut track.received, true)
+    }
+
+    /// The first position of the batches that it did not see committed.
+    pub(crate) fn next(&self) -> Position {
+        Position(self.decided.len() as u64 + 1)
+    }
+
+    /// The log is opened again: `news` are batches in it that were never seen committed.
+    pub(crate) fn reopen(&mut self, news: &[(u64, Stamp)]) -> Reopening<'_> {
+        let shadow = self.shadow.anew();
+        let seen = self.decided.len();
+        self.batches.extend_from_slice(news);
+        Reopening { witness: self, shadow, at: 0, batch: 0, seen }
+    }
+
+    /// Nothing is owed, and nothing that ever was owed is unaccounted for.
+    pub(crate) fn check_rest(&self, state: &State) {
+        for (at, track) in self.tracks.iter().enumerate() {
+            let ended = matches!(track.stage, Stage::Ended(_));
+            assert!(ended, "notice {} was never delivered nor given up: {track:?}", at + 1);
+        }
+        let is_dead = |track: &&Track| track.stage == Stage::Ended(DeliveryResult::Dead);
+        let dead = self.tracks.iter().filter(is_dead).count();
+        assert_eq!(state.dead_letter_count(), dead, "dead letters");
+    }
+
+    fn note_owed(&mut self, notice: &Notice, made: u64) {
+        let next = self.tracks.len();
+        let again = at(notice.id) < next;
+        assert!(at(notice.id) <= next, "notices are numbered without gaps");
+        let mut track = Track {
+            made,
+            recipient: notice.recipient.0,
+            transfer: number_of(&notice.transfer),
+            stage: Stage::Owed,
+            received: false,
+            again,
+        };
+        if again {
+            let known = self.tracks[at(notice.id)];
+            assert_eq!(known.stage, Stage::Ended(DeliveryResult::Dead), "{notice:?} is owed again");
+            track.made = known.made;
+            track.received = known.received;
+            self.tracks[at(notice.id)] = track;
+        } else {
+            self.tracks.push(track);
+        }
+    }
+
+    fn note_ends(&mut self, command: &Command) {
+        let Command::FinishDeliveries(ends) = command else { return };
+        let attempted = |end: &&ledger::FinishedDelivery| end.result != DeliveryResult::Withdrawn;
+        let lanes = ends.iter().filter(attempted);
+        let lanes = lanes.map(|end| self.tracks[at(end.notice)].recipient).collect();
+        self.unrecorded.push_back((self.decided.len() as u64, lanes));
+    }
+
+    /// Ends recorded up to `durable` no longer count against their windows.
+    fn recorded(&mut self, durable: u64) {
+        while self.unrecorded.front().is_some_and(|(position, _)| *position <= durable) {
+            let (_, lanes) = self.unrecorded.pop_front().expect("there is a front");
+            for lane in lanes {
+                *self.open.get_mut(&lane).expect("it was attempted") -= 1;
+            }
+        }
+    }
+
+    /// After a crash: what is owed is what was owed, and at most a window of it per lane was
+    /// seen by its recipient already.
+    fn reconcile(&mut self, state: &State, end: u64) {
+        assert!(
+            self.promised <= end,
+            "record {} was acknowledged, the log now ends at {end}",
+            self.promised
+        );
+        self.decided.truncate(end as usize);
+        self.batches.retain(|(first, _)| *first <= end);
+        while self.tracks.last().is_some_and(|track| end < track.made) {
+            self.tracks.pop();
+        }
+        let mut owed: Vec<_> = state.notices_owed().copied().collect();
+        owed.sort_unstable_by_key(|notice| notice.id);
+        let mut is_owed = vec![false; self.tracks.len()];
+        let mut repeats: BTreeMap<u32, u32> = BTreeMap::new();
+        for notice in &owed {
+            if self.tracks.len() <= at(notice.id) {
+                self.note_owed(notice, end);
+                continue;
+            }
+            is_owed[at(notice.id)] = true;
+            let track = &mut self.tracks[at(notice.id)];
+            if track.holds_a_slot() {
+                *repeats.entry(track.recipient).or_default() += 1;
+            }
+            track.stage = Stage::Owed;
+        }
+        for (lane, count) in repeats {
+            assert!(count <= self.window, "{count} notices of lane {lane} are repeated");
+        }
+        for (at, track) in self.tracks.iter().enumerate().take(is_owed.len()) {
+            let let_go = matches!(track.stage, Stage::Ended(_));
+            assert!(is_owed[at] || let_go, "notice {} is owed no longer: {track:?}", at + 1);
+        }
+        self.open.clear();
+        self.unrecorded.clear();
+        self.newest.clear();
+    }
+}
+
+/// Follows a log that is replayed.
+pub(crate) struct Reopening<'a> {
+    witness: &'a mut Witness,
+    shadow: Shadow,
+    at: usize,
+    batch: usize,
+    /// How many records were seen decided when they were written.
+    seen: usize,
+}
+
+impl Reopening<'_> {
+    pub(crate) fn observe(&mut self, applied: &Applied<'_>) {
+        let position = self.at as u64 + 1;
+        assert_eq!(applied.record.position.0, position, "a replay leaves nothing out");
+        if let Some((first, stamp)) = self.witness.batches.get(self.batch)
+            && *first == position
+        {
+            self.shadow.begin(*stamp);
+            self.batch += 1;
+        }
+        self.shadow.decide(applied.command, applied.outcome);
+        let decided =
+            Decided { content: content_of_stored(applied.record), outcome: applied.outcome };
+        if self.at < self.seen {
+            let before = self.witness.decided[self.at];
+            assert_eq!(decided, before, "record {position} is not what it was before the crash");
+        } else {
+            self.witness.decided.push(decided);
+        }
+        self.at += 1;
+    }
+
+    pub(crate) fn finish(mut self, state: &State) {
+        assert_eq!(state.position().0, self.at as u64, "the state is as far as the log");
+        self.shadow.compare(state);
+        self.witness.shadow = self.shadow;
+        self.witness.reconcile(state, self.at as u64);
+    }
+}
+
+fn at(id: NoticeId) -> usize {
+    id.0 as usize - 1
+}
+
+fn content_of_stored(record: &Record<'_>) -> u64 {
+    digest(&[record.fields, &record.payload_digest.0])
+}
+
+/// The same of a record not yet stored; the layout is that of `record::frame`.
+fn content_of_encoded(record: &EncodedRecord) -> u64 {
+    let bytes = record.as_bytes();
+    let length = bytes[12..16].try_into().expect("four bytes");
+    let fields = &bytes[20..20 + u32::from_le_bytes(length) as usize];
+    digest(&[fields, &bytes[20 + fields.len()..52 + fields.len()]])
+}
+
+fn digest(parts: &[&[u8]]) -> u64 {
+    let mut sum = 0;
+    for part in parts {
+        sum = mix(sum ^ part.len() as u64);
+        for chunk in part.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            sum = mix(sum ^ u64::from_le_bytes(word));
+        }
+    }
+    sum
+}

@@ -1,9 +1,10 @@
 //! The switch as a child process: started, watched, stopped, and its log verified.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -92,7 +93,9 @@ impl Switch {
     /// Starts the switch on two free ports and waits until it is healthy. What it prints goes to
     /// `switch.log` in the data directory.
     pub(crate) fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
-        std::fs::create_dir_all(data).map_err(HarnessError::file(data))?;
+        let mut directory = DirBuilder::new();
+        let made = directory.recursive(true).mode(0o700).create(data);
+        made.map_err(HarnessError::file(data))?;
         let log = data.join("switch.log");
         let output = File::create(&log).map_err(HarnessError::file(&log))?;
         let errors = output.try_clone().map_err(HarnessError::file(&log))?;

@@ -43,7 +43,7 @@ pub struct Batch {
 pub struct Effects {
     /// One per command, in order.
     pub outcomes: Vec<Outcome>,
-    /// Notices now owed, in order of number.
+    /// Notices now owed: new ones in order of number, and dead letters sent again.
     pub notices: Vec<Notice>,
     /// Prepares that are no longer wanted: to be dropped unless already attempted.
     pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,

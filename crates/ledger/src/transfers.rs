@@ -1,7 +1,9 @@
 //! Transfers: those in flight, with everything a decision needs, and those that ended, with what
 //! a resend or a question needs.
 //!
-//! Costs: one keyed hash and one probe for a look-up; 192 bytes in flight, 136 bytes ended.
+//! Costs: one keyed hash and one probe for a look-up; 192 bytes in flight, 136 bytes ended, and
+//! some 15 bytes of index. Growth is paid in small parts: rows never move, the index of ended
+//! transfers grows table by table.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

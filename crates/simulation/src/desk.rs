@@ -25,6 +25,8 @@ pub(crate) struct Desk {
     /// What the wall clock shows beyond the truth, in microseconds.
     pub(crate) skew_us: i64,
     pub(crate) tally: Tally,
+    /// How often each outcome was decided, by its number.
+    pub(crate) outcomes: Vec<u64>,
     /// Digest of everything that has happened.
     pub(crate) trace: u64,
     pub(crate) verbose: bool,

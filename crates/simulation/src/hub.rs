@@ -20,7 +20,7 @@ use crate::plan::SECOND;
 use crate::script::Request;
 use crate::witness::Witness;
 
-/// How long the sequencer's thread rests when the disk is full and nobody brings work.
+/// How long the sequencer's thread writes nothing by itself after it found the disk full.
 const FULL_PAUSE_US: u64 = 100_000;
 
 pub(crate) type Submission = sequencer::Submission<Attached>;
@@ -75,7 +75,8 @@ pub(crate) struct Hub {
     unrecorded: VecDeque<Unrecorded>,
     awake: bool,
     sleeps: u64,
-    disk_full: bool,
+    /// The disk was full: no records of the hub's own before this moment.
+    full_until: u64,
 }
 
 impl Hub {
@@ -100,11 +101,18 @@ impl Hub {
             unrecorded: VecDeque::new(),
             awake: true,
             sleeps: 0,
-            disk_full: false,
+            full_until: 0,
         };
         hub.post_owed(desk);
         desk.hub_after(0, life, HubEvent::Step);
         hub
+    }
+
+    /// The log is empty: its first record.
+    pub(crate) fn begin_log(&mut self, genesis: Command) {
+        let attached = Attached { ticket: Ticket::Nobody, message: None };
+        let genesis = Submission::without_payload(genesis, Durability::Synced, attached);
+        self.waiting.push_back(genesis.expect("a genesis fits a record"));
     }
 
     /// Takes what there is room for; the rest stays in `submissions`.
@@ -150,14 +158,13 @@ impl Hub {
         let now = desk.clock(self.born_us);
         let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
             Ok(committed) => {
-                self.disk_full = false;
                 self.release(desk, witness, &committed);
                 let ends = desk.plan.commit_us;
                 desk.random.between(ends)
             }
             Err(CommitError::Full) => {
                 desk.tally.full += 1;
-                self.disk_full = true;
+                self.full_until = desk.now + FULL_PAUSE_US;
                 self.refuse();
                 SECOND / 1_000
             }
@@ -180,18 +187,16 @@ impl Hub {
         self.awake = false;
         self.sleeps += 1;
         if let Some(wait) = self.sequencer.wait_us(desk.clock(self.born_us)) {
-            let least = if self.disk_full { FULL_PAUSE_US } else { 1 };
+            let least = self.full_until.saturating_sub(desk.now).max(1);
             let wait = wait.clamp(least, SECOND);
             desk.hub_after(wait, self.life, HubEvent::Wake(self.sleeps));
         }
-        // A full disk is tried again with the next work or deadline that comes.
     }
 
     /// Nobody brought work and a deadline is due: a record that only says what time it is.
     fn add_tick(&mut self, desk: &Desk) {
-        let pausing = self.disk_full && self.waiting.is_empty() && self.sleeps.is_multiple_of(2);
         let due = self.sequencer.wait_us(desk.clock(self.born_us)) == Some(0);
-        if due && !pausing && self.waiting.is_empty() {
+        if due && self.full_until <= desk.now && self.waiting.is_empty() {
             let attached = Attached { ticket: Ticket::Nobody, message: None };
             let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
             self.waiting.push_back(tick.expect("a tick has no fields"));

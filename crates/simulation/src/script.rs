@@ -10,6 +10,7 @@ use ledger::{
 };
 use sha2::{Digest as _, Sha256};
 
+use crate::plan::Plan;
 use crate::random::{Random, mix, spread16, spread32};
 
 /// Number of the FSP that does not exist.
@@ -139,6 +140,13 @@ pub(crate) fn number_of(id: &TransferId) -> u32 {
 }
 
 impl Cast {
+    pub(crate) fn new(salt: u64, plan: &Plan) -> Self {
+        let name = |number| FspName::new(&format!("fsp{number}")).expect("a short name");
+        let codes = ["KES", "TZS"].into_iter().take(usize::from(plan.currencies));
+        let currencies = codes.map(|code| Currency::parse(code).expect("three letters"));
+        Self { salt, fsps: (1..=plan.fsps).map(name).collect(), currencies: currencies.collect() }
+    }
+
     pub(crate) fn id(&self, number: u32) -> TransferId {
         let mut bytes = [0; 17];
         bytes[1..].copy_from_slice(&spread16(self.salt ^ u64::from(number)));

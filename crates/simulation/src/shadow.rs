@@ -112,6 +112,11 @@ impl Shadow {
         assert_eq!(state.transfers_in_flight() as u64, self.reserved, "transfers in flight");
     }
 
+    /// Whether the transfer is known and the participant its payer or payee.
+    pub(crate) fn is_party(&self, id: &TransferId, name: &FspName) -> bool {
+        self.transfers.get(id).is_some_and(|known| known.payer == *name || known.payee == *name)
+    }
+
     fn expire(&mut self) {
         while let Some((&key, _)) = self.deadlines.first_key_value() {
             if self.stamp.millis() < key.0 {

@@ -74,7 +74,7 @@ fn admit(edge: &Rc<Edge>, stream: TcpStream) {
             .timer(TokioTimer::new())
             .header_read_timeout(HEADERS_PATIENCE)
             .max_headers(HEADERS_MAX)
-            .max_buf_size(fspiop::headers::HEADER_BYTES_MAX + fspiop::TRANSFER_BODY_BYTES_MAX)
+            .max_buf_size(fspiop::headers::HEADER_BYTES_MAX)
             .pipeline_flush(true)
             .serve_connection(TokioIo::new(stream), service)
             .await;

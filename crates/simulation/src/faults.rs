@@ -1,0 +1,134 @@
+//! What breaks, when, and how it is mended.
+
+use ports::{Disk, DiskFile};
+
+use crate::desk::Manners;
+use crate::event::{Event, Fault};
+use crate::plan::SECOND;
+use crate::world::World;
+
+/// Largest jump of the wall clock, in microseconds.
+const SKEW_MAX_US: i64 = 5_000_000;
+/// An operation that the disk never reaches.
+const NEVER: u64 = u64::MAX;
+
+const FAULTS: [Fault; 6] =
+    [Fault::Crash, Fault::Torn, Fault::Sync, Fault::Full, Fault::Fsp, Fault::Clock];
+
+impl World {
+    /// The first fault of each kind is drawn.
+    pub(crate) fn arm_faults(&mut self) {
+        FAULTS.into_iter().for_each(|fault| self.arm(fault));
+    }
+
+    /// Something breaks, unless the faults have stopped.
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        if self.desk.calm {
+            return;
+        }
+        self.arm(fault);
+        match fault {
+            Fault::Crash => self.crash(),
+            Fault::Torn => {
+                let operation = self.disk.operations() + 1 + self.desk.random.below(30);
+                self.disk.crash_at(operation);
+            }
+            Fault::Sync => {
+                let operation = self.disk.operations() + 1 + self.desk.random.below(30);
+                self.disk.fail_sync_at(operation);
+            }
+            Fault::Full => self.fill_disk(),
+            Fault::Fsp => self.change_manners(),
+            Fault::Clock => {
+                let jump = self.desk.random.below(2 * SKEW_MAX_US as u64 + 1) as i64;
+                self.desk.skew_us = jump - SKEW_MAX_US;
+            }
+        }
+    }
+
+    pub(crate) fn mend(&mut self, fault: Fault) {
+        if fault == Fault::Full {
+            self.disk.set_capacity(u64::MAX);
+        }
+    }
+
+    /// The faults stop.
+    pub(crate) fn mend_everything(&mut self) {
+        self.disk.set_capacity(u64::MAX);
+        self.disk.crash_at(NEVER);
+        self.disk.fail_sync_at(NEVER);
+        self.desk.manners.fill(Manners::Fine);
+    }
+
+    /// Before a start: now and then the recovery itself is cut short.
+    pub(crate) fn tempt(&mut self) {
+        let faults = &self.desk.plan.faults;
+        let (torn, failing) = (faults.torn_us.is_some(), faults.sync_us.is_some());
+        if self.desk.calm || self.lives == 0 {
+            return;
+        }
+        let operation = self.disk.operations() + 1 + self.desk.random.below(6);
+        if torn && self.desk.random.chance(250) {
+            self.disk.crash_at(operation);
+        } else if failing && self.desk.random.chance(250) {
+            self.disk.fail_sync_at(operation);
+        }
+    }
+
+    fn arm(&mut self, fault: Fault) {
+        let faults = &self.desk.plan.faults;
+        let mean = match fault {
+            Fault::Crash => faults.crash_us,
+            Fault::Torn => faults.torn_us,
+            Fault::Sync => faults.sync_us,
+            Fault::Full => faults.full_us,
+            Fault::Fsp => faults.fsp_us,
+            Fault::Clock => faults.clock_us,
+        };
+        if let Some(mean) = mean {
+            let wait = self.desk.random.around(mean);
+            self.desk.after(wait, Event::Fault(fault));
+        }
+    }
+
+    fn crash(&mut self) {
+        if self.hub.is_none() {
+            return;
+        }
+        if self.desk.random.chance(700) {
+            self.desk.tally.power_cuts += 1;
+            self.disk = self.disk.crash();
+        } else {
+            self.desk.tally.kills += 1;
+            self.disk = self.disk.kill();
+        }
+        let most = self.desk.random.pick(&[2_000, SECOND]);
+        self.end_life((1_000, most));
+    }
+
+    fn fill_disk(&mut self) {
+        let length = |name: &String| self.disk.open(name)?.length();
+        let names = self.disk.list().unwrap_or_default();
+        let used: u64 = names.iter().filter_map(|name| length(name).ok()).sum();
+        let room = self.desk.random.below(20_000);
+        self.disk.set_capacity(used + room);
+        let wait = self.desk.random.around(SECOND);
+        self.desk.after(wait, Event::Mend(Fault::Full));
+    }
+
+    fn change_manners(&mut self) {
+        let fsp = self.desk.random.below(u64::from(self.desk.plan.fsps)) as usize;
+        let slow = self.desk.random.between((10_000, 8 * SECOND));
+        let status = self.desk.random.pick(&[202, 302, 400, 404, 408, 429, 500, 503, 100]);
+        let manners = self.desk.random.pick(&[
+            Manners::Fine,
+            Manners::Fine,
+            Manners::Slow(slow),
+            Manners::Down,
+            Manners::Silent,
+            Manners::Breaking,
+            Manners::Answering(status),
+        ]);
+        self.desk.manners[fsp] = manners;
+    }
+}

@@ -1,0 +1,204 @@
+//! The operator: brings everybody in, then keeps changing things.
+
+use ledger::{
+    AccountKind, Amount, Change, EndFundsOut, FundsDirection, MoveFunds, Settings, TransferId,
+};
+
+use crate::event::Event;
+use crate::plan::SECOND;
+use crate::random::{Random, spread16};
+use crate::script::{Cast, OPERATOR, Request, What};
+use crate::world::World;
+
+/// How long the operator waits for an answer while bringing everybody in.
+const PATIENCE_US: u64 = SECOND / 5;
+const UNIT: i128 = 10_000;
+
+/// All changes that the operator has asked for, and how far onboarding is.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    changes: Vec<Change>,
+    /// How many of the first changes bring everybody in.
+    onboarding: u32,
+    /// How many of them were answered.
+    answered: u32,
+    /// Outflows that were asked for and not ended.
+    outflows: Vec<(u8, TransferId)>,
+    /// Whom the operator has switched off.
+    off: Vec<Change>,
+}
+
+impl Operator {
+    pub(crate) fn new(cast: &Cast) -> Self {
+        let mut changes = Vec::new();
+        for currency in cast.currencies.iter().copied() {
+            let kinds = [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement];
+            changes.extend(kinds.map(|kind| Change::CreateHubAccount { currency, kind }));
+        }
+        for name in cast.fsps.iter().copied() {
+            for currency in cast.currencies.iter().copied() {
+                changes.push(Change::CreateParticipant { name, currency });
+                let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
+                changes.push(Change::SetInitialPositionAndLimits {
+                    name,
+                    currency,
+                    limit,
+                    position,
+                });
+            }
+        }
+        let onboarding = changes.len() as u32;
+        Self { changes, onboarding, answered: 0, outflows: Vec::new(), off: Vec::new() }
+    }
+
+    pub(crate) fn change(&self, number: u32) -> &Change {
+        &self.changes[number as usize]
+    }
+
+    fn add(&mut self, change: Change) -> u32 {
+        self.changes.push(change);
+        self.changes.len() as u32 - 1
+    }
+}
+
+impl World {
+    /// The operator acts: asks again for what brings somebody in, or for something new.
+    pub(crate) fn operate(&mut self) {
+        let Operator { answered, onboarding, .. } = self.operator;
+        if answered < onboarding {
+            self.ask_for(answered);
+            return self.desk.after(PATIENCE_US, Event::Operate);
+        }
+        if self.desk.calm {
+            return;
+        }
+        if let Some(change) = self.next_change() {
+            let number = self.operator.add(change);
+            self.ask_for(number);
+        }
+        if let Some(mean) = self.desk.plan.operator_us {
+            let wait = self.desk.random.around(mean);
+            self.desk.after(wait, Event::Operate);
+        }
+    }
+
+    /// An operator's change was answered; the next one of the onboarding may go.
+    pub(crate) fn change_answered(&mut self, number: u32) {
+        if number != self.operator.answered || self.operator.onboarding <= number {
+            return;
+        }
+        self.operator.answered += 1;
+        if self.operator.answered < self.operator.onboarding {
+            return self.ask_for(self.operator.answered);
+        }
+        self.fund_everybody();
+        self.begin_traffic();
+    }
+
+    fn ask_for(&mut self, number: u32) {
+        self.desk.send(Request { from: OPERATOR, what: What::Change(number) });
+    }
+
+    /// Deposits for everybody, thrice each, so that hardly any is lost on its way.
+    fn fund_everybody(&mut self) {
+        for fsp in 0..self.desk.plan.fsps {
+            for currency in 0..self.desk.plan.currencies {
+                let amount = self.desk.random.between((20_000, 200_000));
+                let funds = self.move_funds((fsp, currency), FundsDirection::In, amount);
+                if let Some(change) = funds {
+                    let number = self.operator.add(change);
+                    (0..3).for_each(|_| self.ask_for(number));
+                }
+            }
+        }
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        let fsp = self.desk.random.below(u64::from(self.desk.plan.fsps)) as u8;
+        let currency = self.desk.random.below(u64::from(self.desk.plan.currencies)) as u8;
+        match self.desk.random.below(11) {
+            0 | 1 => Some(self.set_limit(fsp, currency)),
+            2 => self.move_funds((fsp, currency), FundsDirection::In, 5_000),
+            3 => self.take_funds(fsp, currency),
+            4 | 5 => self.end_outflow(),
+            6 => self.switch_off(fsp, currency),
+            7 | 8 => self.operator.off.pop(),
+            9 => Some(Change::Configure(settings(&mut self.desk.random))),
+            _ => self.redeliver(),
+        }
+    }
+
+    fn set_limit(&mut self, fsp: u8, currency: u8) -> Change {
+        let limit = i128::from(self.desk.random.between((0, 80_000)));
+        Change::SetLimit {
+            name: self.cast.name(fsp),
+            currency: self.cast.currency(currency),
+            limit: Amount::from_units(limit * UNIT),
+            alarm_percentage: Amount::from_units(10 * UNIT),
+        }
+    }
+
+    fn move_funds(
+        &mut self,
+        (fsp, currency): (u8, u8),
+        direction: FundsDirection,
+        units: u64,
+    ) -> Option<Change> {
+        let (name, currency) = (self.cast.name(fsp), self.cast.currency(currency));
+        let (_, participant) = self.state()?.register().find(&name)?;
+        let account = participant.holding(currency)?.settlement;
+        let amount = Amount::from_units(i128::from(units) * UNIT);
+        let mut bytes = [0; 17];
+        bytes[1..].copy_from_slice(&spread16(self.desk.random.next()));
+        let id = TransferId::from_bytes(bytes)?;
+        if direction == FundsDirection::Out {
+            self.operator.outflows.push((fsp, id));
+        }
+        let funds = MoveFunds { id, name, account, direction, currency, amount };
+        Some(Change::MoveFunds(funds))
+    }
+
+    fn take_funds(&mut self, fsp: u8, currency: u8) -> Option<Change> {
+        let units = self.desk.random.between((1, 100_000));
+        self.move_funds((fsp, currency), FundsDirection::Out, units)
+    }
+
+    fn end_outflow(&mut self) -> Option<Change> {
+        let (fsp, id) = self.operator.outflows.pop()?;
+        let asked = |change: &&Change| matches!(change, Change::MoveFunds(funds) if funds.id == id);
+        let Some(Change::MoveFunds(funds)) = self.operator.changes.iter().find(asked) else {
+            return None;
+        };
+        let (name, account) = (self.cast.name(fsp), funds.account);
+        let commit = self.desk.random.chance(500);
+        Some(Change::EndFundsOut(EndFundsOut { id, name, account, commit }))
+    }
+
+    fn switch_off(&mut self, fsp: u8, currency: u8) -> Option<Change> {
+        let name = self.cast.name(fsp);
+        if self.desk.random.chance(500) {
+            self.operator.off.push(Change::SetParticipantActive { name, active: true });
+            return Some(Change::SetParticipantActive { name, active: false });
+        }
+        let (_, participant) = self.state()?.register().find(&name)?;
+        let account = participant.holding(self.cast.currency(currency))?.position;
+        self.operator.off.push(Change::SetAccountActive { name, account, active: true });
+        Some(Change::SetAccountActive { name, account, active: false })
+    }
+
+    fn redeliver(&mut self) -> Option<Change> {
+        let notice = self.state()?.dead_letters().last()?.notice.id;
+        self.desk.tally.exhumed += 1;
+        Some(Change::Redeliver { notice })
+    }
+}
+
+fn settings(random: &mut Random) -> Settings {
+    Settings {
+        confirm_to_payee: random.chance(700),
+        on_us_transfers: random.chance(500),
+        put_aborted_aborts: random.chance(500),
+        funds_out_covers_position: random.chance(700),
+        lane_capacity: random.pick(&[5, 100, 50_000, 50_000]),
+    }
+}

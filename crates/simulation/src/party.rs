@@ -1,0 +1,269 @@
+//! Payers and payees: what they send, what they make of callbacks, and when they ask again.
+//!
+//! An FSP believes what the hub tells it. It never sees the kernel's state; at the end of a run
+//! its beliefs are compared with it.
+
+use ledger::{LookUp, Notice, NoticeKind, Outcome, TransferState};
+
+use crate::event::{Callback, Event};
+use crate::plan::SECOND;
+use crate::script::{GHOST, Reply, Request, Script, What, number_of};
+use crate::world::World;
+
+/// Resends of a message before its sender gives up until the faults stop; in calm, before it
+/// asks for the state instead.
+const RESENDS_MAX: u8 = 4;
+
+/// How a transfer ended, as an FSP sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Committed,
+    Aborted,
+}
+
+/// What one party of a transfer knows and did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Party {
+    pub(crate) end: Option<End>,
+    /// It takes part: the payer from the start, the payee once it has heard of the transfer.
+    involved: bool,
+    acknowledged: bool,
+    answered: bool,
+    resends: u8,
+}
+
+/// Both parties of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parties {
+    pub(crate) payer: Party,
+    pub(crate) payee: Party,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Payer,
+    Payee,
+}
+
+impl World {
+    pub(crate) fn is_payer_waiting(&self, transfer: u32) -> bool {
+        self.parties[transfer as usize].payer.end.is_none()
+    }
+
+    pub(crate) fn is_payee_waiting(&self, transfer: u32) -> bool {
+        let payee = &self.parties[transfer as usize].payee;
+        payee.involved && payee.end.is_none()
+    }
+
+    /// A payer sends a prepare it has just made; now and then somebody meddles with it.
+    pub(crate) fn pay(&mut self, transfer: u32) {
+        let script = &self.scripts[transfer as usize];
+        let (payer, fsps) = (script.payer, u64::from(self.desk.plan.fsps));
+        self.parties[transfer as usize].payer.involved = true;
+        self.desk.send(Request { from: payer, what: What::Prepare { transfer, variant: 0 } });
+        let wait = self.desk.random.between((SECOND, 3 * SECOND));
+        self.desk.after(wait, Event::PayerTimer(transfer));
+        if self.desk.random.chance(self.desk.plan.odd_per_mille / 10) {
+            let stranger = self.desk.random.below(fsps) as u8;
+            if stranger != self.scripts[transfer as usize].payee {
+                let what = What::Answer { transfer, variant: 0 };
+                let wait = self.desk.random.below(SECOND);
+                self.desk.after(wait, Event::Arrive(Request { from: stranger, what }));
+            }
+        }
+    }
+
+    /// The hub's answer to a request.
+    pub(crate) fn answered(&mut self, request: Request, result: Option<Outcome>) {
+        match (request.what, result) {
+            (What::Prepare { transfer, .. }, Some(_)) => {
+                self.parties[transfer as usize].payer.acknowledged = true;
+            }
+            (What::Answer { transfer, .. }, Some(_)) => {
+                self.parties[transfer as usize].payee.acknowledged = true;
+            }
+            (What::Change(number), Some(_)) => self.change_answered(number),
+            _ => {}
+        }
+    }
+
+    /// A callback reaches an FSP.
+    pub(crate) fn callback(&mut self, fsp: u8, callback: &Callback) {
+        let Callback { notice, source } = callback;
+        if !self.witness.received(notice.id) {
+            self.desk.tally.repeats += 1;
+        }
+        self.desk.mark(notice.id.0);
+        let transfer = number_of(&notice.transfer);
+        assert_eq!(source.transfer(), Some(transfer), "{notice:?} is made from another message");
+        check_source(notice, *source);
+        let script = &self.scripts[transfer as usize];
+        let end = end_told_by(notice);
+        let roles = roles_of(script, fsp);
+        assert!(end.is_none() || roles != [None, None], "{fsp} is no party of {notice:?}");
+        if notice.kind == NoticeKind::Prepare {
+            assert_eq!(fsp, script.payee, "a prepare goes to the payee");
+            self.asked_to_take_part(transfer);
+        }
+        for role in roles.into_iter().flatten() {
+            self.learn(transfer, role, end);
+        }
+    }
+
+    /// A payer that does not know the end sends its prepare again, or asks.
+    pub(crate) fn payer_timer(&mut self, transfer: u32) {
+        let calm = self.desk.calm;
+        let late = self.scripts[transfer as usize].expiration_ms + 1_000 < self.desk.true_ms();
+        let payer = &mut self.parties[transfer as usize].payer;
+        if payer.end.is_some() || (!calm && payer.resends == RESENDS_MAX) {
+            return;
+        }
+        let patient = payer.acknowledged && !late && !self.desk.random.chance(100);
+        if !patient {
+            payer.resends = (payer.resends + 1).min(RESENDS_MAX);
+            let ask = calm && payer.resends == RESENDS_MAX;
+            let variant = self.variant();
+            let from = self.scripts[transfer as usize].payer;
+            let what = match ask {
+                true => What::Ask { transfer },
+                false => What::Prepare { transfer, variant },
+            };
+            self.desk.send(Request { from, what });
+        }
+        let wait = self.desk.random.between((SECOND, 2 * SECOND));
+        self.desk.after(wait, Event::PayerTimer(transfer));
+    }
+
+    /// A payee gives its answer, gives it again, or asks.
+    pub(crate) fn payee_timer(&mut self, transfer: u32) {
+        let calm = self.desk.calm;
+        let script = &self.scripts[transfer as usize];
+        let (from, silent) = (script.payee, script.reply == Reply::Silent);
+        let payee = &mut self.parties[transfer as usize].payee;
+        if payee.answered {
+            payee.resends = (payee.resends + 1).min(RESENDS_MAX);
+        }
+        let first = !std::mem::replace(&mut payee.answered, true);
+        let tired = payee.resends == RESENDS_MAX;
+        if (payee.end.is_some() && !first) || (tired && !calm) {
+            return;
+        }
+        if silent || tired {
+            self.desk.send(Request { from, what: What::Ask { transfer } });
+        } else {
+            let variant = if first { 0 } else { self.variant() };
+            self.desk.send(Request { from, what: What::Answer { transfer, variant } });
+        }
+        let wait = self.desk.random.between((SECOND, 3 * SECOND));
+        self.desk.after(wait, Event::PayeeTimer(transfer));
+    }
+
+    /// `GET /transfers/{id}`: answered from the state at once.
+    pub(crate) fn asked(&mut self, fsp: u8, transfer: u32) {
+        let (asker, id) = (self.cast.name(fsp), self.cast.id(transfer));
+        let Some(state) = self.state() else { return };
+        let found = state.look_up(&asker, &id);
+        let LookUp::Found(view) = found else {
+            let known = self.witness.shadow.is_party(&id, &asker);
+            assert!(!known, "{asker} asked for {id} and was told {found:?}");
+            return;
+        };
+        let end = match view.state {
+            TransferState::Reserved => None,
+            TransferState::Committed => Some(End::Committed),
+            TransferState::Aborted => Some(End::Aborted),
+        };
+        for role in roles_of(&self.scripts[transfer as usize], fsp).into_iter().flatten() {
+            self.learn(transfer, role, end);
+        }
+    }
+
+    /// Everybody believes what the kernel holds.
+    pub(crate) fn check_agreement(&self) {
+        let state = self.state().expect("a hub at rest is up");
+        for (transfer, parties) in self.parties.iter().enumerate() {
+            let id = self.cast.id(transfer as u32);
+            let end = match state.view(&id).map(|view| view.state) {
+                Some(TransferState::Committed) => Some(End::Committed),
+                Some(TransferState::Aborted) => Some(End::Aborted),
+                Some(TransferState::Reserved) | None => None,
+            };
+            assert!(end.is_some(), "transfer {transfer} has not ended");
+            assert_eq!(parties.payer.end, end, "the payer's view of transfer {transfer}");
+            let payee = parties.payee;
+            assert!(payee.end.is_none() || payee.end == end, "the payee's view of {transfer}");
+        }
+    }
+
+    fn variant(&mut self) -> u8 {
+        let changed = !self.desk.calm && self.desk.random.chance(self.desk.plan.changed_per_mille);
+        u8::from(changed)
+    }
+
+    fn asked_to_take_part(&mut self, transfer: u32) {
+        let script = &self.scripts[transfer as usize];
+        let (reply, expiration_ms) = (script.reply, script.expiration_ms);
+        let payee = &mut self.parties[transfer as usize].payee;
+        if std::mem::replace(&mut payee.involved, true) {
+            return;
+        }
+        let left = expiration_ms.saturating_sub(self.desk.true_ms()) * 1_000;
+        let thinks = self.desk.plan.think_us;
+        let wait = match reply {
+            Reply::Late => left + self.desk.random.below(SECOND),
+            Reply::Silent => left + 2 * SECOND,
+            _ => self.desk.random.between(thinks),
+        };
+        self.desk.after(wait, Event::PayeeTimer(transfer));
+    }
+
+    fn learn(&mut self, transfer: u32, role: Role, end: Option<End>) {
+        let Some(end) = end else { return };
+        let parties = &mut self.parties[transfer as usize];
+        let party = match role {
+            Role::Payer => &mut parties.payer,
+            Role::Payee => &mut parties.payee,
+        };
+        let known = *party.end.get_or_insert(end);
+        assert_eq!(known, end, "the {role:?} of transfer {transfer} is told two ends");
+        party.involved = true;
+    }
+}
+
+/// The payer's own bytes go to the payee, the payee's answers to the payer.
+fn check_source(notice: &Notice, source: Request) {
+    let is_prepare = matches!(source.what, What::Prepare { .. });
+    match notice.kind {
+        NoticeKind::Prepare => assert!(is_prepare, "{notice:?} is made from {source:?}"),
+        NoticeKind::Fulfil | NoticeKind::Abort | NoticeKind::FulfilCopy | NoticeKind::AbortCopy => {
+            assert!(!is_prepare, "{notice:?} is made from {source:?}");
+        }
+        _ => {}
+    }
+}
+
+fn roles_of(script: &Script, fsp: u8) -> [Option<Role>; 2] {
+    assert_ne!(fsp, GHOST, "the hub has nothing to say to a stranger");
+    let payer = (script.payer == fsp).then_some(Role::Payer);
+    let payee = (script.payee == fsp).then_some(Role::Payee);
+    [payer, payee]
+}
+
+/// The end of a transfer that a notice speaks of, if it does.
+fn end_told_by(notice: &Notice) -> Option<End> {
+    use Outcome::*;
+    match (notice.kind, notice.outcome) {
+        (NoticeKind::Prepare | NoticeKind::Reserved, _) => None,
+        (NoticeKind::Fulfil | NoticeKind::FulfilCopy, Committed) => Some(End::Committed),
+        (NoticeKind::Committed | NoticeKind::PatchCommitted, _) => Some(End::Committed),
+        (NoticeKind::Error, outcome) => match outcome {
+            Expired | AnswerExpired | FulfilmentInvalid | AnswerToStranger => Some(End::Aborted),
+            AbortedWithUnknownCode => Some(End::Aborted),
+            refused if (PrepareSourceNotPayer..PrepareReserved).contains(&refused) => {
+                Some(End::Aborted)
+            }
+            _ => None,
+        },
+        _ => Some(End::Aborted),
+    }
+}

@@ -1,0 +1,397 @@
+//! One run: the hub, its disk, the FSPs, the operator and the faults, in virtual time.
+//!
+//! # Phases
+//! 1. Onboarding: the operator makes accounts, participants, limits and funds, one at a time.
+//! 2. Chaos: payers make transfers at the plan's pace; faults happen all the while.
+//! 3. Calm: no more faults. Whoever does not know how a transfer ended keeps asking. Within a
+//!    bounded time everything must have ended, and everybody must agree.
+//! 4. The process ends and starts once more: the log alone must give the same state.
+
+use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions};
+use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State};
+use ports::Log;
+use record::frame::LogIdentity;
+use sequencer::{ReplayError, Sequencer};
+
+use crate::desk::{Desk, Manners};
+use crate::event::{Event, HubEvent};
+use crate::hub::{Hub, Stopped};
+use crate::operator::Operator;
+use crate::party::Parties;
+use crate::plan::{Plan, SECOND};
+use crate::random::{Random, mix, spread16};
+use crate::report::Tally;
+use crate::script::{Cast, Draw, Request, Script, What, administer};
+use crate::witness::Witness;
+use crate::Options;
+
+/// How long after the last deadline, pause or time-out everything must be at rest.
+const REST_MARGIN_US: u64 = 60 * SECOND;
+
+pub(crate) struct World {
+    pub(crate) desk: Desk,
+    pub(crate) cast: Cast,
+    pub(crate) scripts: Vec<Script>,
+    pub(crate) parties: Vec<Parties>,
+    pub(crate) operator: Operator,
+    pub(crate) disk: MemoryDisk,
+    pub(crate) hub: Option<Hub>,
+    pub(crate) witness: Witness,
+    pub(crate) lives: u32,
+    pub(crate) final_hash: Digest,
+    seed: u64,
+    transfers: u32,
+    calm_since: u64,
+    finished: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: &Options) -> Self {
+        let mut random = Random::new(mix(seed));
+        let plan = Plan::draw(&mut random, options.transfers);
+        let cast = Cast::new(random.next(), &plan);
+        let disk = MemoryDisk::new(random.next());
+        let manners = vec![Manners::Fine; usize::from(plan.fsps)];
+        let window = plan.policy.window;
+        let desk = Desk {
+            now: 0,
+            random,
+            queue: Default::default(),
+            plan,
+            calm: false,
+            manners,
+            skew_us: 0,
+            tally: Tally::default(),
+            outcomes: vec![0; OUTCOMES],
+            trace: seed,
+            verbose: options.verbose,
+        };
+        Self {
+            operator: Operator::new(&cast),
+            desk,
+            cast,
+            scripts: Vec::new(),
+            parties: Vec::new(),
+            disk,
+            hub: None,
+            witness: Witness::new(window),
+            lives: 0,
+            final_hash: Digest::default(),
+            seed,
+            transfers: options.transfers,
+            calm_since: 0,
+            finished: false,
+        }
+    }
+
+    /// Runs to rest. Panics where something is wrong.
+    pub(crate) fn run(&mut self) {
+        self.desk.after(0, Event::Start);
+        self.desk.after(0, Event::Operate);
+        self.arm_faults();
+        while !self.finished {
+            let (now, event) = self.desk.queue.pop().expect("a run ends by looking around");
+            assert!(self.desk.now <= now, "time never runs backwards");
+            self.desk.now = now;
+            self.desk.tally.events += 1;
+            self.desk.mark(now ^ kind_of(&event) << 56);
+            if self.desk.verbose {
+                println!("{now:>12} {event:?}");
+            }
+            self.handle(event);
+        }
+    }
+
+    pub(crate) fn state(&self) -> Option<&State> {
+        self.hub.as_ref().map(|hub| hub.sequencer.state())
+    }
+
+    /// The operator has brought everybody in: payers begin.
+    pub(crate) fn begin_traffic(&mut self) {
+        self.desk.after(0, Event::NewTransfer);
+        let wait = self.desk.plan.chaos_us;
+        self.desk.after(wait, Event::Look);
+    }
+
+    /// Nothing of the process is left. It starts again after a while.
+    pub(crate) fn end_life(&mut self, pause: (u64, u64)) {
+        self.hub = None;
+        let wait = self.desk.random.between(pause);
+        self.desk.after(wait, Event::Start);
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrive(request) => self.arrive(request),
+            Event::Answer(request, result) => self.answered(request, result),
+            Event::Callback(fsp, callback) => self.callback(fsp, &callback),
+            Event::NewTransfer => self.new_transfer(),
+            Event::PayerTimer(transfer) => self.payer_timer(transfer),
+            Event::PayeeTimer(transfer) => self.payee_timer(transfer),
+            Event::Operate => self.operate(),
+            Event::Fault(fault) => self.fault(fault),
+            Event::Mend(fault) => self.mend(fault),
+            Event::Start => self.start(),
+            Event::Hub(life, event) => self.within_hub(life, event),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn arrive(&mut self, request: Request) {
+        let Some(hub) = &mut self.hub else { return };
+        let command = match request.what {
+            What::Prepare { transfer, .. } => {
+                self.cast.prepare(&self.scripts[transfer as usize], request)
+            }
+            What::Answer { transfer, .. } => {
+                self.cast.answer(&self.scripts[transfer as usize], request)
+            }
+            What::Change(number) => administer(self.operator.change(number)),
+            What::Ask { transfer } => return self.asked(request.from, transfer),
+        };
+        hub.request(&mut self.desk, request, command);
+    }
+
+    fn within_hub(&mut self, life: u32, event: HubEvent) {
+        let Some(hub) = self.hub.as_mut().filter(|hub| hub.life == life) else { return };
+        let (desk, witness) = (&mut self.desk, &mut self.witness);
+        let end = match event {
+            HubEvent::Flush(edge) => {
+                hub.flush_when_woken(desk, edge);
+                Ok(())
+            }
+            HubEvent::Mail(edge) => {
+                hub.read_mail(desk, witness, edge);
+                Ok(())
+            }
+            HubEvent::Retry(edge) => {
+                hub.retry(desk, witness, edge);
+                Ok(())
+            }
+            HubEvent::Record(edge) => {
+                hub.record_when_idle(desk, witness, edge);
+                Ok(())
+            }
+            HubEvent::Attempted(edge, notice, result) => {
+                hub.attempted(desk, witness, (edge, notice, result));
+                Ok(())
+            }
+            HubEvent::Step => hub.step(desk, witness),
+            HubEvent::Wake(sleep) => hub.wake(desk, witness, sleep),
+        };
+        if let Err(Stopped) = end {
+            self.stopped();
+        }
+    }
+
+    /// The log stopped, and the process with it.
+    fn stopped(&mut self) {
+        self.desk.tally.stops += 1;
+        assert!(!self.desk.calm || self.disk.is_down(), "the log stopped on a sound disk");
+        if self.disk.is_down() || self.desk.random.chance(300) {
+            self.desk.tally.power_cuts += 1;
+            self.disk = self.disk.crash();
+        } else {
+            self.desk.tally.kills += 1;
+            self.disk = self.disk.kill();
+        }
+        self.end_life((1_000, SECOND));
+    }
+
+    /// The process starts: the log is recovered and read, and continued if that went well.
+    fn start(&mut self) {
+        if self.hub.is_some() {
+            return;
+        }
+        self.tempt();
+        let sequencer = match self.recover() {
+            Ok(sequencer) => sequencer,
+            Err(reason) => return self.start_failed(&reason),
+        };
+        self.lives += 1;
+        let is_new = sequencer.state().position() == Position(0);
+        let now = self.desk.now;
+        let mut hub = Hub::new(&mut self.desk, self.lives, now, sequencer);
+        if is_new {
+            hub.begin_log(self.genesis());
+        }
+        self.hub = Some(hub);
+    }
+
+    fn genesis(&self) -> Command {
+        let hub = FspName::new("Hub").expect("a short name");
+        Command::Genesis(Genesis { seed: spread16(self.seed ^ 1), hub })
+    }
+
+    fn start_failed(&mut self, reason: &str) {
+        assert!(
+            !self.desk.calm || self.disk.is_down(),
+            "the hub does not start on a sound disk: {reason}"
+        );
+        self.desk.tally.failed_starts += 1;
+        self.disk = match self.disk.is_down() || self.desk.random.chance(300) {
+            true => self.disk.crash(),
+            false => self.disk.kill(),
+        };
+        self.end_life((1_000, SECOND));
+    }
+
+    fn recover(&mut self) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
+        let options = LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
+        let identity = LogIdentity(spread16(self.seed ^ 2));
+        let opened = FileLog::open_or_create(self.disk.clone(), identity, options);
+        let (mut log, _) = opened.map_err(|error| match error {
+            OpenError::Disk(error) => error.to_string(),
+            // A crash never leaves a log that has to be refused.
+            damage => panic!("{damage}"),
+        })?;
+        self.desk.tally.records_lost +=
+            (self.witness.next().0 - 1).saturating_sub(log.tail().end.0);
+        let mut news: Vec<(u64, Stamp)> = Vec::new();
+        log.replay(self.witness.next(), &mut |frame| {
+            news.push((frame.header().first.0, frame.header().batch.stamp));
+            Ok(())
+        })
+        .map_err(|error| error.to_string())?;
+        let mut reopening = self.witness.reopen(&news);
+        let now = self.desk.clock(self.desk.now);
+        let opened = Sequencer::open(log, 0, now, &mut |applied| reopening.observe(applied));
+        match opened {
+            Ok(sequencer) => {
+                reopening.finish(sequencer.state());
+                Ok(sequencer)
+            }
+            Err(ReplayError::Log(error)) if self.disk.is_down() => Err(error.to_string()),
+            Err(error) => panic!("the log does not replay: {error}"),
+        }
+    }
+
+    fn new_transfer(&mut self) {
+        if self.scripts.len() as u32 == self.transfers {
+            return;
+        }
+        let draw = Draw {
+            number: self.scripts.len() as u32,
+            now_ms: self.desk.true_ms(),
+            lifetime_ms: self.desk.plan.lifetime_ms,
+            odd_per_mille: self.desk.plan.odd_per_mille,
+        };
+        let script = Script::draw(&mut self.desk.random, &self.cast, &draw);
+        self.desk.tally.transfers += 1;
+        self.scripts.push(script);
+        self.parties.push(Parties::default());
+        self.pay(draw.number);
+        let wait = self.desk.random.around(self.desk.plan.interval_us);
+        self.desk.after(wait, Event::NewTransfer);
+    }
+
+    /// Faults stop at the first look; the run ends when everything is at rest.
+    fn look(&mut self) {
+        if !self.desk.calm {
+            self.calm_down();
+        } else if self.is_at_rest() {
+            return self.finish();
+        }
+        let longest = self.longest_wait();
+        assert!(
+            self.desk.now < self.calm_since + longest,
+            "nothing is at rest {longest} microseconds after the faults stopped: {}",
+            self.unrest()
+        );
+        self.desk.after(SECOND / 2, Event::Look);
+    }
+
+    fn calm_down(&mut self) {
+        self.desk.calm = true;
+        self.calm_since = self.desk.now;
+        self.mend_everything();
+        for transfer in 0..self.scripts.len() as u32 {
+            if self.is_payer_waiting(transfer) {
+                let wait = self.desk.random.below(SECOND);
+                self.desk.after(wait, Event::PayerTimer(transfer));
+            }
+            if self.is_payee_waiting(transfer) {
+                let wait = self.desk.random.below(SECOND);
+                self.desk.after(wait, Event::PayeeTimer(transfer));
+            }
+        }
+    }
+
+    /// Deadlines, pauses between attempts and time-outs are all there is to wait for.
+    fn longest_wait(&self) -> u64 {
+        let Plan { lifetime_ms, policy, attempt_us, .. } = &self.desk.plan;
+        lifetime_ms.1 * 1_000 + 4 * policy.backoff_max_micros + 4 * attempt_us + REST_MARGIN_US
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let Some(hub) = &self.hub else { return false };
+        let state = hub.sequencer.state();
+        let waiting = |transfer| self.is_payer_waiting(transfer) || self.is_payee_waiting(transfer);
+        hub.is_idle()
+            && state.transfers_in_flight() == 0
+            && state.notices_owed_count() == 0
+            && !(0..self.scripts.len() as u32).any(waiting)
+    }
+
+    fn unrest(&self) -> String {
+        let waiting = |role: fn(&Self, u32) -> bool| {
+            let all = 0..self.scripts.len() as u32;
+            all.filter(|transfer| role(self, *transfer)).take(5).collect::<Vec<_>>()
+        };
+        let (payers, payees) = (waiting(Self::is_payer_waiting), waiting(Self::is_payee_waiting));
+        let hub = self.hub.as_ref().map(|hub| {
+            let state = hub.sequencer.state();
+            let mut owed: Vec<_> = state.notices_owed().map(|notice| notice.id).collect();
+            owed.sort_unstable();
+            owed.truncate(5);
+            let lanes: Vec<_> =
+                hub.edges.iter().flat_map(|edge| edge.delivery.lane_states()).collect();
+            format!(
+                "{} in flight, {} owed from {owed:?}, idle {}, lanes {lanes:?}",
+                state.transfers_in_flight(),
+                state.notices_owed_count(),
+                hub.is_idle()
+            )
+        });
+        format!("payers of {payers:?} and payees of {payees:?} wait; hub: {hub:?}")
+    }
+
+    /// Everything is at rest: everybody agrees, and the log alone says the same.
+    fn finish(&mut self) {
+        let hub = self.hub.as_mut().expect("a hub at rest is up");
+        hub.sequencer.sync().expect("a sound disk syncs");
+        let state = hub.sequencer.state();
+        self.witness.check_rest(state);
+        let hash = state.hash();
+        self.check_agreement();
+        self.desk.tally.kills += 1;
+        self.hub = None;
+        self.disk = self.disk.kill();
+        let again = self.recover().expect("a sound disk is read");
+        assert_eq!(again.state().hash(), hash, "the log read again gives another state");
+        self.hub = Some(Hub::new(&mut self.desk, self.lives + 1, self.desk.now, again));
+        self.final_hash = hash;
+        self.finished = true;
+    }
+}
+
+/// More than the highest number of an outcome.
+const OUTCOMES: usize = 128;
+
+/// A number per kind of event, for the trace.
+fn kind_of(event: &Event) -> u64 {
+    match event {
+        Event::Arrive(_) => 1,
+        Event::Answer(..) => 2,
+        Event::Callback(..) => 3,
+        Event::NewTransfer => 4,
+        Event::PayerTimer(_) => 5,
+        Event::PayeeTimer(_) => 6,
+        Event::Operate => 7,
+        Event::Fault(_) => 8,
+        Event::Mend(_) => 9,
+        Event::Start => 10,
+        Event::Hub(..) => 11,
+        Event::Look => 12,
+    }
+}

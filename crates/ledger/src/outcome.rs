@@ -129,6 +129,8 @@ pub enum Outcome {
     RegisterFull = 99,
     /// Registration by an FSP that is not a participant.
     RegistrarNotFound = 100,
+    /// Admin: a reserved outflow was given back; how it ended, never an answer.
+    FundsOutAborted = 101,
 }
 
 impl Outcome {
@@ -148,7 +150,7 @@ impl Outcome {
 use Outcome::*;
 
 /// Every outcome, in order of number.
-pub const ALL: [Outcome; 58] = [
+pub const ALL: [Outcome; 59] = [
     Accepted,
     Repeated,
     PrepareModified,
@@ -207,4 +209,5 @@ pub const ALL: [Outcome; 58] = [
     RulesVersionRefused,
     RegisterFull,
     RegistrarNotFound,
+    FundsOutAborted,
 ];

@@ -97,7 +97,8 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         | Outcome::Aborted
         | Outcome::AbortedByPut
         | Outcome::Expired
-        | Outcome::RegistrarNotFound => {
+        | Outcome::RegistrarNotFound
+        | Outcome::FundsOutAborted => {
             (ErrorCode::INTERNAL_SERVER, "the hub answered with the outcome of another command")
         }
     };

@@ -369,7 +369,8 @@ impl World {
         self.disk = self.disk.kill();
         let again = self.recover().expect("a sound disk is read");
         assert_eq!(again.state().hash(), hash, "the log read again gives another state");
-        self.hub = Some(Hub::new(&mut self.desk, self.lives + 1, self.desk.now, again));
+        let now = self.desk.now;
+        self.hub = Some(Hub::new(&mut self.desk, self.lives + 1, now, again));
         self.final_hash = hash;
         self.finished = true;
     }

@@ -63,7 +63,7 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         AbortedByPut => validation("the payee answered with transferState ABORTED"),
         Aborted => (ErrorCode::GENERIC_PAYEE, String::new()),
         FundsInsufficient => validation("Aborted due to insufficient funds"),
-        FundsOutNotReserved => validation("the outflow was given back"),
+        FundsOutAborted => validation("the outflow was given back"),
         RegistrarNotFound => (ErrorCode::ADD_PARTY, "Requester FSP not found".into()),
         Accepted
         | Repeated
@@ -90,6 +90,7 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | SettlementModelExists
         | SettlementModelNotFound
         | FundsIdInUse
+        | FundsOutNotReserved
         | DeadLetterNotFound
         | RulesVersionRefused
         | RegisterFull => return None,

@@ -65,7 +65,7 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
     };
     let posting = state.books.outflow_end(to, flow.amount);
     context.post(posting);
-    let ended = if command.commit { Outcome::Accepted } else { Outcome::FundsOutNotReserved };
+    let ended = if command.commit { Outcome::Accepted } else { Outcome::FundsOutAborted };
     end(context, Movement { id: command.id, participant, record: flow.record }, ended);
     Outcome::Accepted
 }

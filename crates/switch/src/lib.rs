@@ -191,6 +191,12 @@ pub struct Running {
 }
 
 impl Running {
+    /// Whether a thread has ended by itself, which none does unless an invariant broke.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Waits for all threads to end.
     pub fn join(self) {
         for thread in self.threads {

@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 
 /// Between two sweeps for requests whose time is over.
@@ -36,7 +37,7 @@ pub struct PoolLimits {
     pub connect: Duration,
     /// Time from sending a request to its whole answer.
     pub answer: Duration,
-    /// Connections to one peer.
+    /// Connections to one peer; beyond them requests wait for one.
     pub connections_max: usize,
 }
 
@@ -76,6 +77,8 @@ struct Peer {
     idle: RefCell<Vec<Rc<Connection>>>,
     busy: RefCell<Vec<Rc<Connection>>>,
     connecting: Cell<usize>,
+    /// Told when a connection is no longer busy, for those that wait for one.
+    freed: Notify,
     resolved: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
@@ -103,15 +106,22 @@ impl Pools {
         // A connection that was idle may have been closed meanwhile: a request that was never
         // written goes out on another one.
         loop {
-            let Some(connection) = peer.take_idle() else { break };
+            let idle = peer.take_idle();
+            let fresh = idle.is_none();
+            let connection = match idle {
+                Some(connection) => connection,
+                None if peer.open() < self.limits.connections_max => self.connect(&peer).await?,
+                None => {
+                    peer.freed.notified().await;
+                    continue;
+                }
+            };
             match self.exchange(&peer, connection, request).await {
                 Ok(status) => return Ok(status),
-                Err((_, Some(unsent))) => request = unsent,
-                Err((failure, None)) => return Err(failure),
+                Err((_, Some(unsent))) if !fresh => request = unsent,
+                Err((failure, _)) => return Err(failure),
             }
         }
-        let connection = self.connect(&peer).await?;
-        self.exchange(&peer, connection, request).await.map_err(|(failure, _)| failure)
     }
 
     /// Ends the connections whose request has had its time.
@@ -154,9 +164,6 @@ impl Pools {
     }
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
-        if self.limits.connections_max <= peer.open() {
-            return Err(Failure::Connect);
-        }
         let _connecting = Connecting::begin(peer);
         let connecting = tokio::time::timeout(self.limits.connect, peer.connect());
         let stream = connecting.await.map_err(|_| Failure::Connect)??;
@@ -191,6 +198,7 @@ impl Pools {
             idle: RefCell::new(Vec::new()),
             busy: RefCell::new(Vec::new()),
             connecting: Cell::new(0),
+            freed: Notify::new(),
             resolved: RefCell::new(None),
         });
         peers.insert(authority, Rc::clone(&peer));
@@ -267,6 +275,7 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         self.peer.set_free(self.connection);
+        self.peer.freed.notify_one();
     }
 }
 

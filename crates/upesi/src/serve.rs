@@ -59,11 +59,15 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
     let options = admin_options(&config, auth);
-    let waited = run_admin(admin_listener, hub, options, &stop, stopping, || node.has_ended());
+    let ended = || node.has_ended() || running.has_ended();
+    let waited = run_admin(admin_listener, hub, options, &stop, stopping, ended);
+    let broken = running.has_ended() && !node.has_ended();
     running.join();
-    let stopped = node.stop().map_err(Failure::new);
-    waited?;
-    stopped
+    node.stop().map_err(Failure::new)?;
+    match (waited, broken) {
+        (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
+        (waited, _) => waited.map(|_| ()),
+    }
 }
 
 /// Serves the admin API on this thread until a signal comes or the log stops.
@@ -73,8 +77,8 @@ fn run_admin(
     options: AdminOptions,
     stop: &watch::Sender<bool>,
     mut stopping: watch::Receiver<bool>,
-    log_ended: impl Fn() -> bool,
-) -> Result<(), Failure> {
+    ended: impl Fn() -> bool,
+) -> Result<Ending, Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -88,7 +92,7 @@ fn run_admin(
         };
         let admin = operations::serve(listener, hub, options, shutdown);
         let signal = async {
-            let result = wait_for_end(&log_ended).await;
+            let result = wait_for_end(&ended).await;
             stop.send_replace(true);
             result
         };
@@ -97,7 +101,15 @@ fn run_admin(
     })
 }
 
-async fn wait_for_end(log_ended: impl Fn() -> bool) -> Result<(), Failure> {
+/// Why serving ends.
+enum Ending {
+    /// Somebody said so.
+    Signal,
+    /// A thread ended by itself.
+    Broken,
+}
+
+async fn wait_for_end(ended: impl Fn() -> bool) -> Result<Ending, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let no_signals = |error| Failure::new(format!("cannot listen for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
@@ -105,9 +117,9 @@ async fn wait_for_end(log_ended: impl Fn() -> bool) -> Result<(), Failure> {
     let mut watch = tokio::time::interval(WATCH);
     loop {
         tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = watch.tick() => if log_ended() { return Ok(()) },
+            _ = interrupt.recv() => return Ok(Ending::Signal),
+            _ = terminate.recv() => return Ok(Ending::Signal),
+            _ = watch.tick() => if ended() { return Ok(Ending::Broken) },
         }
     }
 }

@@ -41,6 +41,11 @@ pub(crate) struct Account {
 pub(crate) struct Metrics(BTreeMap<String, f64>);
 
 #[derive(Deserialize)]
+struct Listed {
+    name: String,
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AccountText<'a> {
     id: u64,
@@ -106,6 +111,17 @@ impl Admin {
     /// Whether the hub says that it is well.
     pub(crate) fn healthy(&mut self) -> bool {
         self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
+    }
+
+    /// Names of all participants, the hub among them when it lists itself.
+    pub(crate) fn participants(&mut self) -> Result<Vec<String>, HarnessError> {
+        let answered = self.must("GET", "/participants", None, &[200])?;
+        let listed = serde_json::from_slice::<Vec<Listed>>(&answered.body);
+        let listed = listed.map_err(|error| HarnessError::Admin {
+            request: "GET /participants".to_owned(),
+            problem: error.to_string(),
+        })?;
+        Ok(listed.into_iter().map(|participant| participant.name).collect())
     }
 
     /// GET /participants/{name}/accounts

@@ -46,8 +46,8 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     onboard(&mut admin, options.fsps.currency, &bound, &interrupt)?;
     live.step(&format!("registering {} subscribers of each", options.fsps.subscribers));
     fleets.register()?;
-    let names = bound.into_iter().map(|fsp| fsp.name).collect();
-    let run = Run { options, command, interrupt, live, switch, fleets, admin, names };
+    fleets.behave()?;
+    let run = Run { options, command, interrupt, live, switch, fleets, admin };
     let report = run.carry_out(&data.path)?;
     println!("{report}");
     if let Some(path) = &options.json {
@@ -65,7 +65,6 @@ struct Run<'a> {
     switch: Switch,
     fleets: Fleets,
     admin: Admin,
-    names: Vec<String>,
 }
 
 /// What the measured part gave.
@@ -87,14 +86,14 @@ struct Reading {
 
 impl Run<'_> {
     fn carry_out(mut self, data: &Path) -> Result<DemoReport, HarnessError> {
-        let before = Books::read(&mut self.admin, &self.names)?;
+        let before = Books::read(&mut self.admin)?;
         let concurrency = self.warm_up()?;
         let at_start = self.admin.metrics()?;
         let measured = self.measure(concurrency)?;
         let at_end = self.admin.metrics()?;
         self.live.step("waiting for the last transactions and notices");
         let open = self.wait_for_quiet()?;
-        let after = Books::read(&mut self.admin, &self.names)?;
+        let after = Books::read(&mut self.admin)?;
         let result = self.fleets.collect()?;
         let glance = self.fleets.glance();
         let figures = self.switch.figures();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use dfsp::links::LinkCounts;
 use dfsp::tally::Exchange;
-use dfsp::{Cause, Counts, End, Leg, Outcome, Payment, Simulator, SimulatorOptions};
+use dfsp::{Behaviour, Cause, Counts, End, Leg, Outcome, Payment, Simulator, SimulatorOptions};
 use hdrhistogram::Histogram;
 use ledger::{Amount, FspName};
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -137,6 +137,7 @@ struct Control {
 
 enum Order {
     Register(SyncSender<Result<(), HarnessError>>),
+    Behave(SyncSender<()>),
     Collect(SyncSender<FleetResult>),
 }
 
@@ -189,6 +190,12 @@ impl Fleets {
         answers
             .into_iter()
             .try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::Fleet)?)
+    }
+
+    /// Lets every FSP behave as planned; until then all are normal, so that they can be set up.
+    pub(crate) fn behave(&self) -> Result<(), HarnessError> {
+        let answers: Vec<_> = self.fleets.iter().map(|fleet| fleet.order(Order::Behave)).collect();
+        answers.into_iter().try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::Fleet))
     }
 
     /// Changes the phase of all drivers; they see it within 5 ms.
@@ -375,9 +382,10 @@ fn run(
         Err(error) => return drop(tell.send(Err(broken("runtime", &error)))),
     };
     runtime.block_on(async move {
-        let mut simulators = Vec::new();
-        for options in plan {
+        let (mut simulators, mut behaviours) = (Vec::new(), Vec::new());
+        for mut options in plan {
             let name = options.name.clone();
+            behaviours.push(std::mem::take(&mut options.behaviour));
             match Simulator::bind(options) {
                 Ok(simulator) => simulators.push(simulator),
                 Err(error) => return drop(tell.send(Err(broken(&name, &error)))),
@@ -385,7 +393,7 @@ fn run(
         }
         let _ = tell.send(Ok(simulators.iter().map(bound).collect()));
         let driver = Driver::start(&simulators, load, control);
-        obey(orders, &driver, &simulators).await;
+        obey(orders, &driver, &simulators, &behaviours).await;
         simulators.iter().for_each(Simulator::stop);
     });
 }
@@ -399,11 +407,22 @@ fn bound(simulator: &Simulator) -> Bound {
     }
 }
 
-async fn obey(mut orders: mpsc::Receiver<Order>, driver: &Rc<Driver>, simulators: &[Simulator]) {
+async fn obey(
+    mut orders: mpsc::Receiver<Order>,
+    driver: &Rc<Driver>,
+    simulators: &[Simulator],
+    behaviours: &[Behaviour],
+) {
     while let Some(order) = orders.recv().await {
         // Whoever asked may have given up; the answer is then of no use.
         match order {
             Order::Register(tell) => drop(tell.send(register(simulators).await)),
+            Order::Behave(tell) => {
+                for (simulator, behaviour) in simulators.iter().zip(behaviours) {
+                    simulator.set_behaviour(*behaviour);
+                }
+                drop(tell.send(()));
+            }
             Order::Collect(tell) => drop(tell.send(driver.collect(simulators))),
         }
     }
@@ -436,6 +455,7 @@ struct Driver {
 struct Pair {
     sides: [Simulator; 2],
     number: Cell<u64>,
+    in_flight: Cell<usize>,
 }
 
 struct Records {
@@ -446,9 +466,11 @@ struct Records {
 
 impl Driver {
     fn start(simulators: &[Simulator], load: Load, control: Arc<Control>) -> Rc<Self> {
-        let pairs = simulators
-            .chunks_exact(2)
-            .map(|pair| Pair { sides: [pair[0].clone(), pair[1].clone()], number: Cell::new(0) });
+        let pairs = simulators.chunks_exact(2).map(|pair| Pair {
+            sides: [pair[0].clone(), pair[1].clone()],
+            number: Cell::new(0),
+            in_flight: Cell::new(0),
+        });
         let driver = Rc::new(Self {
             load,
             control,
@@ -463,11 +485,11 @@ impl Driver {
                 failures: BTreeMap::new(),
             }),
         });
-        for simulator in simulators {
+        for (index, simulator) in simulators.iter().enumerate() {
             let driver = Rc::downgrade(&driver);
             simulator.observe(move |outcome| {
                 if let Some(driver) = driver.upgrade() {
-                    driver.ended(&outcome);
+                    driver.ended(index / 2, &outcome);
                 }
             });
         }
@@ -488,20 +510,20 @@ impl Driver {
         matches!(phase, Phase::Warm | Phase::Measure) && self.budget.get() > 0
     }
 
-    /// Closed loop: starts as many as are missing.
-    fn fill(&self) {
-        let target = self.control.target.load(Ordering::Relaxed);
-        while self.in_flight.get() < target && self.may_start() {
-            if !self.start_one(Instant::now()) {
+    /// Closed loop: starts as many in a pair as are missing there. Each pair has its own share of
+    /// the target, so that an FSP that hangs holds up its own pair only.
+    fn fill(&self, index: usize) {
+        let (target, pairs) = (self.control.target.load(Ordering::Relaxed), self.pairs.len());
+        let share = (target + pairs - 1 - index) / pairs;
+        while self.pairs[index].in_flight.get() < share && self.may_start() {
+            if !self.start_one(index, Instant::now()) {
                 break;
             }
         }
     }
 
-    /// Starts the next transaction: the pairs take turns, and so do the two sides of each.
-    fn start_one(&self, intended: Instant) -> bool {
-        let index = self.next_pair.get();
-        self.next_pair.set((index + 1) % self.pairs.len());
+    /// Starts the next transaction of a pair; its two sides take turns.
+    fn start_one(&self, index: usize, intended: Instant) -> bool {
         let pair = &self.pairs[index];
         let number = pair.number.get();
         pair.number.set(number + 1);
@@ -518,14 +540,26 @@ impl Driver {
         }
         let started = payer.start(payment);
         match started {
-            Ok(()) => self.in_flight.set(self.in_flight.get() + 1),
+            Ok(()) => {
+                pair.in_flight.set(pair.in_flight.get() + 1);
+                self.in_flight.set(self.in_flight.get() + 1);
+            }
             Err(error) => self.failed(format!("start: {error}"), String::new(), intended),
         }
         self.control.in_flight.store(self.in_flight.get(), Ordering::Relaxed);
         started.is_ok()
     }
 
-    fn ended(&self, outcome: &Outcome) {
+    /// Open loop: the pairs take turns.
+    fn next_pair(&self) -> usize {
+        let index = self.next_pair.get();
+        self.next_pair.set((index + 1) % self.pairs.len());
+        index
+    }
+
+    fn ended(&self, index: usize, outcome: &Outcome) {
+        let pair_in_flight = &self.pairs[index].in_flight;
+        pair_in_flight.set(pair_in_flight.get() - 1);
         self.in_flight.set(self.in_flight.get() - 1);
         self.control.in_flight.store(self.in_flight.get(), Ordering::Relaxed);
         let intended = outcome.payment.intended;
@@ -544,7 +578,7 @@ impl Driver {
             }
         }
         if self.load == Load::Closed {
-            self.fill();
+            self.fill(index);
         }
     }
 
@@ -614,7 +648,7 @@ async fn tick(driver: Rc<Driver>) {
     loop {
         ticks.tick().await;
         if driver.load == Load::Closed {
-            driver.fill();
+            (0..driver.pairs.len()).for_each(|index| driver.fill(index));
         }
         count = count.wrapping_add(1);
         if count.is_multiple_of(TICKS_PER_GLANCE) {
@@ -636,7 +670,7 @@ async fn open_loop(driver: Rc<Driver>, interval: Duration) {
             continue;
         }
         while due <= now && driver.may_start() {
-            driver.start_one(due);
+            driver.start_one(driver.next_pair(), due);
             due += interval;
         }
         if pace.wait(due.saturating_duration_since(now)).await.is_err() {

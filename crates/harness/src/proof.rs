@@ -41,11 +41,12 @@ pub(crate) struct Evidence<'a> {
 }
 
 impl Books {
-    /// Reads accounts of the hub and of every FSP, then the metrics.
-    pub(crate) fn read(admin: &mut Admin, names: &[String]) -> Result<Self, HarnessError> {
-        let mut accounts = BTreeMap::new();
-        for name in names.iter().map(String::as_str).chain([HUB]) {
-            accounts.insert(name.to_owned(), admin.accounts(name)?);
+    /// Reads the accounts of the hub and of every participant, then the metrics.
+    pub(crate) fn read(admin: &mut Admin) -> Result<Self, HarnessError> {
+        let mut accounts = BTreeMap::from([(HUB.to_owned(), admin.accounts(HUB)?)]);
+        for name in admin.participants()? {
+            let of_participant = admin.accounts(&name)?;
+            accounts.insert(name, of_participant);
         }
         Ok(Self { accounts, metrics: admin.metrics()? })
     }

@@ -34,6 +34,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
         set_up(options, &fleets, &interrupt)?;
         live.step("onboarded");
     }
+    fleets.behave()?;
     fleets.set_phase(Phase::Warm);
     let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let runs = || !interrupt.seen() && end.is_none_or(|end| Instant::now() < end);

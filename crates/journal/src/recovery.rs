@@ -235,7 +235,11 @@ pub(crate) fn recover<D: Disk>(
     if let Some(unfinished) = &unfinished {
         disk.remove(&unfinished.name)?;
     }
-    let dropped = cut.map(|reason| cut_off(last, &end.scanned, reason)).transpose()?;
+    let dropped = cut.map(|reason| note_cut(last, &end.scanned, reason));
+    // Set even when nothing is to be cut off: an earlier recovery may have cut, and its sync
+    // failed, so that what it cut is out of sight but stored, and would stand behind the next
+    // frame after a crash.
+    last.file.truncate(end.scanned.offset)?;
     // The header is one sector: written over itself, it cannot be torn.
     write_again(&last.file, 0, SEGMENT_HEADER_BYTES)?;
     let rewritten_bytes = write_again(&last.file, end.unproven, end.scanned.offset)?;
@@ -454,14 +458,9 @@ fn missing_before<F: DiskFile>(
     }
 }
 
-fn cut_off<F: DiskFile>(
-    last: &Found<F>,
-    scanned: &Scanned,
-    reason: FrameError,
-) -> Result<Dropped, DiskError> {
-    last.file.truncate(scanned.offset)?;
+fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: FrameError) -> Dropped {
     let bytes = last.length - scanned.offset;
-    Ok(Dropped { segment: last.name.clone(), offset: scanned.offset, bytes, reason })
+    Dropped { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
 }
 
 /// Writes the bytes from `start` to `end` over themselves; gives their number.

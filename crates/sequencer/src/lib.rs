@@ -10,7 +10,8 @@
 //! batch of one at once, calling after a busy while makes a large one. There is no timer.
 //!
 //! Records that only note finished deliveries ([`Durability::Lazy`]) never cause a sync of their
-//! own: they are appended and applied, and become durable with the next batch that syncs.
+//! own: they are appended and applied, and become durable with the next batch that syncs. A batch
+//! of such records whose stamp meets a transfer's deadline is synced: it ends the transfer.
 #![warn(missing_docs)]
 
 mod replay;
@@ -262,7 +263,10 @@ impl<L: Log> Sequencer<L> {
         self.counts.batches += 1;
         self.counts.records += u64::from(self.builder.count());
         self.counts.bytes += self.builder.length() as u64;
-        if durability.into_iter().any(|durability| durability == Durability::Synced) {
+        // A deadline that the stamp meets ends its transfer in this batch, whatever the batch is
+        // made of: nobody may hear of that end before it is durable.
+        let deadline_met = self.state.next_deadline().is_some_and(|due| due <= stamp);
+        if deadline_met || durability.into_iter().any(|one| one == Durability::Synced) {
             self.sync()?;
         }
         Ok((tail.next(), stamp))

@@ -15,9 +15,21 @@ const NEVER: u64 = u64::MAX;
 const FAULTS: [Fault; 6] =
     [Fault::Crash, Fault::Torn, Fault::Sync, Fault::Full, Fault::Fsp, Fault::Clock];
 
+/// How many faults of each kind may still happen before traffic begins, and from then on. A hub
+/// that crashes in every millisecond proves nothing: it never does anything.
+const BUDGET: [u32; 6] = [10, 10, 10, 10, 60, 20];
+
+/// What is left of the budget, and which kinds have their next fault drawn already.
+#[derive(Debug, Default)]
+pub(crate) struct Fuses {
+    left: [u32; 6],
+    armed: [bool; 6],
+}
+
 impl World {
-    /// The first fault of each kind is drawn.
+    /// The first fault of each kind is drawn, the budgets are full.
     pub(crate) fn arm_faults(&mut self) {
+        self.fuses.left = BUDGET;
         FAULTS.into_iter().for_each(|fault| self.arm(fault));
     }
 
@@ -26,6 +38,7 @@ impl World {
         if self.desk.calm {
             return;
         }
+        self.fuses.armed[fault as usize] = false;
         self.arm(fault);
         match fault {
             Fault::Crash => self.crash(),
@@ -85,7 +98,11 @@ impl World {
             Fault::Fsp => faults.fsp_us,
             Fault::Clock => faults.clock_us,
         };
-        if let Some(mean) = mean {
+        let fuse = fault as usize;
+        let may = 0 < self.fuses.left[fuse] && !self.fuses.armed[fuse];
+        if let Some(mean) = mean.filter(|_| may) {
+            self.fuses.left[fuse] -= 1;
+            self.fuses.armed[fuse] = true;
             let wait = self.desk.random.around(mean);
             self.desk.after(wait, Event::Fault(fault));
         }

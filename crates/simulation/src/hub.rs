@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use journal::{FileLog, MemoryDisk};
-use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Position};
+use ledger::{
+    Command, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome, Position, TransferState,
+};
 use ports::{Log, RecordReader};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 
@@ -216,6 +218,8 @@ impl Hub {
         for outcome in &effects.outcomes {
             desk.outcomes[usize::from(outcome.number())] += 1;
         }
+        self.note_deliveries(committed);
+        let effects = self.sequencer.effects();
         for notice in &effects.notices {
             let at = notice.source.0.checked_sub(committed.first.0);
             let source = at.and_then(|at| self.batch.get(at as usize));
@@ -228,33 +232,33 @@ impl Hub {
             self.mailboxes[lane].push(Mail::Withdraw(*notice));
         }
         self.reply(committed);
-        self.post_recorded(committed.durable);
+    }
+
+    /// Deliveries whose record is durable are told first: a dead letter that this same batch owes
+    /// again must find its lane rid of it.
+    fn note_deliveries(&mut self, committed: &Committed) {
+        for (at, submission) in self.batch.iter().enumerate() {
+            if let Ticket::Deliveries(edge) = submission.attached.ticket {
+                let position = Position(committed.first.0 + at as u64);
+                let ends = ends_of(&submission.command).iter();
+                let notices = ends.map(|end| end.notice).collect();
+                self.unrecorded.push_back(Unrecorded { position, edge, notices });
+            }
+        }
+        while self.unrecorded.front().is_some_and(|entry| entry.position <= committed.durable) {
+            let entry = self.unrecorded.pop_front().expect("there is a front");
+            self.mailboxes[usize::from(entry.edge)].push(Mail::Recorded(entry.notices));
+        }
     }
 
     fn reply(&mut self, committed: &Committed) {
         let outcomes = self.sequencer.outcomes();
         for (at, (submission, outcome)) in self.batch.drain(..).zip(outcomes).enumerate() {
-            let position = Position(committed.first.0 + at as u64);
-            match submission.attached.ticket {
-                Ticket::Nobody => {}
-                Ticket::Waiter(edge, request) => {
-                    let result = Some(*outcome);
-                    let reply = Mail::Reply { request, position: position.0, result };
-                    self.mailboxes[usize::from(edge)].push(reply);
-                }
-                Ticket::Deliveries(edge) => {
-                    let notices = ends_of(&submission.command);
-                    let notices = notices.iter().map(|end| end.notice).collect();
-                    self.unrecorded.push_back(Unrecorded { position, edge, notices });
-                }
+            if let Ticket::Waiter(edge, request) = submission.attached.ticket {
+                let (position, result) = (committed.first.0 + at as u64, Some(*outcome));
+                let reply = Mail::Reply { request, position, result };
+                self.mailboxes[usize::from(edge)].push(reply);
             }
-        }
-    }
-
-    fn post_recorded(&mut self, durable: Position) {
-        while self.unrecorded.front().is_some_and(|entry| entry.position <= durable) {
-            let entry = self.unrecorded.pop_front().expect("there is a front");
-            self.mailboxes[usize::from(entry.edge)].push(Mail::Recorded(entry.notices));
         }
     }
 
@@ -274,13 +278,23 @@ impl Hub {
         }
     }
 
-    /// What was owed when the last life ended.
+    /// What was owed when the last life ended; prepares of transfers that have ended since are
+    /// withdrawn at once.
     fn post_owed(&mut self, desk: &mut Desk) {
-        let mut owed: Vec<Notice> = self.sequencer.state().notices_owed().copied().collect();
+        let state = self.sequencer.state();
+        let is_stale = |notice: &Notice| {
+            let view = state.view(&notice.transfer);
+            notice.kind == NoticeKind::Prepare
+                && view.is_none_or(|view| view.state != TransferState::Reserved)
+        };
+        let mut owed: Vec<Notice> = state.notices_owed().copied().collect();
         owed.sort_unstable_by_key(|notice| notice.id);
         for notice in owed {
             let lane = notice.recipient.at() % self.mailboxes.len();
             self.mailboxes[lane].push(Mail::Notice { notice, message: None });
+            if is_stale(&notice) {
+                self.mailboxes[lane].push(Mail::Withdraw(notice.id));
+            }
         }
         self.post(desk, 0);
     }

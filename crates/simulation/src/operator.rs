@@ -22,6 +22,7 @@ pub(crate) struct Operator {
     onboarding: u32,
     /// How many of them were answered.
     answered: u32,
+    funded: bool,
     /// Outflows that were asked for and not ended.
     outflows: Vec<(u8, TransferId)>,
     /// Whom the operator has switched off.
@@ -48,7 +49,8 @@ impl Operator {
             }
         }
         let onboarding = changes.len() as u32;
-        Self { changes, onboarding, answered: 0, outflows: Vec::new(), off: Vec::new() }
+        let (outflows, off) = (Vec::new(), Vec::new());
+        Self { changes, onboarding, answered: 0, funded: false, outflows, off }
     }
 
     pub(crate) fn change(&self, number: u32) -> &Change {
@@ -64,9 +66,8 @@ impl Operator {
 impl World {
     /// The operator acts: asks again for what brings somebody in, or for something new.
     pub(crate) fn operate(&mut self) {
-        let Operator { answered, onboarding, .. } = self.operator;
-        if answered < onboarding {
-            self.ask_for(answered);
+        if self.operator.answered < self.operator.onboarding || !self.operator.funded {
+            self.bring_in();
             return self.desk.after(PATIENCE_US, Event::Operate);
         }
         if self.desk.calm {
@@ -88,29 +89,41 @@ impl World {
             return;
         }
         self.operator.answered += 1;
-        if self.operator.answered < self.operator.onboarding {
-            return self.ask_for(self.operator.answered);
+        self.bring_in();
+    }
+
+    /// The next step of the onboarding.
+    fn bring_in(&mut self) {
+        if self.operator.answered == self.operator.onboarding {
+            match self.operator.funded {
+                true => return self.begin_traffic(),
+                false => self.fund_everybody(),
+            }
         }
-        self.fund_everybody();
-        self.begin_traffic();
+        if self.operator.answered < self.operator.onboarding {
+            self.ask_for(self.operator.answered);
+        }
     }
 
     fn ask_for(&mut self, number: u32) {
         self.desk.send(Request { from: OPERATOR, what: What::Change(number) });
     }
 
-    /// Deposits for everybody, thrice each, so that hardly any is lost on its way.
+    /// The accounts are there: deposits follow, as the last part of the onboarding. Their
+    /// numbers are read from the state, so this waits for the hub to be up.
     fn fund_everybody(&mut self) {
+        if self.hub.is_none() {
+            return;
+        }
+        self.operator.funded = true;
         for fsp in 0..self.desk.plan.fsps {
             for currency in 0..self.desk.plan.currencies {
-                let amount = self.desk.random.between((20_000, 200_000));
-                let funds = self.move_funds((fsp, currency), FundsDirection::In, amount);
-                if let Some(change) = funds {
-                    let number = self.operator.add(change);
-                    (0..3).for_each(|_| self.ask_for(number));
-                }
+                let units = self.desk.random.between((20_000, 200_000));
+                let funds = self.move_funds((fsp, currency), FundsDirection::In, units);
+                funds.into_iter().for_each(|change| _ = self.operator.add(change));
             }
         }
+        self.operator.onboarding = self.operator.changes.len() as u32;
     }
 
     fn next_change(&mut self) -> Option<Change> {

@@ -121,7 +121,7 @@ impl World {
         let patient = payer.acknowledged && !late && !self.desk.random.chance(100);
         if !patient {
             payer.resends = (payer.resends + 1).min(RESENDS_MAX);
-            let ask = calm && payer.resends == RESENDS_MAX;
+            let ask = calm && payer.resends == RESENDS_MAX && self.desk.random.chance(500);
             let variant = self.variant();
             let from = self.scripts[transfer as usize].payer;
             let what = match ask {

@@ -15,6 +15,7 @@ use sequencer::{ReplayError, Sequencer};
 
 use crate::desk::{Desk, Manners};
 use crate::event::{Event, HubEvent};
+use crate::faults::Fuses;
 use crate::hub::{Hub, Stopped};
 use crate::operator::Operator;
 use crate::party::Parties;
@@ -38,6 +39,7 @@ pub(crate) struct World {
     pub(crate) hub: Option<Hub>,
     pub(crate) witness: Witness,
     pub(crate) lives: u32,
+    pub(crate) fuses: Fuses,
     pub(crate) final_hash: Digest,
     seed: u64,
     transfers: u32,
@@ -76,6 +78,7 @@ impl World {
             hub: None,
             witness: Witness::new(window),
             lives: 0,
+            fuses: Fuses::default(),
             final_hash: Digest::default(),
             seed,
             transfers: options.transfers,
@@ -88,7 +91,9 @@ impl World {
     pub(crate) fn run(&mut self) {
         self.desk.after(0, Event::Start);
         self.desk.after(0, Event::Operate);
-        self.arm_faults();
+        if self.desk.random.chance(300) {
+            self.arm_faults();
+        }
         while !self.finished {
             let (now, event) = self.desk.queue.pop().expect("a run ends by looking around");
             assert!(self.desk.now <= now, "time never runs backwards");
@@ -108,6 +113,7 @@ impl World {
 
     /// The operator has brought everybody in: payers begin.
     pub(crate) fn begin_traffic(&mut self) {
+        self.arm_faults();
         self.desk.after(0, Event::NewTransfer);
         let wait = self.desk.plan.chaos_us;
         self.desk.after(wait, Event::Look);

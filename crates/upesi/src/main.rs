@@ -10,6 +10,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// An instant-payments switch that speaks FSPIOP: look-up, quotes, transfers with positions and
 /// liquidity limits, durable callbacks, admin API.
 #[derive(Parser)]

@@ -1,0 +1,59 @@
+# Shell functions of docs/conversation.md, for bash. Read them in: . docs/conversation/helpers.sh
+#
+#   admin METHOD PATH [BODY]         a call of the admin API, with the token
+#   fsp NAME METHOD PATH [BODY]      an FSPIOP message of participant NAME
+#   fsp NAME:TO METHOD PATH [BODY]   the same with FSPIOP-Destination TO
+#   callbacks COUNT                  waits for COUNT more callbacks and prints them, sorted
+#   in_seconds COUNT                 that moment as FSPIOP writes it
+#   base64url                        a filter: base64url without padding
+#
+# admin and fsp print the status of the answer and its body, if it has one.
+
+UPESI=${UPESI:-target/release/upesi}
+DATA=${DATA:-/tmp/upesi-try}
+FSPIOP=${FSPIOP:-http://127.0.0.1:4000}
+ADMIN=${ADMIN:-http://127.0.0.1:3001}
+CALLBACKS=${CALLBACKS:-http://127.0.0.1:4500}
+CALLBACK_LOG=${CALLBACK_LOG:-/tmp/upesi-try.callbacks}
+callbacks_seen=1 # The first line only says that the banks are ready.
+
+admin() {
+    local body=()
+    [ $# -lt 3 ] || body=(-H 'Content-Type: application/json' -d "$3")
+    call -X "$1" "$ADMIN$2" -H "Authorization: Bearer $(cat "$DATA/admin-token")" "${body[@]}"
+}
+
+fsp() {
+    local more=() resource=${3#/}
+    resource=${resource%%/*}
+    local type="application/vnd.interoperability.$resource+json;version=1.1"
+    [ "${1%%:*}" = "$1" ] || more+=(-H "FSPIOP-Destination: ${1#*:}")
+    [ "$2" = PUT ] || more+=(-H "Accept: $type")
+    [ $# -lt 4 ] || more+=(-d "$4")
+    call -X "$2" "$FSPIOP$3" -H "Content-Type: $type" -H "FSPIOP-Source: ${1%%:*}" \
+        -H "Date: $(http_date)" "${more[@]}"
+}
+
+call() {
+    local answer
+    answer=$(curl -sS -w '\n%{http_code}' "$@")
+    printf '%s %s\n' "${answer##*$'\n'}" "${answer%$'\n'*}"
+}
+
+callbacks() {
+    local wanted=$((callbacks_seen + $1)) tries=100
+    until [ "$(wc -l <"$CALLBACK_LOG")" -ge "$wanted" ] || [ $((tries -= 1)) -eq 0 ]; do
+        sleep 0.1
+    done
+    tail -n +$((callbacks_seen + 1)) "$CALLBACK_LOG" | sort
+    callbacks_seen=$(wc -l <"$CALLBACK_LOG")
+}
+
+in_seconds() {
+    python3 -c 'import datetime as d, sys
+print((d.datetime.now(d.timezone.utc) + d.timedelta(seconds=int(sys.argv[1]))).strftime("%Y-%m-%dT%H:%M:%S.000Z"))' "$1"
+}
+
+http_date() { LC_ALL=C date -u '+%a, %d %b %Y %H:%M:%S GMT'; }
+
+base64url() { base64 | tr '+/' '-_' | tr -d '=\n'; }

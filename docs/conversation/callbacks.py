@@ -9,7 +9,8 @@ class Bank(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         _, bank, path = self.path.split("/", 2)
         sender = self.headers["FSPIOP-Source"]
-        print(f"{bank} <- {self.command} /{path} (from {sender}) {body}", flush=True)
+        line = f"{bank} <- {self.command} /{path} (from {sender}) {body}".rstrip()
+        print(line + "\n", end="", flush=True)  # One write, so that lines stay whole.
         self.send_response(200 if self.command in ("PUT", "PATCH") else 202)
         self.send_header("Content-Length", "0")
         self.end_headers()

@@ -15,7 +15,7 @@ FSPIOP=${FSPIOP:-http://127.0.0.1:4000}
 ADMIN=${ADMIN:-http://127.0.0.1:3001}
 CALLBACKS=${CALLBACKS:-http://127.0.0.1:4500}
 CALLBACK_LOG=${CALLBACK_LOG:-/tmp/upesi-try.callbacks}
-callbacks_seen=1 # The first line only says that the banks are ready.
+echo 1 >"$CALLBACK_LOG.seen" # The first line only says that the banks are ready.
 
 admin() {
     local body=()
@@ -28,30 +28,36 @@ fsp() {
     resource=${resource%%/*}
     local type="application/vnd.interoperability.$resource+json;version=1.1"
     [ "${1%%:*}" = "$1" ] || more+=(-H "FSPIOP-Destination: ${1#*:}")
-    [ "$2" = PUT ] || more+=(-H "Accept: $type")
+    # curl would send "Accept: */*", which is no FSPIOP media type.
+    if [ "$2" = PUT ]; then more+=(-H 'Accept:'); else more+=(-H "Accept: $type"); fi
     [ $# -lt 4 ] || more+=(-d "$4")
     call -X "$2" "$FSPIOP$3" -H "Content-Type: $type" -H "FSPIOP-Source: ${1%%:*}" \
         -H "Date: $(http_date)" "${more[@]}"
 }
 
 call() {
-    local answer
+    local answer body
     answer=$(curl -sS -w '\n%{http_code}' "$@")
-    printf '%s %s\n' "${answer##*$'\n'}" "${answer%$'\n'*}"
+    body=${answer%$'\n'*}
+    printf '%s%s\n' "${answer##*$'\n'}" "${body:+ $body}"
 }
 
 callbacks() {
-    local wanted=$((callbacks_seen + $1)) tries=100
-    until [ "$(wc -l <"$CALLBACK_LOG")" -ge "$wanted" ] || [ $((tries -= 1)) -eq 0 ]; do
+    local seen tries=100
+    seen=$(cat "$CALLBACK_LOG.seen")
+    until [ "$(wc -l <"$CALLBACK_LOG")" -ge $((seen + $1)) ] || [ $((tries -= 1)) -eq 0 ]; do
         sleep 0.1
     done
-    tail -n +$((callbacks_seen + 1)) "$CALLBACK_LOG" | sort
-    callbacks_seen=$(wc -l <"$CALLBACK_LOG")
+    tail -n +$((seen + 1)) "$CALLBACK_LOG" | tee "$CALLBACK_LOG.new" | sort
+    echo $((seen + $(wc -l <"$CALLBACK_LOG.new"))) >"$CALLBACK_LOG.seen"
 }
 
 in_seconds() {
-    python3 -c 'import datetime as d, sys
-print((d.datetime.now(d.timezone.utc) + d.timedelta(seconds=int(sys.argv[1]))).strftime("%Y-%m-%dT%H:%M:%S.000Z"))' "$1"
+    python3 - "$1" <<'PYTHON'
+import datetime, sys
+moment = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=int(sys.argv[1]))
+print(moment.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
+PYTHON
 }
 
 http_date() { LC_ALL=C date -u '+%a, %d %b %Y %H:%M:%S GMT'; }

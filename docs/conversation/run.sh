@@ -42,7 +42,7 @@ start() {
 # What may differ from run to run.
 alike() {
     sed -E -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z/MOMENT/g' -e 's/[0-9a-f]{64}/DIGEST/g' \
-        -e 's/in [0-9.]+ s:/in SECONDS:/' -e 's/records in [0-9]+ batches/records in BATCHES/'
+        -e 's/in [0-9.]+ s:/in SECONDS:/' -e 's/[0-9]+ records in [0-9]+ batches/RECORDS/'
 }
 
 # Performs the command at hand and compares, or writes, what came.
@@ -54,7 +54,8 @@ perform() {
     run_commands=$((run_commands + 1))
     if [ "$run_mode" = --write ]; then
         cat "$run_place/came"
-    elif ! diff <(printf '%s' "$run_expected" | alike) <(alike <"$run_place/came") >"$run_place/diff"; then
+    elif ! diff <(printf '%s' "$run_expected" | alike) <(alike <"$run_place/came") \
+        >"$run_place/diff"; then
         printf '%s:%s: $ %s\n' "$run_document" "$run_line" "$run_command" >&2
         cat "$run_place/diff" >&2
         run_differences=$((run_differences + 1))

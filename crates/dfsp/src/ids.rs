@@ -9,6 +9,7 @@ use ledger::TransferId;
 const SEQUENCE_BITS: u32 = 40;
 const SEQUENCE_MASK: u128 = (1 << SEQUENCE_BITS) - 1;
 const QUOTE_BIT: u128 = 1 << SEQUENCE_BITS;
+const NONCE_MASK: u128 = 0xfff << 64 | 0x1f_ffff << (SEQUENCE_BITS + 1);
 const VERSION_4: u128 = 4 << 76;
 const VARIANT: u128 = 0b10 << 62;
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -36,6 +37,16 @@ impl Ids {
         let sequence = u128::from(self.next) & SEQUENCE_MASK;
         self.next += 1;
         TransactionId(time | VERSION_4 | VARIANT | self.nonce | sequence)
+    }
+}
+
+impl Ids {
+    /// Whether these are the bits of an id that was handed out here.
+    pub(crate) fn issued(&self, id: TransferId) -> bool {
+        let bytes = id.to_bytes();
+        let bits = bytes[1..].iter().fold(0, |sum: u128, &byte| sum << 8 | u128::from(byte));
+        let sequence = (bits & SEQUENCE_MASK) as u64;
+        bytes[0] == 0 && bits & NONCE_MASK == self.nonce && (1..self.next).contains(&sequence)
     }
 }
 
@@ -70,9 +81,10 @@ pub(crate) fn sequence_of(id: TransferId) -> u64 {
     bytes[12..].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
-/// Reads the 128 bits of a trace id.
-pub(crate) fn trace_sequence(trace: &str) -> Option<u64> {
-    u64::from_str_radix(trace.get(22..32)?, 16).ok()
+/// The transfer's id that a simulator's trace id is, out of a `traceparent` header.
+pub(crate) fn traced_id(traceparent: &str) -> Option<TransferId> {
+    let bits = u128::from_str_radix(trace_of(traceparent)?, 16).ok()?;
+    Some(to_transfer_id(bits))
 }
 
 /// The trace id inside a `traceparent` header: 32 hexadecimal digits.
@@ -132,12 +144,13 @@ mod tests {
                 assert_eq!(TransferId::parse(&part.to_string()), Some(part));
                 assert_eq!(sequence_of(part) & 0xff_ffff_ffff, sequence);
                 assert!(seen.insert(part));
+                assert!(ids.issued(part) && !Ids::new(1).issued(part));
                 let mut text = Vec::new();
                 push_id(&mut text, part);
                 assert_eq!(text, part.to_string().as_bytes());
             }
             let trace = String::from_utf8(id.trace().to_vec()).expect("ASCII");
-            assert_eq!(trace_sequence(&trace), Some(sequence));
+            assert_eq!(traced_id(&format!("00-{trace}-0-01")), Some(id.transfer()));
             assert_eq!(trace, id.transfer().to_string().replace('-', ""));
         }
     }

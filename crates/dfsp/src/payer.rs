@@ -153,6 +153,11 @@ impl Payer {
         (transaction.leg == leg && expected == id).then_some(transaction)
     }
 
+    /// Whether a transaction with this id was begun here, even if it has ended since.
+    pub(crate) fn knew(&self, id: TransferId) -> bool {
+        self.ids.issued(id)
+    }
+
     /// The transaction with this running number, in whatever leg.
     pub(crate) fn numbered(&mut self, sequence: u64) -> Option<&mut Transaction> {
         self.transactions.get_mut(&sequence)

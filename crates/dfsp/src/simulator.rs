@@ -23,7 +23,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use crate::behaviour::{Behaviour, Leg};
 use crate::clock::millis_now;
-use crate::ids::{trace_of, trace_sequence};
+use crate::ids::{trace_of, traced_id};
 use crate::ilp::{Secret, condition, read_digest};
 use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK};
 use crate::message::{Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer};
@@ -567,7 +567,7 @@ impl<'a> Context<'a> {
     /// PUT /parties: on to the quote.
     fn party_found(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
         let found = serde_json::from_slice::<PartyFound<'_>>(&self.request.body).ok();
-        let Some(sequence) = self.looked_up(rest) else { return self.unknown(Status::Ok) };
+        let Some(sequence) = self.looked_up(rest) else { return self.stray(self.traced()) };
         let Some(fsp) = found.and_then(|found| found.fsp()) else {
             return self.malformed(Leg::Lookup, sequence);
         };
@@ -592,7 +592,7 @@ impl<'a> Context<'a> {
     fn party_failed(&mut self, rest: &str) -> Reaction {
         match self.looked_up(rest) {
             Some(sequence) => self.error(Leg::Lookup, sequence),
-            None => self.unknown(Status::Ok),
+            None => self.stray_error(self.traced()),
         }
     }
 
@@ -633,7 +633,7 @@ impl<'a> Context<'a> {
     /// PUT /quotes/{id}: on to the transfer.
     fn quote_answered(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
         let Some(sequence) = self.waiting(rest, Leg::Quote) else {
-            return self.unknown(Status::Ok);
+            return self.stray(TransferId::parse(rest));
         };
         let Ok(answer) = serde_json::from_slice::<QuoteAnswered<'_>>(&self.request.body) else {
             return self.malformed(Leg::Quote, sequence);
@@ -666,7 +666,7 @@ impl<'a> Context<'a> {
     fn quote_failed(&mut self, rest: &str) -> Reaction {
         match self.waiting(rest, Leg::Quote) {
             Some(sequence) => self.error(Leg::Quote, sequence),
-            None => self.unknown(Status::Ok),
+            None => self.stray_error(TransferId::parse(rest)),
         }
     }
 
@@ -768,19 +768,40 @@ impl<'a> Context<'a> {
         now_millis
     }
 
-    /// The running number of the transaction that waits for this look-up.
+    /// The running number of the transaction that waits for this look-up. A hub that keeps the
+    /// trace is answered exactly; of one that does not, the oldest look-up of the number is taken.
     fn looked_up(&mut self, rest: &str) -> Option<u64> {
+        let traced = self.traced();
         let payer = &mut self.state.payer;
-        let msisdn: u64 = rest.split('/').nth(1)?.parse().ok()?;
-        let traced = self.request.fields.traceparent.and_then(trace_of);
-        if let Some(trace) = traced
-            && let Some(transaction) =
-                trace_sequence(trace).and_then(|sequence| payer.numbered(sequence & SEQUENCE_MASK))
-            && transaction.id.trace() == *trace.as_bytes()
-        {
-            return (transaction.leg == Leg::Lookup).then(|| transaction.id.sequence());
+        if let Some(id) = traced.filter(|id| payer.knew(*id)) {
+            return payer.waiting(id, Leg::Lookup).map(|transaction| transaction.id.sequence());
         }
+        let msisdn: u64 = rest.split('/').nth(1)?.parse().ok()?;
         payer.looking_up(msisdn).map(|transaction| transaction.id.sequence())
+    }
+
+    /// The transfer's id that the trace id is.
+    fn traced(&self) -> Option<TransferId> {
+        self.request.fields.traceparent.and_then(traced_id)
+    }
+
+    /// An error nobody waits for: of an old transaction of this FSP, or else about an answer it
+    /// gave as payee, since the hub tells errors to the sender of what failed (hub-semantics 2.4).
+    fn stray_error(&mut self, id: Option<TransferId>) -> Reaction {
+        if id.is_some_and(|id| self.state.payer.knew(id)) {
+            return self.stray(id);
+        }
+        self.state.tally.counts.undelivered += 1;
+        Reaction::only(Status::Ok)
+    }
+
+    /// A callback nobody waits for.
+    fn stray(&mut self, id: Option<TransferId>) -> Reaction {
+        if !id.is_some_and(|id| self.state.payer.knew(id)) {
+            return self.unknown(Status::Ok);
+        }
+        self.state.tally.counts.late += 1;
+        Reaction::only(Status::Ok)
     }
 
     fn waiting(&mut self, text: &str, leg: Leg) -> Option<u64> {
@@ -825,8 +846,6 @@ impl<'a> Context<'a> {
         }
     }
 }
-
-const SEQUENCE_MASK: u64 = 0xff_ffff_ffff;
 
 impl Reaction {
     fn only(status: Status) -> Self {

@@ -62,6 +62,10 @@ pub struct Counts {
     pub repeated: u64,
     /// Notices that say the opposite of an earlier one. A correct hub leaves this at 0.
     pub contradictions: u64,
+    /// Error callbacks about answers as payee that the hub could not deliver to the payer.
+    pub undelivered: u64,
+    /// Callbacks for transactions of this FSP that had ended before.
+    pub late: u64,
     /// Callbacks that belong to nothing this FSP knows, or that it cannot read.
     pub unknown: u64,
     /// Fulfilments as payer that do not meet the condition.

@@ -151,6 +151,8 @@ pub(crate) fn plan(options: &FspOptions, hub: SocketAddr) -> Vec<SimulatorOption
         simulator.style = options.style;
         simulator.subscribers = start..start + options.subscribers;
         simulator.patience = options.patience();
+        // What the payer has given up, the hub ends soon after.
+        simulator.expiration_ahead = options.patience();
         simulator.links.connections_max = options.connections;
         let changed = options.behaviour.iter().rfind(|(changed, _)| *changed == name);
         simulator.behaviour = changed.map_or(simulator.behaviour, |&(_, behaviour)| behaviour);
@@ -421,7 +423,7 @@ async fn obey(
                 for (simulator, behaviour) in simulators.iter().zip(behaviours) {
                     simulator.set_behaviour(*behaviour);
                 }
-                drop(tell.send(()));
+                let _ = tell.send(());
             }
             Order::Collect(tell) => drop(tell.send(driver.collect(simulators))),
         }

@@ -2,9 +2,7 @@
 //! finished deliveries.
 
 use delivery::{Attempt, AttemptResult, Delivery, Entry, Moment, Purpose, Verdict, Withdrawal};
-use ledger::{
-    Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome,
-};
+use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
 use ports::{Log, OwnedPayload};
 use sequencer::Durability;
 
@@ -114,12 +112,7 @@ impl Hub {
         self.flush(desk, edge, Durability::Lazy);
     }
 
-    pub(crate) fn record_when_idle(
-        &mut self,
-        desk: &mut Desk,
-        witness: &mut Witness,
-        edge: u8,
-    ) {
+    pub(crate) fn record_when_idle(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8) {
         let at = self.edge(edge);
         at.recording = false;
         at.take_finished(Durability::Lazy);
@@ -285,10 +278,8 @@ impl Hub {
     ) {
         let id = attempt.notice;
         witness.attempt(id, self.sequencer.log().durable_end());
-        let parcel = attempt.message.unwrap_or_else(|| Parcel {
-            notice: self.notice(id),
-            message: None,
-        });
+        let parcel =
+            attempt.message.unwrap_or_else(|| Parcel { notice: self.notice(id), message: None });
         let message = parcel.message.map_or_else(|| self.load(desk, &parcel.notice), Some);
         let Some(source) = message else {
             let event = HubEvent::Attempted(edge, id, AttemptResult::Broken);

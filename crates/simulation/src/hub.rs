@@ -45,8 +45,15 @@ pub(crate) enum Ticket {
 /// What the sequencer's thread tells an I/O thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Mail {
-    Reply { request: Request, position: u64, result: Option<Outcome> },
-    Notice { notice: Notice, message: Option<Request> },
+    Reply {
+        request: Request,
+        position: u64,
+        result: Option<Outcome>,
+    },
+    Notice {
+        notice: Notice,
+        message: Option<Request>,
+    },
     Withdraw(NoticeId),
     Recorded(Vec<NoticeId>),
     /// A record of finished deliveries was not taken; nothing of it has happened.

@@ -14,6 +14,11 @@ use crate::world::World;
 /// asks for the state instead.
 const RESENDS_MAX: u8 = 4;
 
+/// How often the pause between two resends doubles, at most.
+const DOUBLINGS_MAX: u8 = 5;
+/// Longest pause between two resends.
+pub(crate) const PAUSE_MAX_US: u64 = (2 * SECOND) << DOUBLINGS_MAX;
+
 /// How a transfer ended, as an FSP sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -115,13 +120,13 @@ impl World {
         let calm = self.desk.calm;
         let late = self.scripts[transfer as usize].expiration_ms + 1_000 < self.desk.true_ms();
         let payer = &mut self.parties[transfer as usize].payer;
-        if payer.end.is_some() || (!calm && payer.resends == RESENDS_MAX) {
+        if payer.end.is_some() || (!calm && RESENDS_MAX <= payer.resends) {
             return;
         }
         let patient = payer.acknowledged && !late && !self.desk.random.chance(100);
         if !patient {
-            payer.resends = (payer.resends + 1).min(RESENDS_MAX);
-            let ask = calm && payer.resends == RESENDS_MAX && self.desk.random.chance(500);
+            payer.resends = payer.resends.saturating_add(1);
+            let ask = calm && RESENDS_MAX < payer.resends && payer.resends.is_multiple_of(2);
             let variant = self.variant();
             let from = self.scripts[transfer as usize].payer;
             let what = match ask {
@@ -130,7 +135,8 @@ impl World {
             };
             self.desk.send(Request { from, what });
         }
-        let wait = self.desk.random.between((SECOND, 2 * SECOND));
+        let resends = self.parties[transfer as usize].payer.resends;
+        let wait = self.pause(resends);
         self.desk.after(wait, Event::PayerTimer(transfer));
     }
 
@@ -141,10 +147,10 @@ impl World {
         let (from, silent) = (script.payee, script.reply == Reply::Silent);
         let payee = &mut self.parties[transfer as usize].payee;
         if payee.answered {
-            payee.resends = (payee.resends + 1).min(RESENDS_MAX);
+            payee.resends = payee.resends.saturating_add(1);
         }
         let first = !std::mem::replace(&mut payee.answered, true);
-        let tired = payee.resends == RESENDS_MAX;
+        let (resends, tired) = (payee.resends, RESENDS_MAX <= payee.resends);
         if (payee.end.is_some() && !first) || (tired && !calm) {
             return;
         }
@@ -154,7 +160,7 @@ impl World {
             let variant = if first { 0 } else { self.variant() };
             self.desk.send(Request { from, what: What::Answer { transfer, variant } });
         }
-        let wait = self.desk.random.between((SECOND, 3 * SECOND));
+        let wait = self.pause(resends);
         self.desk.after(wait, Event::PayeeTimer(transfer));
     }
 
@@ -193,6 +199,13 @@ impl World {
             let payee = parties.payee;
             assert!(payee.end.is_none() || payee.end == end, "the payee's view of {transfer}");
         }
+    }
+
+    /// How long somebody waits before asking again: longer each time once the faults have
+    /// stopped, for the hub may have a backlog that more questions only lengthen.
+    fn pause(&mut self, resends: u8) -> u64 {
+        let wait = self.desk.random.between((SECOND, 2 * SECOND));
+        if self.desk.calm { wait << resends.min(DOUBLINGS_MAX) } else { wait }
     }
 
     fn variant(&mut self) -> u8 {

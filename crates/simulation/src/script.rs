@@ -28,10 +28,18 @@ pub(crate) struct Request {
 /// What a message is. Variant 0 is the message as planned; any other one differs from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Prepare { transfer: u32, variant: u8 },
-    Answer { transfer: u32, variant: u8 },
+    Prepare {
+        transfer: u32,
+        variant: u8,
+    },
+    Answer {
+        transfer: u32,
+        variant: u8,
+    },
     /// A question about a transfer, which is not logged.
-    Ask { transfer: u32 },
+    Ask {
+        transfer: u32,
+    },
     /// A change by the operator, by number.
     Change(u32),
 }
@@ -252,6 +260,7 @@ pub(crate) struct Draw {
     pub(crate) number: u32,
     pub(crate) now_ms: u64,
     pub(crate) lifetime_ms: (u64, u64),
+    pub(crate) amount_max: u64,
     pub(crate) odd_per_mille: u32,
 }
 
@@ -267,7 +276,7 @@ impl Script {
             payer,
             payee,
             currency: random.below(cast.currencies.len() as u64) as u8,
-            amount: Amount::from_units(i128::from(random.between((1, 9_000_000)))),
+            amount: Amount::from_units(i128::from(random.between((1, draw.amount_max)))),
             expiration_ms: draw.now_ms + random.between(draw.lifetime_ms),
             preimage,
             condition: Sha256::digest(preimage).into(),

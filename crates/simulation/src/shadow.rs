@@ -277,12 +277,7 @@ impl Shadow {
         }
     }
 
-    fn take_answer(
-        &mut self,
-        id: &TransferId,
-        answer: (bool, ledger::Digest),
-        outcome: Outcome,
-    ) {
+    fn take_answer(&mut self, id: &TransferId, answer: (bool, ledger::Digest), outcome: Outcome) {
         use Outcome::*;
         let ends = matches!(
             outcome,

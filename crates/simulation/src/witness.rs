@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::{Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State};
+use ledger::{Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State};
 use record::frame::{EncodedRecord, Record};
 use sequencer::{Applied, Committed};
 
@@ -286,8 +286,20 @@ impl Reopening<'_> {
             assert_eq!(decided, before, "record {position} is not what it was before the crash");
         } else {
             self.witness.decided.push(decided);
+            self.note_exhumed(applied);
         }
         self.at += 1;
+    }
+
+    /// A dead letter is owed again by a record that was never seen committed.
+    fn note_exhumed(&mut self, applied: &Applied<'_>) {
+        if let Command::Administer(administer) = applied.command
+            && let Change::Redeliver { notice } = administer.change
+            && applied.outcome == Outcome::Accepted
+        {
+            let track = &mut self.witness.tracks[at(notice)];
+            (track.stage, track.again) = (Stage::Owed, true);
+        }
     }
 
     pub(crate) fn finish(mut self, state: &State) {

@@ -13,21 +13,23 @@ use ports::Log;
 use record::frame::LogIdentity;
 use sequencer::{ReplayError, Sequencer};
 
+use crate::Options;
 use crate::desk::{Desk, Manners};
 use crate::event::{Event, HubEvent};
 use crate::faults::Fuses;
 use crate::hub::{Hub, Stopped};
 use crate::operator::Operator;
-use crate::party::Parties;
+use crate::party::{PAUSE_MAX_US, Parties};
 use crate::plan::{Plan, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::report::Tally;
 use crate::script::{Cast, Draw, Request, Script, What, administer};
 use crate::witness::Witness;
-use crate::Options;
 
 /// How long after the last deadline, pause or time-out everything must be at rest.
 const REST_MARGIN_US: u64 = 60 * SECOND;
+/// Notices that one transfer causes after the faults stopped, resends included.
+const NOTICES_PER_TRANSFER: u64 = 16;
 
 pub(crate) struct World {
     pub(crate) desk: Desk,
@@ -44,6 +46,8 @@ pub(crate) struct World {
     seed: u64,
     transfers: u32,
     calm_since: u64,
+    /// Notices that may have to be delivered after the faults stopped.
+    backlog: u64,
     finished: bool,
 }
 
@@ -83,6 +87,7 @@ impl World {
             seed,
             transfers: options.transfers,
             calm_since: 0,
+            backlog: 0,
             finished: false,
         }
     }
@@ -243,7 +248,8 @@ impl World {
     }
 
     fn recover(&mut self) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
-        let options = LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
+        let options =
+            LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
         let identity = LogIdentity(spread16(self.seed ^ 2));
         let opened = FileLog::open_or_create(self.disk.clone(), identity, options);
         let (mut log, _) = opened.map_err(|error| match error {
@@ -280,6 +286,7 @@ impl World {
             number: self.scripts.len() as u32,
             now_ms: self.desk.true_ms(),
             lifetime_ms: self.desk.plan.lifetime_ms,
+            amount_max: self.desk.plan.amount_max,
             odd_per_mille: self.desk.plan.odd_per_mille,
         };
         let script = Script::draw(&mut self.desk.random, &self.cast, &draw);
@@ -310,6 +317,8 @@ impl World {
     fn calm_down(&mut self) {
         self.desk.calm = true;
         self.calm_since = self.desk.now;
+        self.backlog = self.state().map_or(0, |state| state.notices_owed_count() as u64)
+            + NOTICES_PER_TRANSFER * self.scripts.len() as u64;
         self.mend_everything();
         for transfer in 0..self.scripts.len() as u32 {
             if self.is_payer_waiting(transfer) {
@@ -323,10 +332,17 @@ impl World {
         }
     }
 
-    /// Deadlines, pauses between attempts and time-outs are all there is to wait for.
+    /// Deadlines, pauses, time-outs, and the backlog of the slowest lane are all there is to wait
+    /// for.
     fn longest_wait(&self) -> u64 {
-        let Plan { lifetime_ms, policy, attempt_us, .. } = &self.desk.plan;
-        lifetime_ms.1 * 1_000 + 4 * policy.backoff_max_micros + 4 * attempt_us + REST_MARGIN_US
+        let Plan { lifetime_ms, policy, attempt_us, network_us, commit_us, .. } = &self.desk.plan;
+        let once = lifetime_ms.1 * 1_000
+            + 4 * policy.backoff_max_micros
+            + 4 * attempt_us
+            + 4 * PAUSE_MAX_US
+            + REST_MARGIN_US;
+        let turn = 2 * network_us.1 + 4 * commit_us.1;
+        once + self.backlog * turn / u64::from(policy.window)
     }
 
     fn is_at_rest(&self) -> bool {

@@ -1,0 +1,336 @@
+//! The hub under test: started here, or running elsewhere; and the operator's calls to it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::Failure;
+use crate::http::{Answer, Client, Request};
+use crate::run::Target;
+use crate::scope::{hexadecimal, random};
+use crate::usual;
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A hub that answers.
+pub(crate) struct Hub {
+    pub(crate) fspiop: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) token: Option<String>,
+    process: Option<Process>,
+}
+
+/// A switch that was started here.
+struct Process {
+    child: Child,
+    program: PathBuf,
+    data: PathBuf,
+}
+
+impl Hub {
+    /// Starts or finds the hub, waits until it is healthy, and gives it its accounts in USD.
+    /// `settings` are lines of the configuration file, `section.name = value`; only a switch that
+    /// is started here can have any.
+    pub(crate) fn open(target: &Target, settings: &[String]) -> Result<Self, Failure> {
+        let hub = match target {
+            Target::Switch(program) => Self::start(program, settings)?,
+            Target::Hub { fspiop, admin, token } => Self {
+                fspiop: resolve(fspiop)?,
+                admin: resolve(admin)?,
+                token: token.as_deref().map(read_token).transpose()?,
+                process: None,
+            },
+        };
+        hub.create_accounts("USD")?;
+        Ok(hub)
+    }
+
+    /// Gives the hub the accounts that participants need in a currency. It may have them already.
+    pub(crate) fn create_accounts(&self, currency: &str) -> Result<(), Failure> {
+        let mut operator = self.operator();
+        for kind in ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"] {
+            let body = format!(r#"{{"currency": "{currency}", "type": "{kind}"}}"#);
+            let answer = operator.call("POST", "/participants/Hub/accounts", &body);
+            let answer = answer.map_err(|error| unanswered(self.admin, &error))?;
+            if answer.status != 201 && answer.status != 400 {
+                let text = String::from_utf8_lossy(&answer.body);
+                let status = answer.status;
+                return Err(Failure::new(format!("the hub's accounts: {status} {text}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A client of the admin API that may change things.
+    pub(crate) fn operator(&self) -> Operator {
+        Operator { client: Client::new(self.admin), token: self.token.clone() }
+    }
+
+    /// Stops the switch if it was started here, and has its log verified.
+    pub(crate) fn close(mut self) -> Result<(), Failure> {
+        match self.process.take() {
+            Some(process) => process.stop(),
+            None => Ok(()),
+        }
+    }
+
+    fn start(program: &Path, settings: &[String]) -> Result<Self, Failure> {
+        let name = format!("conversations-{}", hexadecimal(&random::<6>()));
+        let data = std::env::temp_dir().join(name);
+        let file = |error: io::Error| Failure::new(format!("{}: {error}", data.display()));
+        DirBuilder::new().mode(0o700).create(&data).map_err(file)?;
+        let config = data.join("upesi.toml");
+        fs::write(&config, tables(settings)).map_err(file)?;
+        let log = File::create(data.join("switch.log")).map_err(file)?;
+        let errors = log.try_clone().map_err(file)?;
+        let [fspiop, admin] = free_addresses().map_err(file)?;
+        let child = Command::new(program)
+            .args(["serve", "--data"])
+            .arg(&data)
+            .arg("--config")
+            .arg(&config)
+            .args(["--fspiop", &fspiop.to_string(), "--admin", &admin.to_string()])
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| Failure::new(format!("{}: {error}", program.display())))?;
+        let process = Process { child, program: program.to_owned(), data };
+        let token = process.data.join("admin-token");
+        let mut hub = Self { fspiop, admin, token: None, process: Some(process) };
+        hub.wait_ready()?;
+        hub.token = Some(read_token(&token)?);
+        Ok(hub)
+    }
+
+    fn wait_ready(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + READY_WITHIN;
+        while Instant::now() < deadline {
+            let health = Request {
+                method: "GET".to_owned(),
+                path: "/health".to_owned(),
+                ..Request::default()
+            };
+            if Client::new(self.admin).call(&health).is_ok_and(|answer| answer.status == 200) {
+                return Ok(());
+            }
+            if let Some(process) = &mut self.process
+                && !matches!(process.child.try_wait(), Ok(None))
+            {
+                return Err(Failure::new(format!("the switch ended: {}", process.last_words())));
+            }
+            std::thread::sleep(POLL);
+        }
+        Err(Failure::new("the switch is not healthy in time"))
+    }
+}
+
+impl Process {
+    fn stop(mut self) -> Result<(), Failure> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(id) = id {
+            // It fails only when the switch has ended already, which is seen below.
+            let _sent = kill_process(id, Signal::TERM);
+        }
+        let deadline = Instant::now() + STOPPED_WITHIN;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => break,
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
+                other => {
+                    let words = self.last_words();
+                    return Err(Failure::new(format!("the switch: {other:?}: {words}")));
+                }
+            }
+        }
+        let verify = Command::new(&self.program)
+            .args(["verify", "--json", "--data"])
+            .arg(&self.data)
+            .output()
+            .map_err(|error| Failure::new(format!("verify: {error}")))?;
+        if !verify.status.success() {
+            let said = String::from_utf8_lossy(&verify.stdout).into_owned();
+            return Err(Failure::new(format!("the log does not verify: {said}")));
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        fs::read_to_string(self.data.join("switch.log")).unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // All fail only when there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.data);
+    }
+}
+
+/// A client of the admin API.
+pub(crate) struct Operator {
+    client: Client,
+    token: Option<String>,
+}
+
+/// An account as the admin API shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Account {
+    pub(crate) id: String,
+    pub(crate) kind: String,
+    pub(crate) currency: String,
+    /// The number as it is written.
+    pub(crate) value: String,
+}
+
+impl Operator {
+    /// The headers that every change needs.
+    pub(crate) fn headers(&self) -> Vec<(String, String)> {
+        let token = self.token.as_ref();
+        let token = token.map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
+        let json = ("Content-Type".to_owned(), "application/json".to_owned());
+        token.into_iter().chain([json]).collect()
+    }
+
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+        let (method, path) = (method.to_owned(), path.to_owned());
+        let request =
+            Request { method, path, headers: self.headers(), body: body.as_bytes().to_vec() };
+        self.client.call(&request)
+    }
+
+    pub(crate) fn send(&mut self, request: &Request) -> io::Result<Answer> {
+        self.client.call(request)
+    }
+
+    /// The accounts of a participant; none when it does not exist.
+    pub(crate) fn accounts(&mut self, name: &str) -> Result<Vec<Account>, String> {
+        let path = format!("/participants/{name}/accounts");
+        let answer = self.call("GET", &path, "").map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let text = |value: &Value, name: &str| match &value[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let accounts = value.as_array().into_iter().flatten().map(|one| Account {
+            id: text(one, "id"),
+            kind: text(one, "ledgerAccountType"),
+            currency: text(one, "currency"),
+            value: text(one, "value"),
+        });
+        Ok(accounts.collect())
+    }
+
+    /// How far the log is; `None` when the hub does not say.
+    pub(crate) fn log_position(&mut self) -> Option<u64> {
+        let answer = self.call("GET", "/metrics", "").ok()?;
+        let text = String::from_utf8(answer.body).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("upesi_log_position "))?;
+        line.trim().parse().ok()
+    }
+
+    /// Brings a participant into the scheme: accounts, a cap of 1000, funds of 5000, endpoints.
+    pub(crate) fn onboard(
+        &mut self,
+        name: &str,
+        currency: &str,
+        base: Option<&str>,
+    ) -> Result<(), String> {
+        let of = |tail: &str| format!("/participants/{name}{tail}");
+        let body = format!(r#"{{"name": "{name}", "currency": "{currency}"}}"#);
+        self.must("/participants", &body, 201)?;
+        let body = format!(
+            r#"{{"currency": "{currency}", "limit": {{"type": "NET_DEBIT_CAP", "value": 1000}},
+                "initialPosition": 0}}"#
+        );
+        self.must(&of("/initialPositionAndLimits"), &body, 201)?;
+        let accounts = self.accounts(name)?;
+        let wanted = |one: &&Account| one.kind == "SETTLEMENT" && one.currency == currency;
+        let account = accounts.iter().find(wanted).ok_or("it has no SETTLEMENT account")?;
+        let id = hexadecimal(&random::<16>());
+        let id =
+            format!("{}-{}-4{}-8{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..]);
+        let body = format!(
+            r#"{{"transferId": "{id}", "externalReference": "start", "action": "recordFundsIn",
+                "reason": "start", "amount": {{"amount": "5000", "currency": "{currency}"}}}}"#
+        );
+        self.must(&of(&format!("/accounts/{}", account.id)), &body, 202)?;
+        let Some(base) = base else { return Ok(()) };
+        for (kind, path) in usual::ENDPOINTS {
+            let kind = format!("FSPIOP_CALLBACK_URL_{kind}");
+            let body = format!(r#"{{"type": "{kind}", "value": "{base}{path}"}}"#);
+            self.must(&of("/endpoints"), &body, 201)?;
+        }
+        Ok(())
+    }
+
+    fn must(&mut self, path: &str, body: &str, status: u16) -> Result<(), String> {
+        let answer = self.call("POST", path, body).map_err(|error| error.to_string())?;
+        match answer.status == status {
+            true => Ok(()),
+            false => {
+                let text = String::from_utf8_lossy(&answer.body);
+                Err(format!("POST {path}: {} {text}", answer.status))
+            }
+        }
+    }
+}
+
+/// The configuration file: one table for each section.
+fn tables(settings: &[String]) -> String {
+    let mut settings: Vec<_> = settings.iter().filter_map(|line| line.split_once('.')).collect();
+    settings.sort_unstable();
+    let (mut text, mut current) = (String::new(), "");
+    for (section, setting) in settings {
+        if section != current {
+            text += &format!("[{section}]\n");
+            current = section;
+        }
+        text += &format!("{setting}\n");
+    }
+    text
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    Ok(text.trim().to_owned())
+}
+
+fn resolve(url: &str) -> Result<SocketAddr, Failure> {
+    let authority = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut found = authority.to_socket_addrs().into_iter().flatten();
+    found.next().ok_or_else(|| Failure::new(format!("{url}: http://host:port is meant")))
+}
+
+fn unanswered(address: SocketAddr, error: &io::Error) -> Failure {
+    Failure::new(format!("the admin API on {address} does not answer: {error}"))
+}
+
+/// Two addresses that were free a moment ago.
+fn free_addresses() -> io::Result<[SocketAddr; 2]> {
+    let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_become_tables() {
+        let settings = ["b.x = 1", "a.y = true", "b.a = 2"].map(str::to_owned);
+        assert_eq!(tables(&settings), "[a]\ny = true\n[b]\na = 2\nx = 1\n");
+    }
+}

@@ -1,0 +1,78 @@
+//! Plays golden conversations against a hub: `conversations --switch target/release/upesi`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use conversations::{Options, Target};
+
+/// Plays golden conversations against a hub.
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// Files, or directories that are searched; all of ./conversations when none is named.
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The binary of the switch: started on a temporary directory, and its log verified at the end.
+    #[arg(long, value_name = "FILE", required_unless_present = "hub", conflicts_with = "hub")]
+    switch: Option<PathBuf>,
+    /// FSPIOP address of a running hub, `http://host:port`.
+    #[arg(long, value_name = "URL", requires = "admin")]
+    hub: Option<String>,
+    /// Its admin address.
+    #[arg(long, value_name = "URL")]
+    admin: Option<String>,
+    /// File with the bearer token of its admin API.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// Host under which the hub reaches this machine.
+    #[arg(long, default_value = "127.0.0.1")]
+    callback_host: String,
+    /// Conversations played at once.
+    #[arg(long, default_value_t = 12)]
+    jobs: usize,
+    /// Seconds within which a message must come, its expiry not counted.
+    #[arg(long, default_value_t = 5)]
+    patience: u64,
+    /// Directory of the conversations, with rows.txt.
+    #[arg(long, value_name = "DIR", default_value = "conversations")]
+    directory: PathBuf,
+    /// Write index.md: each row with the conversations that cover it.
+    #[arg(long)]
+    write_index: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match conversations::run(&options(arguments)) {
+        Ok(report) => {
+            print!("{report}");
+            if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(failure) => {
+            eprintln!("conversations: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(arguments: Arguments) -> Options {
+    let target = match (arguments.switch, arguments.hub, arguments.admin) {
+        (Some(program), _, _) => Target::Switch(program),
+        (None, hub, admin) => Target::Hub {
+            fspiop: hub.unwrap_or_default(),
+            admin: admin.unwrap_or_default(),
+            token: arguments.token,
+        },
+    };
+    Options {
+        target,
+        directory: arguments.directory,
+        paths: arguments.paths,
+        callback_host: arguments.callback_host,
+        jobs: arguments.jobs,
+        patience: Duration::from_secs(arguments.patience),
+        write_index: arguments.write_index,
+    }
+}

@@ -1,0 +1,421 @@
+//! From the text of a file to the steps it describes. The grammar is in
+//! `conversations/README.md`; a line that does not fit is an error that names it.
+
+use std::iter::Peekable;
+use std::time::Duration;
+
+use crate::fsp::Manner;
+use crate::usual;
+
+/// A file.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    /// Path as it is shown, from the directory of the conversations.
+    pub(crate) file: String,
+    pub(crate) title: String,
+    pub(crate) rows: Vec<Row>,
+    /// Settings of the hub that are not the usual ones: `section.name = value`.
+    pub(crate) settings: Vec<String>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A row that is covered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) line: usize,
+    /// As in rows.txt: `3.4 "same, COMMITTED"`.
+    pub(crate) name: String,
+}
+
+/// What happens next.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) action: Action,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Send(Send),
+    Gets(Gets),
+    GetsNothing(String),
+    Has { fsp: String, account: String, value: String, currency: String },
+    BalancesUnchanged,
+    Wait(Duration),
+    Joins { fsp: String, currency: String, endpoints: bool },
+    Answers { fsp: String, manner: Manner },
+    Leaves(String),
+}
+
+/// A request to the hub and its answer.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(crate) message: Message,
+    /// Name under which the message can be sent again.
+    pub(crate) label: Option<String>,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Debug)]
+pub(crate) enum Message {
+    New(NewMessage),
+    /// A message sent before, byte for byte; the last one without a label.
+    Again(Option<String>),
+}
+
+#[derive(Debug)]
+pub(crate) struct NewMessage {
+    /// Whether it goes to the admin API.
+    pub(crate) admin: bool,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+    pub(crate) version: String,
+    pub(crate) headers: Vec<HeaderLine>,
+    pub(crate) body: Body,
+}
+
+/// `Name: value`, `+ Name: value` for a further one, or `- Name`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HeaderLine {
+    pub(crate) name: String,
+    pub(crate) value: Option<String>,
+    pub(crate) further: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// The usual one, with members set or taken out.
+    Usual(Vec<Change>),
+    Given(String),
+}
+
+/// `with a.b = value`, or `without a.b`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) path: String,
+    pub(crate) value: Option<String>,
+}
+
+/// What the hub answers.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) line: usize,
+    /// Status and reason phrase.
+    pub(crate) status: String,
+    pub(crate) headers: Vec<HeaderLine>,
+    pub(crate) body: Content,
+}
+
+/// A message that a participant gets.
+#[derive(Debug)]
+pub(crate) struct Gets {
+    pub(crate) fsp: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) from: String,
+    pub(crate) headers: Vec<HeaderLine>,
+    pub(crate) body: Content,
+}
+
+/// What a body must be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Empty,
+    Any,
+    /// That of a message sent before, byte for byte; of the last one without a label.
+    Same(Option<String>),
+    Json(String),
+}
+
+/// A line that is not understood.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+type Lines<'a> = Peekable<Box<dyn Iterator<Item = (usize, &'a str)> + 'a>>;
+
+/// Reads a file.
+pub(crate) fn parse(file: &str, text: &str) -> Result<Conversation, Fault> {
+    let mut conversation = Conversation { file: file.to_owned(), ..Conversation::default() };
+    let numbered: Box<dyn Iterator<Item = (usize, &str)>> =
+        Box::new(text.lines().enumerate().map(|(at, line)| (at + 1, line.trim_end())));
+    let mut lines = numbered.peekable();
+    while let Some((line, text)) = lines.next() {
+        if let Some(comment) = text.strip_prefix('#') {
+            if conversation.title.is_empty() {
+                conversation.title = comment.trim().to_owned();
+            }
+        } else if let Some(name) = text.strip_prefix("row ") {
+            conversation.rows.push(Row { line, name: name.trim().to_owned() });
+        } else if let Some(setting) = text.strip_prefix("hub with ") {
+            conversation.settings.push(setting.to_owned());
+        } else if !text.is_empty() {
+            let action = action(text, &mut lines).map_err(|what| Fault { line, what })?;
+            conversation.steps.push(Step { line, action });
+        }
+    }
+    let missing = match () {
+        () if conversation.title.is_empty() => "a title: `# ...`",
+        () if conversation.rows.is_empty() => "a row that it covers: `row 3.4 \"...\"`",
+        () if conversation.steps.is_empty() => "a step",
+        () => return Ok(conversation),
+    };
+    Err(Fault { line: 1, what: format!("the conversation lacks {missing}") })
+}
+
+fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let owned = |text: &str| text.to_owned();
+    match *words.as_slice() {
+        [">", ref rest @ ..] => send(rest, lines, Door::Fspiop),
+        ["admin", ref rest @ ..] => send(rest, lines, Door::Admin),
+        [fsp, "gets", "nothing"] => Ok(Action::GetsNothing(owned(fsp))),
+        [fsp, "gets", method, path, "from", from] => gets([fsp, method, path, from], lines),
+        [fsp, "has", account @ ("position" | "settlement"), value, ref currency @ ..] => {
+            let currency = owned(currency.first().copied().unwrap_or("USD"));
+            let account = account.to_uppercase();
+            Ok(Action::Has { fsp: owned(fsp), account, value: owned(value), currency })
+        }
+        ["balances", "unchanged"] => Ok(Action::BalancesUnchanged),
+        ["wait", seconds, "s"] => {
+            let seconds: f64 = seconds.parse().map_err(|_| "not a number of seconds")?;
+            Ok(Action::Wait(Duration::from_secs_f64(seconds.clamp(0.0, 60.0))))
+        }
+        [fsp, "joins", ref how @ ..] => {
+            let (currency, endpoints) = match *how {
+                [] => ("USD", true),
+                ["without", "endpoints"] => ("USD", false),
+                ["with", currency] => (currency, true),
+                _ => return Err(format!("not understood: {text}")),
+            };
+            Ok(Action::Joins { fsp: owned(fsp), currency: owned(currency), endpoints })
+        }
+        [fsp, "answers", status, ref times @ ..] => answers(fsp, status, times, lines),
+        [fsp, "leaves"] => Ok(Action::Leaves(owned(fsp))),
+        _ => Err(format!("not understood: {text}")),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Fspiop,
+    Admin,
+}
+
+fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, String> {
+    let owned = |text: &str| text.to_owned();
+    if let ["again", label @ ..] = words {
+        let message = Message::Again(label.first().copied().map(owned));
+        return Ok(Action::Send(Send { message, label: None, answer: answer(lines)? }));
+    }
+    let [method, path, rest @ ..] = words else { return Err("METHOD /path is missing".into()) };
+    let mut message = NewMessage {
+        admin: door == Door::Admin,
+        method: owned(method),
+        path: owned(path),
+        from: None,
+        to: None,
+        version: owned(usual::VERSION),
+        headers: Vec::new(),
+        body: Body::Usual(Vec::new()),
+    };
+    let mut label = None;
+    for pair in rest.chunks(2) {
+        match *pair {
+            ["from", name] => message.from = Some(owned(name)),
+            ["to", name] => message.to = Some(owned(name)),
+            ["as", name] => label = Some(owned(name)),
+            ["version", version] => message.version = owned(version),
+            _ => return Err(format!("not understood: {}", pair.join(" "))),
+        }
+    }
+    let mut changes = Vec::new();
+    while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty() && !is_answer(line)) {
+        if let Some(change) = line.strip_prefix("without ") {
+            changes.push(Change { path: owned(change.trim()), value: None });
+        } else if let Some(change) = line.strip_prefix("with ") {
+            let (path, value) = change.split_once('=').ok_or("`with path = value` is meant")?;
+            let value = Some(owned(value.trim()));
+            changes.push(Change { path: owned(path.trim()), value });
+        } else if let Some(text) = line.strip_prefix("raw ") {
+            message.body = Body::Given(owned(text));
+        } else if line == "no body" {
+            message.body = Body::Given(String::new());
+        } else if is_json(line) {
+            message.body = Body::Given(json(line, lines));
+        } else {
+            message.headers.push(header(line)?);
+        }
+    }
+    if let Body::Usual(usual) = &mut message.body {
+        *usual = changes;
+    }
+    Ok(Action::Send(Send { message: Message::New(message), label, answer: answer(lines)? }))
+}
+
+fn answer(lines: &mut Lines<'_>) -> Result<Answer, String> {
+    let Some((line, text)) = lines.next_if(|(_, line)| is_answer(line)) else {
+        return Err("an answer, `< 202 Accepted`, must follow".into());
+    };
+    let (headers, body) = contents(lines)?;
+    let status = text[1..].trim().to_owned();
+    Ok(Answer { line, status, headers, body: body.unwrap_or(Content::Empty) })
+}
+
+fn gets(words: [&str; 4], lines: &mut Lines<'_>) -> Result<Action, String> {
+    let [fsp, method, path, from] = words.map(str::to_owned);
+    let (headers, body) = contents(lines)?;
+    let Some(body) = body else {
+        return Err("say what the body is: `same body`, `error ...`, JSON or `any body`".into());
+    };
+    Ok(Action::Gets(Gets { fsp, method, path, from, headers, body }))
+}
+
+/// The indented or following lines of an answer or a message: headers, and what the body is.
+fn contents(lines: &mut Lines<'_>) -> Result<(Vec<HeaderLine>, Option<Content>), String> {
+    let (mut headers, mut body) = (Vec::new(), None);
+    while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty()) {
+        body = Some(match line {
+            "any body" => Content::Any,
+            "empty body" => Content::Empty,
+            "same body" => Content::Same(None),
+            _ if line.starts_with("same body as ") => {
+                Content::Same(line.split_whitespace().last().map(str::to_owned))
+            }
+            _ if line.starts_with("error ") => Content::Json(error(line)?),
+            _ if is_json(line) => Content::Json(json(line, lines)),
+            _ => {
+                headers.push(header(line)?);
+                continue;
+            }
+        });
+    }
+    Ok((headers, body))
+}
+
+/// `error 3100 "description"`, or with `...` at the end when an extension list may follow.
+fn error(line: &str) -> Result<String, String> {
+    let form = "`error 3100 \"description\"` is meant";
+    let (code, description) = line["error ".len()..].split_once(' ').ok_or(form)?;
+    let (description, more) = match description.strip_suffix(" ...") {
+        Some(description) => (description, ", ..."),
+        None => (description, ""),
+    };
+    Ok(format!(
+        r#"{{"errorInformation": {{"errorCode": "{code}", "errorDescription": {description}{more}}}}}"#
+    ))
+}
+
+fn answers(
+    fsp: &str,
+    status: &str,
+    times: &[&str],
+    lines: &mut Lines<'_>,
+) -> Result<Action, String> {
+    let status = status.parse().map_err(|_| "not a status")?;
+    let times = match *times {
+        [] => None,
+        ["once"] => Some(1),
+        [count, "times"] => Some(count.parse().map_err(|_| "not a count")?),
+        _ => return Err("`once` or `3 times` is meant".into()),
+    };
+    let first = lines.next_if(|(_, line)| is_json(line));
+    let body = first.map_or(String::new(), |(_, line)| json(line, lines));
+    Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { status, body, times } })
+}
+
+fn is_answer(line: &str) -> bool {
+    line.starts_with("< ")
+}
+
+fn is_json(line: &str) -> bool {
+    line.starts_with(['{', '['])
+}
+
+/// The lines of a body, up to an empty one or the answer.
+fn json(first: &str, lines: &mut Lines<'_>) -> String {
+    let mut text = first.to_owned();
+    while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty() && !is_answer(line)) {
+        text.push('\n');
+        text.push_str(line);
+    }
+    text
+}
+
+fn header(line: &str) -> Result<HeaderLine, String> {
+    if let Some(name) = line.strip_prefix("- ") {
+        return Ok(HeaderLine { name: name.trim().to_owned(), value: None, further: false });
+    }
+    let (further, text) = match line.strip_prefix("+ ") {
+        Some(text) => (true, text),
+        None => (false, line),
+    };
+    let (name, value) = text.split_once(':').ok_or_else(|| format!("not understood: {line}"))?;
+    if name.contains(' ') {
+        return Err(format!("not understood: {line}"));
+    }
+    Ok(HeaderLine { name: name.to_owned(), value: Some(value.trim().to_owned()), further })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = r#"# A title
+# More about it.
+row 3.4 "same, COMMITTED"
+
+> POST /transfers from dfsp1 to dfsp2 as prepare version 1.1
+FSPIOP-Signature: {"signature": "x"}
+- Accept
+with amount.amount = "1"
+without condition
+< 202 Accepted
+
+dfsp2 gets POST /transfers from dfsp1
+- Accept
+same body as prepare
+
+> again
+< 400 Bad Request
+error 3100 "{any}"
+
+dfsp1 has position 100
+dfsp2 answers 503 2 times
+wait 2 s
+"#;
+
+    #[test]
+    fn a_file_is_its_steps() {
+        let conversation = parse("a.txt", EXAMPLE).expect("well formed");
+        assert_eq!(conversation.title, "A title");
+        assert_eq!(conversation.rows[0].name, "3.4 \"same, COMMITTED\"");
+        let lines: Vec<_> = conversation.steps.iter().map(|step| step.line).collect();
+        assert_eq!(lines, [5, 12, 16, 20, 21, 22]);
+        let Action::Send(send) = &conversation.steps[0].action else { panic!("a message") };
+        let Message::New(message) = &send.message else { panic!("a new message") };
+        assert_eq!((send.label.as_deref(), &*message.version), (Some("prepare"), "1.1"));
+        assert_eq!(message.headers[0].value.as_deref(), Some(r#"{"signature": "x"}"#));
+        let Body::Usual(changes) = &message.body else { panic!("the usual body") };
+        assert_eq!(changes.len(), 2);
+        let Action::Gets(gets) = &conversation.steps[1].action else { panic!("a callback") };
+        assert_eq!(gets.body, Content::Same(Some("prepare".into())));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (text, line) in [
+            ("# t\nrow 1 \"a\"\n\nnonsense here\n", 4),
+            ("# t\nrow 1 \"a\"\n\n> GET /a from dfsp1\n\n", 4),
+            ("# t\nrow 1 \"a\"\n\ndfsp1 gets PUT /a from Hub\n\n", 4),
+            ("# t\n\nwait 1 s\n", 1),
+        ] {
+            assert_eq!(parse("a.txt", text).expect_err("a fault").line, line, "{text}");
+        }
+    }
+}

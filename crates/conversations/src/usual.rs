@@ -1,0 +1,120 @@
+//! What a conversation need not write: the usual headers and bodies of each message, and the
+//! usual endpoints of a participant. `conversations/README.md` shows the same to the reader.
+
+use crate::http::Headers;
+
+/// The hub's own and the usual protocol version.
+pub(crate) const VERSION: &str = "2.0";
+
+/// Endpoint types and what follows a participant's base URL.
+pub(crate) const ENDPOINTS: [(&str, &str); 21] = [
+    ("PARTICIPANT_PUT", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
+    ("PARTICIPANT_PUT_ERROR", "/participants/{{partyIdType}}/{{partyIdentifier}}/error"),
+    (
+        "PARTICIPANT_SUB_ID_PUT",
+        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
+    ),
+    (
+        "PARTICIPANT_SUB_ID_PUT_ERROR",
+        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
+    ),
+    ("PARTICIPANT_DELETE", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
+    (
+        "PARTICIPANT_SUB_ID_DELETE",
+        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
+    ),
+    ("PARTICIPANT_BATCH_PUT", "/participants/{{requestId}}"),
+    ("PARTICIPANT_BATCH_PUT_ERROR", "/participants/{{requestId}}/error"),
+    ("PARTIES_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
+    ("PARTIES_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
+    ("PARTIES_PUT_ERROR", "/parties/{{partyIdType}}/{{partyIdentifier}}/error"),
+    ("PARTIES_SUB_ID_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
+    ("PARTIES_SUB_ID_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
+    (
+        "PARTIES_SUB_ID_PUT_ERROR",
+        "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
+    ),
+    ("QUOTES", ""),
+    ("TRX_REQ_SERVICE", ""),
+    ("AUTHORIZATIONS", ""),
+    ("BULK_QUOTES", ""),
+    ("TRANSFER_POST", "/transfers"),
+    ("TRANSFER_PUT", "/transfers/{{transferId}}"),
+    ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),
+];
+
+/// Between whom a message goes, and how.
+pub(crate) struct Call<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) from: &'a str,
+    pub(crate) to: Option<&'a str>,
+    pub(crate) version: &'a str,
+}
+
+impl Call<'_> {
+    /// The first segment of the path.
+    pub(crate) fn resource(&self) -> &str {
+        self.path.split(['/', '?']).nth(1).unwrap_or_default()
+    }
+}
+
+/// Headers of a message from a participant, placeholders not filled in.
+pub(crate) fn headers(call: &Call<'_>) -> Headers {
+    let media = |version: &str| {
+        format!("application/vnd.interoperability.{}+json;version={version}", call.resource())
+    };
+    let mut headers = Vec::new();
+    if !matches!(call.method, "PUT" | "PATCH") {
+        headers.push(("Accept", media(call.version)));
+    }
+    headers.push(("Content-Type", media(call.version)));
+    headers.push(("Date", "{date}".to_owned()));
+    headers.push(("FSPIOP-Source", call.from.to_owned()));
+    if let Some(to) = call.to {
+        headers.push(("FSPIOP-Destination", to.to_owned()));
+    }
+    headers.push(("traceparent", "00-{trace}-00f067aa0ba902b7-01".to_owned()));
+    headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Body of a message, placeholders not filled in; empty where there is none.
+pub(crate) fn body(call: &Call<'_>) -> String {
+    let segments: Vec<_> = call.path.split('/').skip(1).collect();
+    let from = call.from;
+    let to = call.to.unwrap_or("dfsp2");
+    match (call.method, segments.as_slice()) {
+        ("POST", ["transfers"]) => format!(
+            r#"{{"transferId": "{{transfer}}", "payerFsp": "{from}", "payeeFsp": "{to}",
+ "amount": {{"amount": "100", "currency": "USD"}}, "ilpPacket": "{{ilp}}",
+ "condition": "{{condition}}", "expiration": "{{now+60s}}"}}"#
+        ),
+        ("PUT", ["transfers", _]) => r#"{"completedTimestamp": "{now}",
+ "transferState": "COMMITTED", "fulfilment": "{fulfilment}"}"#
+            .to_owned(),
+        ("PUT", [.., "error"]) => r#"{"errorInformation": {"errorCode": "5105",
+ "errorDescription": "Payee FSP rejected transaction"}}"#
+            .to_owned(),
+        ("POST", ["quotes"]) => format!(
+            r#"{{"quoteId": "{{quote}}", "transactionId": "{{transaction}}",
+ "payer": {{"partyIdInfo": {{"partyIdType": "MSISDN", "partyIdentifier": "{{msisdn}}",
+  "fspId": "{from}"}}}},
+ "payee": {{"partyIdInfo": {{"partyIdType": "MSISDN", "partyIdentifier": "{{msisdn2}}",
+  "fspId": "{to}"}}}},
+ "amountType": "SEND", "amount": {{"amount": "100", "currency": "USD"}},
+ "transactionType": {{"scenario": "TRANSFER", "initiator": "PAYER",
+  "initiatorType": "CONSUMER"}}}}"#
+        ),
+        ("PUT", ["quotes", _]) => r#"{"transferAmount": {"amount": "100", "currency": "USD"},
+ "expiration": "{now+60s}", "ilpPacket": "{ilp}", "condition": "{condition}"}"#
+            .to_owned(),
+        ("PUT", ["parties", kind, id, ..]) => format!(
+            r#"{{"party": {{"partyIdInfo": {{"partyIdType": "{kind}", "partyIdentifier": "{id}",
+  "fspId": "{from}"}}, "name": "Amina Ōdhiambo"}}}}"#
+        ),
+        ("POST" | "PUT", ["participants", _, _, ..]) => {
+            format!(r#"{{"fspId": "{from}", "currency": "USD"}}"#)
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,9 @@
+//! The product as its users meet it: the real binary, started with a directory of its own, real
+//! sockets, real signals.
+//!
+//! Every test starts its own switch on free ports and stops it. Nothing waits by the clock:
+//! a test waits for a callback, for a figure of the admin API, or for the end of a process, each
+//! with a deadline.
+
+mod support;
+mod transfers;

@@ -1,0 +1,215 @@
+//! Messages as participants write them.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A fulfilment and the condition it meets; any number of transfers may use them.
+pub(crate) const FULFILMENT: &str = "dGhlIHNlY3JldCBvZiBldmVyeSB0ZXN0LCAzMiBieS4";
+pub(crate) const CONDITION: &str = "BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc";
+/// A fulfilment that meets another condition.
+pub(crate) const WRONG_FULFILMENT: &str = "YW5vdGhlciBzZWNyZXQsIGFuZCBhIHdyb25nIG9uZS4";
+
+const DATE: &str = "Tue, 15 Nov 1994 08:12:31 GMT";
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A UUID that no other test of this process has.
+pub(crate) fn uuid() -> String {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("b51ec534-ee48-4575-b6a9-{number:012x}")
+}
+
+/// The time `ahead_ms` from now as bodies say it.
+pub(crate) fn date_time(ahead_ms: i64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    format!("{:.3}", jiff::Timestamp::from_millisecond(now + ahead_ms).unwrap())
+}
+
+/// A request to the hub. Without further words its headers are those of a careful participant.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    method: String,
+    path: String,
+    pub(crate) trace: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    chunked: bool,
+}
+
+impl Message {
+    pub(crate) fn new(method: &str, path: &str, source: &str) -> Self {
+        let resource = path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
+        let media = format!("application/vnd.interoperability.{resource}+json;version=1.1");
+        let trace = format!("{:032x}", NEXT.fetch_add(1, Ordering::Relaxed) | 7 << 100);
+        let traceparent = format!("00-{trace}-00f067aa0ba902b7-01");
+        let message = Self {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            trace,
+            headers: Vec::new(),
+            body: Vec::new(),
+            chunked: false,
+        };
+        let message = message
+            .with("content-type", &media)
+            .with("date", DATE)
+            .with("fspiop-source", source)
+            .with("traceparent", &traceparent);
+        if method == "PUT" { message } else { message.with("accept", &media) }
+    }
+
+    pub(crate) fn to(self, destination: &str) -> Self {
+        self.with("fspiop-destination", destination)
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sets a header.
+    pub(crate) fn with(self, name: &str, value: &str) -> Self {
+        self.without(name).also(name, value)
+    }
+
+    /// Adds a header, even a second time.
+    pub(crate) fn also(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(key, _)| key != name);
+        self
+    }
+
+    pub(crate) fn version(mut self, version: &str) -> Self {
+        for (name, value) in &mut self.headers {
+            if ["accept", "content-type"].contains(&&**name) {
+                let length = value.len() - 3;
+                value.replace_range(length.., version);
+            }
+        }
+        self
+    }
+
+    pub(crate) fn method(mut self, method: &str) -> Self {
+        method.clone_into(&mut self.method);
+        self
+    }
+
+    pub(crate) fn path(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    /// Sends the body in pieces, without saying before how long it is.
+    pub(crate) fn chunked(mut self) -> Self {
+        self.chunked = true;
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The whole request on the wire.
+    pub(crate) fn render(&self) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\nhost: hub\r\n", self.method, self.path);
+        for (name, value) in &self.headers {
+            write!(head, "{name}: {value}\r\n").unwrap();
+        }
+        if !self.chunked {
+            write!(head, "content-length: {}\r\n\r\n", self.body.len()).unwrap();
+            return [head.as_bytes(), &self.body].concat();
+        }
+        head += "transfer-encoding: chunked\r\n\r\n";
+        let mut request = head.into_bytes();
+        for piece in self.body.chunks(100) {
+            request.extend(format!("{:x}\r\n", piece.len()).bytes());
+            request.extend(piece);
+            request.extend(b"\r\n");
+        }
+        request.extend(b"0\r\n\r\n");
+        request
+    }
+}
+
+/// A transfer of a test, and the messages about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) id: String,
+    pub(crate) payer: String,
+    pub(crate) payee: String,
+    pub(crate) amount: String,
+    pub(crate) expiration: String,
+}
+
+impl Transfer {
+    /// From `payerfsp` to `payeefsp`, with time enough.
+    pub(crate) fn of(amount: &str) -> Self {
+        Self {
+            id: uuid(),
+            payer: "payerfsp".into(),
+            payee: "payeefsp".into(),
+            amount: amount.to_owned(),
+            expiration: date_time(600_000),
+        }
+    }
+
+    pub(crate) fn expiring(self, ahead_ms: i64) -> Self {
+        Self { expiration: date_time(ahead_ms), ..self }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!("/transfers/{}", self.id)
+    }
+
+    /// `POST /transfers`, spaced and ordered as no serialiser would, with letters beyond ASCII
+    /// and a member that the hub does not know.
+    pub(crate) fn prepare(&self) -> Message {
+        let Self { id, payer, payee, amount, expiration } = self;
+        let body = format!(
+            "{{ \"amount\": {{\"currency\":\"USD\",  \"amount\":\"{amount}\"}},\n\
+             \"condition\":\"{CONDITION}\", \"ilpPacket\" : \"AYIBgQAAAAAAAASwNGxldmVsb25l\",\r\n\
+             \"expiration\":\"{expiration}\",\t\"payeeFsp\":\"{payee}\",\"payerFsp\":\"{payer}\",\
+             \"transferId\":\"{id}\", \"unknown\":[1,2.50,null],\
+             \"extensionList\":{{\"extension\":[{{\"key\":\"na\\u006De\",\
+             \"value\":\"Amélie Ngũgĩ 王\"}}]}} }}"
+        );
+        Message::new("POST", "/transfers", payer).body(body)
+    }
+
+    /// `PUT /transfers/{id}` of the payee.
+    pub(crate) fn fulfil(&self, state: &str) -> Message {
+        self.fulfil_with(state, FULFILMENT)
+    }
+
+    pub(crate) fn fulfil_with(&self, state: &str, fulfilment: &str) -> Message {
+        let completed = date_time(0);
+        self.answer(&format!(
+            "{{ \"transferState\" : \"{state}\", \"completedTimestamp\": \"{completed}\",\n\
+             \"fulfilment\":\"{fulfilment}\" }}"
+        ))
+    }
+
+    /// `PUT /transfers/{id}` of the payee with any body.
+    pub(crate) fn answer(&self, body: &str) -> Message {
+        Message::new("PUT", &self.path(), &self.payee).to(&self.payer).body(body)
+    }
+
+    /// `PUT /transfers/{id}/error` of the payee.
+    pub(crate) fn error(&self, code: &str, description: &str) -> Message {
+        let path = format!("{}/error", self.path());
+        let body = format!(
+            "{{\"errorInformation\" : {{\"errorDescription\":\"{description}\", \
+             \"errorCode\":\"{code}\"}} }}"
+        );
+        Message::new("PUT", &path, &self.payee).to(&self.payer).body(body)
+    }
+
+    pub(crate) fn get(&self, asker: &str) -> Message {
+        Message::new("GET", &self.path(), asker)
+    }
+}

@@ -1,0 +1,8 @@
+//! What the tests of the product share: the switch as a process, participants that record what
+//! they hear, and messages on real sockets.
+
+pub(crate) mod fsp;
+pub(crate) mod http;
+pub(crate) mod message;
+pub(crate) mod scheme;
+pub(crate) mod switch;

@@ -1,0 +1,279 @@
+//! A running switch with three participants that have money, and what tests do with them.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::fsp::{Callback, Fsp};
+use super::http::{Connection, PATIENCE, Parsed};
+use super::message::{Message, Transfer, uuid};
+use super::switch::{Home, Switch};
+
+/// Cover of each participant; its cap is the half.
+pub(crate) const FUNDS: &str = "2000";
+const CAP: &str = "1000";
+/// Between two looks at a figure that will change.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// The endpoint types and what follows the base URL.
+const ENDPOINTS: [(&str, &str); 19] = [
+    ("PARTICIPANT_PUT", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
+    ("PARTICIPANT_PUT_ERROR", "/participants/{{partyIdType}}/{{partyIdentifier}}/error"),
+    (
+        "PARTICIPANT_SUB_ID_PUT",
+        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
+    ),
+    (
+        "PARTICIPANT_SUB_ID_PUT_ERROR",
+        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
+    ),
+    ("PARTICIPANT_DELETE", "/participants/{{partyIdType}}/{{partyIdentifier}}"),
+    (
+        "PARTICIPANT_SUB_ID_DELETE",
+        "/participants/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}",
+    ),
+    ("PARTICIPANT_BATCH_PUT", "/participants/{{requestId}}"),
+    ("PARTICIPANT_BATCH_PUT_ERROR", "/participants/{{requestId}}/error"),
+    ("PARTIES_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
+    ("PARTIES_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}"),
+    ("PARTIES_PUT_ERROR", "/parties/{{partyIdType}}/{{partyIdentifier}}/error"),
+    ("PARTIES_SUB_ID_GET", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
+    ("PARTIES_SUB_ID_PUT", "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}"),
+    (
+        "PARTIES_SUB_ID_PUT_ERROR",
+        "/parties/{{partyIdType}}/{{partyIdentifier}}/{{partySubIdOrType}}/error",
+    ),
+    ("QUOTES", ""),
+    ("BULK_QUOTES", ""),
+    ("TRANSFER_POST", "/transfers"),
+    ("TRANSFER_PUT", "/transfers/{{transferId}}"),
+    ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),
+];
+
+/// A client of the admin API that holds its token.
+pub(crate) struct Admin {
+    address: std::net::SocketAddr,
+    token: String,
+    connection: RefCell<Option<Connection>>,
+}
+
+/// An account as the admin API shows it, its value as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Account {
+    pub(crate) id: u64,
+    ledger_account_type: String,
+    is_active: u8,
+    value: Box<RawValue>,
+    reserved_value: Box<RawValue>,
+}
+
+impl Admin {
+    pub(crate) fn new(home: &Home, switch: &Switch) -> Self {
+        Self { address: switch.admin, token: home.token(), connection: RefCell::default() }
+    }
+
+    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Parsed {
+        let (token, length) = (&self.token, body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        let mut kept = self.connection.borrow_mut();
+        let mut connection =
+            kept.take().unwrap_or_else(|| Connection::open(self.address).unwrap());
+        let answer = connection.exchange(request.as_bytes()).unwrap();
+        *kept = Some(connection);
+        answer
+    }
+
+    /// A change that must be answered with this status.
+    pub(crate) fn must(&self, method: &str, path: &str, body: &str, status: u16) {
+        let answer = self.call(method, path, body);
+        assert_eq!(answer.status(), status, "{method} {path} {body}: {}", answer.text());
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        let answer = self.call("GET", path, "");
+        assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
+        answer.text()
+    }
+
+    /// The value of a metric, as of everything that was answered before.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        // A question to the state goes through the sequencer; figures are published before it.
+        self.get("/participants/limits");
+        let text = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("there is no {name}")).parse().unwrap()
+    }
+
+    pub(crate) fn wait_for(&self, name: &str, holds: impl Fn(u64) -> bool) -> u64 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let value = self.metric(name);
+            if holds(value) {
+                return value;
+            }
+            assert!(Instant::now() < deadline, "{name} stays at {value}");
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    pub(crate) fn account(&self, name: &str, kind: &str) -> Account {
+        let text = self.get(&format!("/participants/{name}/accounts"));
+        let accounts: Vec<Account> = serde_json::from_str(&text).unwrap();
+        let found = accounts.into_iter().find(|account| account.ledger_account_type == kind);
+        found.unwrap_or_else(|| panic!("{name} has no {kind}: {text}"))
+    }
+
+    pub(crate) fn position(&self, name: &str) -> String {
+        let account = self.account(name, "POSITION");
+        assert_eq!(account.reserved_value.get(), "0", "{name}");
+        account.value.get().to_owned()
+    }
+
+    /// Everything that a refused request must leave as it is.
+    pub(crate) fn state(&self) -> String {
+        let names = ["payerfsp", "payeefsp", "otherfsp", "Hub"];
+        let accounts = names.map(|name| self.get(&format!("/participants/{name}/accounts")));
+        format!("{} {}", self.metric("upesi_log_position"), accounts.join("\n"))
+    }
+
+    pub(crate) fn set_limit(&self, name: &str, limit: &str) {
+        let body = format!(
+            "{{\"currency\":\"USD\",\"limit\":{{\"type\":\"NET_DEBIT_CAP\",\"value\":{limit},\
+             \"alarmPercentage\":10}}}}"
+        );
+        self.must("PUT", &format!("/participants/{name}/limits"), &body, 200);
+    }
+
+    pub(crate) fn set_active(&self, name: &str, active: bool) {
+        let body = format!("{{\"isActive\":{active}}}");
+        self.must("PUT", &format!("/participants/{name}"), &body, 200);
+    }
+
+    pub(crate) fn set_account_active(&self, name: &str, active: bool) {
+        let Account { id, is_active, .. } = self.account(name, "POSITION");
+        assert_ne!(is_active, u8::from(active), "it is to change");
+        let body = format!("{{\"isActive\":{active}}}");
+        self.must("PUT", &format!("/participants/{name}/accounts/{id}"), &body, 200);
+    }
+
+    pub(crate) fn set_endpoint(&self, name: &str, kind: &str, value: &str) {
+        let body = format!("{{\"type\":\"FSPIOP_CALLBACK_URL_{kind}\",\"value\":\"{value}\"}}");
+        self.must("POST", &format!("/participants/{name}/endpoints"), &body, 201);
+    }
+
+    /// The hub's own accounts, which come before any participant.
+    pub(crate) fn prepare_hub(&self) {
+        for kind in ["HUB_RECONCILIATION", "HUB_MULTILATERAL_SETTLEMENT"] {
+            let body = format!("{{\"currency\":\"USD\",\"type\":\"{kind}\"}}");
+            self.must("POST", "/participants/Hub/accounts", &body, 201);
+        }
+    }
+
+    pub(crate) fn onboard(&self, name: &str, base: &str, funds: &str, cap: &str) {
+        let body = format!("{{\"name\":\"{name}\",\"currency\":\"USD\"}}");
+        self.must("POST", "/participants", &body, 201);
+        let body = format!(
+            "{{\"currency\":\"USD\",\"limit\":{{\"type\":\"NET_DEBIT_CAP\",\"value\":{cap}}},\
+             \"initialPosition\":0}}"
+        );
+        self.must("POST", &format!("/participants/{name}/initialPositionAndLimits"), &body, 201);
+        let settlement = self.account(name, "SETTLEMENT").id;
+        let body = format!(
+            "{{\"transferId\":\"{}\",\"externalReference\":\"none\",\"action\":\"recordFundsIn\",\
+             \"reason\":\"cover\",\"amount\":{{\"amount\":\"{funds}\",\"currency\":\"USD\"}}}}",
+            uuid()
+        );
+        self.must("POST", &format!("/participants/{name}/accounts/{settlement}"), &body, 202);
+        for (kind, path) in ENDPOINTS {
+            self.set_endpoint(name, kind, &format!("{base}{path}"));
+        }
+    }
+}
+
+/// `payerfsp`, `payeefsp` and `otherfsp` with a switch between them.
+pub(crate) struct Scheme {
+    pub(crate) home: Home,
+    pub(crate) switch: Switch,
+    pub(crate) admin: Admin,
+    pub(crate) payer: Fsp,
+    pub(crate) payee: Fsp,
+    pub(crate) other: Fsp,
+}
+
+impl Scheme {
+    pub(crate) fn start() -> Self {
+        Self::configured("")
+    }
+
+    pub(crate) fn configured(more: &str) -> Self {
+        let home = Home::configured(more);
+        let switch = home.serve();
+        let admin = Admin::new(&home, &switch);
+        admin.prepare_hub();
+        let [payer, payee, other] = ["payerfsp", "payeefsp", "otherfsp"].map(Fsp::start);
+        for fsp in [&payer, &payee, &other] {
+            admin.onboard(&fsp.name, &format!("http://{}", fsp.address()), FUNDS, CAP);
+        }
+        Self { home, switch, admin, payer, payee, other }
+    }
+
+    /// Sends a message on a connection of its own.
+    pub(crate) fn ask(&self, message: &Message) -> Parsed {
+        Connection::open(self.switch.fspiop).unwrap().exchange(&message.render()).unwrap()
+    }
+
+    /// Sends a message that must be accepted with this status, without a word.
+    pub(crate) fn send(&self, message: &Message, status: u16) {
+        let answer = self.ask(message);
+        assert_eq!(answer.start, status.to_string(), "{message:?}: {}", answer.text());
+        assert_eq!(answer.text(), "", "{message:?}");
+    }
+
+    /// Waits until nothing is owed to anybody.
+    pub(crate) fn settle(&self) {
+        self.admin.wait_for("upesi_notices_owed", |owed| owed == 0);
+    }
+
+    /// Once nothing is owed, exactly these lines have been heard by the three, each in any order;
+    /// `{}` stands for the transfer's path.
+    #[track_caller]
+    pub(crate) fn heard(&self, transfer: &Transfer, expected: [&[&str]; 3]) -> Vec<Callback> {
+        self.settle();
+        let path = transfer.path();
+        let mut all = Vec::new();
+        for (fsp, expected) in [&self.payer, &self.payee, &self.other].into_iter().zip(expected) {
+            let callbacks = fsp.take(expected.len());
+            let mut lines: Vec<_> = callbacks.iter().map(Callback::line).collect();
+            let mut expected: Vec<_> =
+                expected.iter().map(|line| line.replace("{}", &path)).collect();
+            lines.sort();
+            expected.sort();
+            assert_eq!(lines, expected, "{} hears", fsp.name);
+            all.extend(callbacks);
+        }
+        all
+    }
+
+    /// The positions of payer and payee as they are written.
+    #[track_caller]
+    pub(crate) fn positions(&self, payer: &str, payee: &str) {
+        let found = [self.admin.position("payerfsp"), self.admin.position("payeefsp")];
+        assert_eq!(found, [payer, payee]);
+        assert_eq!(self.admin.position("otherfsp"), "0");
+    }
+
+    /// Stops the switch, and has its log proved.
+    pub(crate) fn end(self) {
+        self.switch.stop(Signal::TERM);
+        let output = self.home.verify();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

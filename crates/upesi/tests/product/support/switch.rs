@@ -1,0 +1,200 @@
+//! The real binary as a child process, in a directory of its own.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::http::PATIENCE;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
+/// Two threads, so that a message comes in on one and goes out on another.
+const CONFIGURATION: &str = "[fspiop]\nthreads = 2\n";
+/// Between two looks at a process that ends without telling.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A directory with a log, and a configuration beside it.
+pub(crate) struct Home {
+    directory: TempDir,
+}
+
+/// A running switch; it is killed when this is dropped.
+pub(crate) struct Switch {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    said: PathBuf,
+    pub(crate) fspiop: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    /// What it printed before it was ready.
+    pub(crate) greeting: String,
+}
+
+/// Where a switch listens.
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) fspiop: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Ports {
+    pub(crate) fn free() -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { fspiop: any, admin: any }
+    }
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self::configured("")
+    }
+
+    /// With more of a configuration file than the tests' own.
+    pub(crate) fn configured(more: &str) -> Self {
+        let home = Self { directory: tempfile::tempdir().unwrap() };
+        fs::write(home.configuration(), format!("{CONFIGURATION}{more}")).unwrap();
+        home
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.directory.path().join("upesi.toml")
+    }
+
+    pub(crate) fn token(&self) -> String {
+        let token = fs::read_to_string(self.data().join("admin-token")).unwrap();
+        token.trim_end().to_owned()
+    }
+
+    pub(crate) fn serve(&self) -> Switch {
+        self.serve_on(Ports::free())
+    }
+
+    /// Starts the switch and waits until it says that it is ready.
+    pub(crate) fn serve_on(&self, ports: Ports) -> Switch {
+        let said = self.directory.path().join("stderr");
+        let mut child = self
+            .command(ports)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut greeting = String::new();
+        loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).unwrap() == 0 {
+                let status = child.wait().unwrap();
+                panic!("{status}: {greeting}{}", fs::read_to_string(said).unwrap());
+            }
+            if let Some((fspiop, admin)) = addresses(&line) {
+                return Switch { child, stdout, said, fspiop, admin, greeting };
+            }
+            greeting += &line;
+        }
+    }
+
+    /// Starts a switch that must not start.
+    pub(crate) fn serve_in_vain(&self, ports: Ports) -> Output {
+        finish(self.command(ports))
+    }
+
+    pub(crate) fn verify(&self) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.arg("verify").arg("--data").arg(self.data()).arg("--json");
+        finish(command)
+    }
+
+    fn command(&self, ports: Ports) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("serve").arg("--data").arg(self.data());
+        command.arg("--config").arg(self.configuration());
+        command.arg("--fspiop").arg(ports.fspiop.to_string());
+        command.arg("--admin").arg(ports.admin.to_string());
+        command
+    }
+}
+
+impl Switch {
+    pub(crate) fn ports(&self) -> Ports {
+        Ports { fspiop: self.fspiop, admin: self.admin }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.expect("it has an id"), signal).unwrap();
+    }
+
+    /// Kills it as a power cut would, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        assert_eq!(self.complaints(), "", "nobody complained before the end");
+    }
+
+    /// Asks it to stop; it must do so in order and without a complaint.
+    pub(crate) fn stop(self, signal: Signal) {
+        self.signal(signal);
+        let (status, said) = self.end();
+        assert!(status.success(), "{status}: {said}");
+        assert_eq!(said, "", "an orderly end is a silent one");
+    }
+
+    /// Waits for its end. Answers with what it wrote to standard error.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                let mut rest = String::new();
+                self.stdout.read_to_string(&mut rest).unwrap();
+                return (status, self.complaints());
+            }
+            assert!(Instant::now() < deadline, "the switch does not end");
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    pub(crate) fn complaints(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the switch said: {}", self.complaints());
+        }
+    }
+}
+
+fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;
+    let (fspiop, admin) = rest.split_once(", admin on http://")?;
+    Some((fspiop.parse().ok()?, admin.parse().ok()?))
+}
+
+/// Runs a command that ends by itself.
+pub(crate) fn finish(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if deadline < Instant::now() {
+            child.kill().unwrap();
+            panic!("{command:?} does not end: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(GLANCE);
+    }
+    child.wait_with_output().unwrap()
+}

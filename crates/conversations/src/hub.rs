@@ -180,7 +180,7 @@ impl Drop for Process {
 
 /// A client of the admin API.
 pub(crate) struct Operator {
-    client: Client,
+    pub(crate) client: Client,
     token: Option<String>,
 }
 
@@ -208,10 +208,6 @@ impl Operator {
         let request =
             Request { method, path, headers: self.headers(), body: body.as_bytes().to_vec() };
         self.client.call(&request)
-    }
-
-    pub(crate) fn send(&mut self, request: &Request) -> io::Result<Answer> {
-        self.client.call(request)
     }
 
     /// The accounts of a participant; none when it does not exist.

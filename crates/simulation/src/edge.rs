@@ -3,7 +3,7 @@
 
 use delivery::{Attempt, AttemptResult, Delivery, Entry, Moment, Purpose, Verdict, Withdrawal};
 use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
-use ports::{Log, OwnedPayload};
+use ports::{Log, LogError, OwnedPayload};
 use sequencer::Durability;
 
 use crate::desk::{Attempting, Desk};
@@ -18,6 +18,9 @@ const RECORD_PATIENCE_US: u64 = 20_000;
 const RECORD_BATCH: usize = 64;
 /// Deliveries in one record.
 const RECORD_MAX: usize = 4_096;
+
+/// Records, in a thousand, that are read from the log though nobody needs them.
+const CHECKED_PER_MILLE: u32 = 20;
 
 /// A notice on its way out, with its message when that is still in memory.
 #[derive(Clone, Debug)]
@@ -280,8 +283,13 @@ impl Hub {
         witness.attempt(id, self.sequencer.log().durable_end());
         let parcel =
             attempt.message.unwrap_or_else(|| Parcel { notice: self.notice(id), message: None });
-        let message = parcel.message.map_or_else(|| self.load(desk, &parcel.notice), Some);
-        let Some(source) = message else {
+        let source = match parcel.message {
+            None if needs_message(parcel.notice.kind) || desk.random.chance(CHECKED_PER_MILLE) => {
+                self.load(desk, &parcel.notice)
+            }
+            known => Ok(known),
+        };
+        let Ok(source) = source else {
             let event = HubEvent::Attempted(edge, id, AttemptResult::Broken);
             return desk.hub_after(1, self.life, event);
         };
@@ -300,15 +308,27 @@ impl Hub {
         *owed.find(|notice| notice.id == id).expect("a notice that is sent is owed")
     }
 
-    /// The message that a notice is made from, out of the log; `None` when the disk is gone.
-    fn load(&self, desk: &mut Desk, notice: &Notice) -> Option<Request> {
+    /// The message that a notice is made from, out of the log; an error when the disk is gone.
+    fn load(&self, desk: &mut Desk, notice: &Notice) -> Result<Option<Request>, LogError> {
         desk.tally.reloads += 1;
-        let record = self.reader.read(notice.source).ok()?;
+        let record = self.reader.read(notice.source)?;
         let record = record.expect("the record of a notice is durable");
         let OwnedPayload::Stored(payload) = record.payload else {
             panic!("{notice:?} is made from a record without a message");
         };
-        Some(Request::recognise(&payload).expect("the log keeps messages as they came"))
+        let request = Request::recognise(&payload).expect("the log keeps messages as they came");
+        Ok(Some(request))
+    }
+}
+
+/// Whether the HTTP message of such a notice is made from the record it names; the others say
+/// all they have to say by themselves.
+fn needs_message(kind: NoticeKind) -> bool {
+    use NoticeKind::*;
+    match kind {
+        Prepare | Fulfil | Abort | FulfilCopy | AbortCopy | Committed => true,
+        Reserved | AbortedState | Error | PatchCommitted | PatchAborted => false,
+        PartiesChanged | PartiesRefused => true,
     }
 }
 

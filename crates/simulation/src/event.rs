@@ -41,8 +41,8 @@ pub(crate) enum Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Callback {
     pub(crate) notice: Notice,
-    /// The request that the notice is made from, as read back from its bytes.
-    pub(crate) source: Request,
+    /// The request that the notice is made from, if what it says needs it.
+    pub(crate) source: Option<Request>,
 }
 
 /// Something within the hub's process.

@@ -100,8 +100,11 @@ impl World {
         }
         self.desk.mark(notice.id.0);
         let transfer = number_of(&notice.transfer);
-        assert_eq!(source.transfer(), Some(transfer), "{notice:?} is made from another message");
-        check_source(notice, *source);
+        if let Some(source) = *source {
+            let about = source.transfer();
+            assert_eq!(about, Some(transfer), "{notice:?} is made from another message");
+            check_source(notice, source);
+        }
         let script = &self.scripts[transfer as usize];
         let end = end_told_by(notice);
         let roles = roles_of(script, fsp);

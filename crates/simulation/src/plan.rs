@@ -90,7 +90,7 @@ impl Plan {
             amount_max: random.pick(&[1_000, 100_000, 9_000_000]),
             odd_per_mille: random.pick(&[0, 50, 200, 500]),
             changed_per_mille: random.pick(&[0, 100]),
-            operator_us: maybe(random, 700, |random| random.around(chaos_us / 40)),
+            operator_us: maybe(random, 700, |random| chaos_us / random.between((5, 80))),
             faults: Faults::draw(random, traffic_us, chaos_us),
             chaos_us,
         }

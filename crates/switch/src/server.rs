@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fspiop::{ErrorCode, Found, Refusal, Resource, Route};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -27,6 +27,10 @@ const HEADERS_PATIENCE: Duration = Duration::from_secs(75);
 const BODY_PATIENCE: Duration = Duration::from_secs(15);
 /// Headers in one request.
 const HEADERS_MAX: usize = 128;
+/// What is read away of a refused request's body, and for how long, so that the client can read
+/// the refusal: it would not if its connection broke while it is still writing.
+const DISCARD_BYTES_MAX: usize = 16 << 20;
+const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What of a request's headers outlives their rewriting.
 #[derive(Clone, Copy)]
@@ -103,7 +107,19 @@ async fn handle(
     edge: &Rc<Edge>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
+    let answer = answer(edge, parts, &mut body).await;
+    if answer.is_err() && !body.is_end_stream() {
+        discard(&mut body).await;
+    }
+    answer
+}
+
+async fn answer(
+    edge: &Rc<Edge>,
+    parts: Parts,
+    body: &mut Incoming,
+) -> Result<Response<Full<Bytes>>, Refusal> {
     let path = parts.uri.path().to_owned();
     let api = match fspiop::find(&parts.method, &path)? {
         Found::Health => return Ok(health(edge)),
@@ -148,6 +164,10 @@ async fn dispatch(
 
 /// The header checks, and what of the headers outlives their rewriting.
 fn envelope(edge: &Edge, parts: &Parts, resource: Resource) -> Result<Envelope, Refusal> {
+    let length = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if fspiop::headers::HEADER_BYTES_MAX < parts.headers.iter().map(length).sum() {
+        return Err(Refusal::too_large());
+    }
     let headers = fspiop::headers::check(&parts.headers, &parts.method, resource.as_str())?;
     Ok(Envelope {
         source: headers.source,
@@ -159,7 +179,7 @@ fn envelope(edge: &Edge, parts: &Parts, resource: Resource) -> Result<Envelope, 
 }
 
 /// Reads a body to its end: without a copy when it came in one piece, as nearly all do.
-async fn read(mut body: Incoming, headers: &HeaderMap, max: usize) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Incoming, headers: &HeaderMap, max: usize) -> Result<Bytes, Refusal> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| max < length) {
         return Err(Refusal::too_large());
@@ -192,6 +212,21 @@ async fn read(mut body: Incoming, headers: &HeaderMap, max: usize) -> Result<Byt
             ..Refusal::new(ErrorCode::GENERIC_CLIENT, "the body did not arrive in time")
         }),
     }
+}
+
+/// Reads a body away, within bounds.
+async fn discard(body: &mut Incoming) {
+    let reading = async {
+        let mut length = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            length += frame.data_ref().map_or(0, Bytes::len);
+            if DISCARD_BYTES_MAX < length {
+                break;
+            }
+        }
+    };
+    // What did not come in time breaks the connection, which is what a client so slow expects.
+    let _in_time = tokio::time::timeout(DISCARD_PATIENCE, reading).await;
 }
 
 fn join(first: Bytes, rest: BytesMut) -> Bytes {

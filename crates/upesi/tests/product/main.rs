@@ -5,5 +5,7 @@
 //! a test waits for a callback, for a figure of the admin API, or for the end of a process, each
 //! with a deadline.
 
+mod lookup_and_quotes;
+mod refusals;
 mod support;
 mod transfers;

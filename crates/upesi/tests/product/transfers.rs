@@ -308,7 +308,7 @@ fn questions_are_answered_to_those_concerned() {
     for id in [uuid(), "no-id".to_owned()] {
         let unknown = Transfer { id, ..transfer.clone() };
         scheme.send(&unknown.get("payerfsp"), 202);
-        let text = "PUT {}/error from Hub: 3208 Provided Transfer ID was not found on the server.";
+        let text = "PUT {}/error from Hub: 3208 Transfer ID not found - Provided Transfer ID was not found on the server.";
         let heard = scheme.heard(&unknown, [&[text], &[], &[]]);
         assert_eq!(heard[0].json()["errorInformation"]["errorCode"], "3208");
     }

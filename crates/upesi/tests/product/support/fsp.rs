@@ -233,7 +233,9 @@ impl Fsp {
         };
         let resource = path.split('/').nth(1).unwrap_or_default();
         is("host", &self.address().to_string());
-        is("content-length", &body.len().to_string());
+        if !body.is_empty() {
+            is("content-length", &body.len().to_string());
+        }
         is("fspiop-destination", &self.name);
         is("fspiop-uri", path);
         is("fspiop-http-method", method);

@@ -1,6 +1,7 @@
 //! Just enough HTTP/1.1 to write any request, well formed or not, and to read what comes back.
 //! It shares nothing with the product but the specification.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -10,7 +11,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 64;
 
 /// Header names in lower case, and values as they came.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Headers(pub(crate) Vec<(String, Vec<u8>)>);
 
 impl Headers {
@@ -24,6 +25,15 @@ impl Headers {
 
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |(name, value): &(String, Vec<u8>)| {
+            format!("{name}: {}", String::from_utf8_lossy(value))
+        };
+        f.debug_list().entries(self.0.iter().map(text)).finish()
     }
 }
 

@@ -41,7 +41,7 @@ impl Message {
     pub(crate) fn new(method: &str, path: &str, source: &str) -> Self {
         let resource = path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
         let media = format!("application/vnd.interoperability.{resource}+json;version=1.1");
-        let trace = format!("{:032x}", NEXT.fetch_add(1, Ordering::Relaxed) | 7 << 100);
+        let trace = format!("5{:031x}", NEXT.fetch_add(1, Ordering::Relaxed));
         let traceparent = format!("00-{trace}-00f067aa0ba902b7-01");
         let message = Self {
             method: method.to_owned(),

@@ -199,8 +199,8 @@ impl Admin {
 
 /// `payerfsp`, `payeefsp` and `otherfsp` with a switch between them.
 pub(crate) struct Scheme {
-    pub(crate) home: Home,
     pub(crate) switch: Switch,
+    pub(crate) home: Home,
     pub(crate) admin: Admin,
     pub(crate) payer: Fsp,
     pub(crate) payee: Fsp,

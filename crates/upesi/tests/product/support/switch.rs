@@ -173,7 +173,8 @@ impl Drop for Switch {
         let _killed = self.child.kill();
         let _ended = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("the switch said: {}", self.complaints());
+            let said = fs::read_to_string(&self.said).unwrap_or_default();
+            eprintln!("the switch said: {said}");
         }
     }
 }

@@ -1,0 +1,500 @@
+//! Plays one conversation: each step in order, up to the first difference.
+//!
+//! Beside what a conversation says, some things always hold and are always checked: the usual
+//! headers of every message a participant gets, that a synchronous refusal leaves the hub's log
+//! where it was, that a refused prepare leaves all balances as they were, and that nothing else
+//! comes than what is written.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::expect::{self, Difference, compare, matches};
+use crate::fsp::Fsp;
+use crate::http::{self, Client, Headers, Request, header};
+use crate::hub::{Account, Hub, Operator};
+use crate::parse::{
+    Action, Answer, Body, Change, Content, Conversation, Gets, HeaderLine, Message, NewMessage,
+    Send, Step,
+};
+use crate::scope::Scope;
+use crate::usual::{self, Call};
+
+/// How long nothing must come where nothing is expected.
+const QUIET: Duration = Duration::from_millis(250);
+/// How often a refused message is sent again when the log moved, for others may have moved it.
+const REFUSALS_MAX: usize = 20;
+/// Headers of one connection, which no hub passes on as they are.
+const HOP_BY_HOP: [&str; 9] = [
+    "host",
+    "content-length",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "transfer-encoding",
+    "expect",
+];
+
+/// The first difference, and where the conversation says otherwise.
+#[derive(Debug)]
+pub(crate) struct Mismatch {
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+/// What all conversations of a run share.
+pub(crate) struct Stage<'a> {
+    pub(crate) hub: &'a Hub,
+    /// Held for writing while a refusal is checked, so that no other conversation moves the log.
+    pub(crate) quiet: &'a RwLock<()>,
+    pub(crate) callback_host: &'a str,
+    pub(crate) patience: Duration,
+}
+
+struct Player<'a> {
+    stage: &'a Stage<'a>,
+    scope: Scope,
+    fsps: BTreeMap<String, Fsp>,
+    joined: Vec<String>,
+    client: Client,
+    operator: Operator,
+    sent: Vec<Sent>,
+    /// All balances before the last transfer message.
+    before: Vec<Account>,
+}
+
+/// A message as it was sent.
+#[derive(Clone)]
+struct Sent {
+    label: Option<String>,
+    admin: bool,
+    from: Option<String>,
+    request: Request,
+}
+
+/// Plays a conversation to its end or to the first difference.
+pub(crate) fn play(stage: &Stage<'_>, conversation: &Conversation) -> Result<(), Mismatch> {
+    let mut player = Player {
+        stage,
+        scope: Scope::new(),
+        fsps: BTreeMap::new(),
+        joined: Vec::new(),
+        client: Client::new(stage.hub.fspiop),
+        operator: stage.hub.operator(),
+        sent: Vec::new(),
+        before: Vec::new(),
+    };
+    let result = player.play(&conversation.steps);
+    result.map_err(|Mismatch { line, what }| Mismatch { line, what: player.scope.shown(&what) })
+}
+
+impl Player<'_> {
+    fn play(&mut self, steps: &[Step]) -> Result<(), Mismatch> {
+        let first = steps.first().map_or(1, |step| step.line);
+        for name in ["dfsp1", "dfsp2"] {
+            let joined = self.join(name, "USD", Connected::Yes);
+            joined.map_err(|what| Mismatch { line: first, what: format!("{name}: {what}") })?;
+        }
+        for step in steps {
+            self.step(step)?;
+        }
+        let last = steps.last().map_or(1, |step| step.line);
+        thread::sleep(QUIET);
+        let names: Vec<String> = self.fsps.keys().cloned().collect();
+        for name in names {
+            self.nothing_kept(&name).map_err(|what| Mismatch { line: last, what })?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Mismatch> {
+        let line = step.line;
+        let result = match &step.action {
+            Action::Send(send) => return self.send(line, send),
+            Action::Gets(gets) => self.gets(gets),
+            Action::GetsNothing(fsp) => {
+                thread::sleep(QUIET);
+                self.nothing_kept(fsp)
+            }
+            Action::Has { fsp, account, value, currency } => {
+                self.has(fsp, (account, currency), value)
+            }
+            Action::BalancesUnchanged => self.balances_unchanged(),
+            Action::Wait(time) => {
+                thread::sleep(*time);
+                Ok(())
+            }
+            Action::Joins { fsp, currency, endpoints: true } => {
+                self.join(fsp, currency, Connected::Yes)
+            }
+            Action::Joins { fsp, currency, endpoints: false } => {
+                self.join(fsp, currency, Connected::No)
+            }
+            Action::Answers { fsp, manner } => {
+                self.fsp(fsp).map(|fsp| fsp.set_manner(manner.clone()))
+            }
+            Action::Leaves(fsp) => {
+                self.fsps.remove(fsp);
+                Ok(())
+            }
+        };
+        result.map_err(|what| Mismatch { line, what })
+    }
+
+    fn join(&mut self, name: &str, currency: &str, connected: Connected) -> Result<(), String> {
+        let host = self.stage.callback_host;
+        let fsp = Fsp::start(host == "127.0.0.1").map_err(|error| error.to_string())?;
+        let base = format!("http://{host}:{}", fsp.port());
+        let base = (connected == Connected::Yes).then_some(base.as_str());
+        if currency != "USD" {
+            self.stage.hub.create_accounts(currency).map_err(|error| error.to_string())?;
+        }
+        let _shared = self.stage.quiet.read().unwrap_or_else(PoisonError::into_inner);
+        self.operator.onboard(&self.scope.real(name), currency, base)?;
+        self.scope.set(&format!("base {name}"), format!("http://{host}:{}", fsp.port()));
+        self.fsps.insert(name.to_owned(), fsp);
+        self.joined.push(name.to_owned());
+        Ok(())
+    }
+
+    fn send(&mut self, line: usize, send: &Send) -> Result<(), Mismatch> {
+        let at = |line: usize| move |what: String| Mismatch { line, what };
+        let sent = match &send.message {
+            Message::Again(label) => self.find_sent(label.as_deref()).map_err(at(line))?,
+            Message::New(message) => {
+                let request = self.request(message).map_err(at(line))?;
+                let (admin, from) = (message.admin, message.from.clone());
+                Sent { label: send.label.clone(), admin, from, request }
+            }
+        };
+        if !sent.admin && sent.request.method != "GET" && sent.request.path.contains("transfers") {
+            self.before = self.balances().map_err(at(line))?;
+        }
+        let refused = send.answer.status.starts_with(['4', '5']) && !sent.admin;
+        let answer = match refused {
+            true => self.call_untouched(&sent.request).map_err(at(line))?,
+            false => {
+                let _shared = self.stage.quiet.read().unwrap_or_else(PoisonError::into_inner);
+                let client = if sent.admin { &mut self.operator.client } else { &mut self.client };
+                client.call(&sent.request).map_err(|error| error.to_string()).map_err(at(line))?
+            }
+        };
+        self.sent.push(sent);
+        self.check_answer(&send.answer, &answer).map_err(at(send.answer.line))
+    }
+
+    /// Sends a message that is refused, and sees that the hub's log stays where it was. Deliveries
+    /// and the clock move it too: then the message is sent again.
+    fn call_untouched(&mut self, request: &Request) -> Result<http::Answer, String> {
+        let _alone = self.stage.quiet.write().unwrap_or_else(PoisonError::into_inner);
+        let mut moved = String::new();
+        for _ in 0..REFUSALS_MAX {
+            let before = self.operator.log_position();
+            let answer = self.client.call(request).map_err(|error| error.to_string())?;
+            let after = self.operator.log_position();
+            if before == after || answer.status < 400 {
+                return Ok(answer);
+            }
+            moved = format!("{before:?} to {after:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("expected: a refusal leaves the log as it was\nfound:    it went from {moved}"))
+    }
+
+    fn check_answer(&self, expected: &Answer, found: &http::Answer) -> Result<(), String> {
+        let status = format!("{} {}", found.status, found.reason);
+        if status != expected.status {
+            let body = String::from_utf8_lossy(&found.body);
+            return Err(differ(&expected.status, &format!("{status} {body}")));
+        }
+        self.check_lines(&expected.headers, &found.headers)?;
+        self.check_body(&expected.body, &found.body)
+    }
+
+    fn gets(&mut self, gets: &Gets) -> Result<(), String> {
+        let path = self.fill(&gets.path)?;
+        let method = gets.method.as_str();
+        let taken = self.fsp(&gets.fsp)?.take(method, &path, self.stage.patience);
+        let Some(message) = taken else {
+            let kept = self.fsp(&gets.fsp)?.kept().join("\n          ");
+            let kept = if kept.is_empty() { "nothing".to_owned() } else { kept };
+            return Err(differ(&format!("{method} {path}"), &kept));
+        };
+        self.check_usual(gets, &message)?;
+        self.check_lines(&gets.headers, &message.headers)?;
+        self.check_body(&gets.body, &message.body)?;
+        let last = self.sent.last().map(|sent| &sent.request);
+        let after_prepare =
+            last.is_some_and(|last| last.method == "POST" && last.path == "/transfers");
+        if gets.from == "Hub" && path.ends_with("/error") && after_prepare {
+            self.balances_unchanged()?;
+        }
+        Ok(())
+    }
+
+    /// What holds for the headers of every message, unless the conversation says otherwise.
+    fn check_usual(&self, gets: &Gets, message: &Request) -> Result<(), String> {
+        let trace = format!("00-{}-{{any}}", self.scope.fill("{trace}")?);
+        let mut usual = vec![
+            ("fspiop-source", self.scope.real(&gets.from)),
+            ("fspiop-destination", self.scope.real(&gets.fsp)),
+            ("date", "{http-date}".to_owned()),
+            ("fspiop-uri", message.path.clone()),
+            ("fspiop-http-method", gets.method.clone()),
+            ("traceparent", trace),
+            ("tracestate", "{any}".to_owned()),
+        ];
+        if gets.from == "Hub" {
+            let resource = message.path.split('/').nth(1).unwrap_or_default();
+            let version = usual::VERSION;
+            let media =
+                format!("application/vnd.interoperability.{resource}+json;version={version}");
+            usual.push(("content-type", media));
+        } else {
+            let headers = self.sent_headers(gets, message);
+            usual.retain(|(name, _)| headers.iter().all(|(known, _)| known != name));
+            usual.extend(headers);
+        }
+        let said = |name: &str| gets.headers.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+        for (name, pattern) in usual.into_iter().filter(|(name, _)| !said(name)) {
+            match header(&message.headers, name) {
+                Some(value) if matches(&pattern, value) => (),
+                value => return Err(header_differs(name, &pattern, value)),
+            }
+        }
+        match header(&message.headers, "accept") {
+            Some(value) if gets.method != "GET" && gets.method != "POST" && !said("accept") => {
+                Err(header_differs("accept", "no such header", Some(value)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The headers of the message that is forwarded, as far as they go from end to end.
+    fn sent_headers(&self, gets: &Gets, message: &Request) -> Vec<(&str, String)> {
+        let resource = |path: &str| path.split('/').nth(1).map(str::to_owned);
+        let forwarded = self.sent.iter().rev().find(|sent| {
+            sent.from.as_deref() == Some(&gets.from)
+                && sent.request.method == gets.method
+                && resource(&sent.request.path) == resource(&message.path)
+        });
+        let headers = forwarded.map(|sent| sent.request.headers.as_slice()).unwrap_or_default();
+        let names = ["traceparent", "fspiop-destination"];
+        let end_to_end = |name: &str| {
+            !HOP_BY_HOP.contains(&name)
+                && !names.contains(&name)
+                && (name != "accept" || gets.method == "GET" || gets.method == "POST")
+        };
+        let kept = headers.iter().filter(|(name, _)| end_to_end(name));
+        kept.map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
+    fn check_lines(&self, lines: &[HeaderLine], found: &Headers) -> Result<(), String> {
+        for HeaderLine { name, value, .. } in lines {
+            let found = header(found, &name.to_ascii_lowercase());
+            match (value, found) {
+                (None, None) => (),
+                (None, found) => return Err(header_differs(name, "no such header", found)),
+                (Some(pattern), found) => {
+                    let pattern = self.fill_pattern(pattern)?;
+                    if !found.is_some_and(|value| matches(&pattern, value)) {
+                        return Err(header_differs(name, &pattern, found));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_body(&self, expected: &Content, found: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(found);
+        match expected {
+            Content::Any => Ok(()),
+            Content::Empty if found.is_empty() => Ok(()),
+            Content::Empty => Err(differ("an empty body", &text)),
+            Content::Same(label) => {
+                let sent = self.find_sent(label.as_deref())?.request.body;
+                match sent == found {
+                    true => Ok(()),
+                    false => Err(differ(&String::from_utf8_lossy(&sent), &text)),
+                }
+            }
+            Content::Json(pattern) => {
+                let pattern = expect::parse(&self.fill_pattern(pattern)?)?;
+                let Ok(value) = serde_json::from_slice(found) else {
+                    return Err(differ("a body of JSON", &text));
+                };
+                match compare(&pattern, &value) {
+                    None => Ok(()),
+                    Some(Difference { path, expected, found }) => {
+                        let place = if path.is_empty() { String::new() } else { path + " = " };
+                        let whole = format!("{place}{found}\nin:       {text}");
+                        Err(differ(&format!("{place}{expected}"), &whole))
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, message: &NewMessage) -> Result<Request, String> {
+        let path = self.fill(&message.path)?;
+        let mut headers = Vec::new();
+        let mut body = String::new();
+        if message.admin {
+            headers = self.operator.headers();
+        } else if let Some(from) = &message.from {
+            let (to, method) = (message.to.as_deref(), message.method.as_str());
+            let call = Call { method, path: &path, from, to, version: &message.version };
+            headers = usual::headers(&call);
+            body = usual::body(&call);
+        }
+        let mut filled = Vec::new();
+        for (name, value) in headers {
+            filled.push((name.to_ascii_lowercase(), self.fill(&value)?));
+        }
+        for line in &message.headers {
+            let name = line.name.to_ascii_lowercase();
+            if !line.further {
+                filled.retain(|(known, _)| *known != name);
+            }
+            if let Some(value) = &line.value {
+                filled.push((name, self.fill(value)?));
+            }
+        }
+        let body = match &message.body {
+            Body::Given(text) => self.fill(text)?,
+            Body::Usual(changes) => self.changed(&body, changes)?,
+        };
+        let method = message.method.clone();
+        Ok(Request { method, path, headers: filled, body: body.into_bytes() })
+    }
+
+    /// The usual body with some members set or taken out.
+    fn changed(&mut self, usual: &str, changes: &[Change]) -> Result<String, String> {
+        let text = self.fill(usual)?;
+        if changes.is_empty() {
+            return Ok(text);
+        }
+        let mut body: Value =
+            serde_json::from_str(&text).map_err(|_| "this message has no usual body".to_owned())?;
+        for Change { path, value } in changes {
+            let mut names: Vec<&str> = path.split('.').collect();
+            let last = names.pop().unwrap_or_default();
+            let mut place = &mut body;
+            for name in names {
+                place = &mut place[name];
+            }
+            match (value, place.as_object_mut()) {
+                (None, Some(members)) => drop(members.remove(last)),
+                (Some(value), _) => {
+                    let value = self.fill(value)?;
+                    let value = serde_json::from_str(&value);
+                    place[last] = value.map_err(|error| format!("{path}: not JSON: {error}"))?;
+                }
+                (None, None) => return Err(format!("the body has no member {path}")),
+            }
+        }
+        Ok(body.to_string())
+    }
+
+    fn has(
+        &mut self,
+        fsp: &str,
+        (kind, currency): (&str, &str),
+        value: &str,
+    ) -> Result<(), String> {
+        let accounts = self.operator.accounts(&self.scope.real(fsp))?;
+        let wanted = |one: &&Account| one.kind == kind && one.currency == currency;
+        let found = accounts.iter().find(wanted).ok_or("there is no such account")?;
+        match found.value.parse::<f64>().ok() == value.parse::<f64>().ok() {
+            true => Ok(()),
+            false => Err(differ(&format!("{kind} {value}"), &format!("{kind} {}", found.value))),
+        }
+    }
+
+    fn balances(&mut self) -> Result<Vec<Account>, String> {
+        let mut all = Vec::new();
+        for name in &self.joined {
+            all.extend(self.operator.accounts(&self.scope.real(name))?);
+        }
+        Ok(all)
+    }
+
+    fn balances_unchanged(&mut self) -> Result<(), String> {
+        let now = self.balances()?;
+        match now == self.before {
+            true => Ok(()),
+            false => {
+                let values = |accounts: &[Account]| {
+                    let one = |one: &Account| format!("{} {}", one.kind, one.value);
+                    accounts.iter().map(one).collect::<Vec<_>>().join(", ")
+                };
+                Err(differ(&values(&self.before), &values(&now)))
+            }
+        }
+    }
+
+    fn nothing_kept(&self, name: &str) -> Result<(), String> {
+        match self.fsp(name)?.kept().as_slice() {
+            [] => Ok(()),
+            kept => {
+                Err(differ(&format!("nothing more for {name}"), &kept.join("\n          ")))
+            }
+        }
+    }
+
+    fn fsp(&self, name: &str) -> Result<&Fsp, String> {
+        self.fsps.get(name).ok_or_else(|| format!("{name} has not joined"))
+    }
+
+    fn find_sent(&self, label: Option<&str>) -> Result<Sent, String> {
+        let wanted = |sent: &&Sent| match label {
+            Some(label) => sent.label.as_deref() == Some(label),
+            None => !sent.admin,
+        };
+        let found = self.sent.iter().rev().find(wanted);
+        found.cloned().ok_or_else(|| "no such message was sent".to_owned())
+    }
+
+    /// Fills in all words; `{account dfsp1 POSITION}` is asked of the hub.
+    fn fill(&mut self, text: &str) -> Result<String, String> {
+        for (at, _) in text.match_indices("{account ") {
+            let name = crate::scope::placeholder(&text[at..]).unwrap_or_default();
+            let words: Vec<&str> = name.split(' ').collect();
+            let (fsp, kind, currency) = match *words.as_slice() {
+                [_, fsp, kind] => (fsp, kind, "USD"),
+                [_, fsp, kind, currency] => (fsp, kind, currency),
+                _ => return Err("`{account dfsp1 POSITION}` is meant".to_owned()),
+            };
+            let accounts = self.operator.accounts(&self.scope.real(fsp))?;
+            let wanted = |one: &&Account| one.kind == kind && one.currency == currency;
+            let account = accounts.iter().find(wanted).ok_or("there is no such account")?;
+            self.scope.set(name, account.id.clone());
+        }
+        self.scope.fill(text)
+    }
+
+    fn fill_pattern(&self, pattern: &str) -> Result<String, String> {
+        self.scope.fill(pattern)
+    }
+}
+
+/// Whether a participant has told the hub its endpoints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Connected {
+    Yes,
+    No,
+}
+
+fn differ(expected: &str, found: &str) -> String {
+    format!("expected: {expected}\nfound:    {found}")
+}
+
+fn header_differs(name: &str, expected: &str, found: Option<&str>) -> String {
+    differ(&format!("{name}: {expected}"), &format!("{name}: {}", found.unwrap_or("(absent)")))
+}

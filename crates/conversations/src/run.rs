@@ -1,0 +1,256 @@
+//! A run: files in, conversations played, a table at the end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::hub::Hub;
+use crate::index::Rows;
+use crate::parse::{Conversation, parse};
+use crate::play::{Mismatch, Stage, play};
+
+const ROWS: &str = "rows.txt";
+const INDEX: &str = "index.md";
+
+/// What is to be played, and against which hub.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The hub.
+    pub target: Target,
+    /// Directory with the conversations, rows.txt and index.md.
+    pub directory: PathBuf,
+    /// Files or directories to play; everything in `directory` when empty.
+    pub paths: Vec<PathBuf>,
+    /// Host under which the hub reaches the participants' servers.
+    pub callback_host: String,
+    /// Conversations at once; at least one.
+    pub jobs: usize,
+    /// Time within which a message must come.
+    pub patience: Duration,
+    /// Whether index.md is written; otherwise it must be as it would be written.
+    pub write_index: bool,
+}
+
+/// The hub under test.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A switch to start, by its binary.
+    Switch(PathBuf),
+    /// A running hub: addresses as `http://host:port`, and the file of the admin token.
+    Hub {
+        /// FSPIOP.
+        fspiop: String,
+        /// Admin API.
+        admin: String,
+        /// Bearer token of the admin API.
+        token: Option<PathBuf>,
+    },
+}
+
+/// What came of it; shown as the table at the end.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// By directory.
+    groups: BTreeMap<String, Counts>,
+    rows: usize,
+    /// Rows that no conversation covers.
+    uncovered: Vec<String>,
+    /// What is wrong beside the conversations themselves.
+    faults: Vec<String>,
+    took: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Report {
+    /// Whether every conversation passed and every row is covered.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        let failed: usize = self.groups.values().map(|counts| counts.failed).sum();
+        failed == 0 && self.uncovered.is_empty() && self.faults.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |name: &str, counts: &Counts| {
+            let Counts { passed, failed, skipped } = counts;
+            format!("{name:<14} {passed:>7} {failed:>7} {skipped:>8}\n")
+        };
+        let mut all = Counts::default();
+        writeln!(f, "\n{:<14} {:>7} {:>7} {:>8}", "conversations", "passed", "failed", "skipped")?;
+        for (name, counts) in &self.groups {
+            f.write_str(&line(name, counts))?;
+            all.passed += counts.passed;
+            all.failed += counts.failed;
+            all.skipped += counts.skipped;
+        }
+        f.write_str(&line("all", &all))?;
+        for row in &self.uncovered {
+            writeln!(f, "no conversation covers {row}")?;
+        }
+        for fault in &self.faults {
+            writeln!(f, "{fault}")?;
+        }
+        let covered = self.rows - self.uncovered.len();
+        let seconds = self.took.as_secs_f32();
+        writeln!(f, "{covered} of {} rows covered, {seconds:.1} s", self.rows)
+    }
+}
+
+/// Plays the conversations and prints each that differs, with the place and the difference.
+///
+/// # Errors
+/// When the files cannot be read or the hub cannot be reached.
+pub fn run(options: &Options) -> Result<Report, Failure> {
+    let started = Instant::now();
+    let rows = Rows::read(&read(&options.directory.join(ROWS))?);
+    let all = read_all(&options.directory)?;
+    let mut report = Report { faults: rows.faults(&all), ..Report::default() };
+    let chosen: Vec<&Conversation> = all.iter().filter(|one| is_chosen(options, one)).collect();
+    if options.paths.is_empty() {
+        let coverage = rows.coverage(&all);
+        report.rows = coverage.len();
+        let uncovered = coverage.iter().filter(|(_, files)| files.is_empty());
+        report.uncovered = uncovered.map(|(name, _)| (*name).to_owned()).collect();
+        check_index(options, &rows.index(&all), &mut report)?;
+    }
+    let hub = Hub::open(&options.target, &[])?;
+    let outcomes = play_all(options, &hub, &chosen);
+    if let Err(failure) = hub.close() {
+        report.faults.push(failure.to_string());
+    }
+    for (conversation, outcome) in chosen.iter().zip(outcomes) {
+        let group = conversation.file.split('/').next().unwrap_or_default();
+        let counts = report.groups.entry(group.to_owned()).or_default();
+        match outcome {
+            Outcome::Passed => counts.passed += 1,
+            Outcome::Failed => counts.failed += 1,
+            Outcome::Skipped => counts.skipped += 1,
+        }
+    }
+    report.took = started.elapsed();
+    Ok(report)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+fn play_all(options: &Options, hub: &Hub, chosen: &[&Conversation]) -> Vec<Outcome> {
+    let quiet = RwLock::new(());
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(vec![Outcome::Skipped; chosen.len()]);
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, 64) {
+            scope.spawn(|| {
+                while let Some(conversation) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = play_one(options, (hub, &quiet), conversation);
+                    let at = chosen.iter().position(|one| std::ptr::eq(*one, *conversation));
+                    let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(at) = at {
+                        outcomes[at] = outcome;
+                    }
+                }
+            });
+        }
+    });
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn play_one(
+    options: &Options,
+    (shared, quiet): (&Hub, &RwLock<()>),
+    conversation: &Conversation,
+) -> Outcome {
+    let result = match (&options.target, conversation.settings.as_slice()) {
+        (_, []) => play(&stage(options, shared, quiet), conversation),
+        (Target::Hub { .. }, _) => return Outcome::Skipped,
+        (Target::Switch(_), settings) => {
+            let own = |failure: Failure| Mismatch { line: 1, what: failure.to_string() };
+            Hub::open(&options.target, settings).map_err(own).and_then(|hub| {
+                let played = play(&stage(options, &hub, &RwLock::new(())), conversation);
+                played.and(hub.close().map_err(own))
+            })
+        }
+    };
+    match result {
+        Ok(()) => Outcome::Passed,
+        Err(Mismatch { line, what }) => {
+            let directory = options.directory.display();
+            let file = &conversation.file;
+            println!("{directory}/{file}:{line}: {}\n{what}\n", conversation.title);
+            Outcome::Failed
+        }
+    }
+}
+
+fn stage<'a>(options: &'a Options, hub: &'a Hub, quiet: &'a RwLock<()>) -> Stage<'a> {
+    Stage { hub, quiet, callback_host: &options.callback_host, patience: options.patience }
+}
+
+fn check_index(options: &Options, index: &str, report: &mut Report) -> Result<(), Failure> {
+    let path = options.directory.join(INDEX);
+    if options.write_index {
+        let failed = |error| Failure::new(format!("{}: {error}", path.display()));
+        return fs::write(&path, index).map_err(failed);
+    }
+    if fs::read_to_string(&path).ok().as_deref() != Some(index) {
+        report.faults.push(format!("{} is out of date: use --write-index", path.display()));
+    }
+    Ok(())
+}
+
+fn read_all(directory: &Path) -> Result<Vec<Conversation>, Failure> {
+    let mut files = Vec::new();
+    find(directory, &mut files)?;
+    files.sort();
+    let mut conversations = Vec::new();
+    for path in files {
+        let file = path.strip_prefix(directory).unwrap_or(&path).display().to_string();
+        if file == ROWS {
+            continue;
+        }
+        let parsed = parse(&file, &read(&path)?);
+        conversations.push(parsed.map_err(|fault| {
+            Failure::new(format!("{}:{}: {}", path.display(), fault.line, fault.what))
+        })?);
+    }
+    Ok(conversations)
+}
+
+fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", directory.display()));
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            find(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "txt") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn is_chosen(options: &Options, conversation: &Conversation) -> bool {
+    let path = options.directory.join(&conversation.file);
+    options.paths.is_empty() || options.paths.iter().any(|chosen| path.starts_with(chosen))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}

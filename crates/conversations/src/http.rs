@@ -126,7 +126,8 @@ fn render(request: &Request, address: SocketAddr) -> Vec<u8> {
         bytes.extend_from_slice(b"0\r\n\r\n");
         return bytes;
     }
-    if !body.is_empty() || ["POST", "PUT", "PATCH"].contains(&method.as_str()) {
+    let is_said = header(headers, "content-length").is_some();
+    if !is_said && (!body.is_empty() || ["POST", "PUT", "PATCH"].contains(&method.as_str())) {
         head += &format!("Content-Length: {}\r\n", body.len());
     }
     let mut bytes = (head + "\r\n").into_bytes();

@@ -156,7 +156,7 @@ impl Player<'_> {
         }
         let _shared = self.stage.quiet.read().unwrap_or_else(PoisonError::into_inner);
         self.operator.onboard(&self.scope.real(name), currency, base)?;
-        self.scope.set(&format!("base {name}"), format!("http://{host}:{}", fsp.port()));
+        self.scope.set(&format!("base.{name}"), format!("http://{host}:{}", fsp.port()));
         self.fsps.insert(name.to_owned(), fsp);
         self.joined.push(name.to_owned());
         Ok(())
@@ -442,9 +442,7 @@ impl Player<'_> {
     fn nothing_kept(&self, name: &str) -> Result<(), String> {
         match self.fsp(name)?.kept().as_slice() {
             [] => Ok(()),
-            kept => {
-                Err(differ(&format!("nothing more for {name}"), &kept.join("\n          ")))
-            }
+            kept => Err(differ(&format!("nothing more for {name}"), &kept.join("\n          "))),
         }
     }
 
@@ -461,15 +459,15 @@ impl Player<'_> {
         found.cloned().ok_or_else(|| "no such message was sent".to_owned())
     }
 
-    /// Fills in all words; `{account dfsp1 POSITION}` is asked of the hub.
+    /// Fills in all words; `{account.dfsp1.POSITION}` is asked of the hub.
     fn fill(&mut self, text: &str) -> Result<String, String> {
-        for (at, _) in text.match_indices("{account ") {
+        for (at, _) in text.match_indices("{account.") {
             let name = crate::scope::placeholder(&text[at..]).unwrap_or_default();
-            let words: Vec<&str> = name.split(' ').collect();
+            let words: Vec<&str> = name.split('.').collect();
             let (fsp, kind, currency) = match *words.as_slice() {
                 [_, fsp, kind] => (fsp, kind, "USD"),
                 [_, fsp, kind, currency] => (fsp, kind, currency),
-                _ => return Err("`{account dfsp1 POSITION}` is meant".to_owned()),
+                _ => return Err("`{account.dfsp1.POSITION}` is meant".to_owned()),
             };
             let accounts = self.operator.accounts(&self.scope.real(fsp))?;
             let wanted = |one: &&Account| one.kind == kind && one.currency == currency;

@@ -131,7 +131,7 @@ impl Scope {
 pub(crate) fn placeholder(text: &str) -> Option<&str> {
     let inside = text.strip_prefix('{')?.split_once('}')?.0;
     let is_name = inside.starts_with(|first: char| first.is_ascii_lowercase())
-        && inside.chars().all(|one| one.is_ascii_alphanumeric() || "-+. ".contains(one));
+        && inside.chars().all(|one| one.is_ascii_alphanumeric() || "-+._".contains(one));
     is_name.then_some(inside)
 }
 
@@ -146,12 +146,13 @@ fn moment(name: &str) -> Option<String> {
         None => 0,
         Some((at, unit)) => {
             let count: i64 = shift[..at].parse().ok()?;
-            count * match unit {
-                's' => 1,
-                'd' => 86_400,
-                'y' => 365 * 86_400,
-                _ => return None,
-            }
+            count
+                * match unit {
+                    's' => 1,
+                    'd' => 86_400,
+                    'y' => 365 * 86_400,
+                    _ => return None,
+                }
         }
     };
     let then = now.checked_add(SignedDuration::from_secs(seconds)).ok()?;

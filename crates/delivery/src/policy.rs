@@ -33,7 +33,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             window: 64,
-            attempts_max: 8,
+            attempts_max: 20,
             backoff_base_micros: 200_000,
             backoff_max_micros: 30_000_000,
             probe_after: 5,

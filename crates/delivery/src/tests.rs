@@ -102,7 +102,8 @@ fn a_result_decides_what_follows() {
 
 #[test]
 fn pauses_double_up_to_the_cap_and_the_last_failure_is_a_dead_letter() {
-    let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
+    let policy = Policy { attempts_max: 8, ..Policy::default() };
+    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
     let mut now = Moment(0);
     for (attempt, full) in [(1, 200_000), (2, 400_000), (3, 800_000), (4, 1_600_000)]
         .into_iter()

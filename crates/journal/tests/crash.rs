@@ -158,6 +158,35 @@ fn what_a_failed_sync_forgot_is_not_believed() {
     }
 }
 
+/// A recovery cuts a torn frame off, its sync fails, and the process starts once more: the system
+/// shows the log without that frame, which is still stored. It must not stand behind the frames
+/// that come next after another crash.
+#[test]
+fn a_cut_that_a_failed_sync_forgot_is_made_again() {
+    for seed in 0..400 {
+        let disk = MemoryDisk::new(seed);
+        let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+        log.sync().expect("syncs");
+        let synced = log.end();
+        disk.crash_at(disk.operations() + 1);
+        assert!(log.append(&frame_after(&log.tail(), &[3_000])).is_err(), "the power is off");
+
+        let disk = disk.crash();
+        disk.fail_sync_at(0);
+        let cut = FileLog::open(disk.clone(), OPTIONS);
+        assert!(matches!(cut, Err(OpenError::Disk(_))), "seed {seed}: {cut:?}");
+        let disk = disk.kill();
+        let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
+        disk.crash_at(disk.operations() + 1);
+        assert!(log.append(&frame_after(&log.tail(), &[20])).is_err(), "the power is off");
+
+        let opened = FileLog::open(disk.crash(), OPTIONS);
+        let (log, _) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(synced <= log.end(), "seed {seed}");
+    }
+}
+
 /// A failing seed can be run again.
 #[test]
 fn the_same_seed_loses_the_same() {

@@ -19,7 +19,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::view::View;
 use crate::{Attached, Handle, Shared, Status, Submission, Ticket};
 
-/// Longest sleep without a deadline in sight: a bound on how late a clock that was set is seen.
+/// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The running node. Dropping it does not stop it; call [`Node::stop`].
@@ -182,8 +182,11 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         Ok(())
     }
 
-    /// Everything that follows from a committed batch, posted at once.
+    /// Everything that follows from a committed batch, posted at once. A recorded delivery is
+    /// told before the notices: one of them may be the same notice, owed again.
     fn release(&mut self, committed: &Committed, batch: &mut Vec<Submission<M>>) {
+        self.note_deliveries(committed, batch);
+        self.post_recorded(committed.durable);
         let Self { sequencer, shared, outgoing, .. } = self;
         let effects = sequencer.effects();
         if effects.register_changed {
@@ -201,23 +204,26 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         for (recipient, notice) in &effects.withdrawn {
             outgoing[lane(mailboxes, *recipient)].push(Event::Withdraw(*notice));
         }
-        self.reply(committed, batch);
-        self.post_recorded(committed.durable);
+        self.reply(batch);
         self.post();
     }
 
-    fn reply(&mut self, committed: &Committed, batch: &mut Vec<Submission<M>>) {
-        let outcomes = self.sequencer.outcomes();
-        for (at, (submission, outcome)) in batch.drain(..).zip(outcomes).enumerate() {
+    fn note_deliveries(&mut self, committed: &Committed, batch: &[Submission<M>]) {
+        for (at, submission) in batch.iter().enumerate() {
+            if let Ticket::Deliveries { mailbox } = submission.attached.ticket {
+                let position = Position(committed.first.0 + at as u64);
+                let notices = finished_notices(&submission.command);
+                self.unrecorded.push_back(Unrecorded { position, mailbox, notices });
+            }
+        }
+    }
+
+    fn reply(&mut self, batch: &mut Vec<Submission<M>>) {
+        for (submission, outcome) in batch.drain(..).zip(self.sequencer.outcomes()) {
             match submission.attached.ticket {
-                Ticket::None => {}
+                Ticket::None | Ticket::Deliveries { .. } => {}
                 Ticket::Waiter { mailbox, waiter } => {
                     self.outgoing[mailbox].push(Event::Reply { waiter, result: Ok(*outcome) });
-                }
-                Ticket::Deliveries { mailbox } => {
-                    let position = Position(committed.first.0 + at as u64);
-                    let notices = finished_notices(&submission.command);
-                    self.unrecorded.push_back(Unrecorded { position, mailbox, notices });
                 }
                 Ticket::Call(call) => call(Ok(*outcome)),
             }

@@ -304,8 +304,7 @@ impl Hub {
 
     /// A notice whose parcel was too much for its lane.
     fn notice(&self, id: NoticeId) -> Notice {
-        let mut owed = self.sequencer.state().notices_owed();
-        *owed.find(|notice| notice.id == id).expect("a notice that is sent is owed")
+        *self.sequencer.state().notice(id).expect("a notice that is sent is owed")
     }
 
     /// The message that a notice is made from, out of the log; an error when the disk is gone.

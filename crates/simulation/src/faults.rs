@@ -73,19 +73,29 @@ impl World {
         self.desk.manners.fill(Manners::Fine);
     }
 
-    /// Before a start: now and then the recovery itself is cut short.
+    /// Before a start: now and then the recovery itself is cut short, or one of its syncs fails.
     pub(crate) fn tempt(&mut self) {
-        let faults = &self.desk.plan.faults;
-        let (torn, failing) = (faults.torn_us.is_some(), faults.sync_us.is_some());
-        if self.desk.calm || self.lives == 0 {
+        if !self.may_strike() || !self.desk.random.chance(500) {
             return;
         }
         let operation = self.disk.operations() + 1 + self.desk.random.below(6);
-        if torn && self.desk.random.chance(250) {
-            self.disk.crash_at(operation);
-        } else if failing && self.desk.random.chance(250) {
-            self.disk.fail_sync_at(operation);
+        match self.desk.random.chance(500) {
+            true => self.disk.crash_at(operation),
+            false => self.disk.fail_sync_at(operation),
         }
+    }
+
+    /// After a start: now and then the power goes off within the first few writes, while what
+    /// the recovery did is all there is.
+    pub(crate) fn strike_early(&mut self) {
+        if self.may_strike() && self.desk.random.chance(300) {
+            let operation = self.disk.operations() + 1 + self.desk.random.below(8);
+            self.disk.crash_at(operation);
+        }
+    }
+
+    fn may_strike(&self) -> bool {
+        !self.desk.calm && 0 < self.lives && self.desk.plan.faults.torn_us.is_some()
     }
 
     fn arm(&mut self, fault: Fault) {

@@ -7,7 +7,7 @@
 //!
 //! # What is watched, after every batch
 //! - every currency sums to zero, and every visible balance is the one that an independent
-//!   account ([`shadow`](self)) arrives at, which also predicts each outcome from the rules;
+//!   account (the module `shadow`) arrives at, which also predicts each outcome from the rules;
 //! - batches, records and notices are numbered without gaps; stamps never go back;
 //! - a notice leaves the hub only when the record that made it is durable, within the window of
 //!   its lane, and not before an earlier one about its transfer has ended.
@@ -22,9 +22,15 @@
 //! - no FSP was ever told two ends of a transfer, and what it was told is what the kernel holds;
 //! - the log alone, read once more, gives the same state.
 //!
+//! # What is not simulated
+//! HTTP and its parsing, connections, the party directory, and the threads: what hands work from
+//! the sequencer to the lanes (modules `hub` and `edge`) follows `node` and `switch` step by step
+//! but is not their code. Damage to what was stored is left to the tests of the log.
+//!
 //! # Costs and bounds
-//! About 30 microseconds per transfer in a release build; recoveries read the whole log, so long
-//! runs with many crashes cost more. A run keeps everything in memory, a few KB per transfer.
+//! About 60 microseconds per transfer in a release build, half of it for recoveries, which read
+//! the whole log. A run keeps everything in memory, a few KB per transfer. Each kind of fault has
+//! a budget per run (see `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]
 
 mod desk;

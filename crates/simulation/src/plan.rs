@@ -34,8 +34,9 @@ pub(crate) struct Plan {
     pub(crate) think_us: (u64, u64),
     /// Time from a prepare to its expiration.
     pub(crate) lifetime_ms: (u64, u64),
-    /// Largest ordinary amount, in ten-thousandths.
-    pub(crate) amount_max: u64,
+    /// Smallest and largest ordinary amount, in ten-thousandths. Where they are one, positions
+    /// meet caps and covers exactly.
+    pub(crate) amount: (u64, u64),
     /// Transfers, in a thousand, that have something odd about them.
     pub(crate) odd_per_mille: u32,
     /// Resends, in a thousand, that are not what was sent first.
@@ -87,7 +88,7 @@ impl Plan {
             attempt_us: random.between((1, 6)) * SECOND,
             think_us: random.pick(&[(10, 100), (100, 5_000), (10_000, 800_000)]),
             lifetime_ms: random.pick(&[(300, 3_000), (2_000, 8_000), (5_000, 20_000)]),
-            amount_max: random.pick(&[1_000, 100_000, 9_000_000]),
+            amount: random.pick(&[(1, 1_000), (1, 9_000_000), (10_000_000, 10_000_000)]),
             odd_per_mille: random.pick(&[0, 50, 200, 500]),
             changed_per_mille: random.pick(&[0, 100]),
             operator_us: maybe(random, 700, |random| chaos_us / random.between((5, 80))),

@@ -260,7 +260,7 @@ pub(crate) struct Draw {
     pub(crate) number: u32,
     pub(crate) now_ms: u64,
     pub(crate) lifetime_ms: (u64, u64),
-    pub(crate) amount_max: u64,
+    pub(crate) amount: (u64, u64),
     pub(crate) odd_per_mille: u32,
 }
 
@@ -276,7 +276,7 @@ impl Script {
             payer,
             payee,
             currency: random.below(cast.currencies.len() as u64) as u8,
-            amount: Amount::from_units(i128::from(random.between((1, draw.amount_max)))),
+            amount: Amount::from_units(i128::from(random.between(draw.amount))),
             expiration_ms: draw.now_ms + random.between(draw.lifetime_ms),
             preimage,
             condition: Sha256::digest(preimage).into(),

@@ -227,6 +227,7 @@ impl World {
             hub.begin_log(self.genesis());
         }
         self.hub = Some(hub);
+        self.strike_early();
     }
 
     fn genesis(&self) -> Command {
@@ -286,7 +287,7 @@ impl World {
             number: self.scripts.len() as u32,
             now_ms: self.desk.true_ms(),
             lifetime_ms: self.desk.plan.lifetime_ms,
-            amount_max: self.desk.plan.amount_max,
+            amount: self.desk.plan.amount,
             odd_per_mille: self.desk.plan.odd_per_mille,
         };
         let script = Script::draw(&mut self.desk.random, &self.cast, &draw);

@@ -109,7 +109,8 @@ async fn handle(
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let (parts, mut body) = request.into_parts();
     let answer = answer(edge, parts, &mut body).await;
-    if answer.is_err() && !body.is_end_stream() {
+    let was_slow = |refusal: &Refusal| refusal.status == StatusCode::REQUEST_TIMEOUT;
+    if answer.as_ref().is_err_and(|refusal| !was_slow(refusal)) && !body.is_end_stream() {
         discard(&mut body).await;
     }
     answer

@@ -151,7 +151,10 @@ impl Config {
                 let name = path.display();
                 let text = fs::read_to_string(path)
                     .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-                toml::from_str(&text).map_err(|error| Failure::new(format!("{name}: {error}")))?
+                toml::from_str(&text).map_err(|error| {
+                    let line = error.span().map_or(1, |span| line_at(&text, span.start));
+                    Failure::new(format!("{name}, line {line}: {}", error.message()))
+                })?
             }
         };
         config.check()?;
@@ -218,6 +221,11 @@ impl Config {
             ..delivery::Policy::default()
         }
     }
+}
+
+/// The line, from 1, that holds a byte.
+fn line_at(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]

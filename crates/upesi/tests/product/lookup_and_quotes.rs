@@ -1,7 +1,7 @@
 //! The party directory, look-ups and quotes: who is asked, who is told, and in whose bytes
 //! (hub-semantics 2.2 to 2.4).
 
-use crate::support::fsp::{Callback, Fsp, Reply};
+use crate::support::fsp::{Callback, Fsp, Reply, Replying};
 use crate::support::message::{Message, date_time, uuid};
 use crate::support::scheme::Scheme;
 
@@ -133,9 +133,8 @@ fn registrations_survive_a_restart() {
     register(&scheme, &scheme.payee, "/participants/MSISDN/77");
     register(&scheme, &scheme.other, "/participants/MSISDN/77");
     scheme.settle();
-    let ports = scheme.switch.ports();
     scheme.switch.stop(rustix::process::Signal::TERM);
-    scheme.switch = scheme.home.serve_on(ports);
+    scheme.switch = scheme.home.serve();
     scheme.admin = crate::support::scheme::Admin::new(&scheme.home, &scheme.switch);
     scheme.send(&ask("GET", "/participants/MSISDN/77"), 202);
     let found = "PUT /participants/MSISDN/77 from Hub: {\"fspId\":\"otherfsp\"}";
@@ -190,7 +189,9 @@ fn a_look_up_goes_to_whoever_serves_the_party_and_its_answer_comes_back_byte_for
             .to("payerfsp")
             .version("1.0")
             .with("fspiop-signature", "{\"signature\":\"s\",\"protectedHeader\":\"e30\"}")
-            .body("{ \"party\" :{\"name\":\"Amélie \\u00e9 Ngũgĩ 王\", \"n\": 1.500 } ,\n \"x\":[] }");
+            .body(
+                "{ \"party\" :{\"name\":\"Amélie \\u00e9 Ngũgĩ 王\", \"n\": 1.500 } ,\n \"x\":[] }",
+            );
         scheme.send(&answer, 200);
         let heard = scheme.payer.take(1).remove(0);
         assert_eq!((&*heard.method, &*heard.path), ("PUT", &*path));
@@ -260,7 +261,7 @@ fn whoever_cannot_be_reached_costs_the_sender_an_error_callback() {
     }
     // A corrected address counts at once, and so does what a reachable participant answers.
     scheme.admin.set_endpoint("payeefsp", "QUOTES", &format!("http://{}", scheme.payee.address()));
-    let answers: [(fn(&Callback) -> Reply, &str); 4] = [
+    let answers: [(Replying, &str); 4] = [
         (|_| Reply::Status(404), "3200 Generic ID not found"),
         (|_| Reply::Status(400), "3000 Generic client error"),
         (|_| Reply::Status(500), unsent),
@@ -316,7 +317,10 @@ fn quotes_go_both_ways_as_they_were_sent() {
         scheme.send(&question, 202);
         let heard = scheme.payee.take(1).remove(0);
         assert_eq!((&*heard.method, &*heard.path), ("POST", "/quotes"));
-        assert_eq!((heard.body.as_slice(), heard.trace()), (question.bytes(), question.trace.clone()));
+        assert_eq!(
+            (heard.body.as_slice(), heard.trace()),
+            (question.bytes(), question.trace.clone())
+        );
         let answer = quote_answer(&id);
         scheme.send(&answer, 200);
         let heard = scheme.payer.take(1).remove(0);
@@ -376,7 +380,12 @@ fn quotes_to_or_from_the_unusable_are_refused_by_callback_at_once() {
 
     // Known, usable, and without an address for quotes.
     let silent = "silentfsp";
-    scheme.admin.must("POST", "/participants", "{\"name\":\"silentfsp\",\"currency\":\"USD\"}", 201);
+    scheme.admin.must(
+        "POST",
+        "/participants",
+        "{\"name\":\"silentfsp\",\"currency\":\"USD\"}",
+        201,
+    );
     let limits = "{\"currency\":\"USD\",\"limit\":{\"type\":\"NET_DEBIT_CAP\",\"value\":1}}";
     let path = format!("/participants/{silent}/initialPositionAndLimits");
     scheme.admin.must("POST", &path, limits, 201);

@@ -5,7 +5,11 @@
 //! a test waits for a callback, for a figure of the admin API, or for the end of a process, each
 //! with a deadline.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+mod kill;
 mod lookup_and_quotes;
+mod operations;
 mod refusals;
 mod support;
 mod transfers;

@@ -13,8 +13,8 @@ use crate::support::scheme::Scheme;
 fn assert_refused(name: &str, answer: &Parsed, status: u16, code: &str) {
     let text = answer.text();
     assert_eq!(answer.status(), status, "{name}: {text}");
-    let body: serde_json::Value = serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{name}: {error}: {text}"));
+    let body: serde_json::Value =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"));
     let error = &body["errorInformation"];
     assert_eq!(error["errorCode"], code, "{name}: {text}");
     assert_eq!(body.as_object().expect("an object").len(), 1, "{name}: {text}");
@@ -73,9 +73,7 @@ fn bodies() {
             date_time(ahead)
         ))
     };
-    let party = |body: &str| {
-        Message::new("POST", "/participants/MSISDN/1", "payeefsp").body(body)
-    };
+    let party = |body: &str| Message::new("POST", "/participants/MSISDN/1", "payeefsp").body(body);
     check(
         &scheme,
         &[
@@ -109,14 +107,24 @@ fn bodies() {
             ("an unknown currency", edited("USD", "ABC"), 400, "3100"),
             ("an id of no form", id("no-id"), 400, "3100"),
             ("an id in upper case", id("B51EC534-EE48-4575-B6A9-000000000000"), 400, "3100"),
-            ("an id as a list", edited("\"transferId\":\"", "\"transferId\":[], \"x\":\""), 400, "3101"),
+            (
+                "an id as a list",
+                edited("\"transferId\":\"", "\"transferId\":[], \"x\":\""),
+                400,
+                "3101",
+            ),
             ("a long payee", edited("payeefsp", &long), 400, "3100"),
             ("an empty payee", edited("payeefsp", ""), 400, "3100"),
             ("a short condition", edited("\"BeZFGxq2", "\""), 400, "3100"),
             ("a condition of other letters", edited("\"BeZFGxq2", "\"BeZFG.q2"), 400, "3100"),
             ("an expiration without zone", edited("Z\",\t", "\",\t"), 400, "3100"),
             ("an expiration of no day", edited(&good_date(&text), "2027-02-30"), 400, "3100"),
-            ("an empty extension list", edited("{\"key\":\"na\\u006De\"", "{\"kex\":\"\""), 400, "3102"),
+            (
+                "an empty extension list",
+                edited("{\"key\":\"na\\u006De\"", "{\"kex\":\"\""),
+                400,
+                "3102",
+            ),
             ("an expiration in the body of a fulfil", put("{\"expiration\":1}"), 400, "3102"),
             ("an unknown state", put("{\"transferState\":\"DONE\"}"), 400, "3100"),
             ("a state as a number", put("{\"transferState\":1}"), 400, "3101"),
@@ -186,7 +194,12 @@ fn headers() {
             ("no Date", without("date"), 400, "3102"),
             ("no Content-Type", without("content-type"), 400, "3102"),
             ("no FSPIOP-Source", without("fspiop-source"), 400, "3102"),
-            ("no Content-Type on GET", get("/parties/MSISDN/1").without("content-type"), 400, "3102"),
+            (
+                "no Content-Type on GET",
+                get("/parties/MSISDN/1").without("content-type"),
+                400,
+                "3102",
+            ),
             ("no Accept on GET", get("/parties/MSISDN/1").without("accept"), 400, "3102"),
             ("an empty source", with("fspiop-source", ""), 400, "3100"),
             ("a long source", with("fspiop-source", &long), 400, "3100"),
@@ -198,11 +211,21 @@ fn headers() {
             ("XML", with("content-type", &media("transfers+xml;version=1.0")), 400, "3101"),
             ("quotes", with("content-type", &media("quotes+json;version=1.0")), 400, "3101"),
             ("no version", with("content-type", &media("transfers+json")), 400, "3101"),
-            ("version 1.2", with("content-type", &media("transfers+json;version=1.2")), 406, "3001"),
+            (
+                "version 1.2",
+                with("content-type", &media("transfers+json;version=1.2")),
+                406,
+                "3001",
+            ),
             ("accepts 3", with("accept", &media("transfers+json;version=3")), 406, "3001"),
             ("the date twice", also("date", "Tue, 15 Nov 1994 08:12:31 GMT"), 400, "3101"),
             ("the source twice", also("fspiop-source", "otherfsp"), 400, "3101"),
-            ("the destination twice", with("fspiop-destination", "a").also("fspiop-destination", "b"), 400, "3101"),
+            (
+                "the destination twice",
+                with("fspiop-destination", "a").also("fspiop-destination", "b"),
+                400,
+                "3101",
+            ),
             ("one huge header", with("x-huge", &huge), 400, "3104"),
             ("many large headers", many, 400, "3104"),
         ],
@@ -288,7 +311,12 @@ fn sizes() {
         &scheme,
         &[
             ("a long transfer", padded(transfer.clone(), small + 1), 400, "3104"),
-            ("a long transfer in pieces", padded(transfer.clone(), small + 1).chunked(), 400, "3104"),
+            (
+                "a long transfer in pieces",
+                padded(transfer.clone(), small + 1).chunked(),
+                400,
+                "3104",
+            ),
             ("a long quote", padded(quote("{}"), small + 1), 400, "3104"),
             ("a long party", padded(party.clone(), large + 1), 400, "3104"),
             ("a long party in pieces", padded(party.clone(), large + 1).chunked(), 400, "3104"),

@@ -119,7 +119,8 @@ fn an_expired_transfer_is_told_to_both_and_late_answers_are_refused() {
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     scheme.heard(&transfer, [&[], &[EXPIRED], &[]]);
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
-    let ended = "PUT {}/error from Hub: 3100 Generic validation error - non-RESERVED transfer state";
+    let ended =
+        "PUT {}/error from Hub: 3100 Generic validation error - non-RESERVED transfer state";
     scheme.heard(&transfer, [&[], &[ended], &[]]);
     scheme.send(&transfer.get("payerfsp"), 202);
     let aborted = "PUT {} from Hub: ABORTED, cause 3303: Transfer expired";
@@ -434,7 +435,7 @@ fn four_decimals_and_any_known_form_of_an_id() {
         let to_payer = "PUT {} from Hub: COMMITTED with fulfilment";
         scheme.heard(&transfer, [&[to_payer], &["PATCH {} from Hub: COMMITTED"], &[]]);
         sum += 12_345;
-        let position = format!("{}.{}", sum / 10_000, format!("{:04}", sum % 10_000));
+        let position = format!("{}.{:04}", sum / 10_000, sum % 10_000);
         let position = position.trim_end_matches('0');
         scheme.positions(position, &format!("-{position}"));
     }

@@ -77,6 +77,9 @@ pub(crate) enum Reply {
     Silence,
 }
 
+/// How a recording participant answers each request.
+pub(crate) type Replying = fn(&Callback) -> Reply;
+
 type Handler = dyn Fn(&Callback) -> Reply + Send + Sync;
 
 /// A server whose requests go to a function.
@@ -166,7 +169,7 @@ pub(crate) struct Fsp {
 struct Records {
     callbacks: Mutex<Vec<Callback>>,
     arrived: Condvar,
-    reply: Mutex<fn(&Callback) -> Reply>,
+    reply: Mutex<Replying>,
 }
 
 impl Fsp {
@@ -191,7 +194,7 @@ impl Fsp {
     }
 
     /// Answers in this way from now on.
-    pub(crate) fn answer(&self, reply: fn(&Callback) -> Reply) {
+    pub(crate) fn answer(&self, reply: Replying) {
         *self.records.reply.lock().unwrap() = reply;
     }
 

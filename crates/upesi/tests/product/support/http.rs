@@ -125,9 +125,8 @@ fn parse(bytes: &[u8], kind: Kind) -> io::Result<Option<(Parsed, usize)>> {
         };
         (head, answer.code.unwrap_or(0).to_string(), answer.headers)
     };
-    let named = |header: &httparse::Header<'_>| {
-        (header.name.to_ascii_lowercase(), header.value.to_vec())
-    };
+    let named =
+        |header: &httparse::Header<'_>| (header.name.to_ascii_lowercase(), header.value.to_vec());
     let headers = Headers(headers.iter().map(named).collect());
     let length: usize = headers.get("content-length").map_or(0, |text| text.parse().unwrap());
     let body = bytes.get(head..head + length).map(<[u8]>::to_vec);

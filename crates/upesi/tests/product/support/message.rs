@@ -94,16 +94,6 @@ impl Message {
         self
     }
 
-    pub(crate) fn method(mut self, method: &str) -> Self {
-        method.clone_into(&mut self.method);
-        self
-    }
-
-    pub(crate) fn path(mut self, path: &str) -> Self {
-        path.clone_into(&mut self.path);
-        self
-    }
-
     /// Sends the body in pieces, without saying before how long it is.
     pub(crate) fn chunked(mut self) -> Self {
         self.chunked = true;

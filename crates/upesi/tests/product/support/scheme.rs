@@ -83,8 +83,7 @@ impl Admin {
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         let mut kept = self.connection.borrow_mut();
-        let mut connection =
-            kept.take().unwrap_or_else(|| Connection::open(self.address).unwrap());
+        let mut connection = kept.take().unwrap_or_else(|| Connection::open(self.address).unwrap());
         let answer = connection.exchange(request.as_bytes()).unwrap();
         *kept = Some(connection);
         answer

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::http::PATIENCE;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
 /// Two threads, so that a message comes in on one and goes out on another.
 const CONFIGURATION: &str = "[fspiop]\nthreads = 2\n";
 /// Between two looks at a process that ends without telling.
@@ -87,19 +87,12 @@ impl Home {
             .stderr(File::create(&said).unwrap())
             .spawn()
             .unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut greeting = String::new();
-        loop {
-            let mut line = String::new();
-            if stdout.read_line(&mut line).unwrap() == 0 {
-                let status = child.wait().unwrap();
-                panic!("{status}: {greeting}{}", fs::read_to_string(said).unwrap());
-            }
-            if let Some((fspiop, admin)) = addresses(&line) {
-                return Switch { child, stdout, said, fspiop, admin, greeting };
-            }
-            greeting += &line;
-        }
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let Ports { fspiop, admin } = ports;
+        let greeting = String::new();
+        let mut switch = Switch { child, stdout, said, fspiop, admin, greeting };
+        switch.wait_until_ready();
+        switch
     }
 
     /// Starts a switch that must not start.
@@ -126,6 +119,19 @@ impl Home {
 impl Switch {
     pub(crate) fn ports(&self) -> Ports {
         Ports { fspiop: self.fspiop, admin: self.admin }
+    }
+
+    fn wait_until_ready(&mut self) {
+        loop {
+            let mut line = String::new();
+            let ended = self.stdout.read_line(&mut line).unwrap() == 0;
+            assert!(!ended, "it ended: {}{}", self.greeting, self.complaints());
+            if let Some((fspiop, admin)) = addresses(&line) {
+                (self.fspiop, self.admin) = (fspiop, admin);
+                return;
+            }
+            self.greeting += &line;
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

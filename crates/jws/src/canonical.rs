@@ -1,0 +1,263 @@
+//! The forms to which signers and verifiers of the scheme bring a body before they hash it.
+//!
+//! The reference does not hash the bytes it received: it parses the body and writes it again, as
+//! JavaScript's `JSON.parse` and `JSON.stringify` do, members in the order they came or sorted by
+//! name. Only a message whose signature does not cover its bytes comes here.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Longest body that is brought into another form, in bytes. A longer one must be signed as it
+/// is sent. The tree takes up to sixteen times the memory for the time of one call.
+pub const CANONICAL_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// A parsed body.
+pub(crate) struct Canonical<'a>(Node<'a>);
+
+impl<'a> Canonical<'a> {
+    /// `None` for a body that is too long, no JSON, or in which a name occurs twice in an object:
+    /// verifiers differ on which of the two counts.
+    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
+        if CANONICAL_BODY_BYTES_MAX < body.len() {
+            return None;
+        }
+        serde_json::from_slice(body).ok().map(Self)
+    }
+
+    /// Compact, members in the order they came.
+    pub(crate) fn compact(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.0.write(&mut out);
+        out
+    }
+
+    /// Compact, members sorted by name at every level.
+    pub(crate) fn sorted(mut self) -> Vec<u8> {
+        self.0.sort();
+        self.compact()
+    }
+}
+
+enum Node<'a> {
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(Cow<'a, str>),
+    List(Vec<Node<'a>>),
+    Object(Vec<(Cow<'a, str>, Node<'a>)>),
+}
+
+impl Node<'_> {
+    fn sort(&mut self) {
+        match self {
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) => (),
+            Self::List(items) => items.iter_mut().for_each(Self::sort),
+            Self::Object(members) => {
+                members.sort_by(|left, right| left.0.cmp(&right.0));
+                members.iter_mut().for_each(|(_, value)| value.sort());
+            }
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Null => out.extend_from_slice(b"null"),
+            Self::Bool(true) => out.extend_from_slice(b"true"),
+            Self::Bool(false) => out.extend_from_slice(b"false"),
+            Self::Number(number) => out.extend_from_slice(number_text(*number).as_bytes()),
+            Self::Text(text) => write_text(out, text),
+            Self::List(items) => {
+                out.push(b'[');
+                for (at, item) in items.iter().enumerate() {
+                    separate(out, at);
+                    item.write(out);
+                }
+                out.push(b']');
+            }
+            Self::Object(members) => {
+                out.push(b'{');
+                for (at, (name, value)) in members.iter().enumerate() {
+                    separate(out, at);
+                    write_text(out, name);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+}
+
+fn separate(out: &mut Vec<u8>, at: usize) {
+    if 0 < at {
+        out.push(b',');
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("writing a text to memory cannot fail");
+}
+
+/// A number as JavaScript writes it.
+fn number_text(number: f64) -> String {
+    let size = number.abs();
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    if (1e-6..1e21).contains(&size) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
+        _ => text,
+    }
+}
+
+impl<'de> Deserialize<'de> for Node<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Nodes)
+    }
+}
+
+struct Nodes;
+
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Node<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Node::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Node::Number(value as f64))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Node::Number(value as f64))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Node::Number(value))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Node::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Node::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut object = Vec::new();
+        while let Some((Text(name), value)) = members.next_entry()? {
+            object.push((name, value));
+        }
+        let mut names: Vec<&str> = object.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(A::Error::custom("a name occurs twice"));
+        }
+        Ok(Node::Object(object))
+    }
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).expect("JSON is UTF-8")
+    }
+
+    /// What a body becomes: compact, and sorted when that differs.
+    fn check(body: &str, compact: &str, sorted: &str) {
+        let canonical = Canonical::parse(body.as_bytes()).expect(body);
+        assert_eq!(text(canonical.compact()), compact, "{body}");
+        assert_eq!(text(canonical.sorted()), sorted, "{body}");
+    }
+
+    #[test]
+    fn bodies_are_written_as_javascript_writes_them() {
+        check("{ }", "{}", "{}");
+        check(
+            "{\"b\": [1, {\"d\":null, \"c\":true}],\n\t\"a\": false}",
+            r#"{"b":[1,{"d":null,"c":true}],"a":false}"#,
+            r#"{"a":false,"b":[1,{"c":true,"d":null}]}"#,
+        );
+        check(r#"["\u00e9\/\u0001\u001F\n"]"#, r#"["é/\u0001\u001f\n"]"#, r#"["é/\u0001\u001f\n"]"#);
+        check(r#"{"\u0061":1}"#, r#"{"a":1}"#, r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn numbers_are_written_as_javascript_writes_them() {
+        for (number, expected) in [
+            ("1.0", "1"),
+            ("1.50", "1.5"),
+            ("-0", "0"),
+            ("-0.0", "0"),
+            ("1e3", "1000"),
+            ("0.1", "0.1"),
+            ("1E21", "1e+21"),
+            ("123456789012345678901234", "1.2345678901234568e+23"),
+            ("12345678901234567890", "12345678901234567000"),
+            ("9007199254740993", "9007199254740992"),
+            ("1e-6", "0.000001"),
+            ("-1.5e-7", "-1.5e-7"),
+            ("1e-7", "1e-7"),
+        ] {
+            check(number, expected, expected);
+        }
+    }
+
+    #[test]
+    fn what_verifiers_disagree_about_has_no_other_form() {
+        let long = format!("\"{}\"", "a".repeat(CANONICAL_BODY_BYTES_MAX));
+        let deep = "[".repeat(100_000);
+        for body in
+            ["", "{", r#"{"a":1,"a":1}"#, r#"{"a":1,"\u0061":2}"#, "1e999", "{} {}", &long, &deep]
+        {
+            assert!(Canonical::parse(body.as_bytes()).is_none(), "{body:.20}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn forms_are_stable(body in prop::collection::vec(
+            prop::sample::select(b"{}[]\",:ab\\u0e19-. tnul".as_slice()), 0..40)) {
+            if let Some(canonical) = Canonical::parse(&body) {
+                let compact = canonical.compact();
+                let again = Canonical::parse(&compact).expect("what we write is JSON");
+                prop_assert_eq!(again.compact(), compact);
+                let sorted = canonical.sorted();
+                let again = Canonical::parse(&sorted).expect("what we write is JSON");
+                prop_assert_eq!(again.compact(), sorted);
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Keys: read from PEM, used to verify and to sign.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
+    RSA_PKCS1_2048_8192_SHA512, RSA_PKCS1_SHA256, RsaKeyPair, VerificationAlgorithm,
+};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ledger::Digest;
+use rustls_pki_types::pem::{PemObject, SectionKind};
+
+use crate::der::{self, KeyKind};
+
+/// Fewest bits of an RSA modulus (FSPIOP signature, section on algorithms).
+pub const RSA_BITS_MIN: usize = 2_048;
+/// Most bits of an RSA modulus: verifying takes sixteen times as long as with the fewest.
+pub const RSA_BITS_MAX: usize = 8_192;
+/// Longest text of a key or certificate, in bytes.
+pub const KEY_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a body that are encoded at once; a multiple of three, so that no padding arises.
+const CHUNK_BYTES: usize = 3 * 1_024;
+
+/// How a message is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RSA PKCS#1 v1.5 with SHA-256: what the scheme uses.
+    Rs256,
+    /// RSA PKCS#1 v1.5 with SHA-384.
+    Rs384,
+    /// RSA PKCS#1 v1.5 with SHA-512.
+    Rs512,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+}
+
+impl Algorithm {
+    /// Every algorithm that is verified.
+    pub const ALL: [Self; 4] = [Self::Rs256, Self::Rs384, Self::Rs512, Self::Es256];
+
+    /// The value of `alg`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Rs384 => "RS384",
+            Self::Rs512 => "RS512",
+            Self::Es256 => "ES256",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == text)
+    }
+
+    /// The digest of what is signed: the encoded protected header, a dot, the encoded payload.
+    pub(crate) fn digest(self, protected: &str, payload: &[u8]) -> digest::Digest {
+        let mut context = digest::Context::new(match self {
+            Self::Rs256 | Self::Es256 => &SHA256,
+            Self::Rs384 => &SHA384,
+            Self::Rs512 => &SHA512,
+        });
+        context.update(protected.as_bytes());
+        context.update(b".");
+        let mut buffer = [0; CHUNK_BYTES / 3 * 4];
+        for chunk in payload.chunks(CHUNK_BYTES) {
+            let length = URL_SAFE_NO_PAD
+                .encode_slice(chunk, &mut buffer)
+                .expect("the buffer holds a whole chunk");
+            context.update(&buffer[..length]);
+        }
+        context.finish()
+    }
+}
+
+/// Why a text is no key for the purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Longer than [`KEY_TEXT_BYTES_MAX`].
+    #[error("the text is longer than 65536 bytes")]
+    TooLong,
+    /// A PEM block is broken.
+    #[error("the text is not PEM: a block has no end or holds more than base64")]
+    NotPem,
+    /// No block that could be a public key.
+    #[error("the text holds no PEM block PUBLIC KEY or CERTIFICATE")]
+    NoPublicKey,
+    /// No block that could be a private key.
+    #[error("the text holds no PEM block PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY")]
+    NoPrivateKey,
+    /// A private key where a public one belongs: it must not leave its owner.
+    #[error("the text holds a private key; only the public key belongs here")]
+    Private,
+    /// More than one key; a certificate may be followed by those of its issuers.
+    #[error("the text holds more than one key")]
+    Several,
+    /// The block is not what its label says.
+    #[error("the key is damaged: its DER encoding cannot be read")]
+    Damaged,
+    /// A kind of key the scheme does not use.
+    #[error("the key is neither RSA nor on the curve P-256")]
+    Unsupported,
+    /// An RSA key outside the bounds.
+    #[error("the RSA key has {bits} bits; 2048 to 8192 are accepted")]
+    Size {
+        /// Bits of its modulus.
+        bits: usize,
+    },
+    /// A participant has as many keys as it may have.
+    #[error("a participant has at most 4 keys at a time")]
+    TooMany,
+    /// A ring has as many participants as it may have.
+    #[error("keys of at most 10000 participants are held")]
+    Full,
+}
+
+/// A participant's public key. Cheap to clone.
+#[derive(Clone)]
+pub struct VerificationKey(Arc<Verifier>);
+
+struct Verifier {
+    fingerprint: Digest,
+    public: Public,
+}
+
+enum Public {
+    /// For RS256, RS384 and RS512.
+    Rsa([ParsedPublicKey; 3]),
+    P256(ParsedPublicKey),
+}
+
+impl VerificationKey {
+    /// Reads a PEM text: a public key (`PUBLIC KEY`), or a certificate of which only the key is
+    /// taken; neither its validity nor its issuer is judged. Issuers' certificates may follow it.
+    ///
+    /// # Errors
+    /// Any [`KeyError`] about a public key.
+    pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
+        let blocks = blocks(text)?;
+        if blocks.iter().any(|(kind, _)| is_private(*kind)) {
+            return Err(KeyError::Private);
+        }
+        let is_public =
+            |kind: &SectionKind| matches!(kind, SectionKind::PublicKey | SectionKind::Certificate);
+        let mut keys = blocks.iter().filter(|(kind, _)| is_public(kind));
+        let (first, der) = keys.next().ok_or(KeyError::NoPublicKey)?;
+        let is_issuer = |kind: SectionKind| {
+            *first == SectionKind::Certificate && kind == SectionKind::Certificate
+        };
+        if keys.any(|(kind, _)| !is_issuer(*kind)) {
+            return Err(KeyError::Several);
+        }
+        match first {
+            SectionKind::Certificate => {
+                Self::from_der(der::key_of_certificate(der).ok_or(KeyError::Damaged)?)
+            }
+            _ => Self::from_der(der),
+        }
+    }
+
+    /// SHA-256 of the key (its `SubjectPublicKeyInfo`): the same for a key and for a certificate
+    /// that holds it.
+    #[must_use]
+    pub fn fingerprint(&self) -> Digest {
+        self.0.fingerprint
+    }
+
+    /// Whether signatures by `algorithm` can be verified with this key.
+    #[must_use]
+    pub fn fits(&self, algorithm: Algorithm) -> bool {
+        self.parsed(algorithm).is_some()
+    }
+
+    pub(crate) fn verifies(
+        &self,
+        algorithm: Algorithm,
+        digest: &digest::Digest,
+        signature: &[u8],
+    ) -> bool {
+        self.parsed(algorithm).is_some_and(|key| key.verify_digest_sig(digest, signature).is_ok())
+    }
+
+    fn parsed(&self, algorithm: Algorithm) -> Option<&ParsedPublicKey> {
+        match (&self.0.public, algorithm) {
+            (Public::Rsa([key, _, _]), Algorithm::Rs256)
+            | (Public::Rsa([_, key, _]), Algorithm::Rs384)
+            | (Public::Rsa([_, _, key]), Algorithm::Rs512)
+            | (Public::P256(key), Algorithm::Es256) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Reads a `SubjectPublicKeyInfo`.
+    fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+        let parse = |algorithm: &'static dyn VerificationAlgorithm| {
+            ParsedPublicKey::new(algorithm, der).map_err(|_| KeyError::Damaged)
+        };
+        let public = match der::kind(der).ok_or(KeyError::Damaged)? {
+            KeyKind::Rsa { bits } => {
+                check_bits(bits)?;
+                Public::Rsa([
+                    parse(&RSA_PKCS1_2048_8192_SHA256)?,
+                    parse(&RSA_PKCS1_2048_8192_SHA384)?,
+                    parse(&RSA_PKCS1_2048_8192_SHA512)?,
+                ])
+            }
+            KeyKind::P256 => Public::P256(parse(&ECDSA_P256_SHA256_FIXED)?),
+            KeyKind::Other => return Err(KeyError::Unsupported),
+        };
+        let sum = digest::digest(&SHA256, der);
+        let sum = sum.as_ref().try_into().expect("SHA-256 has 32 bytes");
+        Ok(Self(Arc::new(Verifier { fingerprint: Digest(sum), public })))
+    }
+}
+
+impl fmt::Debug for VerificationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.0.public {
+            Public::Rsa(_) => "RSA",
+            Public::P256(_) => "P-256",
+        };
+        write!(f, "{kind} {}", self.0.fingerprint)
+    }
+}
+
+/// The hub's private key.
+pub struct SigningKey(Private);
+
+enum Private {
+    Rsa(RsaKeyPair),
+    P256(EcdsaKeyPair),
+}
+
+impl SigningKey {
+    /// Reads a PEM text: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1
+    /// (`EC PRIVATE KEY`), without a password.
+    ///
+    /// # Errors
+    /// [`KeyError::NoPrivateKey`], also for one under a password; [`KeyError::Several`],
+    /// [`KeyError::Unsupported`] for a key that is damaged, of another kind or of a size outside
+    /// the bounds; [`KeyError::TooLong`] and [`KeyError::NotPem`].
+    pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
+        let blocks = blocks(text)?;
+        let mut keys = blocks.iter().filter(|(kind, _)| is_private(*kind));
+        let (kind, der) = keys.next().ok_or(KeyError::NoPrivateKey)?;
+        if keys.next().is_some() {
+            return Err(KeyError::Several);
+        }
+        let elliptic = || {
+            EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, der)
+                .map(Private::P256)
+        };
+        let key = match kind {
+            SectionKind::RsaPrivateKey => RsaKeyPair::from_der(der).map(Private::Rsa),
+            SectionKind::EcPrivateKey => elliptic(),
+            _ => RsaKeyPair::from_pkcs8(der).map(Private::Rsa).or_else(|_| elliptic()),
+        };
+        let key = Self(key.map_err(|_| KeyError::Unsupported)?);
+        // The library's own bounds may change; those of the scheme do not.
+        key.verification_key()?;
+        Ok(key)
+    }
+
+    /// RS256 for an RSA key, ES256 for one on P-256, as in the reference.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        match self.0 {
+            Private::Rsa(_) => Algorithm::Rs256,
+            Private::P256(_) => Algorithm::Es256,
+        }
+    }
+
+    /// The public key that belongs to it.
+    ///
+    /// # Errors
+    /// [`KeyError::Size`] for an RSA key outside the bounds, which [`SigningKey::from_pem`] does
+    /// not let through.
+    pub fn verification_key(&self) -> Result<VerificationKey, KeyError> {
+        let public = match &self.0 {
+            Private::Rsa(key) => key.public_key().as_der(),
+            Private::P256(key) => key.public_key().as_der(),
+        };
+        VerificationKey::from_der(public.map_err(|_| KeyError::Damaged)?.as_ref())
+    }
+
+    /// `None` only when the cryptographic library fails, for want of memory or randomness.
+    pub(crate) fn sign(&self, digest: &digest::Digest) -> Option<Vec<u8>> {
+        match &self.0 {
+            Private::Rsa(key) => {
+                let mut signature = vec![0; key.public_modulus_len()];
+                key.sign_digest(&RSA_PKCS1_SHA256, digest, &mut signature).ok()?;
+                Some(signature)
+            }
+            Private::P256(key) => Some(key.sign_digest(digest).ok()?.as_ref().to_vec()),
+        }
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.algorithm().as_str())
+    }
+}
+
+fn check_bits(bits: usize) -> Result<(), KeyError> {
+    if (RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
+        Ok(())
+    } else {
+        Err(KeyError::Size { bits })
+    }
+}
+
+fn blocks(text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, KeyError> {
+    if KEY_TEXT_BYTES_MAX < text.len() {
+        return Err(KeyError::TooLong);
+    }
+    <(SectionKind, Vec<u8>)>::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(|_| KeyError::NotPem)
+}
+
+const fn is_private(kind: SectionKind) -> bool {
+    matches!(
+        kind,
+        SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey
+    )
+}

@@ -1,0 +1,183 @@
+//! Whose signatures are verified with which keys.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, fs, io};
+
+use ledger::{Digest, FspName};
+
+use crate::key::{KEY_TEXT_BYTES_MAX, KeyError, VerificationKey};
+
+/// Most keys of a participant at a time: old and new ones while keys are changed.
+pub const KEYS_PER_PARTICIPANT_MAX: usize = 4;
+/// Most participants of a ring, and most files of a directory.
+pub const PARTICIPANTS_MAX: usize = 10_000;
+
+/// The keys of all participants. Immutable and cheap to clone: a change makes a new ring.
+#[derive(Clone, Default)]
+pub struct KeyRing(Arc<HashMap<FspName, Vec<VerificationKey>>>);
+
+/// Why a directory of keys could not be read; each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The directory or a file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// Directory or file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A file's name does not begin with the name of a participant.
+    #[error("{}: the name before .pem is not that of a participant (1 to 32 bytes)", path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file holds no usable key, or one key too many for its participant.
+    #[error("{}: {source}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: KeyError,
+    },
+    /// More files than [`PARTICIPANTS_MAX`].
+    #[error("{}: more than 10000 files", path.display())]
+    TooMany {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl KeyRing {
+    /// A ring of these keys; a key that a participant has twice counts once.
+    ///
+    /// # Errors
+    /// [`KeyError::TooMany`] when a participant has more than [`KEYS_PER_PARTICIPANT_MAX`],
+    /// [`KeyError::Full`] when there are more than [`PARTICIPANTS_MAX`] of them.
+    pub fn new(
+        keys: impl IntoIterator<Item = (FspName, VerificationKey)>,
+    ) -> Result<Self, KeyError> {
+        let mut ring = HashMap::new();
+        for (name, key) in keys {
+            insert(&mut ring, name, key)?;
+        }
+        Ok(Self(Arc::new(ring)))
+    }
+
+    /// Reads the files `<fspId>.pem` and `<fspId>.<n>.pem` of a directory, `n` being digits.
+    /// Other files, hidden ones and directories are left alone.
+    ///
+    /// # Errors
+    /// The first fault in the order of the files' names: a ring that lacks keys would refuse
+    /// messages that are good.
+    pub fn load(directory: &Path) -> Result<Self, LoadError> {
+        let mut ring = HashMap::new();
+        for path in key_files(directory)? {
+            let name = participant(&path).ok_or_else(|| LoadError::Name { path: path.clone() })?;
+            let text = read(&path)?;
+            VerificationKey::from_pem(&text)
+                .and_then(|key| insert(&mut ring, name, key))
+                .map_err(|source| LoadError::Key { path, source })?;
+        }
+        Ok(Self(Arc::new(ring)))
+    }
+
+    /// A ring that holds one key more; the same ring when it holds the key already.
+    ///
+    /// # Errors
+    /// As of [`KeyRing::new`].
+    pub fn with(&self, name: FspName, key: VerificationKey) -> Result<Self, KeyError> {
+        let mut ring = HashMap::clone(&self.0);
+        insert(&mut ring, name, key)?;
+        Ok(Self(Arc::new(ring)))
+    }
+
+    /// A ring without the participant's key of that fingerprint; the same ring when it has none.
+    #[must_use]
+    pub fn without(&self, name: &FspName, fingerprint: Digest) -> Self {
+        let mut ring = HashMap::clone(&self.0);
+        if let Some(keys) = ring.get_mut(name) {
+            keys.retain(|key| key.fingerprint() != fingerprint);
+            if keys.is_empty() {
+                ring.remove(name);
+            }
+        }
+        Self(Arc::new(ring))
+    }
+
+    /// The keys of a participant, oldest first; empty when none is known.
+    #[must_use]
+    pub fn of(&self, name: &FspName) -> &[VerificationKey] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// All participants with keys, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (&FspName, &[VerificationKey])> {
+        self.0.iter().map(|(name, keys)| (name, keys.as_slice()))
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.iter()).finish()
+    }
+}
+
+fn insert(
+    ring: &mut HashMap<FspName, Vec<VerificationKey>>,
+    name: FspName,
+    key: VerificationKey,
+) -> Result<(), KeyError> {
+    if ring.len() == PARTICIPANTS_MAX && !ring.contains_key(&name) {
+        return Err(KeyError::Full);
+    }
+    let keys = ring.entry(name).or_default();
+    if keys.iter().any(|known| known.fingerprint() == key.fingerprint()) {
+        return Ok(());
+    }
+    if keys.len() == KEYS_PER_PARTICIPANT_MAX {
+        return Err(KeyError::TooMany);
+    }
+    keys.push(key);
+    Ok(())
+}
+
+/// The files of a directory that should hold keys, sorted by name.
+fn key_files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let fault = |source| LoadError::Read { path: directory.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(fault)? {
+        let path = entry.map_err(fault)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+        if hidden || path.extension().is_none_or(|extension| extension != "pem") || path.is_dir() {
+            continue;
+        }
+        if files.len() == PARTICIPANTS_MAX {
+            return Err(LoadError::TooMany { path: directory.to_owned() });
+        }
+        files.push(path);
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn participant(path: &Path) -> Option<FspName> {
+    let stem = path.file_stem()?.to_str()?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match stem.rsplit_once('.') {
+        Some((name, number)) if is_number(number) => FspName::new(name),
+        _ => FspName::new(stem),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let fault = |source| LoadError::Read { path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(fault)?.len();
+    if (KEY_TEXT_BYTES_MAX as u64) < size {
+        return Err(LoadError::Key { path: path.to_owned(), source: KeyError::TooLong });
+    }
+    fs::read(path).map_err(fault)
+}

@@ -1,0 +1,176 @@
+//! The header `FSPIOP-Signature` and the protected header inside it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::verify::SignatureError;
+
+/// Longest value of `FSPIOP-Signature`, in bytes.
+pub const SIGNATURE_BYTES_MAX: usize = 8 * 1024;
+
+pub(crate) const ALG: &str = "alg";
+pub(crate) const URI: &str = "FSPIOP-URI";
+pub(crate) const HTTP_METHOD: &str = "FSPIOP-HTTP-Method";
+pub(crate) const SOURCE: &str = "FSPIOP-Source";
+pub(crate) const DESTINATION: &str = "FSPIOP-Destination";
+pub(crate) const DATE: &str = "Date";
+pub(crate) const SIGNATURE: &str = "FSPIOP-Signature";
+pub(crate) const CONTENT_TYPE: &str = "Content-Type";
+
+const MEMBERS_MAX: usize = 16;
+
+/// Name and value as written.
+type Member<'a> = (Cow<'a, str>, &'a RawValue);
+/// Name and value of a member that is a text.
+pub(crate) type TextMember<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// `{"signature":…,"protectedHeader":…}`; further members are ignored, as by the reference.
+#[derive(Deserialize)]
+pub(crate) struct Envelope<'a> {
+    #[serde(borrow)]
+    signature: Cow<'a, str>,
+    /// In base64url, as it is signed.
+    #[serde(borrow, rename = "protectedHeader")]
+    pub(crate) protected: Cow<'a, str>,
+}
+
+impl<'a> Envelope<'a> {
+    pub(crate) fn parse(value: &'a [u8]) -> Result<Self, SignatureError> {
+        if SIGNATURE_BYTES_MAX < value.len() {
+            return Err(SignatureError::TooLong);
+        }
+        serde_json::from_slice(value).map_err(|_| SignatureError::Malformed)
+    }
+
+    pub(crate) fn signature(&self) -> Result<Vec<u8>, SignatureError> {
+        decode(&self.signature, "signature")
+    }
+
+    pub(crate) fn protected(&self) -> Result<Vec<u8>, SignatureError> {
+        decode(&self.protected, "protectedHeader")
+    }
+}
+
+fn decode(text: &str, member: &'static str) -> Result<Vec<u8>, SignatureError> {
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| SignatureError::NotBase64(member))
+}
+
+/// What the protected header says. Names are those of the scheme to the letter.
+#[derive(Debug)]
+pub(crate) struct Protected<'a> {
+    pub(crate) alg: Cow<'a, str>,
+    pub(crate) uri: Cow<'a, str>,
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) source: Cow<'a, str>,
+    /// `None` when absent or empty.
+    pub(crate) destination: Option<Cow<'a, str>>,
+    /// `None` when absent or empty.
+    pub(crate) date: Option<Cow<'a, str>>,
+    /// Further headers the signer protects: `Content-Type` and those of the scheme.
+    pub(crate) others: Vec<TextMember<'a>>,
+}
+
+impl<'a> Protected<'a> {
+    pub(crate) fn parse(json: &'a [u8]) -> Result<Self, SignatureError> {
+        let members: Members<'_> =
+            serde_json::from_slice(json).map_err(|_| SignatureError::ProtectedMalformed)?;
+        let mut members = members.0;
+        check_names(&members)?;
+        Ok(Self {
+            alg: required(&mut members, ALG)?,
+            uri: required(&mut members, URI)?,
+            method: required(&mut members, HTTP_METHOD)?,
+            source: required(&mut members, SOURCE)?,
+            destination: optional(&mut members, DESTINATION)?,
+            date: optional(&mut members, DATE)?,
+            others: others(members)?,
+        })
+    }
+}
+
+/// Refuses names that occur twice, and extensions that we would have to understand.
+fn check_names(members: &[Member<'_>]) -> Result<(), SignatureError> {
+    for (at, (name, _)) in members.iter().enumerate() {
+        if members[..at].iter().any(|(earlier, _)| earlier == name) {
+            return Err(SignatureError::Duplicate);
+        }
+        if name == "crit" {
+            return Err(SignatureError::Critical);
+        }
+    }
+    Ok(())
+}
+
+fn required<'a>(
+    members: &mut Vec<Member<'a>>,
+    name: &'static str,
+) -> Result<Cow<'a, str>, SignatureError> {
+    optional(members, name)?.ok_or(SignatureError::NotProtected(name))
+}
+
+fn optional<'a>(
+    members: &mut Vec<Member<'a>>,
+    name: &'static str,
+) -> Result<Option<Cow<'a, str>>, SignatureError> {
+    let Some(at) = members.iter().position(|(found, _)| found == name) else {
+        return Ok(None);
+    };
+    let (_, value) = members.swap_remove(at);
+    let text = text(value).ok_or(SignatureError::ProtectedMalformed)?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+fn others(members: Vec<Member<'_>>) -> Result<Vec<TextMember<'_>>, SignatureError> {
+    let of_message = |name: &str| {
+        let prefix = name.get(..7).unwrap_or_default();
+        prefix.eq_ignore_ascii_case("fspiop-") || name.eq_ignore_ascii_case(CONTENT_TYPE)
+    };
+    let kept = members.into_iter().filter(|(name, _)| of_message(name));
+    kept.map(|(name, value)| {
+        text(value).map(|text| (name, text)).ok_or(SignatureError::ProtectedMalformed)
+    })
+    .collect()
+}
+
+fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The members of a JSON object in their order, also those whose names occur twice.
+struct Members<'a>(Vec<Member<'a>>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::with_capacity(8);
+        while let Some((Text(name), value)) = map.next_entry()? {
+            if members.len() == MEMBERS_MAX {
+                return Err(A::Error::custom("too many members"));
+            }
+            members.push((name, value));
+        }
+        Ok(Members(members))
+    }
+}

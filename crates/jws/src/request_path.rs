@@ -1,0 +1,100 @@
+//! Whether `FSPIOP-URI` names the path of the request it came with.
+
+/// First segments of the paths of the API, also of resources this hub may not serve: a signer's
+/// `FSPIOP-URI` may carry a prefix of its own deployment before one of them.
+const RESOURCES: [&str; 15] = [
+    "authorizations",
+    "bulkQuotes",
+    "bulkTransfers",
+    "consentRequests",
+    "consents",
+    "fxQuotes",
+    "fxTransfers",
+    "participants",
+    "parties",
+    "quotes",
+    "services",
+    "thirdpartyRequests",
+    "transactionRequests",
+    "transactions",
+    "transfers",
+];
+
+/// Compares from the resource on, first as written, then with percent signs decoded segment by
+/// segment: signers sign a path before their HTTP client encodes it.
+pub(crate) fn matches(signed: &str, path: &str) -> bool {
+    let (signed, path) = (from_resource(signed), from_resource(path));
+    signed == path || same_segments(signed, path)
+}
+
+/// The path from the first segment on that is a resource; all of it when none is.
+fn from_resource(path: &str) -> &str {
+    let mut at = 0;
+    for segment in path.split('/') {
+        if 0 < at && RESOURCES.contains(&segment) {
+            return &path[at..];
+        }
+        at += segment.len() + 1;
+    }
+    path
+}
+
+fn same_segments(left: &str, right: &str) -> bool {
+    let (mut left, mut right) = (left.split('/'), right.split('/'));
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return true,
+            (Some(left), Some(right)) if decode(left).eq(decode(right)) => (),
+            _ => return false,
+        }
+    }
+}
+
+/// The bytes of a segment; a percent sign without two digits stands for itself.
+fn decode(segment: &str) -> impl Iterator<Item = u8> {
+    let bytes = segment.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let byte = *bytes.get(at)?;
+        let escaped = (byte == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
+        let value = escaped.and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
+        at += if value.is_some() { 3 } else { 1 };
+        Some(value.unwrap_or(byte))
+    })
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_compared_from_the_resource_on() {
+        for (signed, path, expected) in [
+            ("/transfers", "/transfers", true),
+            ("/transfers/1", "/transfers/1", true),
+            ("/fsp/v1/transfers/1", "/transfers/1", true),
+            ("http://hub:4000/transfers/1", "/transfers/1", true),
+            ("transfers/1", "/transfers/1", false),
+            ("/transfers/1", "/transfers/2", false),
+            ("/transfers/1", "/transfers/1/error", false),
+            ("/transfers/1/error", "/transfers/1", false),
+            ("/transfers/1/", "/transfers/1", false),
+            ("/transfers/1?x", "/transfers/1", false),
+            ("/quotes/1", "/transfers/1", false),
+            ("/parties/ALIAS/a/transfers/1", "/transfers/1", false),
+            ("/parties/MSISDN/+46", "/parties/MSISDN/%2B46", true),
+            ("/parties/MSISDN/%2b46", "/parties/MSISDN/%2B46", true),
+            ("/parties/ALIAS/a%2Fb", "/parties/ALIAS/a/b", false),
+            ("/parties/ALIAS/a%", "/parties/ALIAS/a%25", true),
+            ("/parties/ALIAS/%zz%2", "/parties/ALIAS/%zz%2", true),
+            ("", "/transfers", false),
+            ("", "", true),
+        ] {
+            assert_eq!(matches(signed, path), expected, "{signed} {path}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Verifying the signature of a message from a participant.
+
+use fspiop::headers::{
+    FSPIOP_DESTINATION, FSPIOP_HTTP_METHOD, FSPIOP_SIGNATURE, FSPIOP_SOURCE, FSPIOP_URI,
+};
+use fspiop::{ErrorCode, Refusal};
+use http::header::{DATE as DATE_HEADER, HeaderName};
+use http::{HeaderMap, Method};
+use ledger::FspName;
+
+use crate::canonical::Canonical;
+use crate::key::{Algorithm, VerificationKey};
+use crate::key_ring::KeyRing;
+use crate::protected::{
+    DATE, DESTINATION, Envelope, HTTP_METHOD, Protected, SIGNATURE, SOURCE, URI,
+};
+use crate::request_path;
+
+/// A message as it was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'a> {
+    /// Method of the request.
+    pub method: &'a Method,
+    /// Path of the request, without the query.
+    pub path: &'a str,
+    /// Its headers, before any rewriting.
+    pub headers: &'a HeaderMap,
+    /// The bytes of its body.
+    pub body: &'a [u8],
+}
+
+/// Why a signature is not accepted, in the order of the checks. All are answered with 3105.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// A header that signatures protect occurs twice.
+    #[error("header {0} must not be repeated")]
+    Repeated(&'static str),
+    /// No `FSPIOP-Signature`, or an empty one.
+    #[error("FSPIOP-Signature is required")]
+    Absent,
+    /// Longer than [`SIGNATURE_BYTES_MAX`](crate::SIGNATURE_BYTES_MAX).
+    #[error("FSPIOP-Signature is longer than 8192 bytes")]
+    TooLong,
+    /// Not the JSON object that the scheme asks for.
+    #[error("FSPIOP-Signature is not JSON with the texts signature and protectedHeader")]
+    Malformed,
+    /// One of its two members is not base64url, or carries padding.
+    #[error("{0} of FSPIOP-Signature is not base64url without padding")]
+    NotBase64(&'static str),
+    /// The protected header is not a JSON object, has too many members, or one is not a text.
+    #[error("the protected header is not a JSON object of texts")]
+    ProtectedMalformed,
+    /// Verifiers differ on which of two members counts.
+    #[error("the protected header has a member twice")]
+    Duplicate,
+    /// The signer asks for an extension to be understood.
+    #[error("the protected header has crit, but no extension is supported")]
+    Critical,
+    /// A member that must be protected is not.
+    #[error("the protected header has no {0}")]
+    NotProtected(&'static str),
+    /// `none`, a symmetric algorithm, or one the scheme does not use.
+    #[error("alg is not RS256, RS384, RS512 or ES256")]
+    Algorithm,
+    /// A member of the protected header is no header of the request.
+    #[error("{0} is protected but missing in the request")]
+    NotSent(&'static str),
+    /// A header differs from what was signed.
+    #[error("{0} does not match the protected header")]
+    Mismatch(&'static str),
+    /// The signature was made for another resource.
+    #[error("FSPIOP-URI does not match the path of the request")]
+    OtherPath,
+    /// The signature was made for another method.
+    #[error("FSPIOP-HTTP-Method does not match the method of the request")]
+    OtherMethod,
+    /// The ring has no key of the source.
+    #[error("no key is known for the FSPIOP-Source")]
+    UnknownSource,
+    /// The source has keys, but of another kind than `alg` needs.
+    #[error("alg does not fit the key of the FSPIOP-Source")]
+    OtherKey,
+    /// No key of the source has made this signature over this body.
+    #[error("the signature does not match the message")]
+    Wrong,
+}
+
+impl SignatureError {
+    /// The synchronous answer: 400, 3105, the standard text and the sentence of the error.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        Refusal::new(ErrorCode::INVALID_SIGNATURE, &self.to_string())
+    }
+}
+
+/// Verifies that the participant named in `FSPIOP-Source` has signed this message for this path
+/// and method (hub-semantics 1.7).
+///
+/// The signature may cover the bytes of the body as they came; or the body written again
+/// compactly, members in the order they came or sorted at every level, for that is what signers
+/// and verifiers built on the reference do. A body in which a name occurs twice is verified as it
+/// came only.
+///
+/// # Errors
+/// The first failure in the order of [`SignatureError`].
+pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError> {
+    let value = header(message.headers, &FSPIOP_SIGNATURE, SIGNATURE)?;
+    let envelope = Envelope::parse(value.ok_or(SignatureError::Absent)?)?;
+    let signature = envelope.signature()?;
+    let json = envelope.protected()?;
+    let protected = Protected::parse(&json)?;
+    let algorithm = Algorithm::parse(&protected.alg).ok_or(SignatureError::Algorithm)?;
+    check_headers(&protected, message.headers)?;
+    check_request(&protected, message)?;
+
+    let known = FspName::new(&protected.source).map_or(&[][..], |source| keys.of(&source));
+    if known.is_empty() {
+        return Err(SignatureError::UnknownSource);
+    }
+    if !known.iter().any(|key| key.fits(algorithm)) {
+        return Err(SignatureError::OtherKey);
+    }
+    let covers = |body: &[u8]| is_signed(known, algorithm, &signature, &envelope.protected, body);
+    if covers(message.body) || covers_another_form(message.body, covers) {
+        Ok(())
+    } else {
+        Err(SignatureError::Wrong)
+    }
+}
+
+/// The value of a header that may occur once; `None` when it is absent or empty.
+fn header<'a>(
+    headers: &'a HeaderMap,
+    header: &HeaderName,
+    name: &'static str,
+) -> Result<Option<&'a [u8]>, SignatureError> {
+    let mut values = headers.get_all(header).iter();
+    let value = values.next().map(|value| value.as_bytes()).filter(|value| !value.is_empty());
+    match values.next() {
+        Some(_) => Err(SignatureError::Repeated(name)),
+        None => Ok(value),
+    }
+}
+
+/// Each member of the protected header must be a header of the request with the same value, and
+/// a destination that is sent must be protected.
+fn check_headers(protected: &Protected<'_>, headers: &HeaderMap) -> Result<(), SignatureError> {
+    let required = [
+        (URI, &FSPIOP_URI, &protected.uri),
+        (HTTP_METHOD, &FSPIOP_HTTP_METHOD, &protected.method),
+        (SOURCE, &FSPIOP_SOURCE, &protected.source),
+    ];
+    for (name, sent, signed) in required {
+        check_header(header(headers, sent, name)?, name, signed)?;
+    }
+    let destination = header(headers, &FSPIOP_DESTINATION, DESTINATION)?;
+    match &protected.destination {
+        Some(signed) => check_header(destination, DESTINATION, signed)?,
+        None if destination.is_some() => return Err(SignatureError::NotProtected(DESTINATION)),
+        None => (),
+    }
+    if let Some(signed) = &protected.date {
+        check_header(header(headers, &DATE_HEADER, DATE)?, DATE, signed)?;
+    }
+    for (name, signed) in &protected.others {
+        // Names come from the sender; the sentence does not repeat them.
+        let value = HeaderName::from_bytes(name.as_bytes()).ok().and_then(|name| headers.get(name));
+        check_header(value.map(|value| value.as_bytes()), "a further header", signed)?;
+    }
+    Ok(())
+}
+
+fn check_header(
+    sent: Option<&[u8]>,
+    name: &'static str,
+    signed: &str,
+) -> Result<(), SignatureError> {
+    match sent {
+        None => Err(SignatureError::NotSent(name)),
+        Some(sent) if sent == signed.as_bytes() => Ok(()),
+        Some(_) => Err(SignatureError::Mismatch(name)),
+    }
+}
+
+/// A signature that was made for another request must not serve for this one.
+fn check_request(
+    protected: &Protected<'_>,
+    message: &Signed<'_>,
+) -> Result<(), SignatureError> {
+    if !request_path::matches(&protected.uri, message.path) {
+        return Err(SignatureError::OtherPath);
+    }
+    if protected.method != message.method.as_str() {
+        return Err(SignatureError::OtherMethod);
+    }
+    Ok(())
+}
+
+fn is_signed(
+    keys: &[VerificationKey],
+    algorithm: Algorithm,
+    signature: &[u8],
+    protected: &str,
+    body: &[u8],
+) -> bool {
+    let digest = algorithm.digest(protected, body);
+    keys.iter().any(|key| key.verifies(algorithm, &digest, signature))
+}
+
+/// Tries the forms of the reference that differ from the body as it came.
+fn covers_another_form(body: &[u8], covers: impl Fn(&[u8]) -> bool) -> bool {
+    let Some(canonical) = Canonical::parse(body) else {
+        return false;
+    };
+    let compact = canonical.compact();
+    if compact != body && covers(&compact) {
+        return true;
+    }
+    let sorted = canonical.sorted();
+    sorted != body && sorted != compact && covers(&sorted)
+}

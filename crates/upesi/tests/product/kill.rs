@@ -1,0 +1,709 @@
+//! The proof that nothing acknowledged is lost: the switch is killed with SIGKILL, again and
+//! again, at moments nobody chose, with at least [`IN_FLIGHT_MIN`] transfers in flight, and is
+//! started again on the same directory and ports.
+//!
+//! Participants outside of it keep a record of every 2xx they got and every notice they heard
+//! ([`Outside`]). When the last transfer has ended, the switch is held against that record: every
+//! accepted message has its effect, every transfer has one end, both sides have heard of it at
+//! least once and never the contrary, and the positions are what the record adds up to.
+//!
+//! `UPESI_PROOF_SECONDS` and `UPESI_PROOF_KILLS` make the proof longer, `UPESI_PROOF_SEED`
+//! repeats its plan, though not its timing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::fsp::{Callback, Reply, Server};
+use crate::support::http::Connection;
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::Admin;
+use crate::support::switch::{Home, Ports, Switch};
+
+const KILLS: u64 = 20;
+/// Reserved, told to the payee and not answered, at every kill.
+const IN_FLIGHT_MIN: usize = 1_000;
+/// Answers are held back while fewer than this many transfers wait for one.
+const HELD: usize = 1_050;
+/// No new transfers while more than this many wait for an answer.
+const WAITING_MAX: usize = 1_250;
+/// Threads that prepare, and threads that answer.
+const WORKERS: usize = 6;
+/// Accepted messages between a start and the next kill, at least and at most.
+const ACCEPTED_BETWEEN: (u64, u64) = (40, 400);
+/// How long transfers that nobody answers live.
+const SHORT_LIFE_MS: (u64, u64) = (1_500, 5_000);
+/// Every so many transfers a party is registered too.
+const REGISTRATION_EVERY: u64 = 8;
+/// Beyond this many transfers only a part of those with a known end are asked for.
+const ASKED_MAX: u64 = 50_000;
+const NAMES: [&str; 2] = ["alphafsp", "betafsp"];
+const FUNDS: &str = "1000000000";
+const PATIENCE: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(5);
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
+    let seed = setting("UPESI_PROOF_SEED").unwrap_or_else(now_ms);
+    say(&format!("kill proof: seed {seed}"));
+    let started = Instant::now();
+    let outside = Arc::new(Outside::default());
+    let servers = [0, 1].map(|side| {
+        let outside = Arc::clone(&outside);
+        Server::start(move |callback| outside.hear(side, callback))
+    });
+    let home = Home::new();
+    let ports = ports_to_come_back_to();
+    let mut switch = home.serve_on(ports);
+    let mut admin = Admin::new(&home, &switch);
+    admin.prepare_hub();
+    for (name, server) in NAMES.iter().zip(&servers) {
+        admin.onboard(name, &format!("http://{}", server.address()), FUNDS, FUNDS);
+    }
+    let payers = start(&outside, ports.fspiop, seed, prepare_until_told);
+    let payees = start(&outside, ports.fspiop, seed, answer_until_told);
+
+    let kills_min = setting("UPESI_PROOF_KILLS").unwrap_or(KILLS);
+    let long = Duration::from_secs(setting("UPESI_PROOF_SECONDS").unwrap_or(0));
+    let mut dice = Dice(seed);
+    let mut kills = 0;
+    while kills < kills_min || started.elapsed() < long {
+        outside.wait_for_load(dice.between(ACCEPTED_BETWEEN));
+        switch.kill();
+        let waiting = outside.lock().waiting.len();
+        assert!(IN_FLIGHT_MIN <= waiting, "only {waiting} in flight at kill {kills}");
+        kills += 1;
+        switch = home.serve_on(ports);
+    }
+    let killed = started.elapsed();
+
+    outside.preparing_ends.store(true, Ordering::SeqCst);
+    join(payers);
+    admin = Admin::new(&home, &switch);
+    admin.wait_for("upesi_transfers_in_flight", |count| count == 0);
+    admin.wait_for("upesi_notices_owed", |count| count == 0);
+    assert_eq!(admin.metric("upesi_dead_letters"), 0);
+    outside.answering_ends.store(true, Ordering::SeqCst);
+    join(payees);
+
+    let asked = outside.ask_for_everything(ports.fspiop);
+    let tally = outside.check();
+    check_positions(&admin, &tally);
+    end(&home, switch, &tally);
+    say(&format!(
+        "kill proof: {kills} kills in {:.1} s with at least {IN_FLIGHT_MIN} in flight; {} transfers \
+         ({} committed, {} aborted, {} expired, {} never arrived), {} registrations, {} accepted \
+         (2xx), {} answers of GET, {} notices heard, {} of them repeats; whole {:.1} s",
+        killed.as_secs_f64(),
+        tally.transfers,
+        tally.committed,
+        tally.aborted,
+        tally.expired,
+        tally.never_arrived,
+        tally.registrations,
+        outside.accepted.load(Ordering::SeqCst),
+        asked,
+        tally.notices,
+        tally.repeats,
+        started.elapsed().as_secs_f64(),
+    ));
+}
+
+/// What the payee will do with a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Answer COMMITTED, the hub confirms.
+    Commit,
+    /// Answer RESERVED, the hub commits.
+    Reserve,
+    Refuse,
+    /// Nothing: it expires.
+    Forget,
+    /// Answer RESERVED at about the moment of its expiry.
+    Race,
+}
+
+/// What one side heard about a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Heard {
+    posts: u32,
+    /// PUT or PATCH with COMMITTED.
+    committed: u32,
+    /// 3303.
+    expired: u32,
+    /// Any other error, or ABORTED.
+    aborted: u32,
+    /// Answers to a resent prepare while nothing was decided.
+    reserved: u32,
+}
+
+/// One transfer in the outside record.
+#[derive(Clone, Debug)]
+struct Entry {
+    plan: Plan,
+    payer: usize,
+    /// In ten-thousandths.
+    amount: u64,
+    expires_ms: u64,
+    /// 202 came.
+    prepared: bool,
+    /// 200 came.
+    answered: bool,
+    /// By side of the scheme, not of the transfer.
+    heard: [Heard; 2],
+    /// What GET was answered.
+    told: Option<Told>,
+}
+
+/// The answer to GET /transfers/{id}.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told {
+    Committed,
+    Aborted(String),
+    Unknown,
+    Other(String),
+}
+
+#[derive(Default)]
+struct Record {
+    transfers: Vec<Entry>,
+    /// Told to the payee and to be answered, oldest first.
+    waiting: VecDeque<u64>,
+    /// Transfers to be answered at their expiry.
+    races: BTreeMap<(u64, u64), ()>,
+    /// Who serves a party by the last registration that was accepted.
+    parties: BTreeMap<String, usize>,
+    /// Registrations accepted, and callbacks heard about them, by party and side.
+    registered: BTreeMap<(String, usize), [u32; 2]>,
+    /// What GET said about a party.
+    found: BTreeMap<String, String>,
+    /// Answers to GET.
+    answers: usize,
+}
+
+/// Everything that is known outside of the switch.
+#[derive(Default)]
+struct Outside {
+    record: Mutex<Record>,
+    changed: Condvar,
+    accepted: AtomicU64,
+    preparing_ends: AtomicBool,
+    answering_ends: AtomicBool,
+    asking: AtomicBool,
+}
+
+/// Sums of the checked record.
+#[derive(Debug, Default)]
+struct Tally {
+    transfers: u64,
+    committed: u64,
+    aborted: u64,
+    expired: u64,
+    never_arrived: u64,
+    registrations: u64,
+    notices: u64,
+    repeats: u64,
+    /// Of the first participant, in ten-thousandths.
+    position: i128,
+}
+
+impl Outside {
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap()
+    }
+
+    /// A callback to one side.
+    fn hear(&self, side: usize, callback: &Callback) -> Reply {
+        let mut record = self.lock();
+        if let Some(party) = callback.path.strip_prefix("/participants/MSISDN/") {
+            if self.asking.load(Ordering::SeqCst) {
+                let party = party.trim_end_matches("/error").to_owned();
+                let first = record.found.insert(party, callback.text()).is_none();
+                record.answers += usize::from(first);
+            } else {
+                record.registered.entry((party.to_owned(), side)).or_default()[1] += 1;
+            }
+        } else {
+            let number = number_of(callback);
+            if self.asking.load(Ordering::SeqCst) {
+                let first =
+                    record.transfers[number as usize].told.replace(told(callback)).is_none();
+                record.answers += usize::from(first);
+            } else {
+                record.hear(side, number, callback);
+            }
+        }
+        drop(record);
+        self.changed.notify_all();
+        Reply::Accept
+    }
+
+    fn accept(&self) {
+        self.accepted.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Waits until enough is in flight, and then for some more accepted messages.
+    fn wait_for_load(&self, more: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut from = None;
+        let mut record = self.lock();
+        loop {
+            let accepted = self.accepted.load(Ordering::SeqCst);
+            if HELD <= record.waiting.len() && from.is_none() {
+                from = Some(accepted);
+            }
+            if from.is_some_and(|from| from + more <= accepted) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{} in flight, no more", record.waiting.len());
+            record = self.changed.wait_timeout(record, GLANCE).unwrap().0;
+        }
+    }
+
+    /// The next number, unless enough wait already.
+    fn begin(&self, dice: &mut Dice) -> Option<(u64, Entry)> {
+        let mut record = self.lock();
+        if WAITING_MAX <= record.waiting.len() {
+            // Whoever answers makes room.
+            drop(self.changed.wait_timeout(record, GLANCE).unwrap());
+            return None;
+        }
+        let plan = match dice.below(100) {
+            0..40 => Plan::Commit,
+            40..75 => Plan::Reserve,
+            75..85 => Plan::Refuse,
+            85..95 => Plan::Forget,
+            _ => Plan::Race,
+        };
+        let life = if plan.is_short() { dice.between(SHORT_LIFE_MS) } else { 3_600_000 };
+        let entry = Entry {
+            plan,
+            payer: dice.below(2) as usize,
+            amount: 1 + dice.below(1_000_000),
+            expires_ms: now_ms() + life,
+            prepared: false,
+            answered: false,
+            heard: Default::default(),
+            told: None,
+        };
+        record.transfers.push(entry.clone());
+        Some((record.transfers.len() as u64 - 1, entry))
+    }
+
+    /// A transfer that is to be answered now.
+    fn next_answer(&self) -> Option<(u64, Entry)> {
+        let mut record = self.lock();
+        let ending = self.preparing_ends.load(Ordering::SeqCst);
+        let due = now_ms() + 3;
+        let race = record.races.first_key_value().map(|(key, ())| *key);
+        let number = match race.filter(|(expires, _)| *expires <= due) {
+            Some(key) => {
+                record.races.remove(&key);
+                Some(key.1)
+            }
+            None if ending || HELD < record.waiting.len() => record.waiting.pop_front(),
+            None => None,
+        };
+        match number {
+            Some(number) => Some((number, record.transfers[number as usize].clone())),
+            None => {
+                drop(self.changed.wait_timeout(record, GLANCE).unwrap());
+                None
+            }
+        }
+    }
+
+    /// Asks for the end of every transfer and for every party; answers with how many came back.
+    fn ask_for_everything(&self, address: SocketAddr) -> u64 {
+        self.asking.store(true, Ordering::SeqCst);
+        let mut wire = Wire::new(address);
+        let record = self.lock();
+        let step = 1 + record.transfers.len() as u64 / ASKED_MAX;
+        let transfers: Vec<_> = (0..)
+            .zip(&record.transfers)
+            .filter(|(number, entry)| entry.is_uncertain() || number % step == 0)
+            .map(|(number, entry)| of(number, entry).get(NAMES[entry.payer]))
+            .collect();
+        let parties: Vec<_> = record.parties.keys().map(|party| ask_for(party)).collect();
+        drop(record);
+        let questions = transfers.iter().chain(&parties);
+        let count = transfers.len() + parties.len();
+        for (sent, question) in questions.enumerate() {
+            assert_eq!(wire.send_until_answered(&question.render(), self), Some(202));
+            self.wait_for_answers(sent.saturating_sub(500));
+        }
+        self.wait_for_answers(count);
+        count as u64
+    }
+
+    fn wait_for_answers(&self, count: usize) {
+        let few = |record: &mut Record| record.answers < count;
+        let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, few);
+        let (record, result) = waited.unwrap();
+        assert!(!result.timed_out(), "{} of {count} answers came", record.answers);
+    }
+
+    /// Holds every entry against what the switch said; the sums are of those it holds for.
+    fn check(&self) -> Tally {
+        let record = self.lock();
+        let mut tally = Tally::default();
+        for (number, entry) in record.transfers.iter().enumerate() {
+            let end = entry.check(number);
+            tally.transfers += 1;
+            let sign = if entry.payer == 0 { 1 } else { -1 };
+            match end {
+                Told::Committed => {
+                    tally.committed += 1;
+                    tally.position += sign * i128::from(entry.amount);
+                }
+                Told::Aborted(cause) if cause.starts_with("3303") => tally.expired += 1,
+                Told::Aborted(_) => tally.aborted += 1,
+                Told::Unknown => tally.never_arrived += 1,
+                Told::Other(text) => panic!("transfer {number}: {text}"),
+            }
+            for Heard { posts, committed, expired, aborted, reserved } in entry.heard {
+                for count in [posts, committed, expired + aborted] {
+                    tally.notices += u64::from(count);
+                    tally.repeats += u64::from(count.saturating_sub(1));
+                }
+                tally.notices += u64::from(reserved);
+            }
+        }
+        for (party, side) in &record.parties {
+            let expected = format!("{{\"fspId\":\"{}\"}}", NAMES[*side]);
+            assert_eq!(record.found.get(party), Some(&expected), "party {party}");
+        }
+        for ((party, side), [accepted, heard]) in &record.registered {
+            assert!(*accepted == 0 || 0 < *heard, "{party} of {side}: accepted, no notice");
+            tally.registrations += u64::from(*accepted);
+            tally.notices += u64::from(*heard);
+            tally.repeats += u64::from(heard.saturating_sub(*accepted));
+        }
+        tally
+    }
+}
+
+impl Record {
+    fn hear(&mut self, side: usize, number: u64, callback: &Callback) {
+        let entry = &mut self.transfers[number as usize];
+        let heard = &mut entry.heard[side];
+        if callback.method == "POST" {
+            heard.posts += 1;
+            assert_ne!(side, entry.payer, "a prepare goes to the payee");
+            if heard.posts == 1 {
+                match entry.plan {
+                    Plan::Commit | Plan::Reserve | Plan::Refuse => self.waiting.push_back(number),
+                    Plan::Race => drop(self.races.insert((entry.expires_ms, number), ())),
+                    Plan::Forget => {}
+                }
+            }
+            return;
+        }
+        let count = match told(callback) {
+            Told::Committed => &mut heard.committed,
+            Told::Aborted(cause) if cause.starts_with("3303") => &mut heard.expired,
+            Told::Aborted(_) => &mut heard.aborted,
+            Told::Other(text) if text == "RESERVED" => &mut heard.reserved,
+            other => panic!("transfer {number} hears {other:?}"),
+        };
+        *count += 1;
+    }
+}
+
+impl Entry {
+    /// Whether only the switch knows how it ended.
+    fn is_uncertain(&self) -> bool {
+        !self.prepared || self.plan == Plan::Race || self.plan == Plan::Forget
+    }
+
+    /// The end, which must be told rightly to both sides and be what was accepted.
+    fn check(&self, number: usize) -> Told {
+        let context = format!("transfer {number}: {self:?}");
+        let end = self.told.clone().unwrap_or_else(|| self.expected_end());
+        let [payer, payee] = [self.heard[self.payer], self.heard[1 - self.payer]];
+        assert!(!self.prepared || end != Told::Unknown, "accepted and lost: {context}");
+        if !self.is_uncertain() {
+            assert!(self.answered, "every one of them was answered: {context}");
+            assert_eq!(end, self.expected_end(), "{context}");
+        }
+        match &end {
+            Told::Committed => {
+                assert_ne!(self.plan, Plan::Forget, "nobody answered it: {context}");
+                assert!(0 < payer.committed && 0 < payee.committed, "not told: {context}");
+                for heard in [payer, payee] {
+                    assert_eq!((heard.expired, heard.aborted), (0, 0), "contrary: {context}");
+                }
+            }
+            Told::Aborted(cause) if cause.starts_with("3303") => {
+                assert!(self.plan.is_short(), "it had time enough: {context}");
+                assert!(0 < payer.expired && 0 < payee.expired, "not told: {context}");
+                assert_eq!((payer.committed, payee.committed), (0, 0), "contrary: {context}");
+            }
+            Told::Aborted(cause) => {
+                let late = self.plan.is_short() && cause.starts_with("3100");
+                assert!(late || cause.starts_with("5104"), "{context}");
+                assert!(0 < payer.aborted && (late || 0 < payee.aborted), "not told: {context}");
+                let contrary = payer.committed + payee.committed + payer.expired + payee.expired;
+                assert_eq!(contrary, 0, "contrary: {context}");
+            }
+            Told::Unknown => assert_eq!(self.heard, <[Heard; 2]>::default(), "{context}"),
+            Told::Other(_) => panic!("it has not ended: {context}"),
+        }
+        end
+    }
+
+    fn expected_end(&self) -> Told {
+        match self.plan {
+            Plan::Refuse => Told::Aborted("5104: no".to_owned()),
+            _ => Told::Committed,
+        }
+    }
+}
+
+impl Plan {
+    fn is_short(self) -> bool {
+        matches!(self, Self::Forget | Self::Race)
+    }
+}
+
+/// A connection that comes back as the switch does.
+struct Wire {
+    address: SocketAddr,
+    connection: Option<Connection>,
+}
+
+impl Wire {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, connection: None }
+    }
+
+    /// One attempt: the status, or nothing when it is unknown what became of the request.
+    fn send(&mut self, request: &[u8], outside: &Outside) -> Option<u16> {
+        let deadline = Instant::now() + PATIENCE;
+        while self.connection.is_none() {
+            self.connection = Connection::open(self.address).ok();
+            assert!(Instant::now() < deadline, "the switch does not come back");
+            if self.connection.is_none() {
+                drop(outside.changed.wait_timeout(outside.lock(), GLANCE).unwrap());
+            }
+        }
+        let answer = self.connection.as_mut()?.exchange(request);
+        let Ok(answer) = answer else {
+            self.connection = None;
+            return None;
+        };
+        Some(answer.status())
+    }
+
+    /// The same again until the switch answers; 503 means that nothing was done.
+    fn send_until_answered(&mut self, request: &[u8], outside: &Outside) -> Option<u16> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.send(request, outside).filter(|status| *status != 503) {
+                return Some(status);
+            }
+        }
+        None
+    }
+}
+
+/// Payers: new transfers as long as there is room for them.
+fn prepare_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, worker: usize) {
+    let mut registrations = 0;
+    while !outside.preparing_ends.load(Ordering::SeqCst) {
+        let Some((number, entry)) = outside.begin(&mut dice) else { continue };
+        let request = of(number, &entry).prepare().render();
+        let status = match wire.send(&request, outside) {
+            // What nobody will answer may stay uncertain: it ends by itself, if it arrived.
+            None if entry.plan.is_short() && dice.below(2) == 0 => continue,
+            None | Some(503) => wire.send_until_answered(&request, outside),
+            status => status,
+        };
+        assert_eq!(status, Some(202), "prepare {number}");
+        outside.lock().transfers[number as usize].prepared = true;
+        outside.accept();
+        if dice.below(50) == 0 {
+            // Impatient: the same again, which must change nothing.
+            assert_eq!(wire.send_until_answered(&request, outside), Some(202));
+        }
+        if number % REGISTRATION_EVERY == 0 {
+            registrations += 1;
+            register(outside, &mut wire, &mut dice, &format!("9{worker}{}", registrations / 2));
+        }
+    }
+}
+
+/// Registers a party; each is registered twice, and the last one counts.
+fn register(outside: &Outside, wire: &mut Wire, dice: &mut Dice, party: &str) {
+    let side = dice.below(2) as usize;
+    let path = format!("/participants/MSISDN/{party}");
+    let body = format!("{{\"fspId\":\"{}\"}}", NAMES[side]);
+    let request = Message::new("POST", &path, NAMES[side]).body(body).render();
+    assert_eq!(wire.send_until_answered(&request, outside), Some(202), "{party}");
+    let mut record = outside.lock();
+    record.parties.insert(party.to_owned(), side);
+    record.registered.entry((party.to_owned(), side)).or_default()[0] += 1;
+    drop(record);
+    outside.accept();
+}
+
+/// Payees: answers to what they were told, as planned.
+fn answer_until_told(outside: &Outside, mut wire: Wire, mut dice: Dice, _: usize) {
+    while !outside.answering_ends.load(Ordering::SeqCst) {
+        let Some((number, entry)) = outside.next_answer() else { continue };
+        let transfer = of(number, &entry);
+        let message = match entry.plan {
+            Plan::Commit => transfer.fulfil("COMMITTED"),
+            Plan::Refuse => transfer.error("5104", "no"),
+            Plan::Reserve | Plan::Race | Plan::Forget => transfer.fulfil("RESERVED"),
+        };
+        let request = message.render();
+        assert_eq!(wire.send_until_answered(&request, outside), Some(200), "answer {number}");
+        outside.lock().transfers[number as usize].answered = true;
+        outside.accept();
+        if dice.below(50) == 0 {
+            assert_eq!(wire.send_until_answered(&request, outside), Some(200));
+        }
+    }
+}
+
+fn start(
+    outside: &Arc<Outside>,
+    address: SocketAddr,
+    seed: u64,
+    work: fn(&Outside, Wire, Dice, usize),
+) -> Vec<JoinHandle<()>> {
+    let worker = |number: usize| {
+        let outside = Arc::clone(outside);
+        let dice = Dice(seed ^ (number as u64 + 1) << 32);
+        std::thread::spawn(move || work(&outside, Wire::new(address), dice, number))
+    };
+    (0..WORKERS).map(worker).collect()
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().expect("a participant saw what it must not see");
+    }
+}
+
+fn check_positions(admin: &Admin, tally: &Tally) {
+    let found = NAMES.map(|name| ten_thousandths(&admin.position(name)));
+    assert_eq!(found, [tally.position, -tally.position], "{tally:?}");
+}
+
+/// The log's own account of it must be the same.
+fn end(home: &Home, switch: Switch, tally: &Tally) {
+    switch.stop(Signal::TERM);
+    let output = home.verify();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let proof: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let figures = ["committed", "transfers_in_flight", "notices_owed", "dead_letters"];
+    assert_eq!(
+        figures.map(|name| proof[name].as_u64()),
+        [Some(tally.committed), Some(0), Some(0), Some(0)]
+    );
+    assert_eq!(proof["ok"], true);
+}
+
+/// The transfer of an entry; its number is the end of its id.
+fn of(number: u64, entry: &Entry) -> Transfer {
+    let (payer, payee) = (NAMES[entry.payer], NAMES[1 - entry.payer]);
+    let Entry { amount, expires_ms, .. } = entry;
+    let fraction = format!("{:04}", amount % 10_000);
+    let amount = format!("{}.{fraction}", amount / 10_000);
+    let amount = amount.trim_end_matches('0').trim_end_matches('.').to_owned();
+    let expires = jiff::Timestamp::from_millisecond(*expires_ms as i64).expect("a moment");
+    Transfer {
+        id: format!("0b5ec534-ee48-4575-b6a9-{number:012x}"),
+        payer: payer.to_owned(),
+        payee: payee.to_owned(),
+        amount,
+        expiration: format!("{expires:.3}"),
+    }
+}
+
+fn number_of(callback: &Callback) -> u64 {
+    let id = match callback.path.strip_prefix("/transfers/") {
+        Some(rest) => rest.trim_end_matches("/error").to_owned(),
+        None => callback.json()["transferId"].as_str().expect("an id").to_owned(),
+    };
+    let number = id.rsplit('-').next().expect("the end of an id");
+    u64::from_str_radix(number, 16).expect("a number")
+}
+
+/// What a PUT or PATCH about a transfer says.
+fn told(callback: &Callback) -> Told {
+    let body = callback.json();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some(error) = body.get("errorInformation") {
+        let (code, words) = (text(&error["errorCode"]), text(&error["errorDescription"]));
+        return match &*code {
+            "3208" => Told::Unknown,
+            _ => Told::Aborted(format!("{code}: {words}")),
+        };
+    }
+    match &*text(&body["transferState"]) {
+        "COMMITTED" => Told::Committed,
+        "ABORTED" => Told::Aborted(text(&body["extensionList"]["extension"][0]["value"])),
+        other => Told::Other(other.to_owned()),
+    }
+}
+
+fn ask_for(party: &str) -> Message {
+    Message::new("GET", &format!("/participants/MSISDN/{party}"), NAMES[0])
+}
+
+/// Ports outside the range from which the system takes those of outgoing connections: one of
+/// these could otherwise take the place of the switch while it is down.
+fn ports_to_come_back_to() -> Ports {
+    let first = 20_000 + std::process::id() as u16 % 10_000;
+    let mut free = (first..32_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let mut next = || free.find(|address| TcpListener::bind(address).is_ok()).expect("a port");
+    Ports { fspiop: next(), admin: next() }
+}
+
+fn ten_thousandths(text: &str) -> i128 {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{whole}{fraction:0<4}").parse().expect("a decimal")
+}
+
+fn setting<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
+}
+
+/// Past the capture of the test harness: a proof is to be seen.
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").expect("standard error is open");
+}
+
+/// A small seeded generator (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn between(&mut self, (least, most): (u64, u64)) -> u64 {
+        least + self.below(most - least + 1)
+    }
+}

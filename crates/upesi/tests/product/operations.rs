@@ -1,0 +1,281 @@
+//! The life of the process: starting, refusing to start, stopping, proving its log, and what
+//! becomes of notices that nobody takes.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::fsp::{Callback, Reply};
+use crate::support::message::Transfer;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, Ports, finish};
+
+/// A refusal to start is one line that names these things, and a code that is not zero.
+#[track_caller]
+fn assert_refuses(output: &Output, named: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{}: {said}", output.status);
+    assert_eq!(said.lines().count(), 1, "one line: {said}");
+    assert!(said.starts_with("upesi: "), "{said}");
+    assert!(said.len() < 300, "a short one: {said}");
+    for name in named {
+        assert!(said.contains(name), "it names {name}: {said}");
+    }
+    for inside in ["panicked", "RUST_BACKTRACE", ".rs:", "Os {", "Error("] {
+        assert!(!said.contains(inside), "{said}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let home = Home::new();
+    for (what, ports) in [
+        ("FSPIOP", Ports { fspiop: address, ..Ports::free() }),
+        ("admin", Ports { admin: address, ..Ports::free() }),
+    ] {
+        assert_refuses(&home.serve_in_vain(ports), &[what, &address.to_string()]);
+    }
+    // Also when another switch has it, on data of its own.
+    let switch = home.serve();
+    let ports = switch.ports();
+    for ports in [
+        Ports { fspiop: ports.fspiop, ..Ports::free() },
+        Ports { admin: ports.admin, ..Ports::free() },
+    ] {
+        assert_refuses(&Home::new().serve_in_vain(ports), &["in use"]);
+    }
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used() {
+    for (text, named) in [
+        ("[fspiop]\nport = 4000\n", &["upesi.toml", "port"][..]),
+        ("[transferz]\n", &["upesi.toml", "transferz"]),
+        ("[hub]\nname = 7\n", &["upesi.toml", "line 2"]),
+        ("[hub\n", &["upesi.toml", "line 1"]),
+        ("[log]\nsegment_mib = 0\n", &["log.segment_mib"]),
+        ("[delivery]\nwindow = 0\n", &["delivery", "window"]),
+        ("[hub]\nname = \"\"\n", &["hub.name"]),
+    ] {
+        let home = Home::new();
+        fs::write(home.configuration(), text).unwrap();
+        assert_refuses(&home.serve_in_vain(Ports::free()), named);
+        assert!(!home.data().exists(), "nothing was begun: {text}");
+    }
+    let home = Home::new();
+    fs::write(home.configuration(), b"\xff\xfe").unwrap();
+    assert_refuses(&home.serve_in_vain(Ports::free()), &["upesi.toml"]);
+    fs::remove_file(home.configuration()).unwrap();
+    assert_refuses(&home.serve_in_vain(Ports::free()), &["upesi.toml", "No such file"]);
+    fs::create_dir(home.configuration()).unwrap();
+    assert_refuses(&home.serve_in_vain(Ports::free()), &["upesi.toml", "directory"]);
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_used() {
+    let home = Home::new();
+    fs::write(home.data(), "a file").unwrap();
+    let place = home.data().display().to_string();
+    assert_refuses(&home.serve_in_vain(Ports::free()), &[&place]);
+    assert_refuses(&home.verify(), &[&place]);
+    fs::remove_file(home.data()).unwrap();
+    assert_refuses(&home.verify(), &[&place, "no such directory"]);
+    fs::create_dir(home.data()).unwrap();
+    assert_refuses(&home.verify(), &[&place, "no log"]);
+
+    let switch = home.serve();
+    assert_refuses(&home.serve_in_vain(Ports::free()), &[&place, "use"]);
+    assert_refuses(&home.verify(), &[&place, "use"]);
+    switch.stop(Signal::TERM);
+    assert!(home.verify().status.success());
+
+    // A log belongs to its hub.
+    fs::write(home.configuration(), "[hub]\nname = \"Another\"\n").unwrap();
+    assert_refuses(&home.serve_in_vain(Ports::free()), &["hub.name", "Another", "Hub"]);
+}
+
+#[test]
+fn words_that_the_program_does_not_know() {
+    for arguments in [&["serve"][..], &["serve", "--data", "x", "--port", "1"], &["fly"]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments);
+        let output = finish(command);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("error: ") && said.contains("--help"), "{said}");
+    }
+}
+
+#[test]
+fn either_signal_stops_it_in_order_and_it_comes_back_as_it_was() {
+    let mut scheme = Scheme::start();
+    let committed = Transfer::of("10");
+    scheme.send(&committed.prepare(), 202);
+    scheme.send(&committed.fulfil("COMMITTED"), 200);
+    let open = Transfer::of("5");
+    scheme.send(&open.prepare(), 202);
+    scheme.settle();
+    let state = scheme.admin.state();
+    for signal in [Signal::INT, Signal::TERM, Signal::INT] {
+        scheme.switch.stop(signal);
+        scheme.switch = scheme.home.serve();
+        scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+        assert!(scheme.switch.greeting.contains("replayed"), "{}", scheme.switch.greeting);
+        assert_eq!(scheme.admin.state(), state);
+    }
+    let path = open.path();
+    let heard: Vec<_> = scheme.payee.take(3).iter().map(|callback| callback.path.clone()).collect();
+    assert_eq!(heard.len(), 3, "what was delivered is not sent again: {heard:?}");
+    scheme.send(&open.fulfil("RESERVED"), 200);
+    scheme.payer.wait("PUT", &path);
+    scheme.positions("15", "-15");
+    scheme.end();
+}
+
+#[test]
+fn a_damaged_log_is_refused_by_name_and_place() {
+    let scheme = Scheme::start();
+    for _ in 0..20 {
+        scheme.send(&Transfer::of("1").prepare(), 202);
+    }
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    let good = scheme.home.verify();
+    let proof: Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert_eq!((&proof["ok"], &proof["transfers_in_flight"]), (&true.into(), &20.into()));
+
+    let segment = segment(&scheme.home.data());
+    let name = segment.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut bytes = fs::read(&segment).unwrap();
+    let written = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    for at in [100, written / 3, written / 2, written * 2 / 3] {
+        bytes[at] ^= 0x10;
+        fs::write(&segment, &bytes).unwrap();
+        assert_refuses(&scheme.home.verify(), &[&name, " at "]);
+        assert_refuses(&scheme.home.serve_in_vain(Ports::free()), &[&name, " at "]);
+        assert_eq!(fs::read(&segment).unwrap(), bytes, "nothing was mended or cut");
+        bytes[at] ^= 0x10;
+    }
+    fs::write(&segment, &bytes).unwrap();
+    let again: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
+    assert_eq!(again["state_hash"], proof["state_hash"]);
+}
+
+/// The one segment of a small log.
+fn segment(data: &Path) -> PathBuf {
+    let files = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments = files.filter(|path| path.extension().is_some_and(|end| end == "segment"));
+    let segment = segments.next().expect("a segment");
+    assert_eq!(segments.next(), None);
+    segment
+}
+
+#[test]
+fn a_notice_that_is_refused_becomes_a_dead_letter_and_can_be_sent_again() {
+    let scheme = Scheme::start();
+    assert_eq!(scheme.admin.get("/deadletters"), "[]");
+    scheme.payer.answer(|callback| match &*callback.method {
+        "PUT" => Reply::Status(400),
+        _ => Reply::Accept,
+    });
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.admin.wait_for("upesi_dead_letters", |count| count == 1);
+    let refused = scheme.payer.take(1);
+    let letters: Value = serde_json::from_str(&scheme.admin.get("/deadletters")).unwrap();
+    let letter = &letters[0];
+    assert_eq!(letter["recipient"], "payerfsp");
+    assert_eq!(letter["transferId"], *transfer.id);
+    assert_eq!(letter["message"], "PUT /transfers/{id}");
+    assert_eq!((&letter["attempts"], &letter["lastStatus"]), (&1.into(), &400.into()));
+    scheme.positions("1", "-1");
+
+    scheme.payer.answer(|_| Reply::Accept);
+    let path = format!("/deadletters/{}/resend", letter["id"]);
+    scheme.admin.must("POST", &path, "", 202);
+    let resent = scheme.payer.take(1);
+    assert_eq!((&resent[0].path, &resent[0].body), (&refused[0].path, &refused[0].body));
+    assert_eq!(resent[0].header("fspiop-source"), "payeefsp");
+    scheme.settle();
+    assert_eq!(scheme.admin.get("/deadletters"), "[]");
+    scheme.admin.must("POST", &path, "", 400);
+    scheme.end();
+}
+
+#[test]
+fn a_server_error_is_tried_again_until_it_is_taken() {
+    let scheme = Scheme::start();
+    scheme.payee.answer(|_| Reply::Status(503));
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    scheme.payee.take(2);
+    scheme.payee.answer(|_| Reply::Accept);
+    scheme.settle();
+    assert_eq!(scheme.admin.metric("upesi_dead_letters"), 0);
+    let last = scheme.payee.take(1).pop().expect("the last attempt");
+    assert_eq!(last.body, transfer.prepare().bytes());
+    scheme.end();
+}
+
+#[test]
+fn a_participant_that_does_not_answer_delays_nobody_else() {
+    const WAITING: usize = 300;
+    let scheme = Scheme::start();
+    scheme.payee.answer(|_| Reply::Silence);
+    for _ in 0..WAITING {
+        scheme.send(&Transfer::of("0.01").prepare(), 202);
+    }
+    // One whose machine is off as well: nobody listens there.
+    let off: SocketAddr = ([127, 0, 0, 1], 1).into();
+    scheme.admin.set_endpoint("payerfsp", "TRANSFER_ERROR", &format!("http://{off}/"));
+    let to_other = |amount: &str| Transfer { payee: "otherfsp".into(), ..Transfer::of(amount) };
+    let refused = to_other("999999");
+    scheme.send(&refused.prepare(), 202);
+    for _ in 0..20 {
+        let transfer = to_other("1");
+        scheme.send(&transfer.prepare(), 202);
+        let posted = scheme.other.take(1);
+        assert!(Callback::text(&posted[0]).contains(&transfer.id));
+        scheme.send(&transfer.fulfil("RESERVED"), 200);
+        scheme.other.take(1);
+        scheme.payer.wait("PUT", &transfer.path());
+    }
+    // All the while the silent one was owed every one of its notices.
+    let owed = scheme.admin.metric("upesi_notices_owed");
+    assert!(WAITING as u64 <= owed, "{owed}");
+    scheme.switch.stop(Signal::TERM);
+    assert!(scheme.home.verify().status.success());
+}
+
+#[test]
+fn the_admin_api_is_closed_to_whoever_does_not_hold_the_token() {
+    let scheme = Scheme::start();
+    let state = scheme.admin.state();
+    let token = scheme.home.data().join("admin-token");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&token).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    for (header, expected) in
+        [("", 401), ("authorization: Bearer wrong\r\n", 401), ("authorization: Basic abc\r\n", 401)]
+    {
+        let body = "{\"isActive\":false}";
+        let length = body.len();
+        let request = format!(
+            "PUT /participants/payerfsp HTTP/1.1\r\nhost: localhost\r\n{header}\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        let mut connection = crate::support::http::Connection::open(scheme.switch.admin).unwrap();
+        let answer = connection.exchange(request.as_bytes()).unwrap();
+        assert_eq!(answer.status(), expected, "{header}: {}", answer.text());
+    }
+    assert_eq!(scheme.admin.state(), state);
+    scheme.end();
+}

@@ -14,6 +14,9 @@ const MESSAGES_MAX: usize = 256;
 /// How often an idle connection looks whether the server has ended.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
 
+/// In place of a status: the message is kept and never answered.
+pub(crate) const SILENCE: u16 = 0;
+
 /// How messages are answered from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
@@ -147,6 +150,9 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             Err(error) => return Err(error),
         };
         let (status, body) = shared.keep(request);
+        while status == SILENCE && !shared.lock().ended {
+            thread::sleep(IDLE_CHECK);
+        }
         let length = body.len();
         let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all((head + &body).as_bytes())?;

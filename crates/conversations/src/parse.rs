@@ -4,7 +4,7 @@
 use std::iter::Peekable;
 use std::time::Duration;
 
-use crate::fsp::Manner;
+use crate::fsp::{Manner, SILENCE};
 use crate::usual;
 
 /// A file.
@@ -14,7 +14,9 @@ pub(crate) struct Conversation {
     pub(crate) file: String,
     pub(crate) title: String,
     pub(crate) rows: Vec<Row>,
-    /// Settings of the hub that are not the usual ones: `section.name = value`.
+    /// Whether it needs a hub of its own, on which nothing has happened yet.
+    pub(crate) own_hub: bool,
+    /// Settings of its own hub that are not the usual ones: `section.name = value`.
     pub(crate) settings: Vec<String>,
     pub(crate) steps: Vec<Step>,
 }
@@ -153,7 +155,10 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Conversation, Fault> {
         } else if let Some(name) = text.strip_prefix("row ") {
             conversation.rows.push(Row { line, name: name.trim().to_owned() });
         } else if let Some(setting) = text.strip_prefix("hub with ") {
+            conversation.own_hub = true;
             conversation.settings.push(setting.to_owned());
+        } else if text == "hub of its own" {
+            conversation.own_hub = true;
         } else if !text.is_empty() {
             let action = action(text, &mut lines).map_err(|what| Fault { line, what })?;
             conversation.steps.push(Step { line, action });
@@ -176,7 +181,7 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
         ["admin", ref rest @ ..] => send(rest, lines, Door::Admin),
         [fsp, "gets", "nothing"] => Ok(Action::GetsNothing(owned(fsp))),
         [fsp, "gets", method, path, "from", from] => gets([fsp, method, path, from], lines),
-        [fsp, "has", account @ ("position" | "settlement"), value, ref currency @ ..] => {
+        [fsp, "has", account, value, ref currency @ ..] => {
             let currency = owned(currency.first().copied().unwrap_or("USD"));
             let account = account.to_uppercase();
             Ok(Action::Has { fsp: owned(fsp), account, value: owned(value), currency })
@@ -194,6 +199,10 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
                 _ => return Err(format!("not understood: {text}")),
             };
             Ok(Action::Joins { fsp: owned(fsp), currency: owned(currency), endpoints })
+        }
+        [fsp, "keeps", "silent"] => {
+            let manner = Manner { status: SILENCE, body: String::new(), times: None };
+            Ok(Action::Answers { fsp: owned(fsp), manner })
         }
         [fsp, "answers", status, ref times @ ..] => answers(fsp, status, times, lines),
         [fsp, "leaves"] => Ok(Action::Leaves(owned(fsp))),

@@ -1,8 +1,8 @@
 //! Plays one conversation: each step in order, up to the first difference.
 //!
 //! Beside what a conversation says, some things always hold and are always checked: the usual
-//! headers of every message a participant gets, that a synchronous refusal leaves the hub's log
-//! where it was, that a refused prepare leaves all balances as they were, and that nothing else
+//! headers of every message a participant gets, the bounds of an error body, that a synchronous
+//! refusal leaves the hub's log where it was, that a refused prepare leaves all balances as they were, and that nothing else
 //! comes than what is written.
 
 use std::collections::BTreeMap;
@@ -313,6 +313,7 @@ impl Player<'_> {
 
     fn check_body(&self, expected: &Content, found: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(found);
+        check_error_form(found)?;
         match expected {
             Content::Any => Ok(()),
             Content::Empty if found.is_empty() => Ok(()),
@@ -487,6 +488,27 @@ impl Player<'_> {
 enum Connected {
     Yes,
     No,
+}
+
+/// The bounds of an error body (hub-semantics 1.4), whatever it says.
+fn check_error_form(body: &[u8]) -> Result<(), String> {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = &body["errorInformation"];
+    if error.is_null() {
+        return Ok(());
+    }
+    let length = |value: &Value| value.as_str().map_or(0, |text| text.chars().count());
+    let extensions = error["extensionList"]["extension"].as_array();
+    let fits = |one: &Value| {
+        (1..=32).contains(&length(&one["key"])) && (1..=128).contains(&length(&one["value"]))
+    };
+    let whole = length(&error["errorCode"]) == 4
+        && (1..=128).contains(&length(&error["errorDescription"]))
+        && extensions.is_none_or(|list| (1..=16).contains(&list.len()) && list.iter().all(fits));
+    match whole {
+        true => Ok(()),
+        false => Err(differ("an error within its bounds", &error.to_string())),
+    }
 }
 
 fn differ(expected: &str, found: &str) -> String {

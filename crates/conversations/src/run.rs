@@ -177,10 +177,11 @@ fn play_one(
     (shared, quiet): (&Hub, &RwLock<()>),
     conversation: &Conversation,
 ) -> Outcome {
-    let result = match (&options.target, conversation.settings.as_slice()) {
-        (_, []) => play(&stage(options, shared, quiet), conversation),
-        (Target::Hub { .. }, _) => return Outcome::Skipped,
-        (Target::Switch(_), settings) => {
+    let settings = conversation.settings.as_slice();
+    let result = match (&options.target, conversation.own_hub) {
+        (_, false) => play(&stage(options, shared, quiet), conversation),
+        (Target::Hub { .. }, true) => return Outcome::Skipped,
+        (Target::Switch(_), true) => {
             let own = |failure: Failure| Mismatch { line: 1, what: failure.to_string() };
             Hub::open(&options.target, settings).map_err(own).and_then(|hub| {
                 let played = play(&stage(options, &hub, &RwLock::new(())), conversation);

@@ -1,7 +1,7 @@
 //! What a conversation's words stand for: names of its own participants, fresh ids, moments.
 //!
-//! `dfsp1` to `dfsp9` become names that no other conversation has, and back when something is
-//! shown. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left as it is.
+//! `dfsp1` to `dfsp9` become names that no other conversation has, in upper case too, and back
+//! when something is shown. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left as it is.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Scope {
 
     /// The text with the participants' names as they are written in conversations.
     pub(crate) fn shown(&self, text: &str) -> String {
-        text.replace(&self.suffix, "")
+        text.replace(&self.suffix, "").replace(&self.suffix.to_ascii_uppercase(), "")
     }
 
     /// The text with all its words filled in, but those of [`MATCHERS`].
@@ -79,14 +79,17 @@ impl Scope {
     fn with_names(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(at) = rest.find("dfsp") {
+        while let Some(at) = rest.find("dfsp").into_iter().chain(rest.find("DFSP")).min() {
+            let upper = rest[at..].starts_with('D');
             let end = at + "dfsp".len();
             let is_name = rest[end..].starts_with(|digit: char| digit.is_ascii_digit())
                 && !rest[end + 1..].starts_with(char::is_alphanumeric);
             let end = if is_name { end + 1 } else { end };
             out.push_str(&rest[..end]);
-            if is_name {
-                out.push_str(&self.suffix);
+            match (is_name, upper) {
+                (true, true) => out.push_str(&self.suffix.to_ascii_uppercase()),
+                (true, false) => out.push_str(&self.suffix),
+                (false, _) => (),
             }
             rest = &rest[end..];
         }

@@ -5,6 +5,7 @@ use std::collections::hash_map;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use ledger::{NoticeId, ParticipantIndex, TransferId};
+use ports::Net;
 
 use crate::hash::Seeded;
 use crate::lane::{Lane, LaneMode, LaneState};
@@ -88,6 +89,14 @@ impl<M: Clone> Delivery<M> {
             }
         }
         enqueued
+    }
+
+    /// Starts every attempt that can be made at `now`. To be called after every other call and at
+    /// [`Delivery::next_deadline`].
+    pub fn send_due(&mut self, now: Moment, net: &mut impl Net<Attempt = Attempt<M>>) {
+        while let Some(attempt) = self.poll(now) {
+            net.send(attempt);
+        }
     }
 
     /// The next attempt to make, or `None` when nothing can be sent at `now`. To be called until

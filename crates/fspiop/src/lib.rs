@@ -52,6 +52,8 @@ pub use trace::TraceContext;
 pub enum Accepted<'a> {
     /// `GET /health`, for which no header is asked.
     Health,
+    /// `DELETE /endpointcache`, for which no header is asked.
+    EndpointCache,
     /// A message of the API.
     Message {
         /// What it asks for.
@@ -74,6 +76,7 @@ pub fn accept<'a>(
 ) -> Result<Accepted<'a>, Refusal> {
     let api = match find(method, path)? {
         Found::Health => return Ok(Accepted::Health),
+        Found::EndpointCache => return Ok(Accepted::EndpointCache),
         Found::Api(api) => api,
     };
     let headers = headers::check(headers, method, api.resource().as_str())?;

@@ -194,6 +194,8 @@ pub enum Route<'a> {
 pub enum Found<'a> {
     /// `GET /health`: no header is asked for.
     Health,
+    /// `DELETE /endpointcache`: no header is asked for.
+    EndpointCache,
     /// A route of the API.
     Api(ApiRoute<'a>),
 }
@@ -244,6 +246,12 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Refusal> {
     if segments == ["health"] {
         return match *method {
             Method::GET => Ok(Found::Health),
+            _ => Err(Refusal::method_not_allowed()),
+        };
+    }
+    if segments == ["endpointcache"] {
+        return match *method {
+            Method::DELETE => Ok(Found::EndpointCache),
             _ => Err(Refusal::method_not_allowed()),
         };
     }
@@ -485,6 +493,7 @@ mod tests {
     fn outcome(method: &Method, path: &str) -> String {
         let route = find(method, path).and_then(|found| match found {
             Found::Health => Ok("Health".to_owned()),
+            Found::EndpointCache => Ok("EndpointCache".to_owned()),
             Found::Api(api) => api.route().map(|route| show(&route)),
         });
         route.unwrap_or_else(|refusal| {
@@ -535,6 +544,7 @@ mod tests {
         check(
             &[
                 "GET /health",
+                "DELETE /endpointcache",
                 "POST /participants",
                 "PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069",
                 "PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
@@ -567,6 +577,7 @@ mod tests {
             ],
             expect![[r#"
                 GET /health: Health
+                DELETE /endpointcache: EndpointCache
                 POST /participants: ParticipantsBatch
                 PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069: 501 Not implemented
                 PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069/error: 501 Not implemented

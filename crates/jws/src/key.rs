@@ -326,8 +326,5 @@ fn blocks(text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, KeyError> {
 }
 
 const fn is_private(kind: SectionKind) -> bool {
-    matches!(
-        kind,
-        SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey
-    )
+    matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
 }

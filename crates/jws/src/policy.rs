@@ -49,8 +49,7 @@ mod tests {
     fn the_switches_decide() {
         let off = Policy::default();
         let on = Policy { validate: true, sign: true, ..Policy::default() };
-        let parties =
-            Policy { validate_put_parties: true, sign_put_parties: true, ..on.clone() };
+        let parties = Policy { validate_put_parties: true, sign_put_parties: true, ..on.clone() };
         let exempt = Policy { exempt: vec![Resource::Quotes], ..parties.clone() };
         for (method, resource, expected) in [
             (Method::GET, Resource::Transfers, [false, false, false, false]),

@@ -31,7 +31,7 @@ pub(crate) fn matches(signed: &str, path: &str) -> bool {
 fn from_resource(path: &str) -> &str {
     let mut at = 0;
     for segment in path.split('/') {
-        if 0 < at && RESOURCES.contains(&segment) {
+        if RESOURCES.contains(&segment) {
             return &path[at..];
         }
         at += segment.len() + 1;
@@ -78,7 +78,7 @@ mod tests {
             ("/transfers/1", "/transfers/1", true),
             ("/fsp/v1/transfers/1", "/transfers/1", true),
             ("http://hub:4000/transfers/1", "/transfers/1", true),
-            ("transfers/1", "/transfers/1", false),
+            ("transfers/1", "/transfers/1", true),
             ("/transfers/1", "/transfers/2", false),
             ("/transfers/1", "/transfers/1/error", false),
             ("/transfers/1/error", "/transfers/1", false),

@@ -183,10 +183,7 @@ fn check_header(
 }
 
 /// A signature that was made for another request must not serve for this one.
-fn check_request(
-    protected: &Protected<'_>,
-    message: &Signed<'_>,
-) -> Result<(), SignatureError> {
+fn check_request(protected: &Protected<'_>, message: &Signed<'_>) -> Result<(), SignatureError> {
     if !request_path::matches(&protected.uri, message.path) {
         return Err(SignatureError::OtherPath);
     }

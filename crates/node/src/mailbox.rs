@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ledger::{Notice, NoticeId, Outcome};
+use ledger::{FinishedDelivery, Notice, NoticeId, Outcome};
 
 use crate::Refused;
 
@@ -28,6 +28,8 @@ pub enum Event<M> {
     Withdraw(NoticeId),
     /// The record that these deliveries ended is durable.
     Recorded(Vec<NoticeId>),
+    /// The record of these deliveries was refused for want of room: to be submitted again.
+    Unrecorded(Vec<FinishedDelivery>),
 }
 
 /// The way from the sequencer's thread to one I/O thread: a batch of events and one wake-up.

@@ -22,6 +22,9 @@ use crate::{Attached, Handle, Shared, Status, Submission, Ticket};
 /// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
+/// How long a full disk is left alone by deadlines, which would otherwise try it at once again.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+
 /// The running node. Dropping it does not stop it; call [`Node::stop`].
 pub struct Node<M> {
     handle: Handle<M>,
@@ -59,7 +62,14 @@ where
     });
     let handle = Handle { shared: Arc::clone(&shared) };
     let outgoing = shared.mailboxes.iter().map(|_| Vec::new()).collect();
-    let runner = Runner { sequencer, clock, shared, outgoing, unrecorded: VecDeque::new() };
+    let runner = Runner {
+        sequencer,
+        clock,
+        shared,
+        outgoing,
+        unrecorded: VecDeque::new(),
+        no_tick_before: 0,
+    };
     let thread = std::thread::Builder::new().name("sequencer".into()).spawn(|| runner.run())?;
     Ok(Node { handle, thread })
 }
@@ -109,6 +119,8 @@ struct Runner<L, C, M> {
     /// Events of the batch at hand, by mailbox.
     outgoing: Vec<Vec<Event<M>>>,
     unrecorded: VecDeque<Unrecorded>,
+    /// The disk was full: monotonic microseconds until which no tick is tried.
+    no_tick_before: u64,
 }
 
 /// Closes the inbox when the thread ends, however it ends.
@@ -151,13 +163,15 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     fn patience(&self) -> Option<Duration> {
         let now = self.clock.now();
         let wait = self.sequencer.wait_us(now)?;
+        let wait = wait.max(self.no_tick_before.saturating_sub(now.monotonic_us));
         Some(Duration::from_micros(wait).min(SLEEP_MAX))
     }
 
     /// Nobody brought work and a deadline is due: a record that only says what time it is.
     fn add_tick(&self, waiting: &mut VecDeque<Submission<M>>) {
-        let due = self.sequencer.wait_us(self.clock.now()) == Some(0);
-        if due && waiting.is_empty() {
+        let now = self.clock.now();
+        let due = self.sequencer.wait_us(now) == Some(0);
+        if due && waiting.is_empty() && self.no_tick_before <= now.monotonic_us {
             let attached = Attached { ticket: Ticket::None, message: None };
             let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
             waiting.push_back(tick.expect("a tick has no fields"));
@@ -172,7 +186,11 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         while !waiting.is_empty() {
             match self.sequencer.commit(waiting, batch, self.clock.now()) {
                 Ok(committed) => self.release(&committed, batch),
-                Err(CommitError::Full) => self.refuse(batch.drain(..), Refused::DiskFull),
+                Err(CommitError::Full) => {
+                    let now = self.clock.now().monotonic_us;
+                    self.no_tick_before = now + FULL_PAUSE.as_micros() as u64;
+                    self.refuse(batch.drain(..), Refused::DiskFull);
+                }
                 Err(CommitError::Stopped(error)) => {
                     self.refuse(batch.drain(..), Refused::Stopped);
                     return Err(error.to_string());
@@ -244,10 +262,10 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                 Ticket::Waiter { mailbox, waiter } => {
                     self.outgoing[mailbox].push(Event::Reply { waiter, result: Err(refused) });
                 }
-                // The deliveries stay owed: they are sent again after a restart.
                 Ticket::Deliveries { mailbox } => {
-                    let notices = finished_notices(&submission.command);
-                    self.outgoing[mailbox].push(Event::Recorded(notices));
+                    if let Command::FinishDeliveries(ends) = submission.command {
+                        self.outgoing[mailbox].push(Event::Unrecorded(ends));
+                    }
                 }
                 Ticket::Call(call) => call(Err(refused)),
             }

@@ -12,4 +12,4 @@ mod net;
 pub use clock::{Clock, Now};
 pub use disk::{Disk, DiskError, DiskFile};
 pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
-pub use net::{AttemptId, Net};
+pub use net::Net;

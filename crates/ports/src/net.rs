@@ -1,11 +1,5 @@
 //! Sending, as the delivery driver needs it.
 
-use ledger::ParticipantIndex;
-
-/// Number of one attempt to send: unique within one run of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AttemptId(pub u64);
-
 /// Starts attempts to send a message to a participant.
 ///
 /// # Contract
@@ -21,9 +15,9 @@ pub struct AttemptId(pub u64);
 /// - The number of attempts under way is bounded by the caller (the windows of the lanes), not by
 ///   the implementation.
 pub trait Net {
-    /// What is sent, ready for the wire.
-    type Message;
+    /// One attempt: to whom, and what is sent.
+    type Attempt;
 
     /// Starts one attempt.
-    fn send(&mut self, attempt: AttemptId, to: ParticipantIndex, message: Self::Message);
+    fn send(&mut self, attempt: Self::Attempt);
 }

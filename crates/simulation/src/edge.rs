@@ -3,7 +3,7 @@
 
 use delivery::{Attempt, AttemptResult, Delivery, Entry, Moment, Purpose, Verdict, Withdrawal};
 use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
-use ports::{Log, LogError, OwnedPayload};
+use ports::{Log, LogError, Net, OwnedPayload};
 use sequencer::Durability;
 
 use crate::desk::{Attempting, Desk};
@@ -251,7 +251,9 @@ impl Hub {
     /// Starts every attempt that may start now.
     fn pump(&mut self, desk: &mut Desk, witness: &mut Witness, edge: u8) {
         let now = self.moment(desk);
-        while let Some(attempt) = self.edge(edge).delivery.poll(now) {
+        let mut network = Network::default();
+        self.edge(edge).delivery.send_due(now, &mut network);
+        for attempt in network.0 {
             self.carry_out(desk, witness, (edge, attempt));
         }
         let (life, born) = (self.life, self.born_us);
@@ -317,6 +319,18 @@ impl Hub {
         };
         let request = Request::recognise(&payload).expect("the log keeps messages as they came");
         Ok(Some(request))
+    }
+}
+
+/// The way into the simulated network: attempts in the order in which they were started.
+#[derive(Default)]
+struct Network(Vec<Attempt<Parcel>>);
+
+impl Net for Network {
+    type Attempt = Attempt<Parcel>;
+
+    fn send(&mut self, attempt: Attempt<Parcel>) {
+        self.0.push(attempt);
     }
 }
 

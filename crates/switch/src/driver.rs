@@ -14,7 +14,7 @@ use std::time::Duration;
 use delivery::{Attempt, AttemptResult, Entry, Purpose, Report, Verdict, Withdrawal};
 use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind};
 use node::{Attached, Event, Refused, Ticket};
-use ports::Clock;
+use ports::{Clock, Net};
 use sequencer::{Durability, Submission};
 use tokio::task::spawn_local;
 
@@ -70,8 +70,8 @@ fn take_finished(
 ) {
     let mut finished = edge.finished.borrow_mut();
     while !finished.is_empty() {
-        let rest = finished.len().saturating_sub(RECORD_MAX);
-        let command = Command::FinishDeliveries(finished.split_off(rest));
+        let count = finished.len().min(RECORD_MAX);
+        let command = Command::FinishDeliveries(finished.drain(..count).collect());
         let attached =
             Attached { ticket: Ticket::Deliveries { mailbox: edge.number }, message: None };
         let submission = Submission::without_payload(command, durability, attached);
@@ -86,11 +86,18 @@ fn refuse(edge: &Edge, left: node::Submission<crate::Message>, refused: Refused)
         Ticket::Call(call) => call(Err(refused)),
         Ticket::Deliveries { .. } => {
             if let Command::FinishDeliveries(ends) = left.command {
-                edge.finished.borrow_mut().extend(ends);
+                keep(edge, ends);
             }
         }
         Ticket::None => {}
     }
+}
+
+/// A record of deliveries was not taken: they wait for the next one, which the recorder sees to.
+fn keep(edge: &Edge, ends: Vec<FinishedDelivery>) {
+    edge.finished.borrow_mut().splice(0..0, ends);
+    edge.forcing_record.set(false);
+    edge.record.notify_one();
 }
 
 async fn read_mail(edge: Rc<Edge>) {
@@ -122,6 +129,7 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
             edge.forcing_record.set(false);
             edge.delivery.borrow_mut().recorded(&notices);
         }
+        Event::Unrecorded(ends) => keep(edge, ends),
     }
 }
 
@@ -137,13 +145,7 @@ fn entry(parcel: Parcel) -> Entry<Parcel> {
 
 /// Starts every attempt that may start now.
 pub(crate) fn pump(edge: &Rc<Edge>) {
-    let now = edge.moment();
-    loop {
-        let attempt = edge.delivery.borrow_mut().poll(now);
-        let Some(attempt) = attempt else { break };
-        edge.counters.attempts.add(1);
-        spawn_local(carry_out(Rc::clone(edge), attempt));
-    }
+    edge.delivery.borrow_mut().send_due(edge.moment(), &mut Sockets(edge));
     let delivery = edge.delivery.borrow();
     let (starved, waits) = (delivery.starved(), delivery.next_deadline().is_some());
     drop(delivery);
@@ -152,6 +154,18 @@ pub(crate) fn pump(edge: &Rc<Edge>) {
     }
     if waits {
         edge.retry.notify_one();
+    }
+}
+
+/// The network as the delivery policy uses it: each attempt is a task of this thread.
+struct Sockets<'a>(&'a Rc<Edge>);
+
+impl Net for Sockets<'_> {
+    type Attempt = Attempt<Parcel>;
+
+    fn send(&mut self, attempt: Attempt<Parcel>) {
+        self.0.counters.attempts.add(1);
+        spawn_local(carry_out(Rc::clone(self.0), attempt));
     }
 }
 
@@ -191,10 +205,10 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Parcel>) {
 fn finish(edge: &Edge, end: FinishedDelivery) {
     let mut finished = edge.finished.borrow_mut();
     finished.push(end);
-    match finished.len() {
-        1 => edge.record.notify_one(),
-        RECORD_BATCH => edge.flush.notify_one(),
-        _ => {}
+    if finished.len() == 1 {
+        edge.record.notify_one();
+    } else if finished.len().is_multiple_of(RECORD_BATCH) {
+        edge.flush.notify_one();
     }
 }
 
@@ -243,6 +257,7 @@ async fn record_when_idle(edge: Rc<Edge>) {
         take_finished(&edge, Durability::Lazy, &mut submissions);
         drop(submissions);
         flush(&edge, Durability::Lazy);
+        pump(&edge);
     }
 }
 

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use fspiop::body::ErrorInformation;
 use fspiop::callback::{self, HubMessage};
 use fspiop::endpoint::EndpointType;
 use fspiop::forward::{Forwarding, rewrite};
@@ -15,7 +16,7 @@ use ledger::{FspName, ParticipantIndex};
 use tokio::task::spawn_local;
 
 use crate::edge::Edge;
-use crate::pool::Failure;
+use crate::pool::{Answer, Failure};
 
 /// Names and values for an endpoint's template.
 pub(crate) type Variables = Vec<(&'static str, String)>;
@@ -53,7 +54,6 @@ pub(crate) struct Complaint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undelivered {
     NoEndpoint,
-    Refused(StatusCode),
     Failed(Failure),
 }
 
@@ -140,7 +140,7 @@ pub(crate) async fn call(
     to: &Destination,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<StatusCode, Undelivered> {
+) -> Result<Answer, Undelivered> {
     let view = edge.view();
     let target = edge.addresses.borrow_mut().find(&view, to.participant, to.endpoint);
     drop(view);
@@ -160,27 +160,31 @@ pub(crate) async fn call(
 
 async fn carry(edge: &Rc<Edge>, outgoing: Outgoing) {
     let result = call(edge, &outgoing.to, outgoing.headers, outgoing.body).await;
-    let undelivered = match result {
-        Ok(status) if status.is_success() => return,
-        Ok(status) => Undelivered::Refused(status),
-        Err(undelivered) => undelivered,
-    };
+    if result.as_ref().is_ok_and(|answer| answer.status.is_success()) {
+        return;
+    }
     edge.counters.forwards_failed.add(1);
     let Some(complaint) = outgoing.on_failure else { return };
-    let (code, description) = explain(undelivered, complaint.no_endpoint);
+    let (code, description) = explain(&result, complaint.no_endpoint);
     let headers = hub_headers(edge, &complaint.to, complaint.resource, complaint.trace);
     let body = callback::error(code, &description, &[]);
     // The sender cannot be reached either: it will ask again.
     let _told = call(edge, &complaint.to, headers, body).await;
 }
 
-/// The error a sender hears (hub-semantics 2.1).
-fn explain(undelivered: Undelivered, no_endpoint: ErrorCode) -> (ErrorCode, String) {
-    let (code, detail) = match undelivered {
-        Undelivered::NoEndpoint => (no_endpoint, "no endpoint is registered for this message"),
-        Undelivered::Refused(StatusCode::NOT_FOUND) => (ErrorCode::ID_NOT_FOUND, ""),
-        Undelivered::Refused(status) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
-        Undelivered::Refused(_) | Undelivered::Failed(_) => {
+/// The error a sender hears: the one the peer answered with, or one for the way it failed
+/// (hub-semantics 2.1).
+fn explain(result: &Result<Answer, Undelivered>, no_endpoint: ErrorCode) -> (ErrorCode, String) {
+    let said = result.as_ref().ok().and_then(|answer| ErrorInformation::parse(&answer.body).ok());
+    if let Some(error) = said {
+        let (code, description) = error.effective();
+        return (code, description.into_owned());
+    }
+    let (code, detail) = match result {
+        Err(Undelivered::NoEndpoint) => (no_endpoint, "no endpoint is registered for this message"),
+        Ok(Answer { status: StatusCode::NOT_FOUND, .. }) => (ErrorCode::ID_NOT_FOUND, ""),
+        Ok(Answer { status, .. }) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
+        Ok(_) | Err(Undelivered::Failed(_)) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
         }
     };

@@ -34,11 +34,11 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Parcel>) -> Result<Status
         None => Parcel { notice: load_notice(edge, attempt.notice).await?, message: None },
     };
     let (to, headers, body) = render(edge, &parcel).await.ok_or(Failure::Broken)?;
-    forward::call(edge, &to, headers, body).await.map_err(|undelivered| match undelivered {
-        Undelivered::NoEndpoint => Failure::Connect,
-        Undelivered::Refused(_) => Failure::Broken,
-        Undelivered::Failed(failure) => failure,
-    })
+    match forward::call(edge, &to, headers, body).await {
+        Ok(answer) => Ok(answer.status),
+        Err(Undelivered::NoEndpoint) => Err(Failure::Connect),
+        Err(Undelivered::Failed(failure)) => Err(failure),
+    }
 }
 
 /// The body by which `GET /transfers/{ID}` is answered; `None` when a record cannot be read.

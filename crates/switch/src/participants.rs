@@ -118,14 +118,21 @@ pub(crate) fn put_error(
     ErrorInformation::parse(&inbound.body)?;
     let view = edge.view();
     let envelope = inbound.envelope;
-    let recipient = envelope.destination.and_then(|name| view.find(&name));
-    let Some(recipient) = recipient.map(|member| member.index) else {
-        return Ok(StatusCode::OK);
-    };
     let names = PartyNames {
         kind: path.kind,
         id: path.id.raw.into(),
         sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
+    };
+    let recipient = envelope.destination.and_then(|name| view.find(&name));
+    let Some(recipient) = recipient.map(|member| member.index) else {
+        if let Some(sender) = view.find(&envelope.source).map(|member| member.index) {
+            let code = ErrorCode::DESTINATION_FSP;
+            let body = fspiop::callback::error(code, &code.describe(""), &[]);
+            let (to, trace) = (names.to(sender, Answer::Error), envelope.trace);
+            let own = OwnMessage { to, resource: Resource::Participants, trace, body };
+            forward::start_callback(edge, own)?;
+        }
+        return Ok(StatusCode::OK);
     };
     let to = names.to(recipient, Answer::Error);
     let call = (&Method::PUT, to.path.as_str());

@@ -1,6 +1,7 @@
 //! Connections to participants: one pool of keep-alive HTTP/1.1 connections per peer and thread.
 //!
-//! A request takes an idle connection or opens one; the answer's status is all that is kept.
+//! A request takes an idle connection or opens one; of the answer its status is kept, and the body
+//! when it says why the request failed.
 //! Names are resolved off the thread and remembered. There is no timer per request: a sweep a few
 //! times a second ends the connections whose request has had its time.
 
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::HOST;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -62,6 +63,14 @@ pub(crate) enum Failure {
     Broken,
 }
 
+/// What a peer answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The body of a failure, as far as it was read; empty for a success.
+    pub(crate) body: Bytes,
+}
+
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
@@ -100,7 +109,7 @@ impl Pools {
         &self,
         authority: &str,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<StatusCode, Failure> {
+    ) -> Result<Answer, Failure> {
         let peer = self.peer(authority)?;
         request.headers_mut().insert(HOST, peer.host.clone());
         // A connection that was idle may have been closed meanwhile: a request that was never
@@ -117,7 +126,7 @@ impl Pools {
                 }
             };
             match self.exchange(&peer, connection, request).await {
-                Ok(status) => return Ok(status),
+                Ok(answer) => return Ok(answer),
                 Err((_, Some(unsent))) if !fresh => request = unsent,
                 Err((failure, _)) => return Err(failure),
             }
@@ -143,7 +152,7 @@ impl Pools {
         peer: &Rc<Peer>,
         connection: Rc<Connection>,
         request: Request<Full<Bytes>>,
-    ) -> Result<StatusCode, (Failure, Option<Request<Full<Bytes>>>)> {
+    ) -> Result<Answer, (Failure, Option<Request<Full<Bytes>>>)> {
         connection.busy_since.set(self.sweeps.get());
         peer.set_busy(&connection);
         let lease = Lease { peer, connection: &connection };
@@ -154,13 +163,13 @@ impl Pools {
         let sent = connection.sender.borrow_mut().try_send_request(request);
         let response = sent.await.map_err(|mut error| (lease.failure(), error.take_message()))?;
         let status = response.status();
-        let whole = read_to_end(response.into_body()).await;
-        let reusable = whole.map_err(|()| (lease.failure(), None))?;
+        let whole = read_to_end(response.into_body(), status).await;
+        let (body, reusable) = whole.map_err(|()| (lease.failure(), None))?;
         drop(lease);
         if reusable && !connection.sender.borrow().is_closed() {
             peer.idle.borrow_mut().push(connection);
         }
-        Ok(status)
+        Ok(Answer { status, body })
     }
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
@@ -295,14 +304,22 @@ impl Drop for Connecting<'_> {
     }
 }
 
-/// Reads an answer away. True when the connection can be used again.
-async fn read_to_end(mut body: hyper::body::Incoming) -> Result<bool, ()> {
-    let mut length = 0;
+/// Reads an answer to its end and keeps what a failure says. True when the connection can be used
+/// again.
+async fn read_to_end(
+    mut body: hyper::body::Incoming,
+    status: StatusCode,
+) -> Result<(Bytes, bool), ()> {
+    let (mut kept, mut length) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
-        length += frame.map_err(|_| ())?.data_ref().map_or(0, Bytes::len);
+        let Ok(data) = frame.map_err(|_| ())?.into_data() else { continue };
+        length += data.len();
         if ANSWER_BYTES_MAX < length {
-            return Ok(false);
+            return Ok((kept.freeze(), false));
+        }
+        if !status.is_success() {
+            kept.extend_from_slice(&data);
         }
     }
-    Ok(true)
+    Ok((kept.freeze(), true))
 }

@@ -30,6 +30,15 @@ enum Command {
         #[arg(long, default_value_t = 30)]
         minutes: u32,
     },
+    /// Deterministic simulation: one seed is one run, repeated exactly.
+    Simulate {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Runs with the seeds that follow, for this many minutes.
+        #[arg(long)]
+        minutes: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -37,6 +46,13 @@ fn main() -> ExitCode {
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
+        Command::Simulate { seed, minutes } => {
+            let mut arguments = vec!["--seed".to_owned(), seed.to_string()];
+            if let Some(minutes) = minutes {
+                arguments.extend(["--seconds".to_owned(), (60 * minutes).to_string()]);
+            }
+            steps::run(&root, vec![steps::simulate(&arguments)])
+        }
         Command::Nightly { minutes } => steps::run(&root, steps::nightly(minutes)),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

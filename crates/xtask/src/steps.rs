@@ -49,22 +49,46 @@ pub(crate) fn ci() -> Vec<Step> {
     ]
 }
 
-/// Proofs whose strength grows with time. Long simulations and kill tests join here as they come;
-/// each takes its share of the budget from `UPESI_PROOF_SECONDS`.
+/// Proofs whose strength grows with time; each takes its share of the budget.
 pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
-    let cases = u64::from(minutes) * PROPERTY_CASES_PER_MINUTE;
-    let seconds = u64::from(minutes) * 60;
-    let steps = vec![with(
-        cargo(
-            "properties",
-            "models agree, many cases",
-            "test --workspace --release --locked --no-fail-fast",
+    let share = u64::from(minutes) * 60 / 3;
+    vec![
+        with(
+            cargo(
+                "properties",
+                "models agree, many cases",
+                "test --workspace --release --locked --no-fail-fast --lib --bins",
+            ),
+            "PROPTEST_CASES",
+            (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string(),
         ),
-        "PROPTEST_CASES",
-        cases.to_string(),
-    )];
-    let share = seconds / steps.len() as u64;
-    steps.into_iter().map(|step| with(step, "UPESI_PROOF_SECONDS", share.to_string())).collect()
+        simulate(&["--seed".into(), fresh_seed(), "--seconds".into(), share.to_string()]),
+        with(
+            cargo(
+                "kill",
+                "kill -9 again and again: nothing acknowledged is lost",
+                "test --release --locked --package upesi --test product kill",
+            ),
+            "UPESI_PROOF_SECONDS",
+            share.to_string(),
+        ),
+    ]
+}
+
+/// The deterministic simulator, with its own arguments.
+pub(crate) fn simulate(arguments: &[String]) -> Step {
+    let run = "run --release --locked --package simulation --";
+    let mut step = cargo("simulation", "invariants under faults, in virtual time", run);
+    if let Work::Cargo { arguments: all, .. } = &mut step.work {
+        all.extend_from_slice(arguments);
+    }
+    step
+}
+
+/// A seed unlike that of other nights: the time of day.
+fn fresh_seed() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs().to_string()
 }
 
 /// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of

@@ -1,0 +1,87 @@
+//! Prints what verifying and signing one message costs, and what of it is the operation on the
+//! key alone: `cargo run --release -p jws --example cost`.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, VerificationAlgorithm,
+};
+use http::{HeaderMap, HeaderValue, Method};
+use jws::{KeyRing, Signed, SigningKey, sign, verify};
+use ledger::FspName;
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject;
+use serde_json::Value;
+
+/// Rounds of which the best counts: the machine does other things too.
+const ROUNDS: usize = 20;
+const BODY_BYTES: usize = 1_800;
+
+fn main() {
+    let vectors: Value =
+        serde_json::from_str(include_str!("../tests/vectors/vectors.json")).expect("JSON");
+    println!("microseconds per message of {BODY_BYTES} bytes, best of {ROUNDS} rounds");
+    measure(&vectors["keys"]["rsa"], "RSA 2048", &RSA_PKCS1_2048_8192_SHA256);
+    measure(&vectors["keys"]["ec"], "P-256", &ECDSA_P256_SHA256_FIXED);
+}
+
+fn measure(key: &Value, name: &str, algorithm: &'static dyn VerificationAlgorithm) {
+    let text = |form: &str| key[form].as_str().expect("a text").as_bytes();
+    let private = SigningKey::from_pem(text("private")).expect("a key");
+    let headers = headers();
+    let body = format!(r#"{{"ilpPacket":"{}"}}"#, "A".repeat(BODY_BYTES - 16));
+    let signature = sign(&headers, body.as_bytes(), &private).expect("signed");
+    let mut signed = headers.clone();
+    signed.insert("fspiop-signature", signature);
+    let path = "/transfers";
+    let body = body.as_bytes();
+    let message = Signed { method: &Method::POST, path, headers: &signed, body };
+    let source = FspName::new("Hub").expect("a name");
+    let ring = KeyRing::new([(source, private.verification_key().expect("good"))]).expect("one");
+
+    let der = SubjectPublicKeyInfoDer::from_pem_slice(text("public")).expect("PEM");
+    let bare = ParsedPublicKey::new(algorithm, &der).expect("a key");
+    let value: Value = serde_json::from_slice(signed["fspiop-signature"].as_bytes()).expect("JSON");
+    let (digest, bytes) = bare_parts(&value, body);
+    let bare = time(2_000, || bare.verify_digest_sig(&digest, &bytes).expect("good"));
+    let whole = time(2_000, || verify(black_box(&message), &ring).expect("good"));
+    let making = time(200, || drop(black_box(sign(&headers, body, &private).expect("signed"))));
+    println!("{name}: verify {whole:.2}, of which on the key {bare:.2}; sign {making:.2}");
+}
+
+fn bare_parts(value: &Value, body: &[u8]) -> (aws_lc_rs::digest::Digest, Vec<u8>) {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let text = |member: &str| value[member].as_str().expect("a text");
+    let message = format!("{}.{}", text("protectedHeader"), URL_SAFE_NO_PAD.encode(body));
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message.as_bytes());
+    (digest, URL_SAFE_NO_PAD.decode(text("signature")).expect("base64"))
+}
+
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("accept", "application/vnd.interoperability.transfers+json;version=1.1"),
+        ("content-type", "application/vnd.interoperability.transfers+json;version=1.1"),
+        ("date", "Tue, 15 Nov 1994 08:12:31 GMT"),
+        ("fspiop-uri", "/transfers"),
+        ("fspiop-http-method", "POST"),
+        ("fspiop-source", "Hub"),
+        ("fspiop-destination", "payee"),
+        ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+fn time(count: u32, mut run: impl FnMut()) -> f64 {
+    let mut best = f64::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        (0..count).for_each(|_| run());
+        best = best.min(start.elapsed().as_secs_f64() * 1e6 / f64::from(count));
+    }
+    best
+}

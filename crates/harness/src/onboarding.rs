@@ -53,9 +53,8 @@ fn onboard_fsp(admin: &mut Admin, currency: Currency, fsp: &Bound) -> Result<(),
     let body = format!(r#"{{"name":"{name}","currency":"{currency}"}}"#);
     let fresh = admin.must("POST", "/participants", Some(&body), &[201, 400])?.status == 201;
     if fresh {
-        let body = format!(
-            r#"{{"currency":"{currency}","limit":{{"type":"NET_DEBIT_CAP","value":{FUNDS}}},"initialPosition":0}}"#
-        );
+        let limit = format!(r#"{{"type":"NET_DEBIT_CAP","value":{FUNDS}}}"#);
+        let body = format!(r#"{{"currency":"{currency}","limit":{limit},"initialPosition":0}}"#);
         let path = format!("/participants/{name}/initialPositionAndLimits");
         admin.must("POST", &path, Some(&body), &[201])?;
         put_funds_in(admin, currency, name)?;
@@ -77,9 +76,9 @@ fn put_funds_in(admin: &mut Admin, currency: Currency, name: &str) -> Result<(),
         });
     };
     let transfer = funds_id(name);
-    let body = format!(
-        r#"{{"transferId":"{transfer}","externalReference":"funds of {name}","action":"recordFundsIn","reason":"funds","amount":{{"amount":"{FUNDS}","currency":"{currency}"}}}}"#
-    );
+    let amount = format!(r#"{{"amount":"{FUNDS}","currency":"{currency}"}}"#);
+    let what = format!(r#""action":"recordFundsIn","reason":"funds of {name}","amount":{amount}"#);
+    let body = format!(r#"{{"transferId":"{transfer}",{what}}}"#);
     let path = format!("/participants/{name}/accounts/{}", settlement.id);
     admin.must("POST", &path, Some(&body), &[202])?;
     Ok(())

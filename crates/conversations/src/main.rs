@@ -1,4 +1,4 @@
-//! Plays golden conversations against a hub: `conversations --switch target/release/upesi`.
+//! Plays golden conversations against a hub: the switch built beside this program, or another.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,8 +14,9 @@ struct Arguments {
     /// Files, or directories that are searched; all of ./conversations when none is named.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The binary of the switch: started on a temporary directory, and its log verified at the end.
-    #[arg(long, value_name = "FILE", required_unless_present = "hub", conflicts_with = "hub")]
+    /// The binary of the switch, `upesi` beside this program when neither this nor --hub is given:
+    /// started on a temporary directory, and its log verified at the end.
+    #[arg(long, value_name = "FILE", conflicts_with = "hub")]
     switch: Option<PathBuf>,
     /// FSPIOP address of a running hub, `http://host:port`.
     #[arg(long, value_name = "URL", requires = "admin")]
@@ -59,12 +60,8 @@ fn main() -> ExitCode {
 
 fn options(arguments: Arguments) -> Options {
     let target = match (arguments.switch, arguments.hub, arguments.admin) {
-        (Some(program), _, _) => Target::Switch(program),
-        (None, hub, admin) => Target::Hub {
-            fspiop: hub.unwrap_or_default(),
-            admin: admin.unwrap_or_default(),
-            token: arguments.token,
-        },
+        (None, Some(fspiop), Some(admin)) => Target::Hub { fspiop, admin, token: arguments.token },
+        (switch, _, _) => Target::Switch(switch.unwrap_or_else(beside)),
     };
     Options {
         target,
@@ -75,4 +72,9 @@ fn options(arguments: Arguments) -> Options {
         patience: Duration::from_secs(arguments.patience),
         write_index: arguments.write_index,
     }
+}
+
+/// The switch that was built into the same directory.
+fn beside() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("upesi")
 }

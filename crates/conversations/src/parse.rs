@@ -315,9 +315,9 @@ fn error(line: &str) -> Result<String, String> {
         Some(description) => (description, ", ..."),
         None => (description, ""),
     };
-    Ok(format!(
-        r#"{{"errorInformation": {{"errorCode": "{code}", "errorDescription": {description}{more}}}}}"#
-    ))
+    let code = format!(r#""errorCode": "{code}""#);
+    let description = format!(r#""errorDescription": {description}"#);
+    Ok(format!(r#"{{"errorInformation": {{{code}, {description}{more}}}}}"#))
 }
 
 fn answers(

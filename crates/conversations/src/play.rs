@@ -2,8 +2,8 @@
 //!
 //! Beside what a conversation says, some things always hold and are always checked: the usual
 //! headers of every message a participant gets, the bounds of an error body, that a synchronous
-//! refusal leaves the hub's log where it was, that a refused prepare leaves all balances as they were, and that nothing else
-//! comes than what is written.
+//! refusal leaves the hub's log where it was, that a refused prepare leaves all balances as they
+//! were, and that nothing else comes than what is written.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};

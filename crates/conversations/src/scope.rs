@@ -1,7 +1,8 @@
 //! What a conversation's words stand for: names of its own participants, fresh ids, moments.
 //!
 //! `dfsp1` to `dfsp9` become names that no other conversation has, in upper case too, and back
-//! when something is shown. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left as it is.
+//! when something is shown. `{name}` is a placeholder; `{{name}}`, the hub's own template, is left
+//! as it is.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl Scope {
         }
         let stem = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
         let value = match stem {
-            "transfer" | "quote" | "request" | "transaction" | "uuid" => uuid(),
+            "transfer" | "quote" | "request" | "transaction" => uuid(),
             "ulid" => base32_id(),
             "hex" => hexadecimal(&random::<13>()).to_ascii_uppercase(),
             "msisdn" => random::<12>().map(|byte| char::from(b'0' + byte % 10)).iter().collect(),

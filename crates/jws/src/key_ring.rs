@@ -30,7 +30,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A file's name does not begin with the name of a participant.
-    #[error("{}: the name before .pem is not that of a participant (1 to 32 bytes)", path.display())]
+    #[error("{}: the name before .pem is not a participant's (1 to 32 bytes)", path.display())]
     Name {
         /// The file.
         path: PathBuf,

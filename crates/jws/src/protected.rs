@@ -139,6 +139,10 @@ fn others(members: Vec<Member<'_>>) -> Result<Vec<TextMember<'_>>, SignatureErro
 }
 
 fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+    let quoted = value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if let Some(plain) = quoted.filter(|text| !text.contains('\\')) {
+        return Some(Cow::Borrowed(plain));
+    }
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }
 

@@ -123,8 +123,8 @@ fn a_file_that_is_no_key_is_named() {
         (
             "a-name-that-is-longer-than-32-bytes.pem",
             &key,
-            "a-name-that-is-longer-than-32-bytes.pem: the name before .pem is not that of a \
-             participant (1 to 32 bytes)",
+            "a-name-that-is-longer-than-32-bytes.pem: the name before .pem is not a \
+             participant's (1 to 32 bytes)",
         ),
     ] {
         let directory = tempfile::tempdir().expect("a directory");

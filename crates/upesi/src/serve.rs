@@ -15,7 +15,8 @@ use operations::{AdminOptions, Auth};
 use ports::Clock;
 use record::frame::LogIdentity;
 use sequencer::{Durability, Sequencer, Submission};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{self, Config};
@@ -39,6 +40,8 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     let fspiop_address = fspiop.address();
     let auth = admin_auth(&config, &arguments.data)?;
     let (sequencer, directory) = open(&config, &arguments.data, &clock)?;
+    // Before anybody is served or told that it is ready: whoever sees that may end it.
+    let (runtime, signals) = start_runtime()?;
     let (ports, mailboxes) = switch::prepare(fspiop, switch_options(&config), clock, seed()?);
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
@@ -60,7 +63,8 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
     let options = admin_options(&config, auth);
     let ended = || node.has_ended() || running.has_ended();
-    let waited = run_admin(admin_listener, hub, options, &stop, stopping, ended);
+    let admin = AdminSide { listener: admin_listener, hub, options };
+    let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
     let broken = running.has_ended() && !node.has_ended();
     running.join();
     node.stop().map_err(Failure::new)?;
@@ -70,35 +74,57 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     }
 }
 
-/// Serves the admin API on this thread until a signal comes or the log stops.
-fn run_admin(
-    listener: TcpListener,
-    hub: Arc<NodeHub>,
-    options: AdminOptions,
-    stop: &watch::Sender<bool>,
-    mut stopping: watch::Receiver<bool>,
-    ended: impl Fn() -> bool,
-) -> Result<Ending, Failure> {
+/// The signals that end the program.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// The runtime of this thread, and the signals, which from here on end nothing by themselves.
+fn start_runtime() -> Result<(Runtime, Signals), Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start the admin thread: {error}")))?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)
-            .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))?;
-        let shutdown = async move {
-            // An error means that the sender is gone, which is as good as its word.
-            let _stopped = stopping.wait_for(|stop| *stop).await;
-        };
-        let admin = operations::serve(listener, hub, options, shutdown);
-        let signal = async {
-            let result = wait_for_end(&ended).await;
-            stop.send_replace(true);
-            result
-        };
-        let (_served, result) = tokio::join!(admin, signal);
-        result
-    })
+    let context = runtime.enter();
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))
+    };
+    let interrupt = listen(SignalKind::interrupt())?;
+    let signals = Signals { interrupt, terminate: listen(SignalKind::terminate())? };
+    drop(context);
+    Ok((runtime, signals))
+}
+
+/// What the admin API is served from.
+struct AdminSide {
+    listener: TcpListener,
+    hub: Arc<NodeHub>,
+    options: AdminOptions,
+}
+
+/// Serves the admin API on this thread until a signal comes or the log stops.
+async fn run_admin(
+    admin: AdminSide,
+    signals: Signals,
+    stop: &watch::Sender<bool>,
+    mut stopping: watch::Receiver<bool>,
+    ended: impl Fn() -> bool,
+) -> Result<Ending, Failure> {
+    let listener = tokio::net::TcpListener::from_std(admin.listener)
+        .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))?;
+    let shutdown = async move {
+        // An error means that the sender is gone, which is as good as its word.
+        let _stopped = stopping.wait_for(|stop| *stop).await;
+    };
+    let admin = operations::serve(listener, admin.hub, admin.options, shutdown);
+    let end = async {
+        let ending = wait_for_end(signals, &ended).await;
+        stop.send_replace(true);
+        ending
+    };
+    let (_served, ending) = tokio::join!(admin, end);
+    Ok(ending)
 }
 
 /// Why serving ends.
@@ -109,17 +135,13 @@ enum Ending {
     Broken,
 }
 
-async fn wait_for_end(ended: impl Fn() -> bool) -> Result<Ending, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let no_signals = |error| Failure::new(format!("cannot listen for signals: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+async fn wait_for_end(mut signals: Signals, ended: impl Fn() -> bool) -> Ending {
     let mut watch = tokio::time::interval(WATCH);
     loop {
         tokio::select! {
-            _ = interrupt.recv() => return Ok(Ending::Signal),
-            _ = terminate.recv() => return Ok(Ending::Signal),
-            _ = watch.tick() => if ended() { return Ok(Ending::Broken) },
+            _ = signals.interrupt.recv() => return Ending::Signal,
+            _ = signals.terminate.recv() => return Ending::Signal,
+            _ = watch.tick() => if ended() { return Ending::Broken },
         }
     }
 }

@@ -30,6 +30,12 @@ enum Command {
         #[arg(long, default_value_t = 30)]
         minutes: u32,
     },
+    /// Golden conversations, against the switch built here or, with --hub, any other hub.
+    Conversations {
+        /// Arguments of the runner: files, --hub, --admin, --token, --write-index and others.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<String>,
+    },
     /// Deterministic simulation: one seed is one run, repeated exactly.
     Simulate {
         /// The first seed.
@@ -46,6 +52,9 @@ fn main() -> ExitCode {
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
+        Command::Conversations { arguments } => {
+            steps::run(&root, steps::conversations(&arguments).into())
+        }
         Command::Simulate { seed, minutes } => {
             let mut arguments = vec!["--seed".to_owned(), seed.to_string()];
             if let Some(minutes) = minutes {

@@ -32,7 +32,7 @@ struct Outcome {
 
 /// What a merge must pass. Conformance checks join here as they come.
 pub(crate) fn ci() -> Vec<Step> {
-    vec![
+    let mut steps = vec![
         cargo("fmt", "one format", "fmt --all -- --check"),
         Step { name: "tidy", proves: "the rules of the house", work: Work::Inside(tidy::run) },
         cargo(
@@ -46,7 +46,28 @@ pub(crate) fn ci() -> Vec<Step> {
             "-D warnings".to_owned(),
         ),
         cargo("test", "all tests", "test --workspace --locked --no-fail-fast"),
-    ]
+    ];
+    steps.extend(conversations(&[]));
+    steps
+}
+
+/// Builds the switch and the runner of golden conversations, and plays them; the arguments are
+/// the runner's.
+pub(crate) fn conversations(arguments: &[String]) -> [Step; 2] {
+    let build = cargo(
+        "switch",
+        "the switch and its player are built",
+        "build --locked --package upesi --package conversations",
+    );
+    let mut play = cargo(
+        "conversations",
+        "what participants and operators see",
+        "run --locked --package conversations --",
+    );
+    if let Work::Cargo { arguments: all, .. } = &mut play.work {
+        all.extend_from_slice(arguments);
+    }
+    [build, play]
 }
 
 /// Proofs whose strength grows with time; each takes its share of the budget.
@@ -149,13 +170,13 @@ fn perform(root: &Path, work: &Work) -> bool {
 
 fn table(outcomes: &[Outcome]) -> String {
     let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
-    let mut text = format!("{:<12} {:<8} {:>8}  {}\n", "step", "result", "seconds", "proves");
+    let mut text = format!("{:<13} {:<8} {:>8}  {}\n", "step", "result", "seconds", "proves");
     for Outcome { name, proves, passed, took } in outcomes {
         let result = if *passed { "passed" } else { "FAILED" };
-        text += &format!("{name:<12} {result:<8} {:>8}  {proves}\n", seconds(*took));
+        text += &format!("{name:<13} {result:<8} {:>8}  {proves}\n", seconds(*took));
     }
     let result = if outcomes.iter().all(|outcome| outcome.passed) { "passed" } else { "FAILED" };
-    text + &format!("{:<12} {result:<8} {:>8}\n", "all", seconds(total))
+    text + &format!("{:<13} {result:<8} {:>8}\n", "all", seconds(total))
 }
 
 fn seconds(took: Duration) -> String {
@@ -175,10 +196,10 @@ mod tests {
             took: Duration::from_millis(millis),
         };
         let text = table(&[outcome("one", true, 1_250), outcome("two", false, 12_000)]);
-        let expected = "step         result    seconds  proves\n\
-                        one          passed        1.2  a thing\n\
-                        two          FAILED       12.0  a thing\n\
-                        all          FAILED       13.2\n";
+        let expected = "step          result    seconds  proves\n\
+                        one           passed        1.2  a thing\n\
+                        two           FAILED       12.0  a thing\n\
+                        all           FAILED       13.2\n";
         assert_eq!(text, expected);
     }
 

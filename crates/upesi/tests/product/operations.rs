@@ -21,7 +21,7 @@ fn assert_refuses(output: &Output, named: &[&str]) {
     assert!(!output.status.success(), "{}: {said}", output.status);
     assert_eq!(said.lines().count(), 1, "one line: {said}");
     assert!(said.starts_with("upesi: "), "{said}");
-    assert!(said.len() < 300, "a short one: {said}");
+    assert!(said.len() < 400, "a short one: {said}");
     for name in named {
         assert!(said.contains(name), "it names {name}: {said}");
     }
@@ -278,4 +278,13 @@ fn the_admin_api_is_closed_to_whoever_does_not_hold_the_token() {
     }
     assert_eq!(scheme.admin.state(), state);
     scheme.end();
+}
+
+#[test]
+fn a_signal_counts_from_the_moment_it_says_that_it_is_ready() {
+    let home = Home::new();
+    for signal in [Signal::TERM, Signal::INT, Signal::TERM, Signal::INT, Signal::TERM] {
+        home.serve().stop(signal);
+    }
+    assert!(home.verify().status.success());
 }

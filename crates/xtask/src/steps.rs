@@ -19,6 +19,8 @@ pub(crate) struct Step {
 enum Work {
     /// A call of cargo in the root.
     Cargo { arguments: Vec<String>, environment: Vec<(&'static str, String)> },
+    /// A script of the repository, run with bash; `{target}` stands for the build directory.
+    Script { path: &'static str, environment: Vec<(&'static str, String)> },
     /// A function of this program.
     Inside(fn(&Path) -> bool),
 }
@@ -48,6 +50,14 @@ pub(crate) fn ci() -> Vec<Step> {
         cargo("test", "all tests", "test --workspace --locked --no-fail-fast"),
     ];
     steps.extend(conversations(&[]));
+    steps.push(Step {
+        name: "walk-through",
+        proves: "every command and answer in docs/conversation.md",
+        work: Work::Script {
+            path: "docs/conversation/run.sh",
+            environment: vec![("UPESI", "{target}/debug/upesi".to_owned())],
+        },
+    });
     steps
 }
 
@@ -147,22 +157,37 @@ fn with(mut step: Step, variable: &'static str, value: String) -> Step {
 }
 
 fn perform(root: &Path, work: &Work) -> bool {
-    let (arguments, environment) = match work {
-        Work::Inside(check) => return check(root),
-        Work::Cargo { arguments, environment } => (arguments, environment),
-    };
+    match work {
+        Work::Inside(check) => check(root),
+        Work::Cargo { arguments, environment } => {
+            let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            say("cargo", arguments, environment);
+            start(root, Command::new(program).args(arguments), environment)
+        }
+        Work::Script { path, environment } => {
+            let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+            let target = root.join(target).display().to_string();
+            let fill = |(name, value): &(&'static str, String)| {
+                (*name, value.replace("{target}", &target))
+            };
+            let environment: Vec<_> = environment.iter().map(fill).collect();
+            say("bash", &[(*path).to_owned()], &environment);
+            start(root, Command::new("bash").arg(path), &environment)
+        }
+    }
+}
+
+fn say(program: &str, arguments: &[String], environment: &[(&'static str, String)]) {
     let said = environment.iter().map(|(name, value)| format!("{name}={value:?} "));
-    println!("   {}cargo {}", said.collect::<String>(), arguments.join(" "));
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(program)
-        .args(arguments)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(root)
-        .status();
-    match status {
+    println!("   {}{program} {}", said.collect::<String>(), arguments.join(" "));
+}
+
+fn start(root: &Path, command: &mut Command, environment: &[(&'static str, String)]) -> bool {
+    let variables = environment.iter().map(|(name, value)| (name, value));
+    match command.envs(variables).current_dir(root).status() {
         Ok(status) => status.success(),
         Err(error) => {
-            eprintln!("cargo did not start: {error}");
+            eprintln!("{:?} did not start: {error}", command.get_program());
             false
         }
     }

@@ -86,7 +86,7 @@ struct Peer {
     idle: RefCell<Vec<Rc<Connection>>>,
     busy: RefCell<Vec<Rc<Connection>>>,
     connecting: Cell<usize>,
-    /// Told when a connection is no longer busy, for those that wait for one.
+    /// Told when a connection is no longer busy or being made, for those that wait for one.
     freed: Notify,
     resolved: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
 }
@@ -301,6 +301,7 @@ impl<'a> Connecting<'a> {
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
         self.0.connecting.set(self.0.connecting.get() - 1);
+        self.0.freed.notify_one();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sequencer at work.
 //!
-//! One thread owns the [`Sequencer`] and with it the state and the log. Everybody else hands it
-//! work through a bounded inbox and hears back through a mailbox:
+//! One thread owns the [`sequencer::Sequencer`] and with it the state and the log. Everybody else
+//! hands it work through a bounded inbox and hears back through a mailbox:
 //!
 //! 1. An I/O thread gathers what its ready sockets brought and calls [`Handle::submit`] once.
 //! 2. The sequencer's thread takes all that waits, commits it in as few batches as possible, and

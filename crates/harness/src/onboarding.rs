@@ -77,8 +77,9 @@ fn put_funds_in(admin: &mut Admin, currency: Currency, name: &str) -> Result<(),
     };
     let transfer = funds_id(name);
     let amount = format!(r#"{{"amount":"{FUNDS}","currency":"{currency}"}}"#);
-    let what = format!(r#""action":"recordFundsIn","reason":"funds of {name}","amount":{amount}"#);
-    let body = format!(r#"{{"transferId":"{transfer}",{what}}}"#);
+    let why = format!(r#""externalReference":"funds of {name}","reason":"funds""#);
+    let what = format!(r#""action":"recordFundsIn","amount":{amount}"#);
+    let body = format!(r#"{{"transferId":"{transfer}",{why},{what}}}"#);
     let path = format!("/participants/{name}/accounts/{}", settlement.id);
     admin.must("POST", &path, Some(&body), &[202])?;
     Ok(())

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(10);
 const WARM_UP: Duration = Duration::from_secs(1);
 const CLIMB_SETTLE: Duration = Duration::from_millis(200);
 const CLIMB_SAMPLE: Duration = Duration::from_millis(700);
-const CLIMB_STEPS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
+const CLIMB_STEPS: [usize; 6] = [16, 32, 64, 128, 256, 512];
 /// A step up must bring this much to be worth its latency.
 const CLIMB_GAIN: f64 = 1.03;
 const QUIET_WITHIN: Duration = Duration::from_secs(40);
@@ -32,6 +32,10 @@ const QUIET_WITHIN: Duration = Duration::from_secs(40);
 /// The run could not be carried out; the switch has been ended.
 pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport, HarnessError> {
     options.check()?;
+    if let Some(path) = &options.json {
+        // A path that cannot be written is better known now than at the end.
+        std::fs::File::create(path).map_err(HarnessError::file(path))?;
+    }
     let interrupt = Interrupt::listen();
     let data = Data::new(options.data.clone());
     let mut live = Live::new();
@@ -178,9 +182,7 @@ impl Run<'_> {
             Some(transactions) => {
                 self.fleets.set_budget(transactions);
                 self.fleets.set_phase(Phase::Measure);
-                while self.fleets.glance().measured < transactions {
-                    self.watch("measure", POLL)?;
-                }
+                self.watch_until(transactions)?;
                 self.reading()
             }
             None => {
@@ -197,6 +199,22 @@ impl Run<'_> {
             own_cpu: end.own_cpu.saturating_sub(start.own_cpu),
             concurrency,
         })
+    }
+
+    /// Waits until so many transactions have ended, or none has for longer than one may take.
+    fn watch_until(&mut self, transactions: u64) -> Result<(), HarnessError> {
+        let patience = self.options.fsps.patience() + QUIET_WITHIN;
+        let mut last = (0, Instant::now());
+        loop {
+            let measured = self.fleets.glance().measured;
+            if transactions <= measured || patience < last.1.elapsed() {
+                return Ok(());
+            }
+            if measured != last.0 {
+                last = (measured, Instant::now());
+            }
+            self.watch("measure", POLL)?;
+        }
     }
 
     fn reading(&self) -> Reading {

@@ -191,7 +191,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                     self.no_tick_before = now + FULL_PAUSE.as_micros() as u64;
                     self.refuse(batch.drain(..), Refused::DiskFull);
                 }
-                Err(CommitError::Stopped(error)) => {
+                Err(error @ (CommitError::Stopped(_) | CommitError::Poison(_))) => {
                     self.refuse(batch.drain(..), Refused::Stopped);
                     return Err(error.to_string());
                 }

@@ -225,3 +225,26 @@ fn a_full_disk_refuses_until_there_is_room() {
     assert_eq!(administer(&handle, hub_account("USD")), Ok(Outcome::Accepted));
     node.stop().expect("it stops in order");
 }
+
+#[test]
+fn a_record_that_breaks_an_invariant_stops_the_node_before_it_is_acknowledged() {
+    let disk = MemoryDisk::new(7);
+    let (node, own) = begin(&disk, InboxLimits::default());
+    let handle = node.handle();
+    let second = Command::Genesis(Genesis { seed: [2; 16], hub: name("Hub") });
+    let ticket = Ticket::Waiter { mailbox: 0, waiter: 3 };
+    handle.submit(&mut vec![submission(second, ticket)]).expect("there is room");
+    let events = own.next();
+    assert!(
+        matches!(events[..], [Event::Reply { waiter: 3, result: Err(Refused::Stopped) }]),
+        "{events:?}"
+    );
+    let reason = node.stop().expect_err("the node stopped by itself");
+    assert!(reason.contains("record 2 broke an invariant"), "{reason}");
+    // It is in the log: the next start stops at the same place instead of skipping it.
+    let options = Options::default();
+    let (log, _) = FileLog::open(disk.kill(), options).expect("the log itself is sound");
+    let clock = SystemClock::new();
+    let error = Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect_err("it does not start");
+    assert!(error.to_string().contains("record 2 breaks an invariant"), "{error}");
+}

@@ -95,6 +95,9 @@ pub enum CommitError {
     /// The log's tail is unknown: this node must stop and recover.
     #[error("the log stopped: {0}")]
     Stopped(LogError),
+    /// A record broke an invariant of the kernel: this node must stop (DESIGN contract 7).
+    #[error("record {} broke an invariant, so nothing of its batch was acknowledged", .0.0)]
+    Poison(Position),
 }
 
 /// Who writes.
@@ -176,7 +179,9 @@ impl<L: Log> Sequencer<L> {
         let (first, stamp) = self.append(batch.iter().map(|one| one.durability), now)?;
         self.effects.clear();
         let commands = batch.iter().map(|one| &one.command);
-        self.state.apply(&self.header(first, stamp), commands, &mut self.effects);
+        let header = self.header(first, stamp);
+        replay::apply(&mut self.state, &header, commands, &mut self.effects)
+            .map_err(CommitError::Poison)?;
         assert_eq!(self.effects.outcomes.len(), batch.len(), "each command has an outcome");
         self.sequence += batch.len() as u64;
         Ok(Committed { first, stamp, durable: self.log.tail().durable })

@@ -1,6 +1,8 @@
 //! Replay: the log's commands, decided again. The same log gives the same state; where it does
 //! not, the position is named and nothing goes on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use ledger::{Batch, Command, Effects, Outcome, Position, RULES_VERSION, State};
 use ports::{Log, LogError};
 use record::FieldError;
@@ -52,6 +54,12 @@ pub enum ReplayError {
         position: Position,
         /// The rules it names.
         version: u32,
+    },
+    /// A record breaks an invariant of the kernel, as it did when it was written.
+    #[error("record {} breaks an invariant; the message above says which", .position.0)]
+    Poison {
+        /// The record.
+        position: Position,
     },
     /// A batch was decided differently when it was written.
     #[error(
@@ -114,13 +122,26 @@ fn apply_frame(
         sequence: header.batch.sequence,
     };
     effects.clear();
-    state.apply(&batch, &commands, effects);
+    apply(state, &batch, &commands, effects)
+        .map_err(|position| ReplayError::Poison { position })?;
     for ((record, command), outcome) in frame.records().zip(&commands).zip(&effects.outcomes) {
         observe(&Applied { record: &record, command, outcome: *outcome });
     }
     replayed.batches += 1;
     replayed.records += commands.len() as u64;
     Ok(())
+}
+
+/// Applies a batch; a broken invariant is told by the position of the record that broke it, and
+/// leaves a state that must not be used again.
+pub(crate) fn apply<'a>(
+    state: &mut State,
+    batch: &Batch,
+    commands: impl IntoIterator<Item = &'a Command>,
+    effects: &mut Effects,
+) -> Result<(), Position> {
+    let applied = catch_unwind(AssertUnwindSafe(|| state.apply(batch, commands, effects)));
+    applied.map_err(|_| Position(state.position().0.max(batch.first.0 - 1) + 1))
 }
 
 fn read_commands(frame: &Frame<'_>) -> Result<Vec<Command>, ReplayError> {

@@ -53,7 +53,7 @@ impl<M> Mailbox<M> {
     }
 
     /// Posts all of `events` and wakes the owner.
-    pub(crate) fn post(&self, events: &mut Vec<Event<M>>) {
+    pub fn post(&self, events: &mut Vec<Event<M>>) {
         if events.is_empty() {
             return;
         }

@@ -14,6 +14,7 @@ use sequencer::{Durability, Submission};
 use tokio::sync::Notify;
 
 use crate::address::AddressBook;
+use crate::null::{self, Decisions, Null};
 use crate::pool::Pools;
 use crate::waiters::{Reply, Waiters};
 use crate::{Message, Options};
@@ -71,6 +72,7 @@ pub(crate) struct Edge {
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) forwards: Cell<usize>,
     pub(crate) connections: Cell<usize>,
+    pub(crate) null: Null,
     pub(crate) counters: Arc<Counters>,
     view: RefCell<Arc<View>>,
     generation: Cell<u64>,
@@ -108,6 +110,7 @@ impl Edge {
             addresses: RefCell::new(AddressBook::default()),
             forwards: Cell::new(0),
             connections: Cell::new(0),
+            null: Null::default(),
             counters: seat.counters,
             view: RefCell::new(view),
             generation: Cell::new(generation),
@@ -134,8 +137,16 @@ impl Edge {
         command: Command,
         message: Option<(Message, Vec<u8>)>,
     ) -> Result<Outcome, Refusal> {
+        let (mut message, payload) = message.unzip();
+        if self.options.decisions == Decisions::Null
+            && let Some(passing) = message.take()
+        {
+            match null::pass_on(self, &command, passing) {
+                Ok(outcome) => return Ok(outcome),
+                Err(other) => message = Some(other),
+            }
+        }
         let wait = self.waiters.wait();
-        let (message, payload) = message.unzip();
         let record =
             sequencer::encode(&command, payload.as_deref()).map_err(|_| Refusal::too_large())?;
         let ticket = Ticket::Waiter { mailbox: self.number, waiter: wait.number() };

@@ -23,6 +23,7 @@ mod driver;
 mod edge;
 mod forward;
 mod notices;
+mod null;
 mod participants;
 mod parties;
 mod pool;
@@ -46,6 +47,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use null::Decisions;
 pub use pool::PoolLimits;
 
 use edge::{Counters, Edge, Seat};
@@ -75,6 +77,8 @@ pub struct Options {
     pub connections_max: usize,
     /// Look-ups, quotes and answers being forwarded.
     pub forwards_max: usize,
+    /// Whether transfers are decided.
+    pub decisions: Decisions,
 }
 
 impl Default for Options {
@@ -84,6 +88,7 @@ impl Default for Options {
             pool: PoolLimits::default(),
             connections_max: 8_192,
             forwards_max: 8_192,
+            decisions: Decisions::Real,
         }
     }
 }

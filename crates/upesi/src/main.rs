@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use switch::Decisions;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -37,6 +38,10 @@ enum Command {
     Demo(harness::DemoOptions),
     /// Run the switch: FSPIOP on port 4000, admin API on port 3001.
     Serve(ServeArguments),
+    /// Run a switch that forwards transfers without recording or deciding them: the ceiling that
+    /// `bench --ceiling` measures against. Never for money.
+    #[command(hide = true)]
+    NullSwitch(ServeArguments),
     /// Run simulated DFSPs against any hub.
     Simulate(harness::SimulateOptions),
     /// Replay a log offline and prove its invariants.
@@ -85,7 +90,8 @@ impl Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(options) => demo(&options),
-        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
+        Command::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),
         Command::Simulate(options) => {
             harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
         }

@@ -15,6 +15,7 @@ use operations::{AdminOptions, Auth};
 use ports::Clock;
 use record::frame::LogIdentity;
 use sequencer::{Durability, Sequencer, Submission};
+use switch::Decisions;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -28,7 +29,7 @@ type Log = FileLog<RealDisk>;
 /// How often the main thread looks whether the log has stopped.
 const WATCH: Duration = Duration::from_millis(200);
 
-pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
+pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
     let mut config = Config::read(arguments.config.as_deref())?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
@@ -42,7 +43,8 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     let (sequencer, directory) = open(&config, &arguments.data, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime()?;
-    let (ports, mailboxes) = switch::prepare(fspiop, switch_options(&config), clock, seed()?);
+    let options = switch::Options { decisions, ..switch_options(&config) };
+    let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
         .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
@@ -60,6 +62,9 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
     let admin_address = admin_listener
         .local_addr()
         .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
+    if decisions == Decisions::Null {
+        println!("upesi: NULL SWITCH: transfers are neither recorded nor decided; only to measure");
+    }
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
     let options = admin_options(&config, auth);
     let ended = || node.has_ended() || running.has_ended();

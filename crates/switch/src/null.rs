@@ -1,0 +1,100 @@
+//! A switch that decides nothing: the ceiling against which the real one is measured.
+//!
+//! Listener, parser, checks, forwarder and connections are the real ones. Where a transfer would
+//! go to the sequencer it is answered at once and its notice sent on: no record, no kernel, no
+//! log, no other thread. Everything else (onboarding, the directory) takes the usual way, so that
+//! the same load can be put on both. What a null switch forwards is not money.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use ledger::{
+    Command, FspName, Notice, NoticeId, NoticeKind, Outcome, Position, TraceId, TransferId,
+};
+use node::Event;
+use ports::Clock;
+
+use crate::Message;
+use crate::edge::Edge;
+
+/// Whether transfers are decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decisions {
+    /// By the node: recorded, then decided.
+    #[default]
+    Real,
+    /// Not at all; only for measuring.
+    Null,
+}
+
+/// Numbers of notices begin far above those of the node, which still makes some.
+const FIRST_NOTICE: u64 = 1 << 63;
+
+/// What a null switch remembers: how many notices it made.
+pub(crate) struct Null(Cell<u64>);
+
+impl Default for Null {
+    fn default() -> Self {
+        Self(Cell::new(FIRST_NOTICE))
+    }
+}
+
+/// What of a message makes its notice.
+struct Passing<'a> {
+    kind: NoticeKind,
+    transfer: TransferId,
+    recipient: Option<&'a FspName>,
+    trace: TraceId,
+}
+
+/// Answers a message about a transfer and sends it on. `None` when the command is of another
+/// kind and takes the usual way.
+pub(crate) fn pass_on(
+    edge: &Edge,
+    command: &Command,
+    message: Message,
+) -> Result<Outcome, Message> {
+    let passing = match command {
+        Command::Prepare(prepare) => Passing {
+            kind: NoticeKind::Prepare,
+            transfer: prepare.id,
+            recipient: Some(&prepare.payee),
+            trace: prepare.trace,
+        },
+        Command::Fulfil(fulfil) => Passing {
+            kind: NoticeKind::Fulfil,
+            transfer: fulfil.id,
+            recipient: fulfil.destination.as_ref(),
+            trace: fulfil.trace,
+        },
+        Command::Abort(abort) => Passing {
+            kind: NoticeKind::Abort,
+            transfer: abort.id,
+            recipient: abort.destination.as_ref(),
+            trace: abort.trace,
+        },
+        _ => return Err(message),
+    };
+    owe(edge, &passing, message);
+    Ok(Outcome::Accepted)
+}
+
+fn owe(edge: &Edge, passing: &Passing<'_>, message: Message) {
+    let number = edge.null.0.get();
+    edge.null.0.set(number + 1);
+    let view = edge.view();
+    // Whom the register does not know hears nothing, as from the real switch.
+    let Some(recipient) = passing.recipient.and_then(|name| view.find(name)) else { return };
+    let notice = Notice {
+        id: NoticeId(number),
+        recipient: recipient.index,
+        transfer: passing.transfer,
+        kind: passing.kind,
+        source: Position(0),
+        outcome: Outcome::Accepted,
+        at: edge.clock.now().wall,
+        trace: passing.trace,
+    };
+    let event = Event::Notice { notice, message: Some(Arc::new(message)) };
+    edge.mailbox.post(&mut vec![event]);
+}

@@ -18,6 +18,7 @@ mod directory;
 mod inbox;
 mod mailbox;
 mod run;
+pub mod stages;
 mod view;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,7 @@ pub use run::{Node, start};
 pub use view::{Member, View};
 
 use inbox::Inbox;
+use stages::Stages;
 
 /// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
 /// with every notice that is made from it.
@@ -102,6 +104,7 @@ struct Shared<M> {
     generation: AtomicU64,
     directory: RwLock<Directory>,
     reader: Arc<dyn RecordReader>,
+    stages: Arc<Stages>,
 }
 
 /// Access to the running node, for any thread.
@@ -169,6 +172,12 @@ impl<M: Send + Sync + 'static> Handle<M> {
     #[must_use]
     pub fn reader(&self) -> Arc<dyn RecordReader> {
         Arc::clone(&self.shared.reader)
+    }
+
+    /// When each part of the hub touched a transfer.
+    #[must_use]
+    pub fn stages(&self) -> &Arc<Stages> {
+        &self.shared.stages
     }
 
     /// Submissions refused because the inbox was full.

@@ -16,11 +16,15 @@ use sequencer::{CommitError, Committed, Durability, Sequencer};
 use crate::directory::Directory;
 use crate::inbox::{Inbox, InboxLimits, Question, Refused};
 use crate::mailbox::{Event, Mailbox};
+use crate::stages::{self, Moment, WatchedLog};
 use crate::view::View;
 use crate::{Attached, Handle, Shared, Status, Submission, Ticket};
 
 /// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The sequencer's place among the threads that leave marks.
+const SEQUENCER: usize = 0;
 
 /// How long a full disk is left alone by deadlines, which would otherwise try it at once again.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -39,7 +43,7 @@ pub struct Node<M> {
 /// # Errors
 /// When the thread cannot be started.
 pub fn start<L, C, M>(
-    sequencer: Sequencer<L>,
+    sequencer: Sequencer<WatchedLog<L>>,
     clock: C,
     directory: Directory,
     mailboxes: Vec<Arc<Mailbox<M>>>,
@@ -58,6 +62,7 @@ where
         generation: AtomicU64::new(1),
         directory: RwLock::new(directory),
         reader: sequencer.log().reader(),
+        stages: sequencer.log().stages(),
         mailboxes,
     });
     let handle = Handle { shared: Arc::clone(&shared) };
@@ -113,7 +118,7 @@ struct Unrecorded {
 }
 
 struct Runner<L, C, M> {
-    sequencer: Sequencer<L>,
+    sequencer: Sequencer<WatchedLog<L>>,
     clock: C,
     shared: Arc<Shared<M>>,
     /// Events of the batch at hand, by mailbox.
@@ -184,8 +189,12 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         batch: &mut Vec<Submission<M>>,
     ) -> Result<(), String> {
         while !waiting.is_empty() {
+            let taken = self.shared.stages.now_ns();
             match self.sequencer.commit(waiting, batch, self.clock.now()) {
-                Ok(committed) => self.release(&committed, batch),
+                Ok(committed) => {
+                    taken.into_iter().for_each(|taken| self.mark(taken, batch));
+                    self.release(&committed, batch);
+                }
                 Err(CommitError::Full) => {
                     let now = self.clock.now().monotonic_us;
                     self.no_tick_before = now + FULL_PAUSE.as_micros() as u64;
@@ -198,6 +207,21 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             }
         }
         Ok(())
+    }
+
+    /// Somebody watches: notes what the batch took.
+    fn mark(&self, taken: u64, batch: &[Submission<M>]) {
+        let (appended, synced) = self.sequencer.log().written_ns();
+        let applied = stages::monotonic_ns();
+        let moments = [
+            (Moment::Taken, taken),
+            (Moment::Appended, appended),
+            (Moment::Synced, synced),
+            (Moment::Applied, applied),
+        ];
+        for (transfer, what) in batch.iter().filter_map(|one| stages::inbound_of(&one.command)) {
+            self.shared.stages.mark(SEQUENCER, transfer, what, moments);
+        }
     }
 
     /// Everything that follows from a committed batch, posted at once. A recorded delivery is

@@ -11,6 +11,7 @@ use ledger::{
     AccountKind, Administer, Change, ChangeParties, Command, Currency, FspName, Genesis, Outcome,
     PartyBinding, PartyChangeForm,
 };
+use node::stages::{Stages, WatchedLog};
 use node::{
     Attached, Directory, Event, Handle, InboxLimits, Mailbox, Node, Refused, Submission,
     SystemClock, Ticket, start,
@@ -56,6 +57,7 @@ fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, Letters) {
     let options = Options::default();
     let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options)
         .expect("a log opens on a good disk");
+    let log = WatchedLog::new(log, Arc::new(Stages::new(1)));
     let mut sequencer =
         Sequencer::open(log, 0, clock.now(), &mut |_| ()).expect("a good log replays");
     if recovery.created {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{Administer, Outcome, Stamp, State};
+use ledger::{Administer, Outcome, Stamp, State, TransferId};
 
 /// The running hub, as operators see it.
 pub trait Hub: Send + Sync + 'static {
@@ -28,6 +28,26 @@ pub trait Hub: Send + Sync + 'static {
 
     /// How the hub's parts are, read without waiting.
     fn health(&self) -> Health;
+
+    /// Whether stages of transfers are noted.
+    fn is_watching(&self) -> bool;
+
+    /// Begins or ends noting stages; what was noted is forgotten.
+    fn watch(&self, watching: bool);
+
+    /// The noted stages of a transfer, in order of their starts.
+    fn stages(&self, transfer: &TransferId) -> Vec<Stage>;
+}
+
+/// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Start, nanoseconds of the machine's monotonic clock.
+    pub start_ns: u64,
+    /// End, not before the start.
+    pub end_ns: u64,
+    /// Which message and what was done to it.
+    pub label: String,
 }
 
 /// Why the hub did not answer: 503, 2003 on the wire.

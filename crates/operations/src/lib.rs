@@ -31,8 +31,9 @@ mod server;
 mod settlement_models;
 mod shapes;
 mod token;
+mod waterfall;
 
-pub use hub::{Health, Hub, Metrics, ServiceStatus, Unavailable};
+pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
 pub use options::{AdminOptions, Auth, Limits};
 pub use server::serve;
 pub use token::{Token, load_or_create_token};

@@ -22,6 +22,8 @@ pub(crate) enum Resource {
     DeadLetterResend(String),
     Health,
     Metrics,
+    Watching,
+    Waterfall(String),
 }
 
 /// Most segments that a known path has.
@@ -51,6 +53,8 @@ impl Resource {
             ["deadletters", id, "resend"] => Some(Self::DeadLetterResend((*id).into())),
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
+            ["waterfall"] => Some(Self::Watching),
+            ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
             _ => None,
         }
     }
@@ -64,13 +68,16 @@ impl Resource {
             | Self::Enums
             | Self::DeadLetters
             | Self::Health
-            | Self::Metrics => "GET, HEAD",
+            | Self::Metrics
+            | Self::Waterfall(_) => "GET, HEAD",
             Self::Participants
             | Self::Endpoints(_)
             | Self::Accounts(_)
             | Self::LedgerAccountTypes
             | Self::SettlementModels => "GET, HEAD, POST",
-            Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) => "GET, HEAD, PUT",
+            Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
+                "GET, HEAD, PUT"
+            }
             Self::InitialPositionAndLimits(_) | Self::DeadLetterResend(_) => "POST",
             Self::Account { .. } => "POST, PUT",
             Self::AccountTransfer { .. } => "PUT",

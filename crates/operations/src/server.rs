@@ -30,6 +30,7 @@ use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, dead_letters, funds, monitoring, participants, settlement_models,
+    waterfall,
 };
 
 /// Headers of one request.
@@ -190,6 +191,9 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
         (Resource::Health, _) => monitoring::health(&call.hub.health()),
         (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics()),
+        (Resource::Watching, "PUT") => waterfall::switch(call),
+        (Resource::Watching, _) => waterfall::show(call),
+        (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),
     }
 }
 

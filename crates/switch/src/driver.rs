@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use delivery::{Attempt, AttemptResult, Entry, Purpose, Report, Verdict, Withdrawal};
 use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind};
+use node::stages::{Moment, What};
 use node::{Attached, Event, Refused, Ticket};
 use ports::{Clock, Net};
 use sequencer::{Durability, Submission};
@@ -117,6 +118,11 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
     match event {
         Event::Reply { waiter, result } => edge.waiters.answer(waiter, result),
         Event::Notice { notice, message } => {
+            edge.mark(
+                notice.transfer,
+                What::Sending(notice.kind, notice.recipient),
+                [Moment::Owed],
+            );
             let parcel = Parcel { notice, message };
             edge.delivery.borrow_mut().enqueue(entry(parcel));
         }

@@ -5,16 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use delivery::{Delivery, Moment};
+use delivery::Delivery;
 use fspiop::Refusal;
-use ledger::{Command, FinishedDelivery, Notice, Outcome};
+use ledger::{Command, FinishedDelivery, Notice, Outcome, TransferId};
+use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
 use ports::Clock;
 use sequencer::{Durability, Submission};
 use tokio::sync::Notify;
 
 use crate::address::AddressBook;
-use crate::null::{self, Decisions, Null};
+use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::waiters::{Reply, Waiters};
 use crate::{Message, Options};
@@ -24,6 +25,23 @@ use crate::{Message, Options};
 pub(crate) struct Parcel {
     pub(crate) notice: Notice,
     pub(crate) message: Option<Arc<Message>>,
+}
+
+/// A message as it is recorded.
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    /// Headers and body in their stored form.
+    pub(crate) payload: Vec<u8>,
+    /// When it came, if somebody watches.
+    pub(crate) arrival: Option<Arrival>,
+}
+
+/// When a message came in, by the clock of [`node::stages`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrival {
+    pub(crate) arrived_ns: u64,
+    pub(crate) parsed_ns: u64,
+    pub(crate) read_ns: u64,
 }
 
 /// A count that one thread raises and others read.
@@ -106,7 +124,7 @@ impl Edge {
             delivery: RefCell::new(Delivery::new(options.policy.clone(), seat.seed)),
             finished: RefCell::new(Vec::new()),
             forcing_record: Cell::new(false),
-            pools: Pools::new(options.pool),
+            pools: Pools::new(options.pool, Arc::clone(handle.stages())),
             addresses: RefCell::new(AddressBook::default()),
             forwards: Cell::new(0),
             connections: Cell::new(0),
@@ -135,35 +153,63 @@ impl Edge {
     pub(crate) async fn submit(
         &self,
         command: Command,
-        message: Option<(Message, Vec<u8>)>,
+        stored: Stored,
     ) -> Result<Outcome, Refusal> {
-        let (mut message, payload) = message.unzip();
+        let Stored { message, payload, arrival } = stored;
+        let watched = arrival.and_then(|arrival| self.mark_submitted(&command, arrival));
         if self.options.decisions == Decisions::Null
-            && let Some(passing) = message.take()
+            && let Some(passing) = Passing::of(&command)
         {
-            match null::pass_on(self, &command, passing) {
-                Ok(outcome) => return Ok(outcome),
-                Err(other) => message = Some(other),
-            }
+            null::owe(self, &passing, message);
+            return Ok(Outcome::Accepted);
         }
         let wait = self.waiters.wait();
         let record =
-            sequencer::encode(&command, payload.as_deref()).map_err(|_| Refusal::too_large())?;
+            sequencer::encode(&command, Some(&payload)).map_err(|_| Refusal::too_large())?;
         let ticket = Ticket::Waiter { mailbox: self.number, waiter: wait.number() };
-        let attached = Attached { ticket, message: message.map(Arc::new) };
+        let attached = Attached { ticket, message: Some(Arc::new(message)) };
         let durability = Durability::Synced;
         let submission = Submission { command, record, durability, attached };
         self.submissions.borrow_mut().push(submission);
         self.flush.notify_one();
         let reply: Reply = wait.await;
+        if let Some((transfer, what)) = watched {
+            self.mark(transfer, what, [Moment::Answered]);
+        }
         reply.map_err(|refused| match refused {
             Refused::Full | Refused::DiskFull | Refused::Stopped => Refusal::unavailable(),
         })
     }
 
+    /// Somebody watches: notes how a message came in.
+    fn mark_submitted(&self, command: &Command, arrival: Arrival) -> Option<(TransferId, What)> {
+        let (transfer, what) = stages::inbound_of(command)?;
+        let moments = [
+            (Moment::Arrived, arrival.arrived_ns),
+            (Moment::Parsed, arrival.parsed_ns),
+            (Moment::Read, arrival.read_ns),
+            (Moment::Submitted, stages::monotonic_ns()),
+        ];
+        self.handle.stages().mark(self.number + 1, transfer, what, moments);
+        Some((transfer, what))
+    }
+
+    /// Notes moments that are now, if somebody watches.
+    pub(crate) fn mark<const N: usize>(
+        &self,
+        transfer: TransferId,
+        what: What,
+        moments: [Moment; N],
+    ) {
+        let stages = self.handle.stages();
+        if let Some(now) = stages.now_ns() {
+            stages.mark(self.number + 1, transfer, what, moments.map(|moment| (moment, now)));
+        }
+    }
+
     /// Monotonic time, for the delivery policy.
-    pub(crate) fn moment(&self) -> Moment {
-        Moment(self.clock.now().monotonic_us)
+    pub(crate) fn moment(&self) -> delivery::Moment {
+        delivery::Moment(self.clock.now().monotonic_us)
     }
 
     /// Milliseconds since the epoch, by the wall clock.

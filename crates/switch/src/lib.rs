@@ -31,6 +31,7 @@ mod quotes;
 mod server;
 mod transfers;
 mod waiters;
+mod watched;
 mod wording;
 
 use std::io;

@@ -18,13 +18,14 @@ use ledger::{
     ChangeParties, Command, Notice, NoticeId, NoticeKind, Outcome, PartyChangeForm, Position,
     TransferState, TransferView,
 };
+use node::stages::{self, Moment, What};
 use ports::{OwnedPayload, OwnedRecord};
 
 use crate::Message;
 use crate::edge::{Edge, Parcel};
 use crate::forward::{self, Destination, Undelivered};
 use crate::participants::{Answer, PartyNames, batch_fault};
-use crate::pool::Failure;
+use crate::pool::{Asked, Failure};
 use crate::wording::{self, Named};
 
 /// One attempt to deliver a notice.
@@ -33,12 +34,29 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Parcel>) -> Result<Status
         Some(parcel) => parcel,
         None => Parcel { notice: load_notice(edge, attempt.notice).await?, message: None },
     };
+    let began = edge.handle.stages().now_ns();
     let (to, headers, body) = render(edge, &parcel).await.ok_or(Failure::Broken)?;
     match forward::call(edge, &to, headers, body).await {
-        Ok(answer) => Ok(answer.status),
+        Ok(answer) => {
+            began.into_iter().for_each(|began| mark(edge, &parcel.notice, began, answer.asked));
+            Ok(answer.status)
+        }
         Err(Undelivered::NoEndpoint) => Err(Failure::Connect),
         Err(Undelivered::Failed(failure)) => Err(failure),
     }
+}
+
+/// Somebody watches: notes how a notice went out.
+fn mark(edge: &Edge, notice: &Notice, began_ns: u64, asked: Option<Asked>) {
+    let Some(asked) = asked else { return };
+    let moments = [
+        (Moment::Attempted, began_ns),
+        (Moment::Connected, asked.connected_ns),
+        (Moment::Written, asked.written_ns.max(asked.connected_ns)),
+        (Moment::Delivered, stages::monotonic_ns()),
+    ];
+    let what = What::Sending(notice.kind, notice.recipient);
+    edge.handle.stages().mark(edge.number + 1, notice.transfer, what, moments);
 }
 
 /// The body by which `GET /transfers/{ID}` is answered; `None` when a record cannot be read.

@@ -39,52 +39,34 @@ impl Default for Null {
     }
 }
 
-/// What of a message makes its notice.
-struct Passing<'a> {
+/// A message about a transfer: what of it makes a notice.
+pub(crate) struct Passing {
     kind: NoticeKind,
     transfer: TransferId,
-    recipient: Option<&'a FspName>,
+    recipient: Option<FspName>,
     trace: TraceId,
 }
 
-/// Answers a message about a transfer and sends it on. `None` when the command is of another
-/// kind and takes the usual way.
-pub(crate) fn pass_on(
-    edge: &Edge,
-    command: &Command,
-    message: Message,
-) -> Result<Outcome, Message> {
-    let passing = match command {
-        Command::Prepare(prepare) => Passing {
-            kind: NoticeKind::Prepare,
-            transfer: prepare.id,
-            recipient: Some(&prepare.payee),
-            trace: prepare.trace,
-        },
-        Command::Fulfil(fulfil) => Passing {
-            kind: NoticeKind::Fulfil,
-            transfer: fulfil.id,
-            recipient: fulfil.destination.as_ref(),
-            trace: fulfil.trace,
-        },
-        Command::Abort(abort) => Passing {
-            kind: NoticeKind::Abort,
-            transfer: abort.id,
-            recipient: abort.destination.as_ref(),
-            trace: abort.trace,
-        },
-        _ => return Err(message),
-    };
-    owe(edge, &passing, message);
-    Ok(Outcome::Accepted)
+impl Passing {
+    /// `None` when the command is of another kind and takes the usual way.
+    pub(crate) fn of(command: &Command) -> Option<Self> {
+        let (kind, transfer, recipient, trace) = match command {
+            Command::Prepare(it) => (NoticeKind::Prepare, it.id, Some(it.payee), it.trace),
+            Command::Fulfil(it) => (NoticeKind::Fulfil, it.id, it.destination, it.trace),
+            Command::Abort(it) => (NoticeKind::Abort, it.id, it.destination, it.trace),
+            _ => return None,
+        };
+        Some(Self { kind, transfer, recipient, trace })
+    }
 }
 
-fn owe(edge: &Edge, passing: &Passing<'_>, message: Message) {
+/// Sends a message on; the caller answers at once.
+pub(crate) fn owe(edge: &Edge, passing: &Passing, message: Message) {
     let number = edge.null.0.get();
     edge.null.0.set(number + 1);
     let view = edge.view();
     // Whom the register does not know hears nothing, as from the real switch.
-    let Some(recipient) = passing.recipient.and_then(|name| view.find(name)) else { return };
+    let Some(recipient) = passing.recipient.and_then(|name| view.find(&name)) else { return };
     let notice = Notice {
         id: NoticeId(number),
         recipient: recipient.index,

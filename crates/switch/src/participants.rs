@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use ledger::{ChangeParties, Command, Currency, FspName, PartyBinding, PartyChangeForm};
 
 use crate::Message;
-use crate::edge::Edge;
+use crate::edge::{Edge, Stored};
 use crate::forward::{self, Destination, Outgoing, OwnMessage, Variables};
 use crate::server::Inbound;
 
@@ -230,6 +230,6 @@ async fn submit(
     let mut payload = Vec::new();
     fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
     let message = Message { headers: inbound.headers, body: inbound.body };
-    edge.submit(command, Some((message, payload))).await?;
+    edge.submit(command, Stored { message, payload, arrival: None }).await?;
     Ok(())
 }

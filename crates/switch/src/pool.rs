@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -18,9 +19,12 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use node::stages::Stages;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
+
+use crate::watched::{Moved, Watched};
 
 /// Between two sweeps for requests whose time is over.
 pub(crate) const SWEEP: Duration = Duration::from_millis(250);
@@ -69,12 +73,22 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     /// The body of a failure, as far as it was read; empty for a success.
     pub(crate) body: Bytes,
+    /// When it was asked for, if somebody watches.
+    pub(crate) asked: Option<Asked>,
+}
+
+/// When a request was sent, by the clock of [`node::stages`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) connected_ns: u64,
+    pub(crate) written_ns: u64,
 }
 
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
     peers: RefCell<HashMap<Rc<str>, Rc<Peer>>>,
+    stages: Arc<Stages>,
     /// Sweeps so far: the clock by which requests age.
     sweeps: Cell<u64>,
 }
@@ -97,11 +111,12 @@ struct Connection {
     busy_since: Cell<u64>,
     place: Cell<usize>,
     timed_out: Cell<bool>,
+    moved: Rc<Moved>,
 }
 
 impl Pools {
-    pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits, peers: RefCell::new(HashMap::new()), sweeps: Cell::new(0) }
+    pub(crate) fn new(limits: PoolLimits, stages: Arc<Stages>) -> Self {
+        Self { limits, peers: RefCell::new(HashMap::new()), stages, sweeps: Cell::new(0) }
     }
 
     /// Sends a request, its URI in origin form, and waits for the whole answer.
@@ -160,22 +175,27 @@ impl Pools {
         if ready.is_err() {
             return Err((lease.failure(), Some(request)));
         }
+        let connected = self.stages.now_ns();
         let sent = connection.sender.borrow_mut().try_send_request(request);
         let response = sent.await.map_err(|mut error| (lease.failure(), error.take_message()))?;
         let status = response.status();
         let whole = read_to_end(response.into_body(), status).await;
         let (body, reusable) = whole.map_err(|()| (lease.failure(), None))?;
+        let written_ns = connection.moved.written_ns.get();
+        let asked = connected.map(|connected_ns| Asked { connected_ns, written_ns });
         drop(lease);
         if reusable && !connection.sender.borrow().is_closed() {
             peer.idle.borrow_mut().push(connection);
         }
-        Ok(Answer { status, body })
+        Ok(Answer { status, body, asked })
     }
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
         let _connecting = Connecting::begin(peer);
         let connecting = tokio::time::timeout(self.limits.connect, peer.connect());
         let stream = connecting.await.map_err(|_| Failure::Connect)??;
+        let stream = Watched::new(stream, &self.stages);
+        let moved = stream.moved();
         let (sender, driver) =
             handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         let driver = spawn_local(async move {
@@ -188,6 +208,7 @@ impl Pools {
             busy_since: Cell::new(0),
             place: Cell::new(0),
             timed_out: Cell::new(false),
+            moved,
         }))
     }
 

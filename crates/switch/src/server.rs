@@ -14,10 +14,12 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use node::stages;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use crate::edge::Edge;
+use crate::edge::{Arrival, Edge};
+use crate::watched::{Moved, Watched};
 use crate::{participants, parties, quotes, transfers};
 
 /// A client that starts a request must finish its headers, and one that keeps a connection must
@@ -50,6 +52,8 @@ pub(crate) struct Inbound {
     pub(crate) uri: http::Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// When it came, if somebody watches.
+    pub(crate) arrival: Option<Arrival>,
 }
 
 /// Accepts connections until the thread ends.
@@ -72,7 +76,10 @@ fn admit(edge: &Rc<Edge>, stream: TcpStream) {
     let edge = Rc::clone(edge);
     spawn_local(async move {
         let serving = Rc::clone(&edge);
-        let service = service_fn(move |request| serve(Rc::clone(&serving), request));
+        let stream = Watched::new(stream, edge.handle.stages());
+        let moved = stream.moved();
+        let service =
+            service_fn(move |request| serve(Rc::clone(&serving), Rc::clone(&moved), request));
         // How a connection ends concerns only its client.
         let _ended = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -88,9 +95,10 @@ fn admit(edge: &Rc<Edge>, stream: TcpStream) {
 
 async fn serve(
     edge: Rc<Edge>,
+    moved: Rc<Moved>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let answer = handle(&edge, request).await;
+    let answer = handle(&edge, &moved, request).await;
     Ok(match answer {
         Ok(response) => {
             edge.counters.requests.add(1);
@@ -105,10 +113,11 @@ async fn serve(
 
 async fn handle(
     edge: &Rc<Edge>,
+    moved: &Moved,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let (parts, mut body) = request.into_parts();
-    let answer = answer(edge, parts, &mut body).await;
+    let answer = answer(edge, moved, parts, &mut body).await;
     let was_slow = |refusal: &Refusal| refusal.status == StatusCode::REQUEST_TIMEOUT;
     if answer.as_ref().is_err_and(|refusal| !was_slow(refusal)) && !body.is_end_stream() {
         discard(&mut body).await;
@@ -118,9 +127,12 @@ async fn handle(
 
 async fn answer(
     edge: &Rc<Edge>,
+    moved: &Moved,
     parts: Parts,
     body: &mut Incoming,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
+    let parsed = edge.handle.stages().now_ns();
+    let arrived_ns = moved.read_ns.get();
     let path = parts.uri.path().to_owned();
     let api = match fspiop::find(&parts.method, &path)? {
         Found::Health => return Ok(health(edge)),
@@ -132,8 +144,13 @@ async fn answer(
     let envelope = envelope(edge, &parts, resource)?;
     let route = api.route()?;
     let body = read(body, &parts.headers, resource.body_bytes_max()).await?;
-    let inbound =
-        Inbound { envelope, method: parts.method, uri: parts.uri, headers: parts.headers, body };
+    let arrival = parsed.map(|parsed_ns| Arrival {
+        arrived_ns: if arrived_ns == 0 { parsed_ns } else { arrived_ns },
+        parsed_ns,
+        read_ns: stages::monotonic_ns(),
+    });
+    let Parts { method, uri, headers, .. } = parts;
+    let inbound = Inbound { envelope, method, uri, headers, body, arrival };
     let status = dispatch(edge, route, inbound).await?;
     Ok(empty(status))
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::Message;
-use crate::edge::Edge;
+use crate::edge::{Edge, Stored};
 use crate::forward::{self, Destination, OwnMessage};
 use crate::notices;
 use crate::server::Inbound;
@@ -35,7 +35,7 @@ pub(crate) async fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<Status
     let trace = inbound.envelope.trace;
     let call = (&Method::POST, "/transfers");
     forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
-    edge.submit(command, Some(stored(inbound))).await?;
+    edge.submit(command, stored(inbound)).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn put(
     }));
     drop(fulfil);
     rewrite_answer(edge, &mut inbound);
-    edge.submit(command, Some(stored(inbound))).await?;
+    edge.submit(command, stored(inbound)).await?;
     Ok(StatusCode::OK)
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn put_error(
     }));
     drop(error);
     rewrite_answer(edge, &mut inbound);
-    edge.submit(command, Some(stored(inbound))).await?;
+    edge.submit(command, stored(inbound)).await?;
     Ok(StatusCode::OK)
 }
 
@@ -164,10 +164,11 @@ fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {
     forward::rewrite_headers(edge, &mut inbound.headers, (&Method::PUT, path), trace, None);
 }
 
-fn stored(inbound: Inbound) -> (Message, Vec<u8>) {
+fn stored(inbound: Inbound) -> Stored {
     let mut payload = Vec::new();
     fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
-    (Message { headers: inbound.headers, body: inbound.body }, payload)
+    let message = Message { headers: inbound.headers, body: inbound.body };
+    Stored { message, payload, arrival: inbound.arrival }
 }
 
 /// An id of no known form belongs to no transfer.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ledger::{Administer, Command, Outcome, Stamp, State};
+use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
 use sequencer::{Durability, Submission};
 use switch::{Message, Traffic};
 use tokio::sync::oneshot;
@@ -68,6 +68,24 @@ impl Hub for NodeHub {
             forwards_failed: traffic.forwards_failed,
             attempts: traffic.attempts,
         }
+    }
+
+    fn is_watching(&self) -> bool {
+        self.handle.stages().is_watching()
+    }
+
+    fn watch(&self, watching: bool) {
+        self.handle.stages().watch(watching);
+    }
+
+    fn stages(&self, transfer: &TransferId) -> Vec<Stage> {
+        let stages = self.handle.stages().of(transfer);
+        let shown = |stage: node::stages::Stage| Stage {
+            start_ns: stage.start_ns,
+            end_ns: stage.end_ns,
+            label: stage.label,
+        };
+        stages.into_iter().map(shown).collect()
     }
 
     fn health(&self) -> Health {

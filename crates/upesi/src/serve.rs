@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
 use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
+use node::stages::{Stages, WatchedLog};
 use node::{Directory, InboxLimits, SystemClock};
 use operations::{AdminOptions, Auth};
 use ports::Clock;
@@ -24,7 +25,7 @@ use crate::config::{self, Config};
 use crate::hub::NodeHub;
 use crate::{Failure, ServeArguments};
 
-type Log = FileLog<RealDisk>;
+type Log = WatchedLog<FileLog<RealDisk>>;
 
 /// How often the main thread looks whether the log has stopped.
 const WATCH: Duration = Duration::from_millis(200);
@@ -160,6 +161,7 @@ fn open(
     report(&recovery);
     let started = Instant::now();
     let mut directory = Directory::default();
+    let log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
     let mut sequencer = Sequencer::open(log, 0, clock.now(), &mut |applied| {
         if let (Command::ChangeParties(change), Outcome::Accepted) =
             (applied.command, applied.outcome)
@@ -176,7 +178,7 @@ fn open(
     Ok((sequencer, directory))
 }
 
-fn open_log(config: &Config, data: &Path) -> Result<(Log, Recovery), Failure> {
+fn open_log(config: &Config, data: &Path) -> Result<(FileLog<RealDisk>, Recovery), Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)

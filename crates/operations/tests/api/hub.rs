@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use ledger::{
     Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
+    TransferId,
 };
-use operations::{Health, Hub, Metrics, ServiceStatus, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
 pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
@@ -18,6 +19,8 @@ pub(crate) struct Inner {
     pub(crate) recorded: Vec<Administer>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
+    pub(crate) watching: bool,
+    pub(crate) stages: Vec<(TransferId, Stage)>,
 }
 
 impl Kernel {
@@ -27,6 +30,8 @@ impl Kernel {
             recorded: Vec::new(),
             unavailable: None,
             metrics: Metrics::default(),
+            watching: false,
+            stages: Vec::new(),
         }));
         let hub = FspName::new("Hub").expect("a name");
         kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
@@ -67,6 +72,19 @@ impl Hub for Kernel {
 
     fn metrics(&self) -> Metrics {
         self.inner().metrics
+    }
+
+    fn is_watching(&self) -> bool {
+        self.inner().watching
+    }
+
+    fn watch(&self, watching: bool) {
+        self.inner().watching = watching;
+    }
+
+    fn stages(&self, transfer: &TransferId) -> Vec<Stage> {
+        let of_it = |(id, stage): &(TransferId, Stage)| (id == transfer).then(|| stage.clone());
+        self.inner().stages.iter().filter_map(of_it).collect()
     }
 
     fn health(&self) -> Health {

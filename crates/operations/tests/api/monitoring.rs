@@ -1,7 +1,8 @@
 //! Health and metrics.
 
 use expect_test::expect;
-use operations::{Metrics, Unavailable};
+use ledger::TransferId;
+use operations::{Metrics, Stage, Unavailable};
 
 use crate::conversation::Server;
 
@@ -94,5 +95,29 @@ async fn every_metric_has_its_name_and_type() {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));
         assert!(values.next().unwrap().parse::<f64>().unwrap() > 0.0, "{name}");
     }
+    server.stop().await;
+}
+
+/// Stages of a transfer are noted only while somebody asked for it.
+#[tokio::test]
+async fn a_waterfall_is_shown_while_stages_are_noted() {
+    const ID: &str = "11111111-1111-4111-8111-111111111111";
+    let server = Server::start().await;
+    let path = format!("GET /waterfall/{ID}");
+    server.check("GET /waterfall", "", expect![[r#"200 {"enabled":false}"#]]).await;
+    server.check_status(&path, "", 404).await;
+    server
+        .check("PUT /waterfall", r#"{"enabled":true}"#, expect![[r#"200 {"enabled":true}"#]])
+        .await;
+    let stage = Stage { start_ns: 5, end_ns: 9, label: "prepare: sync".into() };
+    let transfer = TransferId::parse(ID).unwrap();
+    server.hub.inner().stages.push((transfer, stage));
+    let shown = expect![[
+        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","events":[{"start":5,"end":9,"label":"prepare: sync"}]}"#
+    ]];
+    server.check(&path, "", shown).await;
+    server.check_status("GET /waterfall/1", "", 400).await;
+    server.check_status("PUT /waterfall", r#"{"enabled":"yes"}"#, 400).await;
+    server.check_status("PUT /waterfall", "{}", 400).await;
     server.stop().await;
 }

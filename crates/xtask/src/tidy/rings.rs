@@ -22,6 +22,7 @@ const RINGS: [(&str, Ring); 19] = [
     ("upesi", Ring::Assembly),
     ("dfsp", Ring::Assembly),
     ("harness", Ring::Assembly),
+    ("waterfall", Ring::Assembly),
     ("simulation", Ring::Assembly),
     ("conversations", Ring::Assembly),
     ("xtask", Ring::Assembly),

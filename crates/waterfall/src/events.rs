@@ -1,0 +1,193 @@
+//! Events, and the format in which they are exchanged: newline-delimited JSON objects or one JSON
+//! array of `{"start": integer, "end": integer, "label": text}`. The public tool's times are
+//! milliseconds; ours are usually nanoseconds, so the unit is told beside the file.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+/// Most events of one file.
+pub const EVENTS_MAX: usize = 100_000;
+/// Most characters of a label.
+pub const LABEL_CHARS_MAX: usize = 1_000;
+
+/// Something that was under way from a start to an end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Start, in the unit of the whole.
+    pub start: u64,
+    /// End, not before the start.
+    pub end: u64,
+    /// What it was; not empty.
+    pub label: String,
+}
+
+impl Event {
+    /// An event.
+    #[must_use]
+    pub fn new(start: u64, end: u64, label: impl Into<String>) -> Self {
+        Self { start, end, label: label.into() }
+    }
+}
+
+/// What `start` and `end` count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Milliseconds, as in the public tool.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+impl Unit {
+    /// From `ms`, `us` or `ns`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ms" => Some(Self::Milliseconds),
+            "us" => Some(Self::Microseconds),
+            "ns" => Some(Self::Nanoseconds),
+            _ => None,
+        }
+    }
+
+    /// A duration for people: milliseconds stay what they are, finer units become microseconds.
+    #[must_use]
+    pub fn show(self, duration: u64) -> String {
+        match self {
+            Self::Milliseconds => format!("{duration} ms"),
+            Self::Microseconds => format!("{duration} us"),
+            Self::Nanoseconds => format!("{}.{} us", duration / 1_000, duration % 1_000 / 100),
+        }
+    }
+}
+
+/// Why a text is not a list of events.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// Not JSON, or not of the form.
+    #[error("event {number}: {reason}; wanted {{\"start\": 0, \"end\": 5, \"label\": \"text\"}}")]
+    Malformed {
+        /// Number of the event, from 1.
+        number: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// More events than [`EVENTS_MAX`].
+    #[error("more than {EVENTS_MAX} events")]
+    TooMany,
+}
+
+/// Reads events, in the order of the waterfall.
+///
+/// # Errors
+/// [`ParseError`] names the first event that is not one.
+pub fn parse(text: &str) -> Result<Vec<Event>, ParseError> {
+    let values: Vec<serde_json::Value> = match text.trim_start().starts_with('[') {
+        true => serde_json::from_str(text).map_err(|error| malformed(1, &error.to_string()))?,
+        false => serde_json::Deserializer::from_str(text)
+            .into_iter()
+            .take(EVENTS_MAX + 1)
+            .enumerate()
+            .map(|(at, value)| value.map_err(|error| malformed(at + 1, &error.to_string())))
+            .collect::<Result<_, _>>()?,
+    };
+    if EVENTS_MAX < values.len() {
+        return Err(ParseError::TooMany);
+    }
+    let numbered = values.into_iter().enumerate();
+    let events: Result<Vec<_>, _> = numbered.map(|(at, value)| event(at + 1, value)).collect();
+    let mut events = events?;
+    sort(&mut events);
+    Ok(events)
+}
+
+fn event(number: usize, value: serde_json::Value) -> Result<Event, ParseError> {
+    let event: Event =
+        serde_json::from_value(value).map_err(|error| malformed(number, &error.to_string()))?;
+    if event.end < event.start {
+        return Err(malformed(number, "it ends before it starts"));
+    }
+    let length = event.label.chars().count();
+    if length == 0 || LABEL_CHARS_MAX < length {
+        let reason = format!("its label has {length} characters, not 1 to {LABEL_CHARS_MAX}");
+        return Err(malformed(number, &reason));
+    }
+    Ok(event)
+}
+
+fn malformed(number: usize, reason: &str) -> ParseError {
+    ParseError::Malformed { number, reason: reason.to_owned() }
+}
+
+/// Puts events in the order of a waterfall: by start, the longer first, then by label.
+pub fn sort(events: &mut [Event]) {
+    events.sort_by(|one, other| {
+        let by_span = one.start.cmp(&other.start).then(other.end.cmp(&one.end));
+        by_span.then_with(|| one.label.cmp(&other.label))
+    });
+}
+
+/// One JSON object per line, as [`parse`] reads them.
+#[must_use]
+pub fn write(events: &[Event]) -> String {
+    let mut text = String::new();
+    for event in events {
+        let line = serde_json::to_string(event).expect("an event is always writable");
+        writeln!(text, "{line}").expect("text grows");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_are_read_in_order() {
+        let lines = "{\"start\":5,\"end\":6,\"label\":\"b\"}\n{\"start\":0,\"end\":9,\"label\":\"a\",\"more\":1}\n";
+        let array = r#"[{"start":5,"end":6,"label":"b"}, {"start":0,"end":9,"label":"a"}]"#;
+        let expected = [Event::new(0, 9, "a"), Event::new(5, 6, "b")];
+        for text in [lines, array] {
+            let events = parse(text).expect("it is good");
+            assert_eq!(events, expected);
+            assert_eq!(parse(&write(&events)).expect("what was written can be read"), expected);
+        }
+        assert!(parse("").expect("nothing is no events").is_empty());
+    }
+
+    #[test]
+    fn the_order_is_start_then_longest_then_label() {
+        let mut events = [(3, 4, "c"), (0, 1, "b"), (0, 5, "z"), (0, 1, "a")]
+            .map(|(start, end, label)| Event::new(start, end, label));
+        sort(&mut events);
+        let labels = events.map(|event| event.label);
+        assert_eq!(labels, ["z", "a", "b", "c"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, wanted) in [
+            ("{\"start\":1,\"end\":0,\"label\":\"x\"}", "event 1: it ends before it starts"),
+            ("{\"start\":1,\"end\":2,\"label\":\"\"}", "event 1: its label has 0 characters"),
+            ("{\"start\":-1,\"end\":2,\"label\":\"x\"}", "event 1: invalid value"),
+            ("{\"start\":1.5,\"end\":2,\"label\":\"x\"}", "event 1: invalid type"),
+            ("{\"start\":1,\"end\":2,\"label\":\"x\"}\n{\"end\":2}", "event 2: missing field"),
+            ("{\"start\":1,\"end\":2,\"label\":\"x\"} nonsense", "event 2: expected"),
+            ("[1]", "event 1: invalid type"),
+        ] {
+            let said = parse(text).expect_err("it is bad").to_string();
+            assert!(said.starts_with(wanted), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_in_microseconds_when_finer() {
+        assert_eq!(Unit::Nanoseconds.show(12_345), "12.3 us");
+        assert_eq!(Unit::Microseconds.show(7), "7 us");
+        assert_eq!(Unit::Milliseconds.show(7), "7 ms");
+        assert_eq!(Unit::parse("s"), None);
+    }
+}

@@ -1,5 +1,7 @@
 //! The limits and the retry schedule.
 
+use std::time::Duration;
+
 /// A moment on the driver's monotonic clock, in microseconds since any fixed origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
@@ -58,14 +60,24 @@ impl Policy {
         }
     }
 
+    /// All pauses between the attempts of one notice together, at their longest.
+    #[must_use]
+    pub fn pauses_at_most(&self) -> Duration {
+        let pauses = (1..self.attempts_max).map(|failures| self.full_backoff_micros(failures));
+        Duration::from_micros(pauses.fold(0, u64::saturating_add))
+    }
+
     /// The pause after failure number `failures` (from 1): the doubled base up to the cap, of
     /// which the upper half is random, so that entries that failed together come back apart.
     pub(crate) fn backoff_micros(&self, failures: u32, jitter: &mut Jitter) -> u64 {
-        let doublings = failures.saturating_sub(1).min(63);
-        let full =
-            self.backoff_base_micros.saturating_mul(1 << doublings).min(self.backoff_max_micros);
+        let full = self.full_backoff_micros(failures);
         let fixed = full - full / 2;
         fixed + jitter.below_or_equal(full / 2)
+    }
+
+    fn full_backoff_micros(&self, failures: u32) -> u64 {
+        let doublings = failures.saturating_sub(1).min(63);
+        self.backoff_base_micros.saturating_mul(1 << doublings).min(self.backoff_max_micros)
     }
 }
 

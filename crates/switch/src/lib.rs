@@ -49,7 +49,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
 pub use null::Decisions;
-pub use pool::PoolLimits;
+pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 
 use edge::{Counters, Edge, Seat};
 

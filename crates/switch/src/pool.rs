@@ -27,7 +27,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use crate::watched::{Moved, Watched};
 
 /// Between two sweeps for requests whose time is over.
-pub(crate) const SWEEP: Duration = Duration::from_millis(250);
+pub const SWEEP: Duration = Duration::from_millis(250);
 /// Peers remembered; beyond it those without connections are forgotten.
 const PEERS_MAX: usize = 16_384;
 /// Longest answer that is read to its end; a longer one costs the connection.

@@ -1,5 +1,6 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
+mod check_config;
 mod config;
 mod hub;
 mod serve;
@@ -44,6 +45,9 @@ enum Command {
     NullSwitch(ServeArguments),
     /// Run simulated DFSPs against any hub.
     Simulate(harness::SimulateOptions),
+    /// Explain a configuration file: every setting, dangerous combinations with what to set
+    /// instead, and how long a message can take by its timeouts.
+    CheckConfig(check_config::CheckConfigArguments),
     /// Replay a log offline and prove its invariants.
     Verify(VerifyArguments),
 }
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => {
             harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
         }
+        Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
     };
     match result {

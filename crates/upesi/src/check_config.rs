@@ -1,0 +1,305 @@
+//! `upesi check-config`: every setting with its value and meaning, combinations that are dangerous
+//! with what to set instead, and how long a message can take by the timeouts alone.
+//!
+//! The meanings are those of `docs/configuration.md`, which is compiled in: there is one text.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::Failure;
+use crate::config::{Auth, Config};
+
+const MANUAL: &str = include_str!("../../../docs/configuration.md");
+
+/// Arguments of `check-config`.
+#[derive(clap::Args)]
+pub(crate) struct CheckConfigArguments {
+    /// The file that `serve --config` would be given; without one the defaults are shown.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    settings: Vec<Setting>,
+    warnings: Vec<Warning>,
+    bounds: Vec<Bound>,
+}
+
+/// A setting, from the manual and the file.
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    value: String,
+    /// Whether the file says so.
+    given: bool,
+    meaning: &'static str,
+}
+
+/// A combination that is allowed and can hurt.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Warning {
+    what: &'static str,
+    instead: &'static str,
+}
+
+/// How long something takes at most, by the settings.
+#[derive(Serialize)]
+struct Bound {
+    what: &'static str,
+    milliseconds: u64,
+    made_of: String,
+}
+
+/// Prints what a file means; fails when the switch would not start with it.
+pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failure> {
+    let config = Config::read(arguments.file.as_deref())?;
+    let text = match &arguments.file {
+        None => String::new(),
+        Some(file) => fs::read_to_string(file)
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?,
+    };
+    let checked = Checked {
+        settings: settings(&given(&text)),
+        warnings: warnings(&config),
+        bounds: bounds(&config),
+    };
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&checked).expect("plain data")),
+        false => print(&checked),
+    }
+    Ok(())
+}
+
+fn print(checked: &Checked) {
+    println!("Settings (* from the file)");
+    for Setting { name, value, given, meaning } in &checked.settings {
+        let mark = if *given { "*" } else { " " };
+        println!(" {mark} {name:<40} {value}\n     {meaning}");
+    }
+    println!("\nWarnings");
+    for Warning { what, instead } in &checked.warnings {
+        println!("   {what}\n     instead: {instead}");
+    }
+    if checked.warnings.is_empty() {
+        println!("   none");
+    }
+    println!("\nHow long at most, by these settings");
+    for Bound { what, milliseconds, made_of } in &checked.bounds {
+        println!("   {:<58} {:>9}   {made_of}", what, seconds(*milliseconds));
+    }
+}
+
+fn seconds(milliseconds: u64) -> String {
+    format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100)
+}
+
+/// The settings that a file writes out, by name.
+fn given(text: &str) -> BTreeMap<String, String> {
+    let table: toml::Table = toml::from_str(text).unwrap_or_default();
+    let mut given = BTreeMap::new();
+    for (section, settings) in &table {
+        for (name, value) in settings.as_table().into_iter().flatten() {
+            given.insert(format!("{section}.{name}"), value.to_string());
+        }
+    }
+    given
+}
+
+/// All settings of the manual, with the values of a file.
+fn settings(given: &BTreeMap<String, String>) -> Vec<Setting> {
+    let rows = MANUAL.lines().filter_map(row);
+    let setting = |(name, default, meaning): (&'static str, &'static str, &'static str)| {
+        let said = given.get(name);
+        let value = said.map_or(default, String::as_str).to_owned();
+        Setting { name, value, given: said.is_some(), meaning }
+    };
+    rows.map(setting).collect()
+}
+
+/// A row of the manual's table: name, default, meaning.
+fn row(line: &'static str) -> Option<(&'static str, &'static str, &'static str)> {
+    let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.splitn(3, " | ");
+    let name = cells.next()?.strip_suffix('`').filter(|name| name.contains('.'))?;
+    let default = cells.next()?.trim_matches('`');
+    Some((name, default, cells.next()?))
+}
+
+fn warnings(config: &Config) -> Vec<Warning> {
+    let admin_is_open = !config.admin.listen.ip().is_loopback();
+    let fspiop_is_open = !config.fspiop.listen.ip().is_loopback();
+    let tries = u64::from(config.delivery.attempts_max);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let found = [
+        (
+            admin_is_open && config.admin.auth == Auth::None,
+            Warning {
+                what: "admin.auth = \"none\" on an address other machines reach: whoever reaches \
+                       it can create participants and move funds",
+                instead: "admin.auth = \"token\", or admin.listen on 127.0.0.1 behind a gateway \
+                          that authenticates operators",
+            },
+        ),
+        (
+            admin_is_open && config.admin.auth == Auth::Token,
+            Warning {
+                what: "admin.listen is reached by other machines in plain HTTP: the bearer token \
+                       can be read on the way",
+                instead: "admin.listen = \"127.0.0.1:3001\" behind a gateway that ends TLS",
+            },
+        ),
+        (
+            fspiop_is_open,
+            Warning {
+                what: "fspiop.listen is reached by other machines: FSPIOP-Source is believed \
+                       unless a gateway sets X-Client-Id",
+                instead: "a gateway in front that authenticates participants and sets X-Client-Id",
+            },
+        ),
+        (
+            cores < config.threads(),
+            Warning {
+                what: "fspiop.threads is above the machine's cores: threads take turns",
+                instead: "fspiop.threads = 0, which takes half of the cores",
+            },
+        ),
+        (
+            config.transfers.lane_capacity < config.delivery.window,
+            Warning {
+                what: "transfers.lane_capacity is below delivery.window: prepares are refused \
+                       while callbacks are merely in flight",
+                instead: "transfers.lane_capacity well above delivery.window (default 50000)",
+            },
+        ),
+        (
+            tries < 3,
+            Warning {
+                what: "delivery.attempts_max is below 3: a participant that restarts loses \
+                       callbacks to the dead letters",
+                instead: "delivery.attempts_max = 20",
+            },
+        ),
+        (
+            60_000 < config.delivery.answer_timeout_ms,
+            Warning {
+                what: "delivery.answer_timeout_ms is above a minute: a silent participant holds \
+                       each place of its window that long",
+                instead: "delivery.answer_timeout_ms = 20000",
+            },
+        ),
+        (
+            config.log.segment_mib < 16,
+            Warning {
+                what: "log.segment_mib is below 16: at full rate a new segment every second",
+                instead: "log.segment_mib = 256",
+            },
+        ),
+    ];
+    found.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+}
+
+/// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
+/// whose participants answer is bound by work alone.
+fn bounds(config: &Config) -> Vec<Bound> {
+    let policy = config.policy();
+    let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
+    let sweep = switch::TIMEOUT_GRAIN.as_millis() as u64;
+    let tries = u64::from(policy.attempts_max);
+    let pauses = policy.pauses_at_most().as_millis() as u64;
+    let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
+    vec![
+        bound(
+            "waiting for a timer, when participants answer",
+            0,
+            "batches leave when they can; there is no linger and no poll".into(),
+        ),
+        bound(
+            "one attempt to a silent participant",
+            attempt + sweep,
+            "connect_timeout_ms + answer_timeout_ms, noticed within 0.25 s".into(),
+        ),
+        bound(
+            "from owed to a dead letter, participant refuses at once",
+            pauses,
+            format!("the pauses between {tries} attempts"),
+        ),
+        bound(
+            "from owed to a dead letter, participant is silent",
+            tries * (attempt + sweep) + pauses,
+            format!("{tries} attempts and the pauses between them"),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_each_setting_once_with_its_default() {
+        let mut by_section: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for Setting { name, value, .. } in settings(&BTreeMap::new()) {
+            let (section, key) = name.split_once('.').expect("a row has a section");
+            by_section.entry(section).or_default().push(key);
+            let text = format!("[{section}]\n{key} = {value}");
+            let parsed: Result<Config, _> = toml::from_str(&text);
+            assert!(parsed.is_ok(), "{text}: {}", parsed.expect_err("it failed").message());
+        }
+        let sections = fields_of("unknown = 1");
+        assert_eq!(by_section.keys().copied().collect::<Vec<_>>(), sorted(&sections));
+        for (section, keys) in by_section {
+            let known = fields_of(&format!("[{section}]\nunknown = 1"));
+            assert_eq!(sorted(&keys), sorted(&known), "[{section}]");
+        }
+    }
+
+    /// The words that a section knows, from the error about one that it does not.
+    fn fields_of(text: &str) -> Vec<String> {
+        let error = toml::from_str::<Config>(text).expect_err("the word is unknown");
+        let listed = error.message().split_once("expected").expect("it lists them").1;
+        listed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    fn sorted<T: AsRef<str>>(words: &[T]) -> Vec<&str> {
+        let mut words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+        words.sort_unstable();
+        words
+    }
+
+    #[test]
+    fn dangerous_settings_are_named() {
+        let check = |text: &str, wanted: &[&str]| {
+            let config: Config = toml::from_str(text).expect("a good file");
+            let found = warnings(&config);
+            assert_eq!(found.len(), wanted.len(), "{text}: {found:?}");
+            for (warning, wanted) in found.iter().zip(wanted) {
+                assert!(warning.what.starts_with(wanted), "{warning:?} is not {wanted}");
+            }
+        };
+        let loopback = "[fspiop]\nlisten = \"127.0.0.1:0\"\n";
+        check(loopback, &[]);
+        check("", &["fspiop.listen"]);
+        let with = |more: &str| format!("{loopback}{more}");
+        let open = "[admin]\nlisten = \"0.0.0.0:3001\"\n";
+        check(&with(open), &["admin.listen"]);
+        check(&with(&format!("{open}auth = \"none\"")), &["admin.auth"]);
+        check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);
+        check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
+        check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
+    }
+
+    #[test]
+    fn bounds_follow_the_timeouts() {
+        let text =
+            "[delivery]\nattempts_max = 2\nconnect_timeout_ms = 1000\nanswer_timeout_ms = 2000";
+        let config: Config = toml::from_str(text).expect("a good file");
+        let found: Vec<_> = bounds(&config).iter().map(|bound| bound.milliseconds).collect();
+        assert_eq!(found, [0, 3_250, 200, 2 * 3_250 + 200]);
+    }
+}

@@ -24,11 +24,13 @@ mod payee;
 mod payer;
 mod simulator;
 pub mod tally;
+mod terms;
 mod tune;
 pub mod wire;
 
 pub use crate::behaviour::{Behaviour, BehaviourError, Leg};
-pub use crate::payer::{Cause, End, Outcome, Payment};
+pub use crate::message::Bodies;
+pub use crate::payer::{Cause, Course, End, Outcome, Payment};
 pub use crate::simulator::{
     RegistrationError, Simulator, SimulatorOptions, StartError, Style, Version,
 };

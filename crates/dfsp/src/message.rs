@@ -23,6 +23,16 @@ pub(crate) struct Writer {
     committed: &'static str,
     expiration_ahead: Duration,
     supported: bool,
+    bodies: Bodies,
+}
+
+/// Bodies written so far, those of registrations left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bodies {
+    /// Messages with a body.
+    pub count: u64,
+    /// Their bytes together.
+    pub bytes: u64,
 }
 
 /// The kinds of messages that an FSP sends.
@@ -108,7 +118,18 @@ impl Writer {
             committed: options.style.state(),
             expiration_ahead: options.expiration_ahead,
             supported: options.version == Version::V2_0,
+            bodies: Bodies::default(),
         }
+    }
+
+    /// Bodies written so far.
+    pub(crate) fn bodies(&self) -> Bodies {
+        self.bodies
+    }
+
+    /// The body written last.
+    pub(crate) fn last_body(&self) -> &[u8] {
+        &self.body
     }
 
     /// GET /parties/MSISDN/{msisdn}
@@ -283,6 +304,10 @@ impl Writer {
 
     fn finish(&mut self, out: &mut Vec<u8>, kind: Kind, path: &[&str], envelope: &Envelope<'_>) {
         self.start(out, kind, path, envelope);
+        if !matches!(kind, Kind::PostParticipants) {
+            self.bodies.count += 1;
+            self.bodies.bytes += self.body.len() as u64;
+        }
         let mut digits = itoa::Buffer::new();
         push(out, &["\r\ncontent-length: ", digits.format(self.body.len()), "\r\n\r\n"]);
         out.extend_from_slice(&self.body);

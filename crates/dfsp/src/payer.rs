@@ -13,9 +13,30 @@ use tokio::sync::oneshot;
 use crate::behaviour::Leg;
 use crate::ids::{Ids, TransactionId, sequence_of};
 
+/// Which part of a transaction a payment runs; what it leaves out costs nobody anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Course {
+    /// Look-up, quote and transfer, each out of the answer before.
+    #[default]
+    Whole,
+    /// The look-up alone: `GET /parties` to the party's callback.
+    Lookup,
+    /// The quote alone, from this FSP: `POST /quotes` to the quote's callback.
+    Quote(FspName),
+    /// The transfer alone, to this FSP: `POST /transfers` to the notice of the commit.
+    Transfer(FspName),
+    /// The prepare alone, to this FSP: `POST /transfers` until the payee has received it.
+    Prepare(FspName),
+    /// The fulfilment alone, from this FSP: a transfer that the payee has received and holds, from
+    /// [`Simulator::resume`](crate::Simulator::resume) to the notice of the commit.
+    Fulfil(FspName),
+}
+
 /// One payment that an FSP shall make.
 #[derive(Clone, Copy, Debug)]
 pub struct Payment {
+    /// The part of a transaction that is run.
+    pub course: Course,
     /// The paying subscriber's number.
     pub payer_msisdn: u64,
     /// The number to look up and pay to.
@@ -35,6 +56,8 @@ pub struct Outcome {
     pub payment: Payment,
     /// When it really started.
     pub started: Instant,
+    /// From the real start to the hub's good answer (202) to the first message.
+    pub accepted: Option<Duration>,
     /// From the start to the party's callback.
     pub lookup: Option<Duration>,
     /// From there to the quote's callback.
@@ -52,6 +75,8 @@ pub struct Outcome {
 pub enum End {
     /// The hub committed the transfer and the fulfilment is right.
     Committed,
+    /// A course that ends before a commit reached its end.
+    Reached,
     /// It failed in this leg.
     Failed(Leg, Cause),
 }
@@ -90,6 +115,9 @@ pub(crate) struct Transaction {
     pub(crate) condition: [u8; 32],
     started: Instant,
     leg_started: Instant,
+    /// `None` while the payee holds the transfer and nobody waits.
+    deadline: Option<Instant>,
+    accepted: Option<Duration>,
     lookup: Option<Duration>,
     quote: Option<Duration>,
     completion: Completion,
@@ -129,11 +157,13 @@ impl Payer {
         let transaction = Transaction {
             id,
             payment,
-            leg: Leg::Lookup,
-            payee: FspName::new("?").expect("one byte is a name"),
+            leg: payment.course.first_leg(),
+            payee: payment.course.payee(),
             condition: [0; 32],
             started: now,
             leg_started: now,
+            deadline: Some(now + self.patience),
+            accepted: None,
             lookup: None,
             quote: None,
             completion,
@@ -181,6 +211,7 @@ impl Payer {
             transfer: transaction.id.transfer(),
             payment: transaction.payment,
             started: transaction.started,
+            accepted: transaction.accepted,
             lookup: transaction.lookup,
             quote: transaction.quote,
             transfer_time: committed.then(|| now - transaction.leg_started),
@@ -194,11 +225,77 @@ impl Payer {
     pub(crate) fn expire(&mut self, now: Instant) -> Option<(Outcome, Completion)> {
         while self.deadlines.front().is_some_and(|&(deadline, _)| deadline <= now) {
             let (_, sequence) = self.deadlines.pop_front()?;
-            if let Some(leg) = self.transactions.get(&sequence).map(|transaction| transaction.leg) {
+            let Some(transaction) = self.transactions.get(&sequence) else { continue };
+            // One that was held and resumed has a later entry of its own.
+            if transaction.deadline.is_some_and(|deadline| deadline <= now) {
+                let leg = transaction.leg;
                 return self.end(sequence, End::Failed(leg, Cause::TimedOut));
             }
         }
         None
+    }
+
+    /// The payee has received this transfer: a prepare ends, a fulfilment is held from now on.
+    pub(crate) fn received(&mut self, id: TransferId) -> Option<(Outcome, Completion)> {
+        let transaction = self.waiting(id, Leg::Transfer)?;
+        match transaction.payment.course {
+            Course::Prepare(_) => {
+                let sequence = transaction.id.sequence();
+                self.end(sequence, End::Reached)
+            }
+            Course::Fulfil(_) => {
+                transaction.deadline = None;
+                None
+            }
+            Course::Whole | Course::Lookup | Course::Quote(_) | Course::Transfer(_) => None,
+        }
+    }
+
+    /// The payee answers a held transfer now; whether it was held here.
+    pub(crate) fn resume(&mut self, id: TransferId, intended: Instant) -> bool {
+        let now = Instant::now();
+        let deadline = now + self.patience;
+        let held = self.waiting(id, Leg::Transfer).filter(|held| held.deadline.is_none());
+        let Some(transaction) = held else { return false };
+        transaction.deadline = Some(deadline);
+        transaction.payment.intended = intended;
+        transaction.started = now;
+        transaction.leg_started = now;
+        transaction.accepted = None;
+        let sequence = transaction.id.sequence();
+        self.deadlines.push_back((deadline, sequence));
+        true
+    }
+}
+
+impl Course {
+    /// The leg that it starts with.
+    #[must_use]
+    pub const fn first_leg(self) -> Leg {
+        match self {
+            Self::Whole | Self::Lookup => Leg::Lookup,
+            Self::Quote(_) => Leg::Quote,
+            Self::Transfer(_) | Self::Prepare(_) | Self::Fulfil(_) => Leg::Transfer,
+        }
+    }
+
+    /// The payee's FSP, as far as it is known before the look-up.
+    fn payee(self) -> FspName {
+        match self {
+            Self::Quote(payee)
+            | Self::Transfer(payee)
+            | Self::Prepare(payee)
+            | Self::Fulfil(payee) => payee,
+            Self::Whole | Self::Lookup => FspName::new("?").expect("one byte is a name"),
+        }
+    }
+}
+
+impl End {
+    /// Whether it ended as it should.
+    #[must_use]
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::Committed | Self::Reached)
     }
 }
 
@@ -217,6 +314,13 @@ impl Transaction {
         self.quote = Some(self.lap());
     }
 
+    /// The hub has taken a message; the first time counts.
+    pub(crate) fn accepted(&mut self) {
+        if self.accepted.is_none() {
+            self.accepted = Some(self.started.elapsed());
+        }
+    }
+
     fn lap(&mut self) -> Duration {
         let now = Instant::now();
         let lap = now - self.leg_started;
@@ -231,6 +335,7 @@ mod tests {
 
     fn payment() -> Payment {
         Payment {
+            course: Course::Whole,
             payer_msisdn: 1,
             payee_msisdn: 2,
             amount: Amount::from_units(10_000),

@@ -4,8 +4,10 @@
 //! HTTP answer, then send what follows from it. The decision ([`Inner::handle`]) is synchronous
 //! and gives back a [`Reaction`]; nothing is sent while the state is borrowed.
 
+mod courses;
+
 use std::cell::{Ref, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -14,7 +16,6 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use ledger::{Amount, Currency, FspName, TransferId};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,13 +27,16 @@ use crate::clock::millis_now;
 use crate::ids::{trace_of, traced_id};
 use crate::ilp::{Secret, condition, read_digest};
 use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK};
-use crate::message::{Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer};
+use crate::message::{
+    Bodies, Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
+};
 use crate::payee::{
     PartyFound, QuoteAnswered, QuotePosted, Scratch, TransferAnswered, TransferPosted, error_code,
     make_terms,
 };
-use crate::payer::{Cause, Completion, End, Outcome, Payer, Payment};
+use crate::payer::{Cause, Completion, Course, End, Outcome, Payer, Payment};
 use crate::tally::{Counts, Role, Tally, Verdict};
+use crate::terms::TermsBook;
 use crate::tune::tune;
 use crate::wire::{self, Request};
 
@@ -83,6 +87,11 @@ pub struct SimulatorOptions {
     pub expiration_ahead: Duration,
     /// Longest life of a transaction as payer.
     pub patience: Duration,
+    /// As payee: whether transfers are held until [`Simulator::fulfil`], instead of answered.
+    pub holds: bool,
+    /// Whether a party's callback without a trace is matched by its number. Hubs that drop the
+    /// trace need it; a measurement must not, since two look-ups of a number look alike.
+    pub match_by_number: bool,
     /// Most transactions in flight as payer.
     pub in_flight_max: usize,
     /// Bounds of the connections to the hub.
@@ -131,11 +140,13 @@ struct Inner {
     links: Links<Token>,
     state: RefCell<State>,
     observer: RefCell<Option<Observer>>,
+    receipts: RefCell<Option<Receipts>>,
     tasks: RefCell<Tasks>,
     registered: Notify,
 }
 
 type Observer = Rc<dyn Fn(Outcome)>;
+type Receipts = Rc<dyn Fn(TransferId, FspName)>;
 
 struct State {
     writer: Writer,
@@ -144,6 +155,8 @@ struct State {
     behaviour: Behaviour,
     secret: Secret,
     scratch: Scratch,
+    terms: TermsBook,
+    held: HashMap<TransferId, courses::Held>,
     registration: Registration,
 }
 
@@ -177,6 +190,8 @@ struct Reaction {
     status: Status,
     message: Option<(Vec<u8>, Token)>,
     ended: Option<(Outcome, Completion)>,
+    /// A transfer that was put aside, and its payer.
+    received: Option<(TransferId, FspName)>,
 }
 
 #[derive(Clone, Copy)]
@@ -209,6 +224,7 @@ impl Simulator {
                 links: Links::new(options.hub, options.links, answered),
                 state: RefCell::new(State::new(&options, seed)),
                 observer: RefCell::new(None),
+                receipts: RefCell::new(None),
                 tasks: RefCell::new(Tasks::default()),
                 registered: Notify::new(),
                 options,
@@ -251,7 +267,35 @@ impl Simulator {
         *self.0.observer.borrow_mut() = Some(Rc::new(observer));
     }
 
-    /// Starts a whole transaction; the observer hears of its end.
+    /// Who is told of transfers that this payee holds: the transfer and its payer.
+    pub fn observe_receipts(&self, receipts: impl Fn(TransferId, FspName) + 'static) {
+        *self.0.receipts.borrow_mut() = Some(Rc::new(receipts));
+    }
+
+    /// As payer: the payee has received this transfer, which is the end of [`Course::Prepare`] and
+    /// halts the clock of [`Course::Fulfil`].
+    pub fn received_by_payee(&self, id: TransferId) {
+        self.0.received_by_payee(id);
+    }
+
+    /// As payer: the payee is about to answer this held transfer, which `intended` counts from.
+    /// Whether it was waiting for that.
+    pub fn resume(&self, id: TransferId, intended: Instant) -> bool {
+        self.0.resume(id, intended)
+    }
+
+    /// As payee: answers a held transfer. Whether it was held.
+    pub fn fulfil(&self, id: TransferId) -> bool {
+        self.0.fulfil_held(id)
+    }
+
+    /// Bodies that it wrote so far.
+    #[must_use]
+    pub fn bodies(&self) -> Bodies {
+        self.0.state.borrow().writer.bodies()
+    }
+
+    /// Starts a transaction, or the part of one that is its course; the observer hears of its end.
     ///
     /// # Errors
     /// A bound is reached; nothing was sent and the observer hears nothing.
@@ -259,7 +303,7 @@ impl Simulator {
         self.0.start(payment, Completion::Observer)
     }
 
-    /// Runs a whole transaction to its end.
+    /// Runs a transaction to its end.
     ///
     /// # Errors
     /// A bound is reached; nothing was sent.
@@ -366,27 +410,6 @@ impl Inner {
         self.tasks.borrow_mut().listener = Some(task.abort_handle());
     }
 
-    fn start(&self, payment: Payment, completion: Completion) -> Result<(), StartError> {
-        let mut message = self.links.buffer();
-        let mut state = self.state.borrow_mut();
-        if state.payer.in_flight() >= self.options.in_flight_max {
-            return Err(StartError::InFlight);
-        }
-        let now_millis = millis_now();
-        let id = state.payer.begin(payment, completion, now_millis);
-        let trace = id.trace();
-        let envelope =
-            Envelope { destination: None, trace: Some(&trace), tracestate: None, now_millis };
-        let mut digits = itoa::Buffer::new();
-        state.writer.get_party(&mut message, digits.format(payment.payee_msisdn), &envelope);
-        drop(state);
-        let sequence = id.sequence();
-        self.links.send(message, Token::Leg(Leg::Lookup, sequence)).map_err(|_| {
-            self.state.borrow_mut().payer.end(sequence, End::Failed(Leg::Lookup, Cause::Unsent));
-            StartError::Queue
-        })
-    }
-
     fn register_next(&self) {
         let mut state = self.state.borrow_mut();
         let Some(msisdn) = state.registration.rest.next() else { return };
@@ -422,6 +445,13 @@ impl Inner {
                 }
                 self.register_next();
             }
+            Token::Leg(leg, sequence) if good => {
+                let mut state = self.state.borrow_mut();
+                let waiting = state.payer.numbered(sequence).filter(|waiting| waiting.leg == leg);
+                if let Some(transaction) = waiting {
+                    transaction.accepted();
+                }
+            }
             _ if good => {}
             Token::Callback => self.state.borrow_mut().tally.counts.refused += 1,
             Token::Leg(leg, sequence) => {
@@ -450,6 +480,12 @@ impl Inner {
             && self.links.send(message, token).is_err()
         {
             self.answered(token, Answer::Lost);
+        }
+        if let Some((id, payer)) = reaction.received {
+            let receipts = self.receipts.borrow().clone();
+            if let Some(receipts) = receipts {
+                receipts(id, payer);
+            }
         }
         self.ended(reaction.ended);
     }
@@ -506,14 +542,15 @@ enum Registered {
 
 impl State {
     fn new(options: &SimulatorOptions, seed: u64) -> Self {
-        let key = Sha256::digest(format!("upesi simulated fsp {}", options.name));
         Self {
             writer: Writer::new(options, seed),
             payer: Payer::new(seed, options.patience),
             tally: Tally::default(),
             behaviour: options.behaviour,
-            secret: Secret::new(&key),
+            secret: Secret::of(&options.name),
             scratch: Scratch::default(),
+            terms: TermsBook::default(),
+            held: HashMap::new(),
             registration: Registration::default(),
         }
     }
@@ -533,8 +570,31 @@ impl State {
         // A refusal comes before the hub writes anything down; silence tells nothing.
         if leg == Leg::Transfer && matches!(answer, Answer::Status(400..=499)) {
             self.tally.conclude(transaction.id.transfer(), Verdict::Aborted);
+            self.tally.counts.rejected += 1;
         }
         self.payer.end(sequence, End::Failed(leg, cause))
+    }
+
+    /// When a transfer was fulfilled; books the commit as far as the payee may assume it.
+    fn completed(
+        &mut self,
+        options: &SimulatorOptions,
+        id: TransferId,
+        now_millis: u64,
+        first: bool,
+    ) -> u64 {
+        let Self { tally, behaviour, .. } = self;
+        let Some(record) = tally.record(id) else { return now_millis };
+        if !first && record.completed_millis > 0 {
+            return record.completed_millis;
+        }
+        record.completed_millis = now_millis;
+        if *behaviour == Behaviour::WrongFulfilment {
+            tally.conclude(id, Verdict::Aborted);
+        } else if options.style == Style::Committed {
+            tally.conclude(id, Verdict::Committed);
+        }
+        now_millis
     }
 }
 
@@ -574,6 +634,9 @@ impl<'a> Context<'a> {
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         transaction.found(fsp);
         let (id, payment) = (transaction.id, transaction.payment);
+        if payment.course == Course::Lookup {
+            return Reaction::ending(self.state.payer.end(sequence, End::Reached));
+        }
         let (mut payer, mut payee) = (itoa::Buffer::new(), itoa::Buffer::new());
         let quote = QuoteRequest {
             quote: id.quote(),
@@ -648,6 +711,9 @@ impl<'a> Context<'a> {
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         transaction.quoted(condition);
         let (id, payee) = (transaction.id, transaction.payee);
+        if matches!(transaction.payment.course, Course::Quote(_)) {
+            return Reaction::ending(self.state.payer.end(sequence, End::Reached));
+        }
         self.state.tally.begin(id.transfer(), Role::Payer, payee, amount);
         let transfer = TransferRequest {
             transfer: id.transfer(),
@@ -691,7 +757,13 @@ impl<'a> Context<'a> {
             Behaviour::WrongFulfilment => WRONG_FULFILMENT,
             _ => self.state.secret.fulfilment(posted.ilp_packet.as_bytes()),
         };
-        let completed_millis = self.completed(id, envelope.now_millis, first);
+        if self.options.holds && first && self.state.held.len() < courses::HELD_MAX {
+            return self.hold(id, payer, fulfilment);
+        }
+        if self.state.held.contains_key(&id) {
+            return Reaction::only(Status::Accepted);
+        }
+        let completed_millis = self.state.completed(self.options, id, envelope.now_millis, first);
         let writer = &mut self.state.writer;
         writer.put_transfer(&mut message, id, &fulfilment, completed_millis, &envelope);
         Reaction::callback(message)
@@ -745,27 +817,9 @@ impl<'a> Context<'a> {
         envelope: &Envelope<'_>,
     ) {
         self.state.tally.conclude(id, Verdict::Aborted);
-        let mut path = Vec::with_capacity(36);
-        crate::ids::push_id(&mut path, id);
-        let path = std::str::from_utf8(&path).expect("an id is ASCII");
-        let path = ["/transfers/", path];
+        let path = courses::id_text(id);
+        let path = ["/transfers/", &*path];
         self.state.writer.put_error(message, Kind::PutTransfers, &path, code, envelope);
-    }
-
-    /// When a transfer was fulfilled; books the commit as far as the payee may assume it.
-    fn completed(&mut self, id: TransferId, now_millis: u64, first: bool) -> u64 {
-        let State { tally, behaviour, .. } = &mut *self.state;
-        let Some(record) = tally.record(id) else { return now_millis };
-        if !first && record.completed_millis > 0 {
-            return record.completed_millis;
-        }
-        record.completed_millis = now_millis;
-        if *behaviour == Behaviour::WrongFulfilment {
-            tally.conclude(id, Verdict::Aborted);
-        } else if self.options.style == Style::Committed {
-            tally.conclude(id, Verdict::Committed);
-        }
-        now_millis
     }
 
     /// The running number of the transaction that waits for this look-up. A hub that keeps the
@@ -775,6 +829,9 @@ impl<'a> Context<'a> {
         let payer = &mut self.state.payer;
         if let Some(id) = traced.filter(|id| payer.knew(*id)) {
             return payer.waiting(id, Leg::Lookup).map(|transaction| transaction.id.sequence());
+        }
+        if !self.options.match_by_number {
+            return None;
         }
         let msisdn: u64 = rest.split('/').nth(1)?.parse().ok()?;
         payer.looking_up(msisdn).map(|transaction| transaction.id.sequence())
@@ -849,21 +906,21 @@ impl<'a> Context<'a> {
 
 impl Reaction {
     fn only(status: Status) -> Self {
-        Self { status, message: None, ended: None }
+        Self { status, message: None, ended: None, received: None }
     }
 
     fn callback(message: Vec<u8>) -> Self {
         let message = Some((message, Token::Callback));
-        Self { status: Status::Accepted, message, ended: None }
+        Self { message, ..Self::only(Status::Accepted) }
     }
 
     fn leg(message: Vec<u8>, leg: Leg, sequence: u64) -> Self {
         let message = Some((message, Token::Leg(leg, sequence)));
-        Self { status: Status::Ok, message, ended: None }
+        Self { message, ..Self::only(Status::Ok) }
     }
 
     fn ending(ended: Option<(Outcome, Completion)>) -> Self {
-        Self { status: Status::Ok, message: None, ended }
+        Self { ended, ..Self::only(Status::Ok) }
     }
 }
 
@@ -952,6 +1009,8 @@ impl SimulatorOptions {
             subscribers: 0..0,
             expiration_ahead: Duration::from_secs(60),
             patience: Duration::from_secs(30),
+            holds: false,
+            match_by_number: true,
             in_flight_max: 100_000,
             links: LinkOptions::default(),
         }

@@ -72,6 +72,8 @@ pub struct Counts {
     pub wrong_fulfilments: u64,
     /// Own callbacks that the hub refused or that got no answer.
     pub refused: u64,
+    /// As payer: transfers that the hub refused at once (HTTP 4xx).
+    pub rejected: u64,
     /// HTTP requests received.
     pub requests: u64,
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use dfsp::forwarder::Forwarder;
 use dfsp::{
-    Behaviour, Cause, End, Leg, Outcome, Payment, Simulator, SimulatorOptions, Style, Version,
+    Behaviour, Cause, Course, End, Leg, Outcome, Payment, Simulator, SimulatorOptions, Style,
+    Version,
 };
 use ledger::{Amount, Currency};
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -40,6 +41,7 @@ impl Scheme {
 
     async fn pay(&self, payee_msisdn: u64) -> Outcome {
         let payment = Payment {
+            course: Course::Whole,
             payer_msisdn: 1,
             payee_msisdn,
             amount: Amount::parse("12.3456").expect("an amount"),
@@ -183,6 +185,7 @@ fn many_transactions_at_once_keep_their_books() {
         let ended = Rc::new(RefCell::new((0_u64, 0_u64)));
         let pay = |scheme: &Scheme, number: u64| {
             let payment = Payment {
+                course: Course::Whole,
                 payer_msisdn: 1,
                 payee_msisdn: PAYEES.start + number % 100,
                 amount: Amount::from_units(i128::from(number % 7 + 1)),

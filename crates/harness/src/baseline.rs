@@ -9,13 +9,16 @@ use dfsp::forwarder::Forwarder;
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
 
+use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
-use crate::fleet::{Bound, Fleets, Load, Phase, plan};
+use crate::fleet::{Bound, FleetPlan, Fleets, plan};
 use crate::interrupt::Interrupt;
+use crate::lanes::Pairs;
 use crate::live::Live;
 use crate::machine::thread_cpu;
 use crate::options::{BaselineOptions, check_seconds};
 use crate::report::Latency;
+use crate::scenario::Scenario;
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
@@ -53,7 +56,9 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
     let (tell, told) = sync_channel(1);
     let thread = std::thread::spawn(move || forward(received, &tell));
     let hub = told.recv().map_err(|_| HarnessError::Fleet)?;
-    let fleets = Fleets::start(&plan(&options.fsps, hub), options.fsps.threads, Load::Closed)?;
+    let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
+    let fleet_plan = FleetPlan { scenario, pairs, load: Load::Closed, threads };
+    let fleets = Fleets::start(&plan(&options.fsps, hub), fleet_plan)?;
     let gone = |_| HarnessError::Fleet;
     orders.blocking_send(Order::Register(fleets.bound())).map_err(gone)?;
     let forwarder_cpu = || {
@@ -65,7 +70,7 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
     fleets.set_phase(Phase::Warm);
     interrupt.pause(WARM_UP)?;
     fleets.set_phase(Phase::Measure);
-    let (start, committed) = (Instant::now(), fleets.glance().committed);
+    let (start, committed) = (Instant::now(), fleets.glance().good);
     let (own, forwarders) = (fleets.collect()?.cpu, forwarder_cpu()?);
     while start.elapsed().as_secs_f64() < options.seconds {
         interrupt.pause(POLL)?;
@@ -79,7 +84,7 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
     drop(fleets);
     drop(orders);
     thread.join().map_err(|_| HarnessError::Fleet)?;
-    let done = glance.committed - committed;
+    let done = glance.good - committed;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e3 / done.max(1) as f64;
     let report = BaselineReport {
         rate_per_s: done as f64 / seconds,

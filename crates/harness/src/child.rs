@@ -5,6 +5,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOG_TAIL_BYTES: usize = 2_000;
+const CONFIGURATION: &str = "switch.toml";
 
 /// How the switch is started and its log verified.
 ///
@@ -39,6 +41,18 @@ pub struct SwitchCommand {
     pub confirm_to_payee: bool,
     /// File with the bearer token of the admin API, in the data directory.
     pub token_file: PathBuf,
+    /// Text of a configuration file, written into the data directory; `{config}` among the
+    /// arguments stands for its path.
+    pub configuration: Option<String>,
+}
+
+/// Whether payees that fulfil with COMMITTED hear from the hub how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirm {
+    /// They do.
+    On,
+    /// They do not, as with the reference hub.
+    Off,
 }
 
 /// A running switch; it is killed when this is dropped.
@@ -69,7 +83,19 @@ impl SwitchCommand {
             durability: "fsync before 202".to_owned(),
             confirm_to_payee: true,
             token_file: PathBuf::from("admin-token"),
+            configuration: None,
         }
+    }
+
+    /// The same, with or without confirmations to payees that fulfil with COMMITTED.
+    #[must_use]
+    pub fn confirming(mut self, confirm: Confirm) -> Self {
+        self.confirm_to_payee = confirm == Confirm::On;
+        if !self.confirm_to_payee {
+            self.configuration = Some("[transfers]\nconfirm_to_payee = false\n".to_owned());
+            self.serve.extend(["--config", "{config}"].map(OsString::from));
+        }
+        self
     }
 
     /// Whether the log in `data` is good; else what `verify` said.
@@ -99,11 +125,17 @@ impl Switch {
         let log = data.join("switch.log");
         let output = File::create(&log).map_err(HarnessError::file(&log))?;
         let errors = output.try_clone().map_err(HarnessError::file(&log))?;
+        if let Some(text) = &command.configuration {
+            let path = data.join(CONFIGURATION);
+            std::fs::write(&path, text).map_err(HarnessError::file(&path))?;
+        }
         let [fspiop, admin] = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
         let child = Command::new(&command.program)
             .args(command.serve.iter().map(|argument| places.fill(argument)))
             .stdin(Stdio::null())
+            // An interrupt from the keyboard is for the run, which then ends the switch itself.
+            .process_group(0)
             .stdout(output)
             .stderr(errors)
             .spawn()
@@ -193,6 +225,9 @@ struct Places<'a> {
 
 impl Places<'_> {
     fn fill(&self, argument: &OsStr) -> OsString {
+        if argument == "{config}" {
+            return self.data.join(CONFIGURATION).into_os_string();
+        }
         if argument == "{data}" {
             return self.data.as_os_str().to_owned();
         }

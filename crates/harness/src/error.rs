@@ -23,6 +23,9 @@ pub enum HarnessError {
     /// The switch could not be started, or it ended, or it is not healthy in time.
     #[error("the switch {0}")]
     Switch(String),
+    /// The hub does not do what a run needs.
+    #[error("the hub {0}")]
+    Hub(String),
     /// The admin API could not be reached or answered what cannot be read.
     #[error("{request}: {problem}")]
     Admin {

@@ -1,65 +1,36 @@
 //! Threads of simulated FSPs, each with its driver, and the handle that the main thread holds.
 //!
-//! FSPs come in pairs that pay each other in turn, so that positions stay near zero. Closed loop:
-//! the end of a transaction starts the next. Open loop: a kernel timer starts them whatever the
-//! answers. The main thread changes phase and target through atomics and reads progress the same
-//! way; nothing is locked per transaction.
+//! Lanes of FSPs (see [`crate::lanes`]) are dealt out over the threads. The main thread changes
+//! phase and target through atomics and reads progress the same way; nothing is locked per unit.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dfsp::links::LinkCounts;
 use dfsp::tally::Exchange;
-use dfsp::{Behaviour, Cause, Counts, End, Leg, Outcome, Payment, Simulator, SimulatorOptions};
-use hdrhistogram::Histogram;
+use dfsp::{Behaviour, Bodies, Counts, Simulator, SimulatorOptions};
 use ledger::{Amount, FspName};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
-use tokio::task::spawn_local;
 
+use crate::driver::{Control, Driver, DriverPlan, Load, Phase};
 use crate::error::HarnessError;
+use crate::lanes::{LanePlan, Pairs, lanes};
 use crate::machine::thread_cpu;
 use crate::options::FspOptions;
-use crate::pace::Pace;
+use crate::records::{Latencies, Second, Steady, add_seconds};
+use crate::scenario::Scenario;
 
-const TICK: Duration = Duration::from_millis(5);
-const TICKS_PER_GLANCE: u32 = 50;
 const REGISTRATIONS_AT_ONCE: usize = 32;
 const REGISTRATION_PATIENCE: Duration = Duration::from_secs(60);
-const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
 const SUBSCRIBER_NUMBERS: u64 = 25_500_000_000;
 const SUBSCRIBERS_PER_FSP: u64 = 100_000;
-
-/// What makes transactions start.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Load {
-    /// Nothing: the FSPs only answer.
-    None,
-    /// So many in flight, as set by [`Fleets::set_target`].
-    Closed,
-    /// So many a second.
-    Open(f64),
-}
-
-/// What the drivers do at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Start nothing yet.
-    Idle = 0,
-    /// Run, without recording latencies.
-    Warm = 1,
-    /// Run and record.
-    Measure = 2,
-    /// Start nothing more.
-    Stop = 3,
-}
 
 /// An FSP that listens.
 #[derive(Clone, Debug)]
@@ -73,9 +44,20 @@ pub(crate) struct Bound {
 /// Progress of all fleets together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Glance {
-    pub(crate) committed: u64,
+    /// Units that ended well.
+    pub(crate) good: u64,
     pub(crate) failed: u64,
+    /// Units of the measured part that were not started, because too many were in flight.
+    pub(crate) dropped: u64,
     pub(crate) in_flight: usize,
+    /// Most in flight at once so far.
+    pub(crate) backlog_max: usize,
+    /// Transfers that payees hold.
+    pub(crate) stock: usize,
+    /// Transfers that their payers have not heard the end of.
+    pub(crate) open: u64,
+    /// Requests that the FSPs received.
+    pub(crate) requests: u64,
     /// Ended among those that were started while measuring.
     pub(crate) measured: u64,
     pub(crate) p50: Duration,
@@ -89,22 +71,18 @@ pub(crate) struct FspResult {
     pub(crate) position: Amount,
     pub(crate) counts: Counts,
     pub(crate) links: LinkCounts,
+    pub(crate) bodies: Bodies,
     pub(crate) exchanges: Vec<(FspName, Exchange)>,
-}
-
-/// Latencies in microseconds.
-#[derive(Clone)]
-pub(crate) struct Latencies {
-    pub(crate) whole: Histogram<u64>,
-    pub(crate) lookup: Histogram<u64>,
-    pub(crate) quote: Histogram<u64>,
-    pub(crate) transfer: Histogram<u64>,
 }
 
 /// What a run gave.
 pub(crate) struct FleetResult {
     pub(crate) fsps: Vec<FspResult>,
     pub(crate) latencies: Latencies,
+    pub(crate) steady: Steady,
+    pub(crate) seconds: Vec<Second>,
+    /// Payer, payee, and the units that went between them, warm-up included.
+    pub(crate) routes: Vec<(String, String, u64)>,
     /// Number of failures by leg and cause, with the id of one of them.
     pub(crate) failures: BTreeMap<String, (u64, String)>,
     /// CPU time of the simulators' threads.
@@ -123,22 +101,25 @@ struct Fleet {
     thread: Option<JoinHandle<()>>,
 }
 
-struct Control {
-    phase: AtomicU8,
-    target: AtomicUsize,
-    budget: AtomicU64,
-    committed: AtomicU64,
-    failed: AtomicU64,
-    measured: AtomicU64,
-    in_flight: AtomicUsize,
-    p50_micros: AtomicU64,
-    p99_micros: AtomicU64,
-}
-
 enum Order {
     Register(SyncSender<Result<(), HarnessError>>),
     Behave(SyncSender<()>),
     Collect(SyncSender<FleetResult>),
+}
+
+/// What all fleets together do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FleetPlan {
+    pub(crate) scenario: Scenario,
+    pub(crate) pairs: Pairs,
+    pub(crate) load: Load,
+    pub(crate) threads: usize,
+}
+
+/// One thread's part of it.
+struct Share {
+    simulators: Vec<SimulatorOptions>,
+    driver: DriverPlan,
 }
 
 /// The options of every simulated FSP, in order.
@@ -161,22 +142,19 @@ pub(crate) fn plan(options: &FspOptions, hub: SocketAddr) -> Vec<SimulatorOption
     (0..options.fsps).map(one).collect()
 }
 
+/// Where the FSP at `index` listens: `port` and the ones after it, or a free one when it is 0.
+pub(crate) fn place(address: IpAddr, port: u16, index: usize) -> SocketAddr {
+    let index = u16::try_from(index).unwrap_or(u16::MAX);
+    SocketAddr::new(address, if port == 0 { 0 } else { port.saturating_add(index) })
+}
+
 impl Fleets {
-    /// Binds all FSPs, pairs dealt out over `threads`.
+    /// Binds all FSPs, lanes dealt out over the threads.
     pub(crate) fn start(
-        plan: &[SimulatorOptions],
-        threads: usize,
-        load: Load,
+        simulators: &[SimulatorOptions],
+        plan: FleetPlan,
     ) -> Result<Self, HarnessError> {
-        let mut shares = vec![Vec::new(); threads];
-        for (index, pair) in plan.chunks_exact(2).enumerate() {
-            shares[index % threads].extend_from_slice(pair);
-        }
-        let load = match load {
-            Load::Open(rate) => Load::Open(rate / threads as f64),
-            other => other,
-        };
-        let fleets = shares.into_iter().map(|share| Fleet::start(share, load));
+        let fleets = deal(simulators, plan).into_iter().map(Fleet::start);
         Ok(Self { fleets: fleets.collect::<Result<_, _>>()? })
     }
 
@@ -203,7 +181,7 @@ impl Fleets {
     /// Changes the phase of all drivers; they see it within 5 ms.
     pub(crate) fn set_phase(&self, phase: Phase) {
         for fleet in &self.fleets {
-            fleet.control.phase.store(phase as u8, Ordering::Release);
+            fleet.control.set_phase(phase);
         }
     }
 
@@ -216,7 +194,26 @@ impl Fleets {
         }
     }
 
-    /// Sets how many transactions are started while measuring, before the phase is entered.
+    /// Sets how many transfers payees shall hold before the measured part.
+    pub(crate) fn set_stock(&self, total: usize) {
+        let threads = self.fleets.len();
+        for (index, fleet) in self.fleets.iter().enumerate() {
+            let share = (total + threads - 1 - index) / threads;
+            fleet.control.stock_target.store(share, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the bounds of the steady part, before the phase is entered: times after the start, or
+    /// numbers among the units that end.
+    pub(crate) fn set_steady(&self, first: u64, last: u64, per_fleet: bool) {
+        let threads = if per_fleet { self.fleets.len() as u64 } else { 1 };
+        for fleet in &self.fleets {
+            fleet.control.steady[0].store(first / threads, Ordering::Relaxed);
+            fleet.control.steady[1].store(last / threads, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets how many units are started while measuring, before the phase is entered.
     pub(crate) fn set_budget(&self, total: u64) {
         let threads = self.fleets.len() as u64;
         for (index, fleet) in self.fleets.iter().enumerate() {
@@ -229,7 +226,12 @@ impl Fleets {
     pub(crate) fn glance(&self) -> Glance {
         let mut all = Glance::default();
         for control in self.fleets.iter().map(|fleet| &fleet.control) {
-            all.committed += control.committed.load(Ordering::Relaxed);
+            all.good += control.good.load(Ordering::Relaxed);
+            all.dropped += control.dropped.load(Ordering::Relaxed);
+            all.backlog_max += control.backlog_max.load(Ordering::Relaxed);
+            all.stock += control.stock.load(Ordering::Relaxed);
+            all.open += control.open.load(Ordering::Relaxed);
+            all.requests += control.requests.load(Ordering::Relaxed);
             all.failed += control.failed.load(Ordering::Relaxed);
             all.in_flight += control.in_flight.load(Ordering::Relaxed);
             all.measured += control.measured.load(Ordering::Relaxed);
@@ -257,14 +259,14 @@ impl Fleets {
 }
 
 impl Fleet {
-    fn start(plan: Vec<SimulatorOptions>, load: Load) -> Result<Self, HarnessError> {
+    fn start(share: Share) -> Result<Self, HarnessError> {
         let control = Arc::new(Control::new());
         let (orders, received) = mpsc::channel(4);
         let (tell, told) = sync_channel(1);
         let shared = Arc::clone(&control);
         let thread = std::thread::Builder::new()
             .name("fsps".to_owned())
-            .spawn(move || run(plan, load, shared, received, tell))
+            .spawn(move || run(share, shared, received, tell))
             .map_err(|error| HarnessError::Options(format!("no thread: {error}")))?;
         let bound = told.recv().map_err(|_| HarnessError::Fleet)??;
         Ok(Self { bound, control, orders: Some(orders), thread: Some(thread) })
@@ -288,35 +290,13 @@ impl Drop for Fleet {
     }
 }
 
-impl Control {
-    fn new() -> Self {
-        Self {
-            phase: AtomicU8::new(Phase::Idle as u8),
-            target: AtomicUsize::new(0),
-            budget: AtomicU64::new(u64::MAX),
-            committed: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            measured: AtomicU64::new(0),
-            in_flight: AtomicUsize::new(0),
-            p50_micros: AtomicU64::new(0),
-            p99_micros: AtomicU64::new(0),
-        }
-    }
-
-    fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Idle,
-            1 => Phase::Warm,
-            2 => Phase::Measure,
-            _ => Phase::Stop,
-        }
-    }
-}
-
 impl FleetResult {
     fn with(mut self, other: Self) -> Self {
         self.fsps.extend(other.fsps);
         self.latencies.add(&other.latencies);
+        self.steady.add(&other.steady);
+        add_seconds(&mut self.seconds, &other.seconds);
+        self.routes.extend(other.routes);
         for (failure, (count, example)) in other.failures {
             self.failures.entry(failure).or_insert((0, example)).0 += count;
         }
@@ -325,48 +305,9 @@ impl FleetResult {
     }
 }
 
-impl Latencies {
-    pub(crate) fn new() -> Self {
-        Self { whole: histogram(), lookup: histogram(), quote: histogram(), transfer: histogram() }
-    }
-
-    fn record(&mut self, outcome: &Outcome) {
-        record(&mut self.whole, outcome.whole);
-        for (leg, time) in [
-            (&mut self.lookup, outcome.lookup),
-            (&mut self.quote, outcome.quote),
-            (&mut self.transfer, outcome.transfer_time),
-        ] {
-            if let Some(time) = time {
-                record(leg, time);
-            }
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        for (mine, theirs) in [
-            (&mut self.whole, &other.whole),
-            (&mut self.lookup, &other.lookup),
-            (&mut self.quote, &other.quote),
-            (&mut self.transfer, &other.transfer),
-        ] {
-            mine.add(theirs).expect("all histograms have the same bounds");
-        }
-    }
-}
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, 3).expect("the bounds are in order")
-}
-
-fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    histogram.saturating_record(time.as_micros() as u64);
-}
-
 /// The body of a fleet's thread.
 fn run(
-    plan: Vec<SimulatorOptions>,
-    load: Load,
+    share: Share,
     control: Arc<Control>,
     orders: mpsc::Receiver<Order>,
     tell: SyncSender<Result<Vec<Bound>, HarnessError>>,
@@ -385,7 +326,7 @@ fn run(
     };
     runtime.block_on(async move {
         let (mut simulators, mut behaviours) = (Vec::new(), Vec::new());
-        for mut options in plan {
+        for mut options in share.simulators {
             let name = options.name.clone();
             behaviours.push(std::mem::take(&mut options.behaviour));
             match Simulator::bind(options) {
@@ -394,7 +335,7 @@ fn run(
             }
         }
         let _ = tell.send(Ok(simulators.iter().map(bound).collect()));
-        let driver = Driver::start(&simulators, load, control);
+        let driver = Driver::start(&simulators, share.driver, control);
         obey(orders, &driver, &simulators, &behaviours).await;
         simulators.iter().for_each(Simulator::stop);
     });
@@ -425,7 +366,7 @@ async fn obey(
                 }
                 let _ = tell.send(());
             }
-            Order::Collect(tell) => drop(tell.send(driver.collect(simulators))),
+            Order::Collect(tell) => drop(tell.send(collect(driver, simulators))),
         }
     }
 }
@@ -443,241 +384,52 @@ async fn register(simulators: &[Simulator]) -> Result<(), HarnessError> {
     Ok(())
 }
 
-struct Driver {
-    load: Load,
-    control: Arc<Control>,
-    pairs: Vec<Pair>,
-    next_pair: Cell<usize>,
-    in_flight: Cell<usize>,
-    budget: Cell<u64>,
-    measured_from: Cell<Option<Instant>>,
-    record: RefCell<Records>,
-}
-
-struct Pair {
-    sides: [Simulator; 2],
-    number: Cell<u64>,
-    in_flight: Cell<usize>,
-}
-
-struct Records {
-    latencies: Latencies,
-    recent: Histogram<u64>,
-    failures: BTreeMap<String, (u64, String)>,
-}
-
-impl Driver {
-    fn start(simulators: &[Simulator], load: Load, control: Arc<Control>) -> Rc<Self> {
-        let pairs = simulators.chunks_exact(2).map(|pair| Pair {
-            sides: [pair[0].clone(), pair[1].clone()],
-            number: Cell::new(0),
-            in_flight: Cell::new(0),
-        });
-        let driver = Rc::new(Self {
-            load,
-            control,
-            pairs: pairs.collect(),
-            next_pair: Cell::new(0),
-            in_flight: Cell::new(0),
-            budget: Cell::new(u64::MAX),
-            measured_from: Cell::new(None),
-            record: RefCell::new(Records {
-                latencies: Latencies::new(),
-                recent: histogram(),
-                failures: BTreeMap::new(),
-            }),
-        });
-        for (index, simulator) in simulators.iter().enumerate() {
-            let driver = Rc::downgrade(&driver);
-            simulator.observe(move |outcome| {
-                if let Some(driver) = driver.upgrade() {
-                    driver.ended(index / 2, &outcome);
-                }
-            });
-        }
-        spawn_local(tick(Rc::clone(&driver)));
-        if let Load::Open(rate) = load {
-            spawn_local(open_loop(Rc::clone(&driver), Duration::from_secs_f64(1.0 / rate)));
-        }
-        driver
-    }
-
-    /// Whether another transaction may start now.
-    fn may_start(&self) -> bool {
-        let phase = self.control.phase();
-        if phase == Phase::Measure && self.measured_from.get().is_none() {
-            self.measured_from.set(Some(Instant::now()));
-            self.budget.set(self.control.budget.load(Ordering::Relaxed));
-        }
-        matches!(phase, Phase::Warm | Phase::Measure) && self.budget.get() > 0
-    }
-
-    /// Closed loop: starts as many in a pair as are missing there. Each pair has its own share of
-    /// the target, so that an FSP that hangs holds up its own pair only.
-    fn fill(&self, index: usize) {
-        let (target, pairs) = (self.control.target.load(Ordering::Relaxed), self.pairs.len());
-        let share = (target + pairs - 1 - index) / pairs;
-        while self.pairs[index].in_flight.get() < share && self.may_start() {
-            if !self.start_one(index, Instant::now()) {
-                break;
-            }
-        }
-    }
-
-    /// Starts the next transaction of a pair; its two sides take turns.
-    fn start_one(&self, index: usize, intended: Instant) -> bool {
-        let pair = &self.pairs[index];
-        let number = pair.number.get();
-        pair.number.set(number + 1);
-        let (turn, side) = (number / 2, (number % 2) as usize);
-        let (payer, payee) = (&pair.sides[side], &pair.sides[1 - side]);
-        let payment = Payment {
-            payer_msisdn: subscriber(payer, turn),
-            payee_msisdn: subscriber(payee, turn.wrapping_mul(7)),
-            amount: Amount::from_units(10_000 + i128::from(turn % 997) * 1_001),
-            intended,
-        };
-        // In open loop the first one may have been due before the measured part began.
-        if self.is_measured(intended) {
-            self.budget.set(self.budget.get() - 1);
-        }
-        let started = payer.start(payment);
-        match started {
-            Ok(()) => {
-                pair.in_flight.set(pair.in_flight.get() + 1);
-                self.in_flight.set(self.in_flight.get() + 1);
-            }
-            Err(error) => self.failed(format!("start: {error}"), String::new(), intended),
-        }
-        self.control.in_flight.store(self.in_flight.get(), Ordering::Relaxed);
-        started.is_ok()
-    }
-
-    /// Open loop: the pairs take turns.
-    fn next_pair(&self) -> usize {
-        let index = self.next_pair.get();
-        self.next_pair.set((index + 1) % self.pairs.len());
-        index
-    }
-
-    fn ended(&self, index: usize, outcome: &Outcome) {
-        let pair_in_flight = &self.pairs[index].in_flight;
-        pair_in_flight.set(pair_in_flight.get() - 1);
-        self.in_flight.set(self.in_flight.get() - 1);
-        self.control.in_flight.store(self.in_flight.get(), Ordering::Relaxed);
-        let intended = outcome.payment.intended;
-        match outcome.end {
-            End::Committed => {
-                self.control.committed.fetch_add(1, Ordering::Relaxed);
-                let mut records = self.record.borrow_mut();
-                record(&mut records.recent, outcome.whole);
-                if self.is_measured(intended) {
-                    records.latencies.record(outcome);
-                    self.control.measured.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            End::Failed(leg, cause) => {
-                self.failed(describe(leg, cause), outcome.transfer.to_string(), intended);
-            }
-        }
-        if self.load == Load::Closed {
-            self.fill(index);
-        }
-    }
-
-    fn failed(&self, failure: String, example: String, intended: Instant) {
-        self.control.failed.fetch_add(1, Ordering::Relaxed);
-        if self.is_measured(intended) {
-            self.control.measured.fetch_add(1, Ordering::Relaxed);
-        }
-        self.record.borrow_mut().failures.entry(failure).or_insert((0, example)).0 += 1;
-    }
-
-    fn is_measured(&self, intended: Instant) -> bool {
-        self.measured_from.get().is_some_and(|from| intended >= from)
-    }
-
-    /// Publishes the latencies of the last moments.
-    fn publish(&self) {
-        let recent = &mut self.record.borrow_mut().recent;
-        if recent.is_empty() {
-            return;
-        }
-        let micros = |quantile| recent.value_at_quantile(quantile);
-        self.control.p50_micros.store(micros(0.5), Ordering::Relaxed);
-        self.control.p99_micros.store(micros(0.99), Ordering::Relaxed);
-        recent.reset();
-    }
-
-    fn collect(&self, simulators: &[Simulator]) -> FleetResult {
-        let fsps = simulators.iter().map(|simulator| FspResult {
-            name: simulator.name().to_owned(),
-            position: simulator.position(),
-            counts: simulator.counts(),
-            links: simulator.link_counts(),
-            exchanges: simulator.tally().exchanges().to_vec(),
-        });
-        let records = self.record.borrow();
-        FleetResult {
-            fsps: fsps.collect(),
-            latencies: records.latencies.clone(),
-            failures: records.failures.clone(),
-            cpu: thread_cpu(),
-        }
+fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {
+    let fsps = simulators.iter().map(|simulator| FspResult {
+        name: simulator.name().to_owned(),
+        position: simulator.position(),
+        counts: simulator.counts(),
+        links: simulator.link_counts(),
+        bodies: simulator.bodies(),
+        exchanges: simulator.tally().exchanges().to_vec(),
+    });
+    let records = driver.records.borrow();
+    FleetResult {
+        fsps: fsps.collect(),
+        latencies: records.latencies.clone(),
+        steady: records.steady.clone(),
+        seconds: records.seconds(),
+        routes: driver.routes_taken(),
+        failures: records.failures.clone(),
+        cpu: thread_cpu(),
     }
 }
 
-fn subscriber(simulator: &Simulator, number: u64) -> u64 {
-    let subscribers = simulator.subscribers();
-    subscribers.start + number % (subscribers.end - subscribers.start)
-}
-
-fn describe(leg: Leg, cause: Cause) -> String {
-    match cause {
-        Cause::Refused(status) => format!("{leg}: refused with HTTP {status}"),
-        Cause::Unsent => format!("{leg}: the hub does not answer"),
-        Cause::Error(code) => format!("{leg}: error callback {code}"),
-        Cause::Aborted => format!("{leg}: aborted"),
-        Cause::TimedOut => format!("{leg}: hung until its time was over"),
-        Cause::Malformed => format!("{leg}: a callback cannot be read"),
-        Cause::WrongFulfilment => format!("{leg}: committed with a wrong fulfilment"),
-    }
-}
-
-async fn tick(driver: Rc<Driver>) {
-    let mut ticks = tokio::time::interval(TICK);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut count = 0_u32;
-    loop {
-        ticks.tick().await;
-        if driver.load == Load::Closed {
-            (0..driver.pairs.len()).for_each(|index| driver.fill(index));
+/// Deals the lanes out; within a share the places are those of its own FSPs.
+fn deal(simulators: &[SimulatorOptions], plan: FleetPlan) -> Vec<Share> {
+    let load = match plan.load {
+        Load::Open { rate, backlog } => {
+            Load::Open { rate: rate / plan.threads as f64, backlog: backlog.div_ceil(plan.threads) }
         }
-        count = count.wrapping_add(1);
-        if count.is_multiple_of(TICKS_PER_GLANCE) {
-            driver.publish();
-        }
-    }
-}
-
-async fn open_loop(driver: Rc<Driver>, interval: Duration) {
-    let Ok(pace) = Pace::new() else {
-        return driver.failed("start: no timer".to_owned(), String::new(), Instant::now());
+        other => other,
     };
-    let mut due = Instant::now();
-    loop {
-        let now = Instant::now();
-        if !driver.may_start() {
-            tokio::time::sleep(TICK).await;
-            due = Instant::now();
-            continue;
-        }
-        while due <= now && driver.may_start() {
-            driver.start_one(driver.next_pair(), due);
-            due += interval;
-        }
-        if pace.wait(due.saturating_duration_since(now)).await.is_err() {
-            return driver.failed("start: the timer broke".to_owned(), String::new(), now);
-        }
+    let empty = |_| Share {
+        simulators: Vec::new(),
+        driver: DriverPlan { scenario: plan.scenario, load, lanes: Vec::new() },
+    };
+    let mut shares: Vec<Share> = (0..plan.threads).map(empty).collect();
+    for (index, lane) in lanes(plan.pairs, simulators.len()).into_iter().enumerate() {
+        let share = &mut shares[index % plan.threads];
+        let first = share.simulators.len();
+        let place = |old: usize| {
+            let within = lane.members.iter().position(|&member| member == old);
+            first + within.expect("routes are among members")
+        };
+        let routes = lane.routes.iter().map(|&(payer, payee)| (place(payer), place(payee)));
+        let routes = routes.collect();
+        let members = (first..first + lane.members.len()).collect();
+        share.simulators.extend(lane.members.iter().map(|&member| simulators[member].clone()));
+        share.driver.lanes.push(LanePlan { members, routes });
     }
+    shares
 }

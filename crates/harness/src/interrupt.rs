@@ -1,7 +1,7 @@
 //! Interrupts from the keyboard, so that nothing is left behind by a run that is cut short.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::HarnessError;
@@ -11,8 +11,13 @@ use crate::error::HarnessError;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for interrupts and termination from now on, on a thread of its own.
+    /// Listens for interrupts and termination from now on, on one thread per process.
     pub(crate) fn listen() -> Self {
+        static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+        Self(Arc::clone(SEEN.get_or_init(Self::start)))
+    }
+
+    fn start() -> Arc<AtomicBool> {
         let seen = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&seen);
         // Without the thread the default holds: the process ends at once.
@@ -23,7 +28,7 @@ impl Interrupt {
                 flag.store(true, Ordering::Relaxed);
             }
         });
-        Self(seen)
+        seen
     }
 
     pub(crate) fn seen(&self) -> bool {

@@ -15,24 +15,43 @@
 
 mod admin;
 mod baseline;
+mod bench;
+mod bench_report;
 mod child;
 mod demo;
+mod driver;
+mod engine;
 mod error;
 mod fleet;
+mod html;
+mod hub;
 mod interrupt;
+mod lanes;
 mod live;
 mod machine;
 mod onboarding;
 mod options;
 mod pace;
 mod proof;
+mod records;
 mod report;
+mod scenario;
 mod simulate;
 
 pub use crate::baseline::{BaselineReport, baseline};
-pub use crate::child::SwitchCommand;
+pub use crate::bench::{bench, run};
+pub use crate::bench_report::{
+    BenchReport, Ceiling, Configuration, Durability, Payload, Security, Share, Spread, Stored,
+    SystemCalls, Window,
+};
+pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
-pub use crate::options::{BaselineOptions, DemoOptions, SimulateOptions};
+pub use crate::lanes::Pairs;
+pub use crate::machine::Environment;
+pub use crate::options::{BaselineOptions, BenchOptions, DemoOptions, SimulateOptions};
+pub use crate::proof::Check;
+pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
+pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;

@@ -4,9 +4,10 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::error::HarnessError;
 use crate::fleet::Glance;
 
-const ON_TERMINAL: Duration = Duration::from_millis(200);
+const ON_TERMINAL: Duration = Duration::from_millis(500);
 const ELSEWHERE: Duration = Duration::from_secs(3);
 
 /// The line and when it was last written.
@@ -15,12 +16,15 @@ pub(crate) struct Live {
     written: Instant,
     committed: u64,
     open: bool,
+    /// What had ended when something last did, and when that was.
+    progress: (u64, Instant),
 }
 
 impl Live {
     pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { terminal, written: Instant::now(), committed: 0, open: false }
+        let now = Instant::now();
+        Self { terminal, written: now, committed: 0, open: false, progress: (0, now) }
     }
 
     /// Says what begins now.
@@ -36,7 +40,7 @@ impl Live {
         if elapsed < if self.terminal { ON_TERMINAL } else { ELSEWHERE } {
             return;
         }
-        let new = glance.committed.saturating_sub(self.committed);
+        let new = glance.good.saturating_sub(self.committed);
         let line = format!(
             "{what:<9} {rate:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  in flight {flight:>5}  \
              committed {committed:>9}  failed {failed}",
@@ -44,7 +48,7 @@ impl Live {
             p50 = glance.p50.as_secs_f64() * 1e3,
             p99 = glance.p99.as_secs_f64() * 1e3,
             flight = glance.in_flight,
-            committed = glance.committed,
+            committed = glance.good,
             failed = glance.failed,
         );
         if self.terminal {
@@ -56,7 +60,26 @@ impl Live {
             eprintln!("{line}");
         }
         self.written = Instant::now();
-        self.committed = glance.committed;
+        self.committed = glance.good;
+    }
+
+    /// Fails when units are in flight and none has ended well for `patience`.
+    pub(crate) fn check_progress(
+        &mut self,
+        glance: &Glance,
+        patience: Duration,
+    ) -> Result<(), HarnessError> {
+        if glance.good != self.progress.0 || glance.in_flight == 0 {
+            self.progress = (glance.good, Instant::now());
+        }
+        if self.progress.1.elapsed() < patience {
+            return Ok(());
+        }
+        let (flight, failed) = (glance.in_flight, glance.failed);
+        Err(HarnessError::Hub(format!(
+            "has not brought one unit to its end for {patience:?}: {flight} in flight, {failed} \
+             failed"
+        )))
     }
 
     /// Ends a line that is being changed.

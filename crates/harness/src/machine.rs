@@ -1,5 +1,6 @@
 //! Figures about processes and the machine, from `/proc`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -12,6 +13,27 @@ pub(crate) struct ProcessFigures {
     pub(crate) cpu: Duration,
     /// Largest resident size, in bytes.
     pub(crate) resident_bytes_max: u64,
+    /// Calls of the read family (`syscr`): read, pread, readv; not recv.
+    pub(crate) reads: u64,
+    /// Calls of the write family (`syscw`): write, pwrite, writev; not send.
+    pub(crate) writes: u64,
+    /// Times a thread waited for something.
+    pub(crate) switches_voluntary: u64,
+    /// Times a thread was made to give way.
+    pub(crate) switches_involuntary: u64,
+}
+
+/// What a run took place on, beside [`Machine`].
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Environment {
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+    /// Type of the file system under the data directory of a spawned switch.
+    pub filesystem: Option<String>,
+    /// The device it is on.
+    pub device: Option<String>,
+    /// Processes that ran or wanted to, on average over the minute before the run.
+    pub load_average_before: f64,
 }
 
 /// The machine that a run took place on.
@@ -33,8 +55,54 @@ pub(crate) fn process_figures(id: u32) -> ProcessFigures {
     let nanos = ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second();
     ProcessFigures {
         cpu: Duration::from_nanos(nanos),
-        resident_bytes_max: kilobytes(&status, "VmHWM:").unwrap_or(0) * 1_024,
+        resident_bytes_max: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
+        ..system_calls(id)
     }
+}
+
+/// System calls and context switches of all threads of a process.
+fn system_calls(id: u32) -> ProcessFigures {
+    let calls = std::fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
+    let mut figures = ProcessFigures {
+        reads: number(&calls, "syscr:").unwrap_or(0),
+        writes: number(&calls, "syscw:").unwrap_or(0),
+        ..ProcessFigures::default()
+    };
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    for thread in threads.flatten() {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let count = |name| number(&status, name).unwrap_or(0);
+        figures.switches_voluntary += count("voluntary_ctxt_switches:");
+        figures.switches_involuntary += count("nonvoluntary_ctxt_switches:");
+    }
+    figures
+}
+
+/// Memory, load, and the file system under `data`.
+pub(crate) fn environment(data: Option<&Path>) -> Environment {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let path = data.and_then(|data| data.canonicalize().ok());
+    let mount = path.and_then(|path| mount_of(&mounts, &path));
+    let (device, filesystem) = mount.unzip();
+    Environment {
+        memory_bytes: number(&memory, "MemTotal:").unwrap_or(0) * 1_024,
+        filesystem,
+        device,
+        load_average_before: load.split(' ').next().and_then(|it| it.parse().ok()).unwrap_or(0.0),
+    }
+}
+
+/// Device and type of the file system that a path is on: the longest mount point above it.
+fn mount_of(mounts: &str, path: &Path) -> Option<(String, String)> {
+    let mounted = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (device, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        path.starts_with(point).then_some((point.len(), device, kind))
+    });
+    let (_, device, kind) = mounted.max_by_key(|&(length, ..)| length)?;
+    Some((device.to_owned(), kind.to_owned()))
 }
 
 /// CPU time of this process so far.
@@ -73,7 +141,8 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-fn kilobytes(status: &str, name: &str) -> Option<u64> {
+/// The number after a name at the start of a line.
+fn number(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -87,6 +156,19 @@ mod tests {
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 1 2 3";
         assert_eq!(cpu_ticks(stat), Some(200));
         assert_eq!(cpu_ticks(""), None);
+    }
+
+    #[test]
+    fn the_longest_mount_point_is_the_one() {
+        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/data xfs rw 0 0";
+        for (path, device, kind) in [
+            ("/home/x", "/dev/a", "ext4"),
+            ("/tmp/y", "tmpfs", "tmpfs"),
+            ("/tmp/data/1", "/dev/b", "xfs"),
+        ] {
+            let found = mount_of(mounts, Path::new(path));
+            assert_eq!(found, Some((device.to_owned(), kind.to_owned())), "{path}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use dfsp::{Behaviour, Style, Version};
 use ledger::Currency;
 
 use crate::error::HarnessError;
+use crate::lanes::{Pairs, SKEWED_MAX};
+use crate::scenario::Scenario;
 
 /// Options of a demonstration.
 #[derive(Args, Clone, Debug)]
@@ -54,7 +56,8 @@ pub struct FspOptions {
     #[arg(long, default_value = "USD", value_parser = currency)]
     pub currency: Currency,
     /// How payees fulfil: committed or reserved.
-    #[arg(long, default_value = "committed", value_parser = Style::from_str)]
+    #[arg(long, visible_alias = "payee", default_value = "committed",
+        value_parser = Style::from_str)]
     pub style: Style,
     /// FSPIOP version in the headers: 1.1 or 2.0.
     #[arg(long, default_value = "1.1", value_parser = Version::from_str)]
@@ -119,7 +122,82 @@ pub struct BaselineOptions {
     pub fsps: FspOptions,
 }
 
+/// Options of a measurement.
+#[derive(Args, Clone, Debug)]
+pub struct BenchOptions {
+    /// Length of the measured part, in seconds.
+    #[arg(long, default_value_t = 15.0, conflicts_with = "count")]
+    pub seconds: f64,
+    /// End the measured part after this many units instead.
+    #[arg(long, visible_alias = "transactions")]
+    pub count: Option<u64>,
+    /// Closed loop: units in flight.
+    #[arg(long, default_value_t = 32)]
+    pub concurrency: usize,
+    /// Open loop: start this many units a second whatever the answers; latency counts from the
+    /// intended start.
+    #[arg(long, conflicts_with = "concurrency")]
+    pub rate: Option<f64>,
+    /// Open loop: units in flight at which the next one is dropped and counted.
+    #[arg(long, default_value_t = 10_000)]
+    pub backlog: usize,
+    /// Load before the measured part, in seconds.
+    #[arg(long, default_value_t = 1.0)]
+    pub warmup: f64,
+    /// How load is spread: uniform (pairs that pay each other), or skewed (70% from one payer, 49%
+    /// into one payee, as in the published runs).
+    #[arg(long, default_value = "uniform", value_parser = Pairs::from_str)]
+    pub pairs: Pairs,
+    /// Payees that fulfil with COMMITTED get a confirmation; published runs are without. A switch
+    /// that is started is configured so; of another hub it says what is owed.
+    #[arg(long)]
+    pub confirm_to_payee: bool,
+    /// Scenario fulfil: transfers reserved beforehand; without it as many as the run may need,
+    /// and 100000 in closed loop.
+    #[arg(long)]
+    pub stock: Option<usize>,
+    /// Data directory of the switch, kept; without it a temporary one, removed at the end.
+    #[arg(long, value_name = "DIR", conflicts_with = "hub")]
+    pub data: Option<PathBuf>,
+    /// Another build of the switch to start instead of this program.
+    #[arg(long, value_name = "FILE", conflicts_with = "hub")]
+    pub program: Option<PathBuf>,
+    /// Measure the hub at this FSPIOP address instead, such as http://127.0.0.1:4000.
+    #[arg(long, value_name = "URL")]
+    pub hub: Option<String>,
+    /// Its admin address, for onboarding and for the checks.
+    #[arg(long, value_name = "URL", requires = "hub")]
+    pub admin: Option<String>,
+    /// File with the bearer token of its admin API.
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    pub token: Option<PathBuf>,
+    /// Its process id, when it runs on this machine and its CPU time shall be counted.
+    #[arg(long, value_name = "PID", requires = "hub")]
+    pub pid: Option<u32>,
+    /// The FSPs, their endpoints and subscribers are known to the hub already.
+    #[arg(long, requires = "hub")]
+    pub existing: bool,
+    /// Address of this machine that the hub calls back.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub listen: IpAddr,
+    /// Port of the first FSP, the others follow; 0 takes free ones.
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
+    /// Write the results as JSON to this file, or without a name to the output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub json: Option<Option<PathBuf>>,
+    /// Write a report with charts to this file: one page of HTML that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// What the FSPs are like.
+    #[command(flatten)]
+    pub fsps: FspOptions,
+}
+
 const FSPS_MAX: usize = 1_000;
+const BENCH_SECONDS_MAX: f64 = 86_400.0;
+const STOCK_DEFAULT: usize = 100_000;
+const STOCK_MAX: usize = 1_000_000;
 const THREADS_MAX: usize = 64;
 
 impl FspOptions {
@@ -147,6 +225,12 @@ impl FspOptions {
 
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.timeout)
+    }
+
+    /// Refuses a first port after which there are too few.
+    fn check_port(&self, port: u16) -> Result<(), HarnessError> {
+        let fits = port == 0 || usize::from(port) + self.fsps <= usize::from(u16::MAX) + 1;
+        require(fits, "--port is too large for so many FSPs")
     }
 
     /// Refuses what cannot be run.
@@ -192,9 +276,79 @@ impl DemoOptions {
     }
 }
 
+impl BenchOptions {
+    /// The defaults of the command line.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self {
+            seconds: 15.0,
+            count: None,
+            concurrency: 32,
+            rate: None,
+            backlog: 10_000,
+            warmup: 1.0,
+            pairs: Pairs::default(),
+            confirm_to_payee: false,
+            stock: None,
+            data: None,
+            program: None,
+            hub: None,
+            admin: None,
+            token: None,
+            pid: None,
+            existing: false,
+            listen: IpAddr::from([127, 0, 0, 1]),
+            port: 0,
+            json: None,
+            report: None,
+            fsps: FspOptions::standard(),
+        }
+    }
+
+    /// Transfers to lay in for [`Scenario::Fulfil`].
+    pub(crate) fn stock_for(&self, scenario: Scenario) -> usize {
+        if scenario != Scenario::Fulfil {
+            return 0;
+        }
+        let planned = match (self.count, self.rate) {
+            (Some(count), _) => usize::try_from(count).unwrap_or(usize::MAX),
+            (None, Some(rate)) => (rate * self.seconds).ceil() as usize + 1,
+            (None, None) => STOCK_DEFAULT,
+        };
+        self.stock.unwrap_or(planned)
+    }
+
+    pub(crate) fn check(&self, scenario: Scenario) -> Result<(), HarnessError> {
+        self.fsps.check()?;
+        self.fsps.check_port(self.port)?;
+        let seconds = (0.1..=BENCH_SECONDS_MAX).contains(&self.seconds);
+        require(seconds, "--seconds takes 0.1 to 86400")?;
+        check_rate(self.rate)?;
+        require((1..=100_000).contains(&self.concurrency), "--concurrency takes 1 to 100000")?;
+        require((1..=1_000_000).contains(&self.backlog), "--backlog takes 1 to 1000000")?;
+        require((0.0..=3_600.0).contains(&self.warmup), "--warmup takes 0 to 3600 seconds")?;
+        require(self.count != Some(0), "--count takes at least 1")?;
+        let stock = self.stock_for(scenario);
+        let held = scenario != Scenario::Fulfil || (1..=STOCK_MAX).contains(&stock);
+        require(
+            held,
+            "a stock of 1 to 1000000 transfers can be held: lower --stock, --count or \
+            --rate",
+        )?;
+        if self.pairs == Pairs::Skewed {
+            let fsps = (4..=SKEWED_MAX).contains(&self.fsps.fsps);
+            require(fsps, "--pairs skewed takes 4 to 64 --fsps")?;
+            require(self.fsps.threads == 1, "--pairs skewed takes one thread")?;
+        }
+        let known = self.hub.is_none() || self.admin.is_some() || self.existing;
+        require(known, "--hub needs --admin for onboarding, or --existing")
+    }
+}
+
 impl SimulateOptions {
     pub(crate) fn check(&self) -> Result<(), HarnessError> {
         self.fsps.check()?;
+        self.fsps.check_port(self.port)?;
         check_seconds(self.seconds.unwrap_or(1.0))?;
         check_rate(self.rate)
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use dfsp::tally::Exchange;
 use dfsp::{Style, Sum};
 use ledger::Amount;
+use serde::Serialize;
 
 use crate::admin::{Account, Admin, Metrics};
 use crate::error::HarnessError;
@@ -20,6 +21,11 @@ pub(crate) const IN_FLIGHT: &str = "upesi_transfers_in_flight";
 pub(crate) const NOTICES_OWED: &str = "upesi_notices_owed";
 /// Notices given up.
 pub(crate) const DEAD_LETTERS: &str = "upesi_dead_letters";
+const RESERVED: &str = "upesi_transfers_reserved_total";
+const REFUSED: &str = "upesi_transfers_refused_total";
+const COMMITTED: &str = "upesi_transfers_committed_total";
+const ABORTED: &str = "upesi_transfers_aborted_total";
+const EXPIRED: &str = "upesi_transfers_expired_total";
 const HUB: &str = "Hub";
 const LINES_MAX: usize = 50;
 
@@ -29,13 +35,31 @@ pub(crate) struct Books {
     pub(crate) metrics: Metrics,
 }
 
+/// One thing that must be true.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What must be true.
+    pub name: &'static str,
+    /// Whether it is; `null` when it could not be looked at.
+    pub passed: Option<bool>,
+    /// What is not so, with both numbers; or why it could not be looked at.
+    pub problems: Vec<String>,
+}
+
 /// All that is known at the end.
 pub(crate) struct Evidence<'a> {
-    pub(crate) before: &'a Books,
-    pub(crate) after: &'a Books,
+    /// The books before the first transfer; `None` when the hub's admin API is not known.
+    pub(crate) before: Option<&'a Books>,
+    /// The books after the last notice.
+    pub(crate) after: Option<&'a Books>,
     pub(crate) fsps: &'a [FspResult],
-    pub(crate) committed: u64,
+    /// Units that ended well.
+    pub(crate) good: u64,
     pub(crate) failed: u64,
+    /// Whether a unit that ended well is a committed transfer.
+    pub(crate) moves_money: bool,
+    /// Whether a hub without the metrics of this family is at fault.
+    pub(crate) metrics_needed: bool,
     pub(crate) style: Style,
     pub(crate) confirm_to_payee: bool,
 }
@@ -52,53 +76,134 @@ impl Books {
     }
 }
 
-impl Evidence<'_> {
-    /// Everything that is not as it must be.
-    pub(crate) fn differences(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        self.sums(&mut lines);
-        self.positions(&mut lines);
-        self.counters(&mut lines);
-        for fsp in self.fsps {
-            self.transfers(fsp, &mut lines);
-            self.notices(fsp, &mut lines);
-        }
-        let sent = self.total(|exchange| exchange.sent.committed);
-        if self.failed == 0 && sent.count != self.committed {
-            lines.push(format!(
-                "the drivers saw {} commits, the FSPs {}",
-                self.committed, sent.count
-            ));
-        }
-        let more = lines.len().saturating_sub(LINES_MAX);
-        lines.truncate(LINES_MAX);
-        if more > 0 {
-            lines.push(format!("and {more} more"));
-        }
-        lines
+impl Check {
+    fn of(name: &'static str, problems: Vec<String>) -> Self {
+        Self { name, passed: Some(problems.is_empty()), problems }
     }
 
-    /// Per currency all accounts sum to zero.
-    fn sums(&self, lines: &mut Vec<String>) {
-        let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
-        for account in self.after.accounts.values().flatten() {
-            *sums.entry(&account.currency).or_default() +=
-                account.value.units() + account.reserved.units();
+    /// A check that could not be made.
+    pub(crate) fn skipped(name: &'static str, why: &str) -> Self {
+        Self { name, passed: None, problems: vec![why.to_owned()] }
+    }
+
+    /// A check that failed.
+    pub(crate) fn failed(name: &'static str, problem: String) -> Self {
+        Self { name, passed: Some(false), problems: vec![problem] }
+    }
+}
+
+/// Everything that is not as it must be, one line each.
+pub(crate) fn differences(checks: &[Check]) -> Vec<String> {
+    let failed = checks.iter().filter(|check| check.passed == Some(false));
+    let mut lines: Vec<String> = failed.flat_map(|check| check.problems.clone()).collect();
+    let more = lines.len().saturating_sub(LINES_MAX);
+    lines.truncate(LINES_MAX);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+impl Evidence<'_> {
+    /// Everything that must be true, and whether it is.
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        match (self.before, self.after) {
+            (Some(before), Some(after)) => {
+                checks.push(Check::of("all accounts sum to zero", sums(after)));
+                let moved = self.positions(before, after);
+                checks.push(Check::of("positions moved as the FSPs counted", moved));
+                self.counters(before, after, &mut checks);
+            }
+            _ => checks.push(Check::skipped("positions and counters", "no admin API was given")),
         }
-        for (currency, sum) in sums.into_iter().filter(|&(_, sum)| sum != 0) {
-            let sum = Amount::from_units(sum);
-            lines.push(format!("all accounts in {currency} sum to {sum} instead of 0"));
+        let each = |of: fn(&Self, &FspResult, &mut Vec<String>)| {
+            let mut lines = Vec::new();
+            self.fsps.iter().for_each(|fsp| of(self, fsp, &mut lines));
+            lines
+        };
+        checks.push(Check::of("each transfer ended alike on both sides", each(Self::transfers)));
+        checks.push(Check::of("each notice owed arrived, none contradicts", each(Self::notices)));
+        let mut lines = Vec::new();
+        let sent = self.total(|exchange| exchange.sent.committed);
+        if self.failed == 0 && self.moves_money && sent.count != self.good {
+            lines.push(format!("the drivers saw {} commits, the FSPs {}", self.good, sent.count));
         }
+        checks.push(Check::of("drivers and FSPs counted the same", lines));
+        checks.push(Check::of("each prepare reached its payee", self.prepares()));
+        checks
+    }
+
+    /// What the hub says of itself: nothing left behind, and the same numbers as the FSPs'.
+    fn counters(&self, before: &Books, after: &Books, checks: &mut Vec<Check>) {
+        let (quiet, balance, same) = (
+            "nothing is in flight, owed or given up",
+            "transfers in = committed + aborted + expired",
+            "the hub's counters say what the FSPs counted",
+        );
+        if !self.metrics_needed && after.metrics.get(IN_FLIGHT).is_none() {
+            for name in [quiet, balance, same] {
+                checks.push(Check::skipped(name, "this hub does not have the metrics for it"));
+            }
+            return;
+        }
+        checks.push(Check::of(quiet, leftovers(before, after)));
+        let risen = |name: &str| Some(after.metrics.get(name)? - before.metrics.get(name)?);
+        let (Some(reserved), Some(committed), Some(aborted), Some(expired)) =
+            (risen(RESERVED), risen(COMMITTED), risen(ABORTED), risen(EXPIRED))
+        else {
+            checks.push(Check::skipped(balance, "the counters of transfers are missing"));
+            return;
+        };
+        let ended = committed + aborted + expired;
+        let wrong = (reserved != ended).then(|| {
+            format!(
+                "{reserved} transfers came in, {ended} ended ({committed} committed, {aborted} \
+                 aborted, {expired} expired)"
+            )
+        });
+        checks.push(Check::of(balance, wrong.into_iter().collect()));
+        let heard: u64 = self.fsps.iter().map(|fsp| fsp.counts.commits).sum();
+        let received: u64 = self.fsps.iter().map(|fsp| fsp.counts.prepares).sum();
+        let pairs = [
+            ("committed by the hub", committed, "commits heard by payers", heard),
+            ("reserved by the hub", reserved, "prepares received by payees", received),
+        ];
+        let wrong = pairs.iter().filter(|pair| pair.1 != pair.3 as f64);
+        let lines =
+            wrong.map(|(hub, there, here, counted)| format!("{hub}: {there}, {here}: {counted}"));
+        checks.push(Check::of(same, lines.collect()));
+    }
+
+    /// What payers sent and the hub took, payees received.
+    fn prepares(&self) -> Vec<String> {
+        let sum = |of: fn(&FspResult) -> u64| self.fsps.iter().map(of).sum::<u64>();
+        let begun = self.total(|exchange| exchange.sent.begun).count;
+        let rejected = sum(|fsp| fsp.counts.rejected);
+        let refused = match (self.before, self.after) {
+            (Some(before), Some(after)) => {
+                let risen = |name| Some(after.metrics.get(name)? - before.metrics.get(name)?);
+                risen(REFUSED).unwrap_or(0.0) as u64
+            }
+            _ => 0,
+        };
+        let (expected, received) =
+            (begun.saturating_sub(rejected + refused), sum(|fsp| fsp.counts.prepares));
+        if expected == received {
+            return Vec::new();
+        }
+        vec![format!("the hub took {expected} prepares, payees received {received}")]
     }
 
     /// Each position moved by what its FSP counted, and nothing is reserved.
-    fn positions(&self, lines: &mut Vec<String>) {
+    fn positions(&self, before: &Books, after: &Books) -> Vec<String> {
+        let mut lines = Vec::new();
         for fsp in self.fsps {
             let position = |books: &Books| {
                 let accounts = books.accounts.get(&fsp.name)?;
                 accounts.iter().find(|account| account.kind == "POSITION").cloned()
             };
-            let (Some(before), Some(after)) = (position(self.before), position(self.after)) else {
+            let (Some(before), Some(after)) = (position(before), position(after)) else {
                 lines.push(format!("{} has no POSITION account", fsp.name));
                 continue;
             };
@@ -113,22 +218,7 @@ impl Evidence<'_> {
                 lines.push(format!("{} of {} is still reserved", after.reserved, fsp.name));
             }
         }
-    }
-
-    /// Nothing is in flight, owed or given up.
-    fn counters(&self, lines: &mut Vec<String>) {
-        for (name, before) in [
-            (IN_FLIGHT, Some(0.0)),
-            (NOTICES_OWED, Some(0.0)),
-            (DEAD_LETTERS, self.before.metrics.get(DEAD_LETTERS)),
-        ] {
-            let after = self.after.metrics.get(name);
-            if after.is_none() || after != before {
-                let text =
-                    |value: Option<f64>| value.map_or("missing".to_owned(), |it| it.to_string());
-                lines.push(format!("{name} is {} instead of {}", text(after), text(before)));
-            }
-        }
+        lines
     }
 
     /// Every transfer is final, and both sides say the same of it.
@@ -196,6 +286,39 @@ impl Evidence<'_> {
     }
 }
 
+/// Per currency all accounts sum to zero.
+fn sums(after: &Books) -> Vec<String> {
+    let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
+    for account in after.accounts.values().flatten() {
+        *sums.entry(&account.currency).or_default() +=
+            account.value.units() + account.reserved.units();
+    }
+    let wrong = sums.into_iter().filter(|&(_, sum)| sum != 0);
+    wrong
+        .map(|(currency, sum)| {
+            let sum = Amount::from_units(sum);
+            format!("all accounts in {currency} sum to {sum} instead of 0")
+        })
+        .collect()
+}
+
+/// What is still in flight, owed or given up.
+fn leftovers(before: &Books, after: &Books) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, wanted) in [
+        (IN_FLIGHT, Some(0.0)),
+        (NOTICES_OWED, Some(0.0)),
+        (DEAD_LETTERS, before.metrics.get(DEAD_LETTERS)),
+    ] {
+        let found = after.metrics.get(name);
+        if found.is_none() || found != wanted {
+            let text = |value: Option<f64>| value.map_or("missing".to_owned(), |it| it.to_string());
+            lines.push(format!("{name} is {} instead of {}", text(found), text(wanted)));
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +368,7 @@ mod tests {
                     ..Counts::default()
                 },
                 links: LinkCounts::default(),
+                bodies: dfsp::Bodies::default(),
                 exchanges: vec![(FspName::new(other).expect("a name"), exchange)],
             }
         };
@@ -261,15 +385,17 @@ mod tests {
         let (mut after, mut fsps) = (books([37, -37], QUIET), fsps());
         change(&mut after, &mut fsps);
         let evidence = Evidence {
-            before: &before,
-            after: &after,
+            before: Some(&before),
+            after: Some(&after),
             fsps: &fsps,
-            committed: 3,
+            good: 3,
             failed: 0,
+            moves_money: true,
+            metrics_needed: true,
             style: Style::Committed,
             confirm_to_payee: true,
         };
-        assert_eq!(evidence.differences(), expected);
+        assert_eq!(differences(&evidence.checks()), expected);
     }
 
     #[test]
@@ -296,7 +422,10 @@ mod tests {
         );
         check(
             |_, fsps| fsps[0].exchanges[0].1.sent.begun.count += 1,
-            &["1 transfers of a to b have no end"],
+            &[
+                "1 transfers of a to b have no end",
+                "the hub took 4 prepares, payees received 3",
+            ],
         );
         check(
             |_, fsps| fsps[1].counts.confirmations = 2,

@@ -5,8 +5,8 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::fleet::Latencies;
 pub use crate::machine::Machine;
+use crate::records::Latencies;
 
 /// Results of a demonstration. Times are in milliseconds, sizes in megabytes of 1,000,000 bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -107,7 +107,7 @@ impl Latency {
     pub(crate) fn of(micros: &Histogram<u64>) -> Self {
         let at = |quantile| micros.value_at_quantile(quantile) as f64 / 1e3;
         Self {
-            min: micros.min() as f64 / 1e3,
+            min: if micros.is_empty() { 0.0 } else { micros.min() as f64 / 1e3 },
             avg: micros.mean() / 1e3,
             p50: at(0.5),
             p90: at(0.9),

@@ -1,18 +1,18 @@
 //! Simulated FSPs against any hub, until an interrupt or for a given time.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-use dfsp::SimulatorOptions;
 
 use crate::admin::{Admin, resolve};
 use crate::child::read_token;
+use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
-use crate::fleet::{FleetResult, Fleets, Load, Phase, plan};
+use crate::fleet::{FleetPlan, FleetResult, Fleets, place, plan};
 use crate::interrupt::Interrupt;
+use crate::lanes::Pairs;
 use crate::live::Live;
 use crate::onboarding::onboard;
 use crate::options::SimulateOptions;
+use crate::scenario::Scenario;
 
 const POLL: Duration = Duration::from_millis(100);
 
@@ -25,8 +25,14 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     let interrupt = Interrupt::listen();
     let mut live = Live::new();
     let hub = resolve(&options.hub)?;
-    let load = options.rate.map_or(Load::None, Load::Open);
-    let fleets = Fleets::start(&placed(options, hub)?, options.fsps.threads, load)?;
+    let load = options.rate.map_or(Load::None, |rate| Load::Open { rate, backlog: usize::MAX });
+    let mut placed = plan(&options.fsps, hub);
+    for (index, simulator) in placed.iter_mut().enumerate() {
+        simulator.listen = place(options.listen, options.port, index);
+    }
+    let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
+    let fleet_plan = FleetPlan { scenario, pairs, load, threads };
+    let fleets = Fleets::start(&placed, fleet_plan)?;
     for fsp in fleets.bound() {
         live.step(&format!("{} at http://{}", fsp.name, fsp.address));
     }
@@ -65,23 +71,6 @@ fn set_up(
     let mut admin = Admin::new(address, token);
     onboard(&mut admin, options.fsps.currency, &fleets.bound(), interrupt)?;
     fleets.register()
-}
-
-/// The FSPs' options with the addresses asked for.
-fn placed(
-    options: &SimulateOptions,
-    hub: SocketAddr,
-) -> Result<Vec<SimulatorOptions>, HarnessError> {
-    let mut plan = plan(&options.fsps, hub);
-    for (index, simulator) in plan.iter_mut().enumerate() {
-        let port = match options.port {
-            0 => Some(0),
-            first => u16::try_from(index).ok().and_then(|index| first.checked_add(index)),
-        };
-        let port = port.ok_or_else(|| HarnessError::Options("--port is too large".to_owned()))?;
-        simulator.listen = SocketAddr::new(options.listen, port);
-    }
-    Ok(plan)
 }
 
 fn print(result: &FleetResult) {

@@ -1,5 +1,6 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
+mod bench;
 mod check_config;
 mod config;
 mod hub;
@@ -34,6 +35,8 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure a hub: rate, latency, cost, and whether the run counts at all.
+    Bench(bench::BenchArguments),
     /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
     /// HTTP at the highest rate this machine sustains; then prove the ledger.
     Demo(harness::DemoOptions),
@@ -93,6 +96,7 @@ impl Failure {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Bench(arguments) => bench::bench(&arguments),
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
         Command::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),

@@ -1,0 +1,59 @@
+//! Terms without a quote: what the payee would have answered, worked out by the payer.
+//!
+//! A transfer that is run alone still carries a packet and a condition that the payee can fulfil.
+//! The secrets of simulated FSPs follow from their names, so the payer makes the same packet that
+//! the payee would make. One is made per payee and amount and then used again; at
+//! [`TERMS_MAX`] the collection is begun anew.
+
+use std::collections::HashMap;
+
+use ledger::{Amount, FspName};
+
+use crate::ilp::{Secret, push_base64};
+use crate::message::{Envelope, QuoteRequest, Writer};
+use crate::payee::{QuotePosted, Scratch, make_terms};
+
+const TERMS_MAX: usize = 4_096;
+
+/// Packet and condition as texts, and the condition's bytes.
+pub(crate) struct Terms {
+    pub(crate) packet: String,
+    pub(crate) condition: String,
+    pub(crate) digest: [u8; 32],
+}
+
+/// The terms made so far by one payer.
+#[derive(Default)]
+pub(crate) struct TermsBook {
+    made: HashMap<(FspName, Amount), Terms>,
+}
+
+impl TermsBook {
+    /// The terms for `amount` that `quote.payee` would give.
+    pub(crate) fn get(
+        &mut self,
+        writer: &mut Writer,
+        payee: FspName,
+        quote: &QuoteRequest<'_>,
+    ) -> &Terms {
+        if self.made.len() >= TERMS_MAX {
+            self.made.clear();
+        }
+        self.made.entry((payee, quote.amount)).or_insert_with(|| make(writer, payee, quote))
+    }
+}
+
+/// Writes the quote request, and answers it as its payee would.
+fn make(writer: &mut Writer, payee: FspName, quote: &QuoteRequest<'_>) -> Terms {
+    let envelope = Envelope { destination: None, trace: None, tracestate: None, now_millis: 0 };
+    writer.post_quote(&mut Vec::new(), quote, &envelope);
+    let posted: QuotePosted<'_> =
+        serde_json::from_slice(writer.last_body()).expect("a quote request of our own");
+    let mut scratch = Scratch::default();
+    let digest = make_terms(&posted, payee.as_str(), &Secret::of(payee.as_str()), &mut scratch)
+        .expect("our own quote requests can be answered");
+    let mut condition = Vec::with_capacity(43);
+    push_base64(&mut condition, &digest);
+    let text = |bytes| String::from_utf8(bytes).expect("base64 is ASCII");
+    Terms { packet: text(scratch.packet), condition: text(condition), digest }
+}

@@ -1,0 +1,262 @@
+//! A measurement: one scenario against one hub, with the checks without which it is void.
+
+use std::path::Path;
+use std::time::Duration;
+
+use dfsp::SimulatorOptions;
+
+use crate::bench_report::{
+    BenchReport, Configuration, Durability, Payload, Security, Share, Spread, Stored, SystemCalls,
+    Window,
+};
+use crate::child::{Confirm, SwitchCommand};
+use crate::demo::{Profile, check_writable, summary, write_json};
+use crate::driver::TIMED_OUT;
+use crate::engine::{Drive, Length, Measured, Setup, carry_out};
+use crate::error::HarnessError;
+use crate::fleet::{FleetResult, place};
+use crate::html;
+use crate::hub::{HubChoice, RemoteHub};
+use crate::options::BenchOptions;
+use crate::proof::Check;
+use crate::report::Latency;
+use crate::scenario::Scenario;
+
+/// Share of the units that may fail in a valid run.
+const FAILED_SHARE_MAX: f64 = 0.01;
+/// Points of a distribution per halving of the rest (see `hdrhistogram`).
+const POINTS_PER_HALF: u32 = 4;
+
+/// Measures, prints the results, and writes the files asked for.
+///
+/// Whether the run counts is told by [`BenchReport::valid`].
+///
+/// # Errors
+/// The run could not be set up, or a file cannot be written.
+pub fn bench(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<BenchReport, HarnessError> {
+    for path in options.json.iter().flatten().chain(&options.report) {
+        check_writable(path)?;
+    }
+    let report = run(scenario, options, command)?;
+    match &options.json {
+        None => println!("{report}"),
+        Some(Some(path)) => {
+            println!("{report}");
+            write_json(path, &report)?;
+        }
+        // The output is for a program then.
+        Some(None) => {
+            eprintln!("{report}");
+            write_json(Path::new("/dev/stdout"), &report)?;
+        }
+    }
+    if let Some(path) = &options.report {
+        std::fs::write(path, html::report(std::slice::from_ref(&report)))
+            .map_err(HarnessError::file(path))?;
+    }
+    Ok(report)
+}
+
+/// Measures. Nothing but progress is printed; may be called again and again.
+///
+/// # Errors
+/// The options make no sense, or the run could not be set up. A run that was carried out but is
+/// void, or was cut short, is no error: see [`BenchReport::valid`].
+pub fn run(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<BenchReport, HarnessError> {
+    options.check(scenario)?;
+    let confirm = if options.confirm_to_payee { Confirm::On } else { Confirm::Off };
+    let mut command = command.clone().confirming(confirm);
+    command.program = options.program.clone().unwrap_or(command.program);
+    let hub = match &options.hub {
+        Some(url) => {
+            let admin = options.admin.as_deref();
+            let mut remote = RemoteHub::new(url, admin, options.token.as_deref())?;
+            remote.process = options.pid;
+            HubChoice::Remote(remote)
+        }
+        None => HubChoice::Spawn { command: &command, data: options.data.clone() },
+    };
+    let setup = Setup {
+        scenario,
+        fsps: &options.fsps,
+        pairs: options.pairs,
+        drive: match options.rate {
+            Some(rate) => Drive::Open { rate, backlog: options.backlog },
+            None => Drive::Closed(options.concurrency),
+        },
+        length: match options.count {
+            Some(count) => Length::Count(count),
+            None => Length::Time(Duration::from_secs_f64(options.seconds)),
+        },
+        warm_up: Duration::from_secs_f64(options.warmup),
+        stock: options.stock_for(scenario),
+        hub,
+        adjust: &|index, simulator: &mut SimulatorOptions| {
+            simulator.listen = place(options.listen, options.port, index);
+            simulator.match_by_number = false;
+        },
+        onboard: !options.existing,
+        confirm_to_payee: options.confirm_to_payee,
+    };
+    let mut measured = carry_out(&setup)?;
+    measured.checks.extend(unit_checks(&measured));
+    Ok(report(scenario, options, &command, measured))
+}
+
+/// What must be true of the units themselves.
+fn unit_checks(measured: &Measured) -> [Check; 3] {
+    let check = |name, problem: Option<String>| match problem {
+        Some(problem) => Check::failed(name, problem),
+        None => Check { name, passed: Some(true), problems: Vec::new() },
+    };
+    let ended = measured.good_in_all + measured.failed;
+    let failures = measured.result.failures.iter();
+    let hung: u64 =
+        failures.filter(|(name, _)| name.ends_with(TIMED_OUT)).map(|(_, (count, _))| count).sum();
+    let lost = (hung > 0).then(|| {
+        format!("{hung} of {ended} units {TIMED_OUT}: 0 expected; the callbacks never came")
+    });
+    let many = (measured.failed as f64 > ended as f64 * FAILED_SHARE_MAX)
+        .then(|| format!("{} of {ended} units failed: at most 1% may", measured.failed));
+    let idle = (measured.good == 0).then(|| "0 units ended well, 1 or more expected".to_owned());
+    [
+        check("each unit had its callback in time", lost),
+        check("at most 1% of the units failed", many),
+        check("something was measured", idle),
+    ]
+}
+
+fn report(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+    measured: Measured,
+) -> BenchReport {
+    let spawned = options.hub.is_none();
+    let profile = Profile {
+        durability: if spawned { command.durability.clone() } else { "not known".to_owned() },
+        confirm_to_payee: options.confirm_to_payee,
+        offered_rate_per_s: options.rate,
+    };
+    let summary = summary(&measured, &options.fsps, &profile);
+    let units = measured.good.max(1) as f64;
+    let stored = |metrics: &crate::admin::Metrics| {
+        let ended = metrics.get("upesi_transfers_ended")?;
+        Some((ended + metrics.get("upesi_transfers_in_flight")?) as u64)
+    };
+    let whole = Window {
+        from_s: 0.0,
+        to_s: measured.seconds,
+        ended: measured.good,
+        rate_per_s: summary.rate_per_s,
+        latency_ms: summary.latency_ms,
+    };
+    let result = &measured.result;
+    BenchReport {
+        scenario: scenario.name(),
+        unit: scenario.definition(),
+        units: scenario.units(),
+        valid: summary.differences.is_empty(),
+        invalid_because: summary.differences.clone(),
+        checks: measured.checks.clone(),
+        offered_per_s: options.rate,
+        achieved_per_s: whole.rate_per_s,
+        dropped: measured.dropped,
+        in_flight_max: measured.backlog_max,
+        steady: steady(&measured),
+        trimmed: format!(
+            "first {:.1} and last {:.1} {}",
+            measured.trim.first, measured.trim.last, measured.trim.unit
+        ),
+        whole_run: whole,
+        accepted_ms: Latency::of(&result.latencies.accepted),
+        distribution_ms: distribution(result),
+        harness_cpu_ms_per_tx: summary.simulators_cpu_ms_per_tx,
+        ceiling: None,
+        ratio_to_ceiling: None,
+        system_calls: measured.hub.map(|used| SystemCalls::of(&used, units)),
+        durability_of: if spawned { Durability::embedded() } else { Durability::unknown() },
+        security: Security::plain(),
+        payload: payload(result),
+        stored_transfers: Stored {
+            at_start: stored(&measured.metrics_at_start),
+            at_end: stored(&measured.metrics_after),
+        },
+        environment: measured.environment.clone(),
+        commit: env!("UPESI_COMMIT"),
+        spread: spread(options, result),
+        configuration: Configuration::of(options, command),
+        seconds_one_by_one: result.seconds.clone(),
+        summary,
+    }
+}
+
+fn steady(measured: &Measured) -> Window {
+    let steady = &measured.result.steady;
+    let (from, to) = steady.span.unwrap_or_default();
+    let to_s = to.as_secs_f64().min(measured.seconds);
+    let from_s = from.as_secs_f64().min(to_s);
+    let rate = steady.ended as f64 / (to_s - from_s);
+    Window {
+        from_s,
+        to_s,
+        ended: steady.ended,
+        rate_per_s: if rate.is_finite() { rate } else { 0.0 },
+        latency_ms: Latency::of(&steady.whole),
+    }
+}
+
+/// Pairs of quantile and milliseconds, closer and closer towards the slowest.
+fn distribution(result: &FleetResult) -> Vec<(f64, f64)> {
+    let whole = &result.latencies.whole;
+    let points = whole.iter_quantiles(POINTS_PER_HALF);
+    points
+        .map(|point| (point.quantile_iterated_to(), point.value_iterated_to() as f64 / 1e3))
+        .collect()
+}
+
+fn payload(result: &FleetResult) -> Payload {
+    let sum = |of: fn(&dfsp::Bodies) -> u64| -> u64 {
+        result.fsps.iter().map(|fsp| of(&fsp.bodies)).sum()
+    };
+    let (requests, bytes) = (sum(|it| it.count), sum(|it| it.bytes));
+    Payload { bodies: requests, mean_body_bytes: bytes as f64 / requests.max(1) as f64 }
+}
+
+/// The shares that payers, payees and pairs really had.
+fn spread(options: &BenchOptions, result: &FleetResult) -> Spread {
+    let all: u64 = result.routes.iter().map(|route| route.2).sum();
+    let share = |count: u64| count as f64 / all.max(1) as f64;
+    let largest = |of: fn(&(String, String, u64)) -> &String| {
+        let mut sums = std::collections::BTreeMap::new();
+        for route in &result.routes {
+            *sums.entry(of(route)).or_insert(0) += route.2;
+        }
+        share(sums.into_values().max().unwrap_or(0))
+    };
+    let mut pairs: Vec<Share> = result
+        .routes
+        .iter()
+        .map(|(payer, payee, count)| Share {
+            payer: payer.clone(),
+            payee: payee.clone(),
+            share: share(*count),
+        })
+        .collect();
+    pairs.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.payer.cmp(&b.payer)));
+    Spread {
+        kind: options.pairs.name(),
+        largest_payer: largest(|route| &route.0),
+        largest_payee: largest(|route| &route.1),
+        largest_pair: pairs.first().map_or(0.0, |pair| pair.share),
+        pairs,
+    }
+}

@@ -1,0 +1,447 @@
+//! Results of a measurement: as JSON and as a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::child::SwitchCommand;
+use crate::machine::{Environment, ProcessFigures};
+use crate::options::BenchOptions;
+use crate::proof::Check;
+use crate::records::Second;
+use crate::report::{DemoReport, Latency};
+
+/// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times
+/// are in milliseconds unless their name ends in `_s`; CPU, log and system calls are those of the
+/// whole measured part, per unit that ended well in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct BenchReport {
+    /// Word for what was measured.
+    pub scenario: &'static str,
+    /// What one unit is.
+    pub unit: &'static str,
+    /// What units are called.
+    pub units: &'static str,
+    /// Whether the run counts: every check that could be made was passed.
+    pub valid: bool,
+    /// What was not as it must be, with both numbers.
+    pub invalid_because: Vec<String>,
+    /// Every check and how it went.
+    pub checks: Vec<Check>,
+    /// Units offered a second (open loop).
+    pub offered_per_s: Option<f64>,
+    /// Units that ended well a second, in the whole measured part.
+    pub achieved_per_s: f64,
+    /// Units that were not started because too many were in flight (open loop).
+    pub dropped: u64,
+    /// Most units in flight at once.
+    pub in_flight_max: usize,
+    /// The steady part.
+    pub steady: Window,
+    /// What was left out of the steady part.
+    pub trimmed: String,
+    /// The whole measured part.
+    pub whole_run: Window,
+    /// From the real start to the good answer (202) to the first message. A callback that
+    /// overtakes it leaves no time here.
+    pub accepted_ms: Latency,
+    /// Quantiles of the whole run and their latency.
+    pub distribution_ms: Vec<(f64, f64)>,
+    /// CPU time of this process per unit: FSPs, driver and counting.
+    pub harness_cpu_ms_per_tx: f64,
+    /// What the same harness reaches without a switch's work; `null` when not measured.
+    pub ceiling: Option<Ceiling>,
+    /// Achieved rate by that of the ceiling.
+    pub ratio_to_ceiling: Option<f64>,
+    /// System calls and context switches of the switch; `null` when its process is not known.
+    pub system_calls: Option<SystemCalls>,
+    /// What an acknowledgement survives.
+    pub durability_of: Durability,
+    /// How messages were protected.
+    pub security: Security,
+    /// Bodies that the FSPs sent.
+    pub payload: Payload,
+    /// Transfers that the hub kept.
+    pub stored_transfers: Stored,
+    /// Where the run took place, beside `machine`.
+    pub environment: Environment,
+    /// The commit that this program was built from; empty when not known.
+    pub commit: &'static str,
+    /// Who paid whom.
+    pub spread: Spread,
+    /// Everything that was set.
+    pub configuration: Configuration,
+    /// What happened in each second of the measured part.
+    pub seconds_one_by_one: Vec<Second>,
+    /// The members that every report has.
+    #[serde(flatten)]
+    pub summary: DemoReport,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Window {
+    /// Its begin, in seconds after the start of the measured part.
+    pub from_s: f64,
+    /// Its end.
+    pub to_s: f64,
+    /// Units that ended well in it.
+    pub ended: u64,
+    /// The same a second.
+    pub rate_per_s: f64,
+    /// Latency of the units that belong to it.
+    pub latency_ms: Latency,
+}
+
+/// The rate that harness and sockets reach by themselves.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ceiling {
+    /// Units a second.
+    pub rate_per_s: f64,
+}
+
+/// Of the switch's process, per unit.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SystemCalls {
+    /// What the counts are of.
+    pub counted: &'static str,
+    /// Calls of the read family.
+    pub reads_per_tx: f64,
+    /// Calls of the write family.
+    pub writes_per_tx: f64,
+    /// Times a thread waited.
+    pub context_switches_voluntary_per_tx: f64,
+    /// Times a thread was made to give way.
+    pub context_switches_involuntary_per_tx: f64,
+}
+
+/// What an acknowledgement survives; `null` where it is not known.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Durability {
+    /// Whether it is synced to disk first.
+    pub fsync: Option<bool>,
+    /// Copies of the log.
+    pub replicas: Option<u32>,
+    /// Copies that must have it first.
+    pub acks: Option<u32>,
+}
+
+/// How messages were protected.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Security {
+    /// Whether connections were encrypted.
+    pub tls: bool,
+    /// Signatures: off, verify or sign.
+    pub jws: &'static str,
+}
+
+/// Bodies that the FSPs sent.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Payload {
+    /// Messages with a body, warm-up included.
+    pub bodies: u64,
+    /// Their mean length.
+    pub mean_body_bytes: f64,
+}
+
+/// Transfers that the hub kept; `null` where it does not say.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Stored {
+    /// When the measured part began.
+    pub at_start: Option<u64>,
+    /// When everything had ended.
+    pub at_end: Option<u64>,
+}
+
+/// Who paid whom, as shares of all units, warm-up included.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spread {
+    /// uniform or skewed.
+    pub kind: &'static str,
+    /// Share of the busiest payer.
+    pub largest_payer: f64,
+    /// Share of the busiest payee.
+    pub largest_payee: f64,
+    /// Share of the busiest pair.
+    pub largest_pair: f64,
+    /// All pairs, the busiest first.
+    pub pairs: Vec<Share>,
+}
+
+/// The share of one pair.
+#[derive(Clone, Debug, Serialize)]
+pub struct Share {
+    /// The paying FSP.
+    pub payer: String,
+    /// The paid FSP.
+    pub payee: String,
+    /// Share of all units.
+    pub share: f64,
+}
+
+/// Everything that was set.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are those of the options")]
+pub struct Configuration {
+    pub seconds: Option<f64>,
+    pub count: Option<u64>,
+    pub concurrency: Option<usize>,
+    pub rate: Option<f64>,
+    pub backlog: usize,
+    pub warmup: f64,
+    pub pairs: &'static str,
+    pub confirm_to_payee: bool,
+    pub hub: Option<String>,
+    pub program: Option<String>,
+    /// Configuration file of the started switch; `null` when all is as by default.
+    pub switch_configuration: Option<String>,
+    pub fsps: usize,
+    pub first: u64,
+    pub subscribers: u64,
+    pub currency: String,
+    pub payee: &'static str,
+    pub fspiop_version: &'static str,
+    pub timeout: f64,
+    pub behaviour: Vec<String>,
+    pub connections: usize,
+    pub threads: usize,
+}
+
+impl BenchReport {
+    /// The steady part where there is one, else the whole.
+    #[must_use]
+    pub fn best_window(&self) -> &Window {
+        if self.steady.ended > 0 { &self.steady } else { &self.whole_run }
+    }
+}
+
+impl SystemCalls {
+    pub(crate) fn of(used: &ProcessFigures, units: f64) -> Self {
+        let each = |count: u64| count as f64 / units;
+        Self {
+            counted: "syscr and syscw of /proc/PID/io: read, pread, readv and write, pwrite, \
+                writev, on files, pipes and sockets; recv, send, epoll_wait and fsync are not \
+                among them",
+            reads_per_tx: each(used.reads),
+            writes_per_tx: each(used.writes),
+            context_switches_voluntary_per_tx: each(used.switches_voluntary),
+            context_switches_involuntary_per_tx: each(used.switches_involuntary),
+        }
+    }
+}
+
+impl Durability {
+    /// One embedded log, synced before anything is acknowledged.
+    pub(crate) const fn embedded() -> Self {
+        Self { fsync: Some(true), replicas: Some(1), acks: Some(1) }
+    }
+
+    pub(crate) const fn unknown() -> Self {
+        Self { fsync: None, replicas: None, acks: None }
+    }
+}
+
+impl Security {
+    /// What the FSPs of this harness speak today.
+    pub(crate) const fn plain() -> Self {
+        Self { tls: false, jws: "off" }
+    }
+}
+
+impl Configuration {
+    pub(crate) fn of(options: &BenchOptions, command: &SwitchCommand) -> Self {
+        let fsps = &options.fsps;
+        let spawned = options.hub.is_none();
+        Self {
+            seconds: options.count.is_none().then_some(options.seconds),
+            count: options.count,
+            concurrency: options.rate.is_none().then_some(options.concurrency),
+            rate: options.rate,
+            backlog: options.backlog,
+            warmup: options.warmup,
+            pairs: options.pairs.name(),
+            confirm_to_payee: options.confirm_to_payee,
+            hub: options.hub.clone(),
+            program: spawned.then(|| command.program.display().to_string()),
+            switch_configuration: command.configuration.clone().filter(|_| spawned),
+            fsps: fsps.fsps,
+            first: fsps.first,
+            subscribers: fsps.subscribers,
+            currency: fsps.currency.to_string(),
+            payee: fsps.style.state(),
+            fspiop_version: fsps.fspiop_version.as_str(),
+            timeout: fsps.timeout,
+            behaviour: fsps.behaviour.iter().map(|(fsp, it)| format!("{fsp}={it:?}")).collect(),
+            connections: fsps.connections,
+            threads: fsps.threads,
+        }
+    }
+}
+
+impl fmt::Display for BenchReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summary = &self.summary;
+        writeln!(f, "scenario        {}: {}", self.scenario, self.unit)?;
+        let load = match (self.offered_per_s, summary.concurrency) {
+            (Some(rate), _) => format!("open loop, {rate}/s offered"),
+            (None, Some(concurrency)) => format!("closed loop, {concurrency} in flight"),
+            (None, None) => "closed loop".to_owned(),
+        };
+        writeln!(f, "load            {load}, {} FSPs, {:.1} s", summary.fsps, summary.seconds)?;
+        self.spread(f)?;
+        let (steady, whole) = (&self.steady, &self.whole_run);
+        writeln!(f, "achieved        {:.0} {}/s", self.achieved_per_s, self.units)?;
+        writeln!(
+            f,
+            "units           {} ended well, {} failed, {} dropped, {} in flight at most",
+            whole.ended, summary.failed, self.dropped, self.in_flight_max
+        )?;
+        writeln!(
+            f,
+            "                ms     p50     p90     p95     p99   p99.9     max      rate/s"
+        )?;
+        row(f, &format!("{:.1} to {:.1} s", steady.from_s, steady.to_s), steady)?;
+        row(f, "whole run", whole)?;
+        writeln!(f, "                the steady part leaves out the {}", self.trimmed)?;
+        let Latency { p50, p99, max, .. } = self.accepted_ms;
+        if max > 0.0 {
+            writeln!(f, "answered 202    p50 {p50:.2}  p99 {p99:.2}  max {max:.2} ms")?;
+        }
+        if self.scenario == "whole" {
+            for (name, leg) in [
+                ("look-up", summary.legs_ms.lookup),
+                ("quote", summary.legs_ms.quote),
+                ("transfer", summary.legs_ms.transfer),
+            ] {
+                writeln!(
+                    f,
+                    "  {name:<13} p50 {:.2}  p95 {:.2}  p99 {:.2}",
+                    leg.p50, leg.p95, leg.p99
+                )?;
+            }
+        }
+        self.costs(f)?;
+        self.circumstances(f)?;
+        self.verdict(f)
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, window: &Window) -> fmt::Result {
+    let Latency { p50, p90, p95, p99, p999, max, .. } = window.latency_ms;
+    writeln!(
+        f,
+        "{name:<16} {p50:>9.2} {p90:>7.2} {p95:>7.2} {p99:>7.2} {p999:>7.2} {max:>7.1} {:>11.0}",
+        window.rate_per_s
+    )
+}
+
+impl BenchReport {
+    fn spread(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| share * 100.0;
+        let Spread { kind, largest_payer, largest_payee, largest_pair, .. } = &self.spread;
+        writeln!(
+            f,
+            "pairs           {kind}: busiest payer {:.1}%, payee {:.1}%, pair {:.1}%",
+            percent(*largest_payer),
+            percent(*largest_payee),
+            percent(*largest_pair)
+        )
+    }
+
+    fn costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summary = &self.summary;
+        if let Some(calls) = &self.system_calls {
+            writeln!(
+                f,
+                "switch          {:.3} ms CPU per unit, {:.0} MB resident at most",
+                summary.switch_cpu_ms_per_tx, summary.switch_rss_mb
+            )?;
+            writeln!(
+                f,
+                "                {:.2} reads, {:.2} writes (sockets' recv and send not counted), \
+                 {:.2} waits, {:.2} preemptions per unit",
+                calls.reads_per_tx,
+                calls.writes_per_tx,
+                calls.context_switches_voluntary_per_tx,
+                calls.context_switches_involuntary_per_tx
+            )?;
+        }
+        if let (Some(syncs), Some(bytes)) = (summary.syncs_per_tx, summary.log_bytes_per_tx) {
+            writeln!(f, "log             {syncs:.4} syncs, {bytes:.0} bytes per unit")?;
+        }
+        writeln!(
+            f,
+            "harness         {:.4} ms CPU per unit, {} messages resent, {} notices repeated",
+            self.harness_cpu_ms_per_tx, summary.resent, summary.repeated_notices
+        )?;
+        if let (Some(ceiling), Some(ratio)) = (&self.ceiling, self.ratio_to_ceiling) {
+            let rate = ceiling.rate_per_s;
+            writeln!(f, "ceiling         {rate:.0}/s without a switch's work, ratio {ratio:.2}")?;
+        }
+        Ok(())
+    }
+
+    fn circumstances(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summary = &self.summary;
+        let Durability { fsync, replicas, acks } = self.durability_of;
+        let known = |value: Option<u32>| value.map_or("?".to_owned(), |it| it.to_string());
+        let fsync = fsync.map_or("?", |fsync| if fsync { "yes" } else { "no" });
+        writeln!(
+            f,
+            "durability      {}; fsync {fsync}, replicas {}, acks {}",
+            summary.durability,
+            known(replicas),
+            known(acks)
+        )?;
+        writeln!(
+            f,
+            "profile         FSPIOP {}, payees answer {}, confirmation to payee {}; TLS {}, JWS {}",
+            summary.fspiop_version,
+            summary.style,
+            if self.summary.confirm_to_payee { "on" } else { "off" },
+            if self.security.tls { "on" } else { "off" },
+            self.security.jws
+        )?;
+        writeln!(f, "payload         {:.0} bytes per body", self.payload.mean_body_bytes)?;
+        let stored = |count: Option<u64>| count.map_or("?".to_owned(), |it| it.to_string());
+        writeln!(
+            f,
+            "stored          {} transfers at the start, {} at the end",
+            stored(self.stored_transfers.at_start),
+            stored(self.stored_transfers.at_end)
+        )?;
+        let (machine, place) = (&summary.machine, &self.environment);
+        writeln!(
+            f,
+            "machine         {} cores ({}), {:.1} GB, Linux {}{}; load {:.2} before",
+            machine.cores,
+            machine.processor,
+            place.memory_bytes as f64 / 1e9,
+            machine.kernel,
+            place.filesystem.as_ref().map_or(String::new(), |kind| format!(", {kind}")),
+            place.load_average_before
+        )?;
+        writeln!(f, "commit          {}", if self.commit.is_empty() { "?" } else { self.commit })
+    }
+
+    fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.summary.failures {
+            writeln!(f, "FAILED          {failure}")?;
+        }
+        for check in &self.checks {
+            let word = match check.passed {
+                Some(true) => "ok     ",
+                Some(false) => "FAILED ",
+                None => "skipped",
+            };
+            writeln!(f, "check           {word} {}", check.name)?;
+            for problem in check.problems.iter().take(10) {
+                writeln!(f, "                        {problem}")?;
+            }
+        }
+        if self.valid {
+            return writeln!(f, "valid           yes");
+        }
+        writeln!(f, "VOID            this run is no result; see the checks that failed")
+    }
+}

@@ -1,0 +1,548 @@
+//! One run from start to proof: what `demo` and `bench` share.
+//!
+//! Phases: start the hub, bind the FSPs, onboard, register subscribers, lay in a stock (fulfil
+//! only), warm up or climb to the best concurrency, measure, let everything end, compare all books,
+//! stop and verify. Every wait has an end: a hub that goes silent, ends or loses callbacks makes a
+//! run that is cut short or fails its checks, never one that hangs.
+//!
+//! The calling thread only sleeps, reads counters and prints, ten times a second at most.
+
+use std::time::{Duration, Instant};
+
+use dfsp::SimulatorOptions;
+
+use crate::admin::{Admin, Metrics};
+use crate::driver::{Load, Phase};
+use crate::error::HarnessError;
+use crate::fleet::{FleetPlan, FleetResult, Fleets, Glance, plan};
+use crate::hub::{Hub, HubChoice};
+use crate::interrupt::Interrupt;
+use crate::lanes::Pairs;
+use crate::live::Live;
+use crate::machine::{Environment, ProcessFigures, environment, own_cpu};
+use crate::onboarding::onboard;
+use crate::options::FspOptions;
+use crate::proof::{Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED};
+use crate::scenario::Scenario;
+
+const POLL: Duration = Duration::from_millis(10);
+const CLIMB_SETTLE: Duration = Duration::from_millis(200);
+const CLIMB_SAMPLE: Duration = Duration::from_millis(700);
+const CLIMB_STEPS: [usize; 6] = [16, 32, 64, 128, 256, 512];
+/// A step up must bring this much to be worth its latency.
+const CLIMB_GAIN: f64 = 1.03;
+const QUIET_WITHIN: Duration = Duration::from_secs(40);
+/// How long an interrupted run waits for what is in flight.
+const CUT_QUIET_WITHIN: Duration = Duration::from_secs(2);
+/// Polls without a new request after which a hub without metrics counts as quiet.
+const STILL_POLLS: u32 = 6;
+const STOCK_WITHIN: Duration = Duration::from_secs(600);
+/// Parts of a run that are left out of its steady part, when it is too short for the usual ones.
+const SHORT_TRIM: (f64, f64) = (0.10, 0.04);
+const LONG_TRIM: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(120));
+/// A run of this length is long enough to leave out the usual parts.
+const LONG_RUN: Duration = Duration::from_secs(840);
+
+/// What a run is to be.
+pub(crate) struct Setup<'a> {
+    pub(crate) scenario: Scenario,
+    pub(crate) fsps: &'a FspOptions,
+    pub(crate) pairs: Pairs,
+    pub(crate) drive: Drive,
+    pub(crate) length: Length,
+    pub(crate) warm_up: Duration,
+    /// Transfers to hold before the measured part; for [`Scenario::Fulfil`].
+    pub(crate) stock: usize,
+    pub(crate) hub: HubChoice<'a>,
+    /// What the FSPs are beside their options: where they listen, what they match by.
+    pub(crate) adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
+    /// Whether FSPs and subscribers are made known to the hub first.
+    pub(crate) onboard: bool,
+    /// Whether payees that fulfil with COMMITTED are owed a confirmation.
+    pub(crate) confirm_to_payee: bool,
+}
+
+/// How units are started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Drive {
+    /// As many in flight as bring the highest rate.
+    Climb,
+    /// So many in flight.
+    Closed(usize),
+    /// So many a second; the next is dropped while `backlog` are in flight.
+    Open {
+        /// Units a second.
+        rate: f64,
+        /// Units in flight at most.
+        backlog: usize,
+    },
+}
+
+/// When the measured part ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Length {
+    Time(Duration),
+    Count(u64),
+}
+
+/// What a run gave.
+pub(crate) struct Measured {
+    pub(crate) seconds: f64,
+    /// Units that ended well in the measured part.
+    pub(crate) good: u64,
+    /// Units that ended well in the whole run.
+    pub(crate) good_in_all: u64,
+    /// Units that failed in the whole run.
+    pub(crate) failed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) backlog_max: usize,
+    pub(crate) concurrency: Option<usize>,
+    /// What the hub's process used in the measured part, where it is known.
+    pub(crate) hub: Option<ProcessFigures>,
+    pub(crate) resident_bytes_max: Option<u64>,
+    pub(crate) own_cpu: Duration,
+    pub(crate) metrics_at_start: Metrics,
+    pub(crate) metrics_at_end: Metrics,
+    /// Hub metrics after the last notice.
+    pub(crate) metrics_after: Metrics,
+    pub(crate) result: FleetResult,
+    pub(crate) trim: Trim,
+    pub(crate) environment: Environment,
+    pub(crate) checks: Vec<Check>,
+    /// Why the run ended before its time.
+    pub(crate) cut: Option<HarnessError>,
+}
+
+/// What is left out of the steady part, in seconds, or in units when the run has a count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Trim {
+    pub(crate) first: f64,
+    pub(crate) last: f64,
+    pub(crate) unit: &'static str,
+}
+
+/// Carries a run out.
+///
+/// # Errors
+/// It could not be set up. What happens after that is told by [`Measured::cut`] and the checks.
+pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
+    let interrupt = Interrupt::listen();
+    let mut live = Live::new();
+    if setup.hub.is_spawned() {
+        live.step("starting the switch");
+    }
+    let hub = setup.hub.start()?;
+    let environment = environment(hub.data());
+    let mut simulators = plan(setup.fsps, hub.fspiop());
+    for (index, simulator) in simulators.iter_mut().enumerate() {
+        simulator.holds = setup.scenario.holds();
+        // A stock is larger than what is ever in flight.
+        simulator.in_flight_max = simulator.in_flight_max.max(setup.stock * 2);
+        if setup.scenario.holds() {
+            simulator.expiration_ahead = HELD_FOR;
+        }
+        (setup.adjust)(index, simulator);
+    }
+    let load = match setup.drive {
+        Drive::Climb | Drive::Closed(_) => Load::Closed,
+        Drive::Open { rate, backlog } => Load::Open { rate, backlog },
+    };
+    let (scenario, pairs, threads) = (setup.scenario, setup.pairs, setup.fsps.threads);
+    let fleets = Fleets::start(&simulators, FleetPlan { scenario, pairs, load, threads })?;
+    let admin = hub.admin()?;
+    let mut run = Run { setup, interrupt, live, hub, fleets, admin };
+    run.prepare()?;
+    run.go_on(environment)
+}
+
+/// Life of a transfer that its payee holds.
+const HELD_FOR: Duration = Duration::from_secs(3_600);
+
+/// A run in progress.
+struct Run<'a> {
+    setup: &'a Setup<'a>,
+    interrupt: Interrupt,
+    live: Live,
+    hub: Hub,
+    fleets: Fleets,
+    admin: Option<Admin>,
+}
+
+/// Counters at one moment.
+#[derive(Clone)]
+struct Reading {
+    moment: Instant,
+    good: u64,
+    figures: Option<ProcessFigures>,
+    own_cpu: Duration,
+    metrics: Metrics,
+}
+
+/// The measured part.
+struct Part {
+    start: Reading,
+    end: Reading,
+    concurrency: Option<usize>,
+}
+
+impl Run<'_> {
+    /// Makes the FSPs and their subscribers known.
+    fn prepare(&mut self) -> Result<(), HarnessError> {
+        let bound = self.fleets.bound();
+        if self.setup.onboard {
+            let needed = || HarnessError::Options("--admin is needed for onboarding".to_owned());
+            let admin = self.admin.as_mut().ok_or_else(needed)?;
+            self.live.step(&format!("onboarding {} FSPs", bound.len()));
+            onboard(admin, self.setup.fsps.currency, &bound, &self.interrupt)?;
+            if self.setup.scenario.looks_up() {
+                let subscribers = self.setup.fsps.subscribers;
+                self.live.step(&format!("registering {subscribers} subscribers of each"));
+                self.fleets.register()?;
+            }
+        }
+        self.fleets.behave()
+    }
+
+    fn go_on(mut self, environment: Environment) -> Result<Measured, HarnessError> {
+        let before = self.books()?;
+        let start = self.reading();
+        let mut part = Part { end: start.clone(), start, concurrency: None };
+        let mut cut = self.measure(&mut part).err();
+        self.fleets.set_phase(Phase::Stop);
+        let mut open = None;
+        if cut.is_none() {
+            self.live.step("waiting for the last transactions and notices");
+            match self.wait_for_quiet() {
+                Ok(still) => open = still,
+                Err(error) => cut = Some(error),
+            }
+        }
+        if cut.is_some() {
+            self.settle();
+        }
+        let result = self.fleets.collect()?;
+        let glance = self.fleets.glance();
+        let after = if cut.is_none() { self.books() } else { Ok(None) };
+        let after = after.unwrap_or_else(|error| {
+            cut.get_or_insert(error);
+            None
+        });
+        let (mut checks, metrics_after) = match &cut {
+            None => (
+                self.checks(&before, &after, &result, &glance),
+                after.map(|books| books.metrics).unwrap_or_default(),
+            ),
+            Some(error) => {
+                let why = error.to_string();
+                (vec![Check::failed("the run went to its end", why)], Metrics::default())
+            }
+        };
+        checks.extend(open.map(|open| Check::failed("everything came to rest", open)));
+        let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
+        checks.extend(self.stop(cut.is_some()));
+        Ok(Measured {
+            seconds: (part.end.moment - part.start.moment).as_secs_f64(),
+            good: part.end.good - part.start.good,
+            good_in_all: glance.good,
+            failed: glance.failed,
+            dropped: glance.dropped,
+            backlog_max: glance.backlog_max,
+            concurrency: part.concurrency,
+            hub: used(part.start.figures, part.end.figures),
+            resident_bytes_max: resident,
+            own_cpu: part.end.own_cpu.saturating_sub(part.start.own_cpu),
+            metrics_at_start: part.start.metrics,
+            metrics_at_end: part.end.metrics,
+            metrics_after,
+            result,
+            trim: trim(self.setup.length).0,
+            environment,
+            checks,
+            cut,
+        })
+    }
+
+    /// Lays in, warms up, measures; `part` is filled as far as it gets.
+    fn measure(&mut self, part: &mut Part) -> Result<(), HarnessError> {
+        self.lay_in()?;
+        part.concurrency = self.warm_up()?;
+        let (_, first, last) = trim(self.setup.length);
+        self.fleets.set_steady(first, last, matches!(self.setup.length, Length::Count(_)));
+        part.start = self.reading();
+        part.end = part.start.clone();
+        let ran = match self.setup.length {
+            Length::Count(count) => {
+                self.fleets.set_budget(count);
+                self.fleets.set_phase(Phase::Measure);
+                self.watch_until(count)
+            }
+            Length::Time(time) => {
+                self.fleets.set_phase(Phase::Measure);
+                self.watch("measure", time)
+            }
+        };
+        part.end = self.reading();
+        ran
+    }
+
+    /// Reserves the transfers whose fulfilment is measured.
+    fn lay_in(&mut self) -> Result<(), HarnessError> {
+        if self.setup.scenario != Scenario::Fulfil {
+            return Ok(());
+        }
+        self.live.step(&format!("reserving {} transfers", self.setup.stock));
+        self.fleets.set_stock(self.setup.stock);
+        self.fleets.set_phase(Phase::Stock);
+        let deadline = Instant::now() + STOCK_WITHIN;
+        while self.fleets.glance().stock < self.setup.stock {
+            if Instant::now() > deadline {
+                let problem = format!("has not taken the stock within {STOCK_WITHIN:?}");
+                return Err(HarnessError::Hub(problem));
+            }
+            self.watch(STOCKING, POLL * 5)?;
+        }
+        self.fleets.set_phase(Phase::Idle);
+        Ok(())
+    }
+
+    /// Warms up, and finds the concurrency when none is given.
+    fn warm_up(&mut self) -> Result<Option<usize>, HarnessError> {
+        let concurrency = match self.setup.drive {
+            Drive::Climb => {
+                self.live.step("finding the concurrency with the highest rate");
+                Some(self.climb()?)
+            }
+            Drive::Closed(target) => Some(target),
+            Drive::Open { .. } => None,
+        };
+        self.fleets.set_target(concurrency.unwrap_or(0));
+        // A warm-up would use the stock up, and laying it in was one.
+        let warm = self.setup.drive != Drive::Climb && self.setup.scenario != Scenario::Fulfil;
+        if warm && !self.setup.warm_up.is_zero() {
+            self.fleets.set_phase(Phase::Warm);
+            self.watch("warm up", self.setup.warm_up)?;
+        }
+        Ok(concurrency)
+    }
+
+    /// Raises the concurrency until the rate grows no more; gives the smallest that is as good.
+    fn climb(&mut self) -> Result<usize, HarnessError> {
+        let mut rates: Vec<(usize, f64)> = Vec::new();
+        let mut best = 0.0_f64;
+        let mut without_gain = 0;
+        self.fleets.set_phase(Phase::Warm);
+        for step in CLIMB_STEPS {
+            self.fleets.set_target(step);
+            self.watch("climb", CLIMB_SETTLE)?;
+            let (start, before) = (Instant::now(), self.fleets.glance().good);
+            self.watch("climb", CLIMB_SAMPLE)?;
+            let good = self.fleets.glance().good - before;
+            let rate = good as f64 / start.elapsed().as_secs_f64();
+            rates.push((step, rate));
+            without_gain = if rate > best * CLIMB_GAIN { 0 } else { without_gain + 1 };
+            best = best.max(rate);
+            if without_gain == 2 {
+                break;
+            }
+        }
+        let good = rates.iter().find(|(_, rate)| rate * CLIMB_GAIN >= best);
+        Ok(good.map_or(CLIMB_STEPS[0], |&(step, _)| step))
+    }
+
+    /// Waits until so many units have ended.
+    fn watch_until(&mut self, count: u64) -> Result<(), HarnessError> {
+        loop {
+            let glance = self.fleets.glance();
+            if count <= glance.measured {
+                return Ok(());
+            }
+            self.watch("measure", POLL)?;
+        }
+    }
+
+    fn reading(&mut self) -> Reading {
+        // Missing metrics show in the checks; a reading is not the place to end a run.
+        let metrics = self.admin.as_mut().and_then(|admin| admin.metrics().ok());
+        Reading {
+            metrics: metrics.unwrap_or_default(),
+            moment: Instant::now(),
+            good: self.fleets.glance().good,
+            figures: self.hub.figures(),
+            own_cpu: own_cpu(),
+        }
+    }
+
+    fn books(&mut self) -> Result<Option<Books>, HarnessError> {
+        self.admin.as_mut().map(Books::read).transpose()
+    }
+
+    /// Lets the run go on for a while and shows where it stands. A stock that is used up ends it.
+    fn watch(&mut self, what: &str, time: Duration) -> Result<(), HarnessError> {
+        let end = Instant::now() + time;
+        loop {
+            let rest = end.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Ok(());
+            }
+            self.interrupt.pause(rest.min(POLL * 10))?;
+            self.hub.check_alive()?;
+            let mut glance = self.fleets.glance();
+            if what == STOCKING {
+                glance.good = glance.stock as u64;
+            }
+            self.live.show(what, &glance);
+            self.live.check_progress(&glance, self.setup.fsps.patience() + PROGRESS_WITHIN)?;
+            let spent = glance.stock == 0 && glance.in_flight == 0;
+            if what == "measure" && self.setup.scenario == Scenario::Fulfil && spent {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until nothing is in flight and nothing is owed; says what still is when that takes
+    /// too long. What is missing among the metrics is found by the checks.
+    fn wait_for_quiet(&mut self) -> Result<Option<String>, HarnessError> {
+        let patience = self.setup.fsps.patience() + QUIET_WITHIN;
+        let deadline = Instant::now() + patience;
+        let (mut requests, mut still) = (0, 0);
+        loop {
+            let glance = self.fleets.glance();
+            let metrics = self.admin.as_mut().map(Admin::metrics).transpose()?.unwrap_or_default();
+            let owed = |name| metrics.get(name).is_some_and(|value| value > 0.0);
+            still = if glance.requests == requests { still + 1 } else { 0 };
+            requests = glance.requests;
+            let known = metrics.get(NOTICES_OWED).is_some();
+            let at_rest = glance.in_flight == 0 && glance.open == 0 && glance.stock == 0;
+            if at_rest && !owed(IN_FLIGHT) && !owed(NOTICES_OWED) && (known || still > STILL_POLLS)
+            {
+                return Ok(None);
+            }
+            // Nothing comes any more although transfers are open: notices were lost.
+            let lost = glance.in_flight == 0 && known && !owed(IN_FLIGHT) && !owed(NOTICES_OWED);
+            if lost && still > STILL_POLLS * 4 {
+                return Ok(Some(at_rest_not(&glance)));
+            }
+            if Instant::now() > deadline {
+                return Ok(Some(format!("{} after {patience:?}", at_rest_not(&glance))));
+            }
+            self.fleets.set_phase(Phase::Stop);
+            self.watch("drain", POLL * 5)?;
+        }
+    }
+
+    /// A run that was cut short waits a little for what is in flight.
+    fn settle(&self) {
+        let deadline = Instant::now() + CUT_QUIET_WITHIN;
+        while self.fleets.glance().in_flight > 0 && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn checks(
+        &self,
+        before: &Option<Books>,
+        after: &Option<Books>,
+        result: &FleetResult,
+        glance: &Glance,
+    ) -> Vec<Check> {
+        let evidence = Evidence {
+            before: before.as_ref(),
+            after: after.as_ref(),
+            fsps: &result.fsps,
+            good: glance.good,
+            failed: glance.failed,
+            moves_money: matches!(
+                self.setup.scenario,
+                Scenario::Transfer | Scenario::Fulfil | Scenario::Whole
+            ),
+            metrics_needed: self.setup.hub.is_spawned(),
+            style: self.setup.fsps.style,
+            confirm_to_payee: self.setup.confirm_to_payee,
+        };
+        evidence.checks()
+    }
+
+    /// Stops a switch of ours and proves its log.
+    fn stop(&mut self, cut: bool) -> Vec<Check> {
+        let HubChoice::Spawn { command, .. } = &self.setup.hub else { return Vec::new() };
+        self.live.step("stopping the switch and verifying its log");
+        let mut checks = Vec::new();
+        let stopped = self.hub.stop();
+        if cut {
+            return checks;
+        }
+        let name = "the switch stopped and its log was verified";
+        let data = self.hub.data().expect("a switch of ours has a directory");
+        let problem = stopped.err().map(|error| error.to_string());
+        match problem.or_else(|| command.verify(data).err()) {
+            Some(problem) => checks.push(Check::failed(name, problem)),
+            None => checks.push(Check { name, passed: Some(true), problems: Vec::new() }),
+        }
+        checks
+    }
+}
+
+/// What the live line says while a stock is laid in.
+const STOCKING: &str = "reserve";
+
+/// How long, beyond the patience of an FSP, nothing may end before a run is given up.
+const PROGRESS_WITHIN: Duration = Duration::from_secs(15);
+
+fn at_rest_not(glance: &Glance) -> String {
+    format!(
+        "{} units in flight, {} transfers without a notice of their end, {} held by payees",
+        glance.in_flight, glance.open, glance.stock
+    )
+}
+
+fn used(start: Option<ProcessFigures>, end: Option<ProcessFigures>) -> Option<ProcessFigures> {
+    let (start, end) = (start?, end?);
+    Some(ProcessFigures {
+        cpu: end.cpu.saturating_sub(start.cpu),
+        resident_bytes_max: end.resident_bytes_max,
+        reads: end.reads.saturating_sub(start.reads),
+        writes: end.writes.saturating_sub(start.writes),
+        switches_voluntary: end.switches_voluntary.saturating_sub(start.switches_voluntary),
+        switches_involuntary: end.switches_involuntary.saturating_sub(start.switches_involuntary),
+    })
+}
+
+/// What is left out of the steady part, and its bounds as the drivers take them.
+fn trim(length: Length) -> (Trim, u64, u64) {
+    let micros = |time: f64| (time * 1e6) as u64;
+    match length {
+        Length::Time(time) => {
+            let whole = time.as_secs_f64();
+            let (first, last) = if LONG_RUN <= time {
+                (LONG_TRIM.0.as_secs_f64(), LONG_TRIM.1.as_secs_f64())
+            } else {
+                (whole * SHORT_TRIM.0, whole * SHORT_TRIM.1)
+            };
+            (Trim { first, last, unit: "s" }, micros(first), micros(whole - last))
+        }
+        Length::Count(count) => {
+            let part = |share: f64| (count as f64 * share).floor();
+            let (first, last) = (part(SHORT_TRIM.0), part(SHORT_TRIM.1));
+            let trim = Trim { first, last, unit: "units" };
+            (trim, first as u64 + 1, count - last as u64 + 1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_runs_lose_five_minutes_and_two_short_ones_their_share() {
+        for (seconds, first, last) in [(3_600, 300.0, 120.0), (840, 300.0, 120.0), (100, 10.0, 4.0)]
+        {
+            let (trim, from, to) = trim(Length::Time(Duration::from_secs(seconds)));
+            assert_eq!((trim.first, trim.last), (first, last), "{seconds}");
+            assert_eq!(from, (first * 1e6) as u64);
+            assert_eq!(to, ((seconds as f64 - last) * 1e6) as u64);
+        }
+        let (trim, first, last) = trim(Length::Count(1_000));
+        assert_eq!((trim.first, trim.last, first, last), (100.0, 40.0, 101, 961));
+    }
+}

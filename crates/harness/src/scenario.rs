@@ -1,0 +1,114 @@
+//! What is measured: one part of a transaction, or all of it.
+
+use std::fmt;
+
+use dfsp::Course;
+use ledger::FspName;
+
+/// One kind of unit that a run repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// `POST /transfers` to the notice of the commit at the payer.
+    Transfer,
+    /// `POST /transfers` until the payee has received it.
+    Prepare,
+    /// `PUT /transfers/{id}` by the payee to the notice of the commit at the payer.
+    Fulfil,
+    /// `GET /parties` to the party's callback.
+    Lookup,
+    /// `POST /quotes` to the quote's callback.
+    Quote,
+    /// Look-up, quote and transfer, one after the other.
+    Whole,
+}
+
+impl Scenario {
+    /// All of them, in the order of a table.
+    pub const ALL: [Self; 6] =
+        [Self::Transfer, Self::Prepare, Self::Fulfil, Self::Lookup, Self::Quote, Self::Whole];
+
+    /// The word for it on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Transfer => "transfer",
+            Self::Prepare => "prepare",
+            Self::Fulfil => "fulfil",
+            Self::Lookup => "lookup",
+            Self::Quote => "quote",
+            Self::Whole => "whole",
+        }
+    }
+
+    /// What one unit is, and between which moments its time runs.
+    #[must_use]
+    pub const fn definition(self) -> &'static str {
+        match self {
+            Self::Transfer => {
+                "POST /transfers by the payer, POST to the payee, PUT by the payee, until the \
+                 payer has the notice of the commit"
+            }
+            Self::Prepare => {
+                "POST /transfers by the payer until the payee has received it; answered 202 is \
+                 shown apart; the payee fulfils after the measured part"
+            }
+            Self::Fulfil => {
+                "PUT /transfers/{id} by the payee until the payer has the notice of the commit; \
+                 the transfers were reserved before the measured part"
+            }
+            Self::Lookup => {
+                "GET /parties by the payer, GET to the payee, PUT by the payee, until the payer \
+                 has the party"
+            }
+            Self::Quote => {
+                "POST /quotes by the payer, POST to the payee, PUT by the payee, until the payer \
+                 has the quote"
+            }
+            Self::Whole => {
+                "look-up, quote and transfer one after the other, until the payer has the notice \
+                 of the commit"
+            }
+        }
+    }
+
+    /// What one unit is called in a table.
+    #[must_use]
+    pub const fn units(self) -> &'static str {
+        match self {
+            Self::Transfer => "transfers",
+            Self::Prepare => "prepares",
+            Self::Fulfil => "fulfilments",
+            Self::Lookup => "look-ups",
+            Self::Quote => "quotes",
+            Self::Whole => "whole transactions",
+        }
+    }
+
+    /// Whether subscribers must be known to the hub.
+    pub(crate) const fn looks_up(self) -> bool {
+        matches!(self, Self::Lookup | Self::Whole)
+    }
+
+    /// Whether payees put transfers aside instead of answering them.
+    pub(crate) const fn holds(self) -> bool {
+        matches!(self, Self::Prepare | Self::Fulfil)
+    }
+
+    /// The part of a transaction that a payment to `payee` runs.
+    pub(crate) const fn course(self, payee: FspName) -> Course {
+        match self {
+            Self::Transfer => Course::Transfer(payee),
+            Self::Prepare => Course::Prepare(payee),
+            Self::Fulfil => Course::Fulfil(payee),
+            Self::Lookup => Course::Lookup,
+            Self::Quote => Course::Quote(payee),
+            Self::Whole => Course::Whole,
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

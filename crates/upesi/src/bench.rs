@@ -1,0 +1,54 @@
+//! `upesi bench`: measurements, one subcommand each.
+
+use clap::Subcommand;
+use harness::{BenchOptions, Scenario, SwitchCommand};
+
+use crate::Failure;
+
+/// Arguments of `bench`.
+#[derive(clap::Args)]
+pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is measured.
+#[derive(Subcommand)]
+enum What {
+    /// Transfers: POST /transfers to the notice of the commit at the payer.
+    Transfer(Box<BenchOptions>),
+    /// Prepares: POST /transfers until the payee has received it.
+    Prepare(Box<BenchOptions>),
+    /// Fulfilments: PUT /transfers by the payee to the notice of the commit at the payer.
+    Fulfil(Box<BenchOptions>),
+    /// Look-ups: GET /parties to the party's callback.
+    Lookup(Box<BenchOptions>),
+    /// Quotes: POST /quotes to the quote's callback.
+    Quote(Box<BenchOptions>),
+    /// Whole transactions: look-up, quote and transfer.
+    Whole(Box<BenchOptions>),
+}
+
+pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
+    let (scenario, options) = match &arguments.what {
+        What::Transfer(options) => (Scenario::Transfer, options),
+        What::Prepare(options) => (Scenario::Prepare, options),
+        What::Fulfil(options) => (Scenario::Fulfil, options),
+        What::Lookup(options) => (Scenario::Lookup, options),
+        What::Quote(options) => (Scenario::Quote, options),
+        What::Whole(options) => (Scenario::Whole, options),
+    };
+    measure(scenario, options)
+}
+
+fn measure(scenario: Scenario, options: &BenchOptions) -> Result<(), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+    let report = harness::bench(scenario, options, &SwitchCommand::standard(program))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    if report.valid {
+        return Ok(());
+    }
+    let why = report.invalid_because.first().map_or("see above", |why| why);
+    Err(Failure::new(format!("the run is VOID: {why}")))
+}

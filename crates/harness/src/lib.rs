@@ -17,12 +17,14 @@ mod admin;
 mod baseline;
 mod bench;
 mod bench_report;
+mod chart;
 mod child;
 mod demo;
 mod driver;
 mod engine;
 mod error;
 mod fleet;
+mod hello;
 mod html;
 mod hub;
 mod interrupt;
@@ -39,7 +41,7 @@ mod scenario;
 mod simulate;
 
 pub use crate::baseline::{BaselineReport, baseline};
-pub use crate::bench::{bench, run};
+pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{
     BenchReport, Ceiling, Configuration, Durability, Payload, Security, Share, Spread, Stored,
     SystemCalls, Window,
@@ -47,9 +49,13 @@ pub use crate::bench_report::{
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
+pub use crate::hello::{HelloReport, hello};
+pub use crate::html::report as html_report;
 pub use crate::lanes::Pairs;
 pub use crate::machine::Environment;
-pub use crate::options::{BaselineOptions, BenchOptions, DemoOptions, SimulateOptions};
+pub use crate::options::{
+    BaselineOptions, BenchOptions, DemoOptions, HelloOptions, SimulateOptions,
+};
 pub use crate::proof::Check;
 pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};

@@ -270,6 +270,7 @@ impl Run<'_> {
         self.fleets.set_steady(first, last, matches!(self.setup.length, Length::Count(_)));
         part.start = self.reading();
         part.end = part.start.clone();
+        self.live.step("measuring");
         let ran = match self.setup.length {
             Length::Count(count) => {
                 self.fleets.set_budget(count);

@@ -78,7 +78,8 @@ impl Lines<'_> {
         text(&mut svg, "middle", (WIDTH / 2.0, HEIGHT - 8.0), self.x_label);
         let _ = write!(
             svg,
-            r#"<text class="label" text-anchor="middle" transform="translate(14 {}) rotate(-90)">{}</text>"#,
+            "<text class=\"label\" text-anchor=\"middle\" \
+             transform=\"translate(14 {}) rotate(-90)\">{}</text>",
             HEIGHT / 2.0,
             escape(self.y_label)
         );
@@ -89,7 +90,8 @@ impl Lines<'_> {
             let name = escape(&series.name);
             let _ = write!(
                 svg,
-                r#"<polyline fill="none" stroke="{colour}" stroke-width="1.6" points="{drawn}"><title>{name}</title></polyline>"#
+                "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\" \
+                 points=\"{drawn}\"><title>{name}</title></polyline>"
             );
         }
         svg + "</svg>" + &legend(self.series.iter().map(|series| &*series.name))
@@ -112,7 +114,8 @@ pub(crate) fn bars(bars: &[Bar], unit: &str) -> String {
             let width = length * scale;
             let _ = write!(
                 svg,
-                r#"<rect x="{at:.1}" y="{top:.1}" width="{width:.1}" height="{BAR}" fill="{colour}"><title>{}: {} {}</title></rect>"#,
+                "<rect x=\"{at:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\" \
+                 fill=\"{colour}\"><title>{}: {} {}</title></rect>",
                 escape(name),
                 number(length),
                 escape(unit)

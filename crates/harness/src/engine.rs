@@ -242,7 +242,11 @@ impl Run<'_> {
         checks.extend(self.stop(cut.is_some()));
         Ok(Measured {
             seconds: (part.end.moment - part.start.moment).as_secs_f64(),
-            good: part.end.good - part.start.good,
+            good: match self.setup.length {
+                Length::Time(_) => part.end.good - part.start.good,
+                // Exactly those: the warm-up's last ones are not among them.
+                Length::Count(_) => result.latencies.whole.len(),
+            },
             good_in_all: glance.good,
             failed: glance.failed,
             dropped: glance.dropped,

@@ -264,7 +264,7 @@ impl fmt::Display for HelloReport {
         writeln!(f, "latency ms      p50 {p50:.3}  p99 {p99:.3}  p99.9 {p999:.3}  max {max:.2}")?;
         writeln!(
             f,
-            "CPU us          {:.2} per exchange on the side that asks, {:.2} on the one that answers",
+            "CPU us          {:.2} per exchange on the side that asks, {:.2} on the other",
             self.client_cpu_us, self.server_cpu_us
         )?;
         writeln!(f, "payload         {} bytes per body", self.body_bytes)?;

@@ -3,10 +3,10 @@
 //! [`demo`] starts a switch as a child process, onboards eight FSPs, runs whole transactions
 //! (look-up, quote, transfer) as fast as it sustains or at a given rate, and then proves the
 //! ledger: every account, every transfer, every notice, and the log itself. [`run`] measures one
-//! [`Scenario`] against such a switch or any other hub, as often as it is called; [`bench()`] prints
-//! that, and [`html_report`] makes a page of any number of results. [`simulate`] runs the same FSPs
-//! against any hub. [`baseline`] runs them through a hub that only forwards, and [`hello`] measures
-//! bare exchanges: what the simulators and the sockets cost by themselves.
+//! [`Scenario`] against such a switch or any other hub, as often as it is called; [`bench()`]
+//! prints that, and [`html_report`] makes a page of any number of results. [`simulate`] runs the
+//! same FSPs against any hub. [`baseline`] runs them through a hub that only forwards, and
+//! [`hello`] measures bare exchanges: what the simulators and the sockets cost by themselves.
 //!
 //! Phases of a run (the engine, which [`demo`] and [`run`] share): bind the FSPs, onboard, register
 //! subscribers, climb to the best concurrency (or warm up), measure, let everything end, prove,

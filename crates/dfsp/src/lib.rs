@@ -35,3 +35,4 @@ pub use crate::simulator::{
     RegistrationError, Simulator, SimulatorOptions, StartError, Style, Version,
 };
 pub use crate::tally::{Counts, Sum, Tally};
+pub use crate::tune::tune;

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 ///
 /// A pacing congestion control such as BBR sets a kernel timer for nearly every message, which on
 /// the loopback is a tenth of the cost of an exchange and shields nobody.
-pub(crate) fn tune(stream: &TcpStream) {
+pub fn tune(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     if stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
         let _ = SockRef::from(stream).set_tcp_congestion(b"reno");

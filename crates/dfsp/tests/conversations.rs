@@ -11,6 +11,7 @@ use dfsp::{
     Version,
 };
 use ledger::{Amount, Currency};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
 const PAYEES: std::ops::Range<u64> = 25_500_000..25_500_100;
@@ -214,4 +215,70 @@ fn many_transactions_at_once_keep_their_books() {
         assert_eq!(scheme.payee.position().units(), -expected);
         scheme.stop();
     });
+}
+
+/// Two look-ups of one number are answered in the wrong order, under their trace ids or without.
+fn check_match(traced: bool, expected: u64) {
+    run(async {
+        let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let currency = Currency::parse("USD").expect("a currency");
+        let address = hub.local_addr().expect("it is bound");
+        let mut options = SimulatorOptions::new("payer", currency, address);
+        options.match_by_number = false;
+        options.links.connections_max = 1;
+        let payer = Simulator::bind(options).expect("a port");
+        let ended = Rc::new(RefCell::new(Vec::new()));
+        let order = Rc::clone(&ended);
+        payer.observe(move |outcome| order.borrow_mut().push(outcome));
+        for amount in [1, 2] {
+            let payment = Payment {
+                course: Course::Lookup,
+                payer_msisdn: 1,
+                payee_msisdn: 77,
+                amount: Amount::from_units(amount),
+                intended: Instant::now(),
+            };
+            payer.start(payment).expect("there is room");
+        }
+        let (mut stream, _) = hub.accept().await.expect("it connects");
+        let mut traces = Vec::new();
+        while traces.len() < 2 {
+            traces.push(next_trace(&mut stream).await);
+        }
+        let mut back = tokio::net::TcpStream::connect(payer.address()).await.expect("it listens");
+        for trace in traces.iter().rev() {
+            let body = r#"{"party":{"partyIdInfo":{"fspId":"payee"}}}"#;
+            let trace = if traced { format!("traceparent: {trace}\r\n") } else { String::new() };
+            let put = format!(
+                "PUT /parties/MSISDN/77 HTTP/1.1\r\n{trace}content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            back.write_all(put.as_bytes()).await.expect("it reads");
+        }
+        until(|| payer.counts().requests == 2).await;
+        let ended: Vec<i128> =
+            ended.borrow().iter().map(|outcome| outcome.payment.amount.units()).collect();
+        assert_eq!(ended, if traced { vec![2, 1] } else { vec![] });
+        assert_eq!(payer.counts().unknown, expected);
+        payer.stop();
+    });
+}
+
+async fn next_trace(stream: &mut tokio::net::TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(request) = dfsp::wire::request(&bytes).expect("well formed") {
+            let trace = request.fields.traceparent.expect("every look-up has one").to_owned();
+            let accepted = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(accepted).await.expect("it reads");
+            return trace;
+        }
+        assert!(stream.read_buf(&mut bytes).await.expect("it writes") > 0, "it closed");
+    }
+}
+
+#[test]
+fn callbacks_are_matched_by_trace_and_not_by_number() {
+    check_match(true, 0);
+    check_match(false, 2);
 }

@@ -81,7 +81,7 @@ impl Admin {
             answer = self.exchange(&request);
         }
         answer.map_err(|error| HarnessError::Admin {
-            request: format!("{method} {path}"),
+            request: format!("{method} http://{}{path}", self.address),
             problem: error.to_string(),
         })
     }
@@ -99,7 +99,7 @@ impl Admin {
             return Ok(answered);
         }
         Err(HarnessError::Admin {
-            request: format!("{method} {path}"),
+            request: format!("{method} http://{}{path}", self.address),
             problem: format!(
                 "answered {} {}",
                 answered.status,

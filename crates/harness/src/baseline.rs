@@ -6,6 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use dfsp::forwarder::Forwarder;
+use serde::Serialize;
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
 
@@ -24,7 +25,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Results of a run without a real hub.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct BaselineReport {
     /// Committed whole transactions a second.
     pub rate_per_s: f64,
@@ -93,7 +94,6 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
         simulators_cpu_ms_per_tx: each(result.cpu - own),
         forwarder_cpu_ms_per_tx: each(forwarders),
     };
-    println!("{report}");
     Ok(report)
 }
 

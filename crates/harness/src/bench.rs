@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 
+use crate::baseline::baseline;
 use crate::bench_report::{
     BenchReport, Configuration, Durability, Payload, Security, Share, Spread, Stored, SystemCalls,
     Window,
@@ -15,9 +16,10 @@ use crate::driver::TIMED_OUT;
 use crate::engine::{Drive, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
 use crate::fleet::{FleetResult, place};
+use crate::hello::hello;
 use crate::html;
 use crate::hub::{HubChoice, RemoteHub};
-use crate::options::BenchOptions;
+use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions};
 use crate::proof::Check;
 use crate::report::Latency;
 use crate::scenario::Scenario;
@@ -59,6 +61,27 @@ pub fn bench(
             .map_err(HarnessError::file(path))?;
     }
     Ok(report)
+}
+
+/// Measures the instrument itself and prints what it costs: exchanges with a server that only says
+/// 202, then whole transactions through a hub that only forwards.
+///
+/// # Errors
+/// The options make no sense, sockets cannot be had, or the file cannot be written.
+pub fn bench_harness(options: &HelloOptions) -> Result<(), HarnessError> {
+    if let Some(path) = &options.json {
+        check_writable(path)?;
+    }
+    let exchanges = hello(options)?;
+    println!("{exchanges}\n");
+    let forwarded = baseline(&BaselineOptions {
+        seconds: options.seconds,
+        concurrency: options.concurrency,
+        fsps: FspOptions::standard(),
+    })?;
+    println!("{forwarded}");
+    let Some(path) = &options.json else { return Ok(()) };
+    write_json(path, &serde_json::json!({ "exchanges": exchanges, "forwarded": forwarded }))
 }
 
 /// Measures. Nothing but progress is printed; may be called again and again.

@@ -21,6 +21,8 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOG_TAIL_BYTES: usize = 2_000;
+/// Last words of a switch that are shown, in lines.
+const LAST_LINES: usize = 3;
 const CONFIGURATION: &str = "switch.toml";
 
 /// How the switch is started and its log verified.
@@ -199,7 +201,9 @@ impl Switch {
     fn ended(&self, status: ExitStatus) -> HarnessError {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]);
-        HarnessError::Switch(format!("ended with {status}:\n{}", tail.trim()))
+        let lines: Vec<&str> = tail.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        HarnessError::Switch(format!("ended with {status}: {}", last.join("; ")))
     }
 }
 

@@ -532,3 +532,87 @@ async fn open_loop(driver: Rc<Driver>, interval: Duration) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use dfsp::Behaviour;
+    use dfsp::forwarder::Forwarder;
+    use tokio::runtime::{LocalOptions, LocalRuntime};
+
+    use crate::fleet::plan;
+    use crate::lanes::{Pairs, lanes};
+    use crate::options::FspOptions;
+
+    /// Drives look-ups through a hub that only forwards, and gives the control at the end.
+    fn drive(load: Load, behaviour: Behaviour, course: impl AsyncFn(&Driver)) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime: LocalRuntime =
+            builder.enable_all().build_local(LocalOptions::default()).expect("a runtime");
+        runtime.block_on(async {
+            let hub = Forwarder::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+            let options = FspOptions { fsps: 2, subscribers: 10, ..FspOptions::standard() };
+            let bind = |mut options: dfsp::SimulatorOptions| {
+                options.behaviour = behaviour;
+                let simulator = Simulator::bind(options).expect("a port");
+                let (name, address) = (simulator.name().to_owned(), simulator.address());
+                hub.register(&name, address, simulator.subscribers());
+                simulator
+            };
+            let simulators: Vec<_> = plan(&options, hub.address()).into_iter().map(bind).collect();
+            let lanes = lanes(Pairs::Uniform, 2);
+            let plan = DriverPlan { scenario: Scenario::Lookup, load, lanes };
+            let driver = Driver::start(&simulators, plan, Arc::new(Control::new()));
+            driver.control.set_phase(Phase::Measure);
+            course(&driver).await;
+            simulators.iter().for_each(Simulator::stop);
+            hub.stop();
+        });
+    }
+
+    async fn until(what: impl Fn() -> bool) {
+        let waited = async {
+            while !what() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waited).await.expect("it comes to pass");
+    }
+
+    #[test]
+    fn open_loop_counts_from_the_intended_start_even_when_everything_stood_still() {
+        const STILL: Duration = Duration::from_millis(300);
+        let load = Load::Open { rate: 1_000.0, backlog: 100_000 };
+        drive(load, Behaviour::Normal, async |driver| {
+            let good = || driver.control.good.load(Ordering::Relaxed);
+            until(|| good() > 0).await;
+            let (before, start) = (good(), Instant::now());
+            // This thread is also the hub's and the FSPs': nobody sends or answers meanwhile.
+            std::thread::sleep(STILL);
+            until(|| good() >= before + STILL.as_millis() as u64).await;
+            let late = start.elapsed();
+            let records = driver.records.borrow();
+            let whole = &records.latencies.whole;
+            let longest = Duration::from_micros(whole.max());
+            assert!(longest > STILL * 8 / 10, "{longest:?} in {late:?}");
+            let above = Duration::from_millis(100).as_micros() as u64;
+            let many = whole.count_between(above, u64::MAX);
+            assert!(many >= 150, "only {many} units suffered from a pause of {STILL:?}");
+        });
+    }
+
+    #[test]
+    fn what_finds_the_backlog_full_is_dropped_and_counted() {
+        let load = Load::Open { rate: 2_000.0, backlog: 7 };
+        drive(load, Behaviour::Silent(Leg::Lookup), async |driver| {
+            let dropped = || driver.control.dropped.load(Ordering::Relaxed);
+            until(|| dropped() >= 50).await;
+            assert_eq!(driver.in_flight.get(), 7);
+            assert_eq!(driver.backlog_max.get(), 7);
+            let seconds = driver.records.borrow().seconds();
+            assert_eq!(seconds.iter().map(|it| it.dropped).sum::<u64>(), dropped());
+        });
+    }
+}

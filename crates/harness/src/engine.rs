@@ -242,7 +242,11 @@ impl Run<'_> {
         checks.extend(self.stop(cut.is_some()));
         Ok(Measured {
             seconds: (part.end.moment - part.start.moment).as_secs_f64(),
-            good: part.end.good - part.start.good,
+            good: match self.setup.length {
+                Length::Time(_) => part.end.good - part.start.good,
+                // Exactly those: the warm-up's last ones are not among them.
+                Length::Count(_) => result.latencies.whole.len(),
+            },
             good_in_all: glance.good,
             failed: glance.failed,
             dropped: glance.dropped,
@@ -270,6 +274,7 @@ impl Run<'_> {
         self.fleets.set_steady(first, last, matches!(self.setup.length, Length::Count(_)));
         part.start = self.reading();
         part.end = part.start.clone();
+        self.live.step("measuring");
         let ran = match self.setup.length {
             Length::Count(count) => {
                 self.fleets.set_budget(count);

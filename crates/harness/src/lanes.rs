@@ -32,7 +32,7 @@ pub(crate) struct LanePlan {
 
 /// FSPs that a skewed lane takes at most: its table grows with their square.
 pub(crate) const SKEWED_MAX: usize = 64;
-const SLOTS: usize = 1_000;
+const SLOTS: usize = 10_000;
 const LARGEST_PAIR: f64 = 0.49;
 const LARGEST_PAYER: f64 = 0.70;
 

@@ -2,13 +2,19 @@
 //!
 //! [`demo`] starts a switch as a child process, onboards eight FSPs, runs whole transactions
 //! (look-up, quote, transfer) as fast as it sustains or at a given rate, and then proves the
-//! ledger: every account, every transfer, every notice, and the log itself. [`simulate`] runs the
-//! same FSPs against any hub. [`baseline`] runs them through a hub that only forwards, which tells
-//! what the simulators and the sockets cost by themselves.
+//! ledger: every account, every transfer, every notice, and the log itself. [`run`] measures one
+//! [`Scenario`] against such a switch or any other hub, as often as it is called; [`bench()`]
+//! prints that, and [`html_report`] makes a page of any number of results. [`simulate`] runs the
+//! same FSPs against any hub. [`baseline`] runs them through a hub that only forwards, and
+//! [`hello`] measures bare exchanges: what the simulators and the sockets cost by themselves.
 //!
-//! Phases of a run: bind the FSPs, onboard, register subscribers, climb to the best concurrency
-//! (or warm up), measure, let everything end, prove, report. The FSPs and the driver share one
-//! thread (`--threads` for more); the calling thread only sleeps, reads counters and prints.
+//! Phases of a run (the engine, which [`demo`] and [`run`] share): bind the FSPs, onboard, register
+//! subscribers, climb to the best concurrency (or warm up), measure, let everything end, prove,
+//! report. The FSPs and the driver share one thread (`--threads` for more); the calling thread only
+//! sleeps, reads counters and prints.
+//!
+//! A run is void when a check fails: books that do not agree, a notice that did not come, units
+//! that hung. It is then reported as such, never as a figure.
 //!
 //! Latency is counted from the intended start of a transaction (open loop) or from the real one
 //! (closed loop), in microseconds with three digits.
@@ -17,12 +23,14 @@ mod admin;
 mod baseline;
 mod bench;
 mod bench_report;
+mod chart;
 mod child;
 mod demo;
 mod driver;
 mod engine;
 mod error;
 mod fleet;
+mod hello;
 mod html;
 mod hub;
 mod interrupt;
@@ -39,7 +47,7 @@ mod scenario;
 mod simulate;
 
 pub use crate::baseline::{BaselineReport, baseline};
-pub use crate::bench::{bench, run};
+pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{
     BenchReport, Ceiling, Configuration, Durability, Payload, Security, Share, Spread, Stored,
     SystemCalls, Window,
@@ -47,9 +55,13 @@ pub use crate::bench_report::{
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
+pub use crate::hello::{HelloReport, hello};
+pub use crate::html::report as html_report;
 pub use crate::lanes::Pairs;
 pub use crate::machine::Environment;
-pub use crate::options::{BaselineOptions, BenchOptions, DemoOptions, SimulateOptions};
+pub use crate::options::{
+    BaselineOptions, BenchOptions, DemoOptions, HelloOptions, SimulateOptions,
+};
 pub use crate::proof::Check;
 pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};

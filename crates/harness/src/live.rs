@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::HarnessError;
 use crate::fleet::Glance;
 
-const ON_TERMINAL: Duration = Duration::from_millis(500);
+const ON_TERMINAL: Duration = Duration::from_secs(1);
 const ELSEWHERE: Duration = Duration::from_secs(3);
 
 /// The line and when it was last written.

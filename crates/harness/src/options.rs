@@ -108,6 +108,27 @@ pub struct SimulateOptions {
     pub fsps: FspOptions,
 }
 
+/// Options of a measurement of the harness itself.
+#[derive(Args, Clone, Debug)]
+pub struct HelloOptions {
+    /// Length of the measured part, in seconds.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Exchanges in flight.
+    #[arg(long, default_value_t = 32)]
+    pub concurrency: usize,
+    /// Write the results as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl HelloOptions {
+    pub(crate) fn check(&self) -> Result<(), HarnessError> {
+        check_seconds(self.seconds)?;
+        require((1..=1_000).contains(&self.concurrency), "--concurrency takes 1 to 1000")
+    }
+}
+
 /// Options of a run through a hub that only forwards.
 #[derive(Args, Clone, Debug)]
 pub struct BaselineOptions {

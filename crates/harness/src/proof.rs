@@ -422,10 +422,7 @@ mod tests {
         );
         check(
             |_, fsps| fsps[0].exchanges[0].1.sent.begun.count += 1,
-            &[
-                "1 transfers of a to b have no end",
-                "the hub took 4 prepares, payees received 3",
-            ],
+            &["1 transfers of a to b have no end", "the hub took 4 prepares, payees received 3"],
         );
         check(
             |_, fsps| fsps[1].counts.confirmations = 2,

@@ -1,7 +1,7 @@
 //! `upesi bench`: measurements, one subcommand each.
 
 use clap::Subcommand;
-use harness::{BenchOptions, Scenario, SwitchCommand};
+use harness::{BenchOptions, HelloOptions, Scenario, SwitchCommand};
 
 use crate::Failure;
 
@@ -27,6 +27,9 @@ enum What {
     Quote(Box<BenchOptions>),
     /// Whole transactions: look-up, quote and transfer.
     Whole(Box<BenchOptions>),
+    /// The instrument itself: exchanges with a server that only says 202, and whole transactions
+    /// through a hub that only forwards.
+    Harness(HelloOptions),
 }
 
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
@@ -37,6 +40,10 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         What::Lookup(options) => (Scenario::Lookup, options),
         What::Quote(options) => (Scenario::Quote, options),
         What::Whole(options) => (Scenario::Whole, options),
+        What::Harness(options) => {
+            return harness::bench_harness(options)
+                .map_err(|error| Failure::new(error.to_string()));
+        }
     };
     measure(scenario, options)
 }

@@ -4,5 +4,6 @@
 pub(crate) mod fsp;
 pub(crate) mod http;
 pub(crate) mod message;
+pub(crate) mod relay;
 pub(crate) mod scheme;
 pub(crate) mod switch;

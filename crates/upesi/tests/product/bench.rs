@@ -1,0 +1,225 @@
+//! Measurements, short: what they print, and that a run which cannot be trusted is no result.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::relay::Relay;
+use crate::support::switch::{Home, PROGRAM, finish};
+
+/// The members of a result that scripts rely on.
+const MEMBERS: [&str; 32] = [
+    "rate_per_s",
+    "failed",
+    "verified",
+    "latency_ms",
+    "legs_ms",
+    "switch_cpu_ms_per_tx",
+    "switch_rss_mb",
+    "syncs_per_tx",
+    "log_bytes_per_tx",
+    "machine",
+    "durability",
+    "scenario",
+    "achieved_per_s",
+    "dropped",
+    "valid",
+    "invalid_because",
+    "checks",
+    "harness_cpu_ms_per_tx",
+    "steady",
+    "trimmed",
+    "whole_run",
+    "accepted_ms",
+    "distribution_ms",
+    "system_calls",
+    "durability_of",
+    "security",
+    "payload",
+    "stored_transfers",
+    "environment",
+    "spread",
+    "configuration",
+    "seconds_one_by_one",
+];
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.arg("bench").args(arguments);
+    finish(command)
+}
+
+fn read(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).expect("the results are written");
+    serde_json::from_str(&text).expect("the results are JSON")
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+/// A short run of one scenario, which must be valid; gives its result.
+fn measure(scenario: &str, more: &[&str]) -> Value {
+    let place = TempDir::new().unwrap();
+    let json = place.path().join("out.json");
+    let short = ["--warmup", "0.1", "--subscribers", "20", "--json", json.to_str().unwrap()];
+    let output = bench(&[&[scenario], &short[..], more].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    read(&json)
+}
+
+#[test]
+fn every_scenario_gives_a_valid_result() {
+    for scenario in ["transfer", "prepare", "fulfil", "lookup", "quote", "whole"] {
+        let result = measure(scenario, &["--count", "200", "--concurrency", "8", "--fsps", "4"]);
+        for member in MEMBERS {
+            assert!(!result[member].is_null(), "{scenario}: {member} is missing: {result}");
+        }
+        for open in ["ceiling", "ratio_to_ceiling", "offered_per_s"] {
+            assert_eq!(result.get(open), Some(&Value::Null), "{scenario}: {open}");
+        }
+        assert_eq!(result["valid"], Value::from(true), "{scenario}");
+        assert_eq!(result["whole_run"]["ended"], Value::from(200), "{scenario}");
+        assert_eq!(result["confirm_to_payee"], Value::from(false), "{scenario}");
+        let steady = result["steady"]["ended"].as_u64();
+        assert!(steady.is_some_and(|ended| (170..=173).contains(&ended)), "{scenario}: {result}");
+    }
+}
+
+#[test]
+fn an_open_skewed_run_tells_its_shares_and_makes_a_page() {
+    let place = TempDir::new().unwrap();
+    let page = place.path().join("out.html");
+    let page_name = page.to_str().unwrap();
+    let result = measure(
+        "transfer",
+        &["--seconds", "2", "--rate", "300", "--pairs", "skewed", "--report", page_name],
+    );
+    let share = |name: &str| result["spread"][name].as_f64().unwrap();
+    assert!((share("largest_payer") - 0.70).abs() < 0.02, "{result}");
+    assert!((share("largest_payee") - 0.49).abs() < 0.02, "{result}");
+    assert_eq!(result["offered_per_s"], Value::from(300.0));
+    assert_eq!(result["dropped"], Value::from(0));
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in ["<svg", "Rate over time", "Latency by percentile", "CPU time per unit"] {
+        assert!(html.contains(part), "{part} is missing");
+    }
+    assert!(!html.contains("http://") || !html.contains("src="), "it fetches nothing");
+}
+
+/// A run through a relay that loses one callback in `one_in`; gives how many it lost.
+fn measure_through(one_in: u64) -> (Output, Value, u64) {
+    let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
+    let switch = home.serve();
+    let callbacks = Relay::of_callbacks(one_in);
+    let admin = Relay::of_admin(switch.admin, callbacks.address);
+    let place = TempDir::new().unwrap();
+    let (json, token) = (place.path().join("out.json"), home.data().join("admin-token"));
+    let (hub, admin_url) =
+        (format!("http://{}", switch.fspiop), format!("http://{}", admin.address));
+    let output = bench(&[
+        "transfer",
+        "--hub",
+        &hub,
+        "--admin",
+        &admin_url,
+        "--token",
+        token.to_str().unwrap(),
+        "--fsps",
+        "2",
+        "--count",
+        "500",
+        "--concurrency",
+        "16",
+        "--warmup",
+        "0",
+        "--timeout",
+        "2",
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    let lost = callbacks.lost();
+    drop((callbacks, admin));
+    (output, read(&json), lost)
+}
+
+#[test]
+fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
+    let (output, result, lost) = measure_through(100);
+    assert!(lost >= 5, "{lost} lost; {}", said(&output));
+    assert!(!output.status.success(), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("VOID"), "{}", said(&output));
+    assert_eq!(result["valid"], Value::from(false));
+    let failed = |name: &str| {
+        let checks = result["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == name).expect(name);
+        assert_eq!(check["passed"], Value::from(false), "{check}");
+        check["problems"][0].as_str().unwrap().to_owned()
+    };
+    let hung = failed("each unit had its callback in time");
+    assert!(hung.contains(" of 500 units"), "{hung}");
+    failed("the hub's counters say what the FSPs counted");
+}
+
+#[test]
+fn the_same_hub_with_a_relay_that_loses_nothing_is_measured() {
+    let (output, result, lost) = measure_through(0);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!((lost, &result["valid"]), (0, &Value::from(true)));
+    assert_eq!(result["system_calls"], Value::Null, "its process is not known");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_in_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let nobody = "http://127.0.0.1:9";
+    for (arguments, expected) in [
+        (&["transfer", "--rate", "0"][..], "--rate takes 0.01 to 1000000 a second"),
+        (&["transfer", "--seconds", "0"], "--seconds takes 0.1 to 86400"),
+        (&["transfer", "--program", "/nowhere/upesi"], "/nowhere/upesi"),
+        (&["transfer", "--port", &port], "fsp201"),
+        (&["transfer", "--hub", nobody, "--admin", nobody], "refused"),
+        (&["transfer", "--hub", nobody], "--existing"),
+        (&["transfer", "--data", "/proc/nowhere"], "/proc/nowhere"),
+        (&["transfer", "--pairs", "skewed", "--fsps", "2"], "4 to 64"),
+        (&["fulfil", "--rate", "1000000", "--seconds", "9"], "--stock"),
+        (&["transfers"], "unrecognized subcommand"),
+        (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
+    ] {
+        let output = bench(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+        let ours = errors.lines().filter(|line| line.starts_with("upesi: ")).count();
+        assert!(ours == 1 || errors.contains("error: "), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_shows_what_it_has_and_is_void() {
+    let mut child = Command::new(PROGRAM)
+        .args(["bench", "quote", "--seconds", "600", "--fsps", "2", "--warmup", "0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let begun = errors.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("measuring")));
+    assert!(begun.is_some(), "it never measured");
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(id.expect("it has an id"), Signal::INT).unwrap();
+    let rest: Vec<String> = errors.map_while(Result::ok).collect();
+    let status = child.wait().unwrap();
+    let mut output = String::new();
+    child.stdout.take().expect("it is piped").read_to_string(&mut output).unwrap();
+    assert!(!status.success() && output.contains("VOID"), "{output} {rest:?}");
+    assert!(output.contains("interrupted"), "{output}");
+}

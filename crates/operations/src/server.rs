@@ -133,6 +133,7 @@ impl<H: Hub> Server<H> {
         resource: Option<Resource>,
         peer: IpAddr,
     ) -> Reply {
+        fspiop::framing::check(head)?;
         guard::check_origin(&self.options, head)?;
         let identity = match guard::is_reading(&head.method) {
             true => Identity::default(),
@@ -149,6 +150,7 @@ impl<H: Hub> Server<H> {
         let call = Call {
             hub: &*self.hub,
             base_url: &self.options.base_url,
+            reach: &self.options.reach,
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,

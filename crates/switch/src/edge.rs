@@ -14,6 +14,7 @@ use sequencer::{Durability, Submission};
 use tokio::sync::Notify;
 
 use crate::address::AddressBook;
+use crate::connections::Connections;
 use crate::pool::Pools;
 use crate::waiters::{Reply, Waiters};
 use crate::{Message, Options};
@@ -48,7 +49,10 @@ pub(crate) struct Counters {
     pub(crate) forwards: Counter,
     pub(crate) forwards_failed: Counter,
     pub(crate) attempts: Counter,
+    pub(crate) connections: Counter,
     pub(crate) connections_refused: Counter,
+    pub(crate) malformed: Counter,
+    pub(crate) calls_denied: Counter,
 }
 
 /// The state of one I/O thread.
@@ -70,7 +74,8 @@ pub(crate) struct Edge {
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) forwards: Cell<usize>,
-    pub(crate) connections: Cell<usize>,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) turned_away: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
     view: RefCell<Arc<View>>,
     generation: Cell<u64>,
@@ -104,10 +109,11 @@ impl Edge {
             delivery: RefCell::new(Delivery::new(options.policy.clone(), seat.seed)),
             finished: RefCell::new(Vec::new()),
             forcing_record: Cell::new(false),
-            pools: Pools::new(options.pool),
+            pools: Pools::new(options.pool, Arc::clone(&options.reach), Arc::clone(&seat.counters)),
             addresses: RefCell::new(AddressBook::default()),
             forwards: Cell::new(0),
-            connections: Cell::new(0),
+            connections: Connections::new(options.connections),
+            turned_away: Cell::new(0),
             counters: seat.counters,
             view: RefCell::new(view),
             generation: Cell::new(generation),

@@ -19,15 +19,18 @@
 #![warn(missing_docs)]
 
 mod address;
+mod connections;
 mod driver;
 mod edge;
 mod forward;
+mod multiplexed;
 mod notices;
 mod participants;
 mod parties;
 mod pool;
 mod quotes;
 mod server;
+mod socket;
 mod transfers;
 mod waiters;
 mod wording;
@@ -46,6 +49,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use connections::ConnectionLimits;
 pub use pool::PoolLimits;
 
 use edge::{Counters, Edge, Seat};
@@ -71,8 +75,10 @@ pub struct Options {
     pub policy: delivery::Policy,
     /// Bounds of the connections to participants.
     pub pool: PoolLimits,
-    /// Connections from clients.
-    pub connections_max: usize,
+    /// Which addresses of participants may be called.
+    pub reach: Arc<fspiop::reach::Reach>,
+    /// Bounds of the connections from clients.
+    pub connections: ConnectionLimits,
     /// Look-ups, quotes and answers being forwarded.
     pub forwards_max: usize,
 }
@@ -82,7 +88,8 @@ impl Default for Options {
         Self {
             policy: delivery::Policy::default(),
             pool: PoolLimits::default(),
-            connections_max: 8_192,
+            reach: Arc::default(),
+            connections: ConnectionLimits::default(),
             forwards_max: 8_192,
         }
     }
@@ -263,8 +270,14 @@ pub struct Totals {
     pub forwards_failed: u64,
     /// Attempts to deliver a notice.
     pub attempts: u64,
-    /// Connections closed at once because too many were open.
+    /// Connections from clients taken.
+    pub connections: u64,
+    /// Connections from clients turned away because too many were open.
     pub connections_refused: u64,
+    /// Requests that were no HTTP, not whole, too slow, or open to two readings.
+    pub malformed: u64,
+    /// Calls to participants not made because their address is not allowed.
+    pub calls_denied: u64,
 }
 
 impl Traffic {
@@ -277,7 +290,10 @@ impl Traffic {
             forwards: sum.forwards + counters.forwards.get(),
             forwards_failed: sum.forwards_failed + counters.forwards_failed.get(),
             attempts: sum.attempts + counters.attempts.get(),
+            connections: sum.connections + counters.connections.get(),
             connections_refused: sum.connections_refused + counters.connections_refused.get(),
+            malformed: sum.malformed + counters.malformed.get(),
+            calls_denied: sum.calls_denied + counters.calls_denied.get(),
         })
     }
 }

@@ -10,9 +10,11 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use fspiop::reach::Reach;
 use http::header::HOST;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -21,6 +23,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
+
+use crate::edge::Counters;
 
 /// Between two sweeps for requests whose time is over.
 pub(crate) const SWEEP: Duration = Duration::from_millis(250);
@@ -57,6 +61,8 @@ impl Default for PoolLimits {
 pub(crate) enum Failure {
     /// No connection could be made.
     Connect,
+    /// The address is not one that may be called.
+    Denied,
     /// The answer did not come in time.
     TimedOut,
     /// The connection broke.
@@ -74,6 +80,8 @@ pub(crate) struct Answer {
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
+    reach: Arc<Reach>,
+    counters: Arc<Counters>,
     peers: RefCell<HashMap<Rc<str>, Rc<Peer>>>,
     /// Sweeps so far: the clock by which requests age.
     sweeps: Cell<u64>,
@@ -89,6 +97,8 @@ struct Peer {
     /// Told when a connection is no longer busy or being made, for those that wait for one.
     freed: Notify,
     resolved: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
+    /// It was said that it may not be called.
+    denied: Cell<bool>,
 }
 
 struct Connection {
@@ -100,8 +110,21 @@ struct Connection {
 }
 
 impl Pools {
-    pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits, peers: RefCell::new(HashMap::new()), sweeps: Cell::new(0) }
+    pub(crate) fn new(limits: PoolLimits, reach: Arc<Reach>, counters: Arc<Counters>) -> Self {
+        let (peers, sweeps) = (RefCell::default(), Cell::new(0));
+        Self { limits, reach, counters, peers, sweeps }
+    }
+
+    /// Counts a call that was not made, and says so the first time it is this peer's.
+    fn deny(&self, authority: &str, told: &Cell<bool>) -> Failure {
+        self.counters.calls_denied.add(1);
+        if !told.replace(true) {
+            eprintln!(
+                "upesi: {authority} is not called: endpoints.networks and endpoints.ports in the \
+                 configuration do not allow it"
+            );
+        }
+        Failure::Denied
     }
 
     /// Sends a request, its URI in origin form, and waits for the whole answer.
@@ -174,8 +197,11 @@ impl Pools {
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
         let _connecting = Connecting::begin(peer);
-        let connecting = tokio::time::timeout(self.limits.connect, peer.connect());
-        let stream = connecting.await.map_err(|_| Failure::Connect)??;
+        let connecting = tokio::time::timeout(self.limits.connect, peer.connect(&self.reach));
+        let stream = match connecting.await {
+            Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.authority, &peer.denied)),
+            connected => connected.map_err(|_| Failure::Connect)??,
+        };
         let (sender, driver) =
             handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         let driver = spawn_local(async move {
@@ -209,6 +235,7 @@ impl Pools {
             connecting: Cell::new(0),
             freed: Notify::new(),
             resolved: RefCell::new(None),
+            denied: Cell::new(false),
         });
         peers.insert(authority, Rc::clone(&peer));
         Ok(peer)
@@ -245,8 +272,17 @@ impl Peer {
         }
     }
 
-    async fn connect(&self) -> Result<TcpStream, Failure> {
-        for address in self.resolve().await? {
+    /// Connects to the first address that answers. Each is checked here and not by name: what is
+    /// checked is what is called.
+    async fn connect(&self, reach: &Reach) -> Result<TcpStream, Failure> {
+        let found = self.resolve().await?;
+        let may = |to: &SocketAddr| reach.allows(to.ip()) && reach.allows_port(to.port());
+        let allowed: Vec<_> = found.iter().copied().filter(may).collect();
+        if allowed.is_empty() && !found.is_empty() {
+            self.resolved.replace(None);
+            return Err(Failure::Denied);
+        }
+        for address in allowed {
             if let Ok(stream) = TcpStream::connect(address).await {
                 stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
                 return Ok(stream);

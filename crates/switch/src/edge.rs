@@ -76,6 +76,8 @@ pub(crate) struct Edge {
     pub(crate) forwards: Cell<usize>,
     pub(crate) connections: Rc<Connections>,
     pub(crate) turned_away: Cell<usize>,
+    /// Bytes of bodies that are not yet whole.
+    pub(crate) gathered: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
     view: RefCell<Arc<View>>,
     generation: Cell<u64>,
@@ -114,6 +116,7 @@ impl Edge {
             forwards: Cell::new(0),
             connections: Connections::new(options.connections),
             turned_away: Cell::new(0),
+            gathered: Cell::new(0),
             counters: seat.counters,
             view: RefCell::new(view),
             generation: Cell::new(generation),

@@ -28,6 +28,8 @@ use crate::{multiplexed, participants, parties, quotes, transfers};
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// Clients being told at once that there is no place for them; others are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
+/// Bodies that are not yet whole, all together.
+const GATHERED_BYTES_MAX: usize = 256 << 20;
 /// What is read away of a refused request's body, and for how long, so that the client can read
 /// the refusal: it would not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
@@ -179,7 +181,7 @@ async fn answer(
     let envelope = envelope(edge, &parts, resource)?;
     let route = api.route()?;
     let max = resource.body_bytes_max();
-    let mut body = read(body, &parts.headers, (max, edge.options.connections.body)).await?;
+    let mut body = read(edge, body, &parts.headers, max).await?;
     if matches!(parts.method, Method::GET | Method::DELETE) {
         // It means nothing, so it goes to nobody.
         body = Bytes::new();
@@ -235,15 +237,17 @@ fn envelope(edge: &Edge, parts: &Parts, resource: Resource) -> Result<Envelope, 
 
 /// Reads a body to its end: without a copy when it came in one piece, as nearly all do.
 async fn read(
+    edge: &Edge,
     body: &mut Incoming,
     headers: &HeaderMap,
-    (max, patience): (usize, Duration),
+    max: usize,
 ) -> Result<Bytes, Refusal> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| max < length) {
         return Err(Refusal::too_large());
     }
     let reading = async {
+        let mut gathered = Gathered { edge, bytes: 0 };
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -256,7 +260,10 @@ async fn read(
             }
             match &first {
                 None => first = Some(data),
-                Some(_) => rest.extend_from_slice(&data),
+                Some(_) => {
+                    gathered.add(length - gathered.bytes)?;
+                    rest.extend_from_slice(&data);
+                }
             }
             if body.is_end_stream() {
                 break;
@@ -264,12 +271,36 @@ async fn read(
         }
         Ok(join(first.unwrap_or_default(), rest))
     };
-    match tokio::time::timeout(patience, reading).await {
+    match tokio::time::timeout(edge.options.connections.body, reading).await {
         Ok(body) => body,
         Err(_) => Err(Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
             ..Refusal::new(ErrorCode::GENERIC_CLIENT, "the body did not arrive in time")
         }),
+    }
+}
+
+/// Bytes of one body that is not yet whole, among those of all; until it is dropped.
+struct Gathered<'a> {
+    edge: &'a Edge,
+    bytes: usize,
+}
+
+impl Gathered<'_> {
+    fn add(&mut self, more: usize) -> Result<(), Refusal> {
+        let all = self.edge.gathered.get() + more;
+        if GATHERED_BYTES_MAX < all {
+            return Err(Refusal::unavailable());
+        }
+        self.edge.gathered.set(all);
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Gathered<'_> {
+    fn drop(&mut self) {
+        self.edge.gathered.set(self.edge.gathered.get() - self.bytes);
     }
 }
 

@@ -115,6 +115,13 @@ pub fn is_accepted_name(text: &str) -> bool {
             && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
 }
 
+/// Whether the value under this name is an address that the hub calls, now or once the resource
+/// is served.
+#[must_use]
+pub fn is_called(name: &str) -> bool {
+    name.starts_with("FSPIOP_CALLBACK_URL_")
+}
+
 /// Replaces each `{{name}}` (or `{{{name}}}`, blanks allowed inside) by the variable's value as
 /// given: values must be fit for a path already ([`crate::percent_encode`], or an identifier's
 /// raw form). A name without a variable becomes nothing; braces that do not close stay.

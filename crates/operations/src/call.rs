@@ -1,6 +1,7 @@
 //! One request under way: what a handler may touch.
 
 use bytes::Bytes;
+use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use ledger::{Administer, Change, Currency, FspName, Outcome, State};
 
@@ -14,6 +15,7 @@ use crate::resource::parameter;
 pub(crate) struct Call<'a, H> {
     pub(crate) hub: &'a H,
     pub(crate) base_url: &'a str,
+    pub(crate) reach: &'a Reach,
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,

@@ -131,4 +131,12 @@ pub struct Metrics {
     pub forwards_failed: u64,
     /// Counter: attempts to deliver a notice.
     pub attempts: u64,
+    /// Counter: FSPIOP connections taken.
+    pub connections: u64,
+    /// Counter: FSPIOP connections turned away because too many were open.
+    pub connections_refused: u64,
+    /// Counter: FSPIOP requests that were no HTTP, not whole, too slow, or open to two readings.
+    pub malformed: u64,
+    /// Counter: calls to participants not made because their address is not allowed.
+    pub calls_denied: u64,
 }

@@ -101,6 +101,25 @@ fn render(now: &Metrics) -> String {
         (Counter, "upesi_forwards_total", "Messages forwarded unrecorded.", now.forwards),
         (Counter, "upesi_forwards_failed_total", "Forwards that failed.", now.forwards_failed),
         (Counter, "upesi_attempts_total", "Attempts to deliver a notice.", now.attempts),
+        (Counter, "upesi_connections_total", "FSPIOP connections taken.", now.connections),
+        (
+            Counter,
+            "upesi_connections_refused_total",
+            "FSPIOP connections turned away.",
+            now.connections_refused,
+        ),
+        (
+            Counter,
+            "upesi_malformed_requests_total",
+            "FSPIOP requests that were not whole, or no HTTP.",
+            now.malformed,
+        ),
+        (
+            Counter,
+            "upesi_calls_denied_total",
+            "Calls to addresses that are not allowed.",
+            now.calls_denied,
+        ),
     ];
     let mut text = String::with_capacity(4_096);
     for (kind, name, help, value) in rows {

@@ -1,7 +1,10 @@
 //! How the admin API is to be served. It is never open by accident: without a word in the
 //! configuration only this machine's names are answered, and a change needs the token.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use fspiop::reach::Reach;
 
 use crate::token::Token;
 
@@ -19,6 +22,8 @@ pub struct AdminOptions {
     /// What the links in participants begin with. The reference's default is kept, because
     /// software was seen to compare it.
     pub base_url: String,
+    /// Which addresses may be registered as endpoints.
+    pub reach: Arc<Reach>,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
 }
@@ -32,6 +37,7 @@ impl AdminOptions {
             hosts: Vec::new(),
             origins: Vec::new(),
             base_url: "http://central-ledger".into(),
+            reach: Arc::default(),
             limits: Limits::default(),
         }
     }

@@ -1,13 +1,13 @@
 //! `/participants`, `/participants/{name}` and `/participants/{name}/endpoints`
 //! (hub-semantics 4.1).
 
-use fspiop::Refusal;
+use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{Change, FspName};
 
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
-use crate::form::Form;
+use crate::form::{Form, refuse};
 use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::{EndpointShape, ParticipantShape, of_participant};
@@ -78,7 +78,8 @@ pub(crate) async fn endpoints<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     }
 }
 
-/// `POST /participants/{name}/endpoints`: sets or overwrites one.
+/// `POST /participants/{name}/endpoints`: sets or overwrites one. What the hub will call must be
+/// an address that it can and may call.
 pub(crate) async fn set_endpoint<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     let mut form = call.form()?;
     let endpoint = form.required("type", |form, name| {
@@ -88,6 +89,11 @@ pub(crate) async fn set_endpoint<H: Hub>(call: &Call<'_, H>, name: &str) -> Repl
         form.word(name, 1..=ENDPOINT_VALUE_CHARACTERS_MAX, |character| !character.is_control())
     })?;
     form.finish()?;
+    if fspiop::endpoint::is_called(&endpoint)
+        && let Err(unreachable) = call.reach.check(&value)
+    {
+        return Err(refuse(ErrorCode::VALIDATION, "value", &unreachable.to_string()));
+    }
     let name = participant_name(name)?;
     call.change(Change::SetEndpoint { name, endpoint, value }).await?;
     Ok(Answer::empty(StatusCode::CREATED))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -119,6 +119,11 @@ async fn serve_connection<H: Hub>(
 impl<H: Hub> Server<H> {
     async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
+        if let Err(refusal) = fspiop::framing::check(&head) {
+            let mut response = Answer::refusal(&refusal).into_response(None);
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
         let resource = Resource::parse(head.uri.path());
         let allow = resource.as_ref().map(Resource::methods);
         match self.reply(&head, body, resource, peer).await {
@@ -150,6 +155,7 @@ impl<H: Hub> Server<H> {
         let call = Call {
             hub: &*self.hub,
             base_url: &self.options.base_url,
+            reach: &self.options.reach,
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,

@@ -193,7 +193,7 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Parcel>) {
     let notice = attempt.notice;
     let result = match notices::send(&edge, attempt).await {
         Ok(status) => AttemptResult::Status(status.as_u16()),
-        Err(Failure::Connect) => AttemptResult::ConnectFailed,
+        Err(Failure::Connect | Failure::Denied) => AttemptResult::ConnectFailed,
         Err(Failure::TimedOut) => AttemptResult::TimedOut,
         Err(Failure::Broken) => AttemptResult::Broken,
     };
@@ -276,5 +276,6 @@ async fn sweep(edge: Rc<Edge>) {
     loop {
         interval.tick().await;
         edge.pools.sweep();
+        edge.connections.sweep();
     }
 }

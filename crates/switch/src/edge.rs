@@ -15,6 +15,7 @@ use sequencer::{Durability, Submission};
 use tokio::sync::Notify;
 
 use crate::address::AddressBook;
+use crate::connections::Connections;
 use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::waiters::{Reply, Waiters};
@@ -67,7 +68,10 @@ pub(crate) struct Counters {
     pub(crate) forwards: Counter,
     pub(crate) forwards_failed: Counter,
     pub(crate) attempts: Counter,
+    pub(crate) connections: Counter,
     pub(crate) connections_refused: Counter,
+    pub(crate) malformed: Counter,
+    pub(crate) calls_denied: Counter,
 }
 
 /// The state of one I/O thread.
@@ -89,8 +93,11 @@ pub(crate) struct Edge {
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) forwards: Cell<usize>,
-    pub(crate) connections: Cell<usize>,
     pub(crate) null: Null,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) turned_away: Cell<usize>,
+    /// Bytes of bodies that are not yet whole.
+    pub(crate) gathered: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
     view: RefCell<Arc<View>>,
     generation: Cell<u64>,
@@ -124,11 +131,13 @@ impl Edge {
             delivery: RefCell::new(Delivery::new(options.policy.clone(), seat.seed)),
             finished: RefCell::new(Vec::new()),
             forcing_record: Cell::new(false),
-            pools: Pools::new(options.pool, Arc::clone(handle.stages())),
+            pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),
             addresses: RefCell::new(AddressBook::default()),
             forwards: Cell::new(0),
-            connections: Cell::new(0),
             null: Null::default(),
+            connections: Connections::new(options.connections, Arc::clone(handle.stages())),
+            turned_away: Cell::new(0),
+            gathered: Cell::new(0),
             counters: seat.counters,
             view: RefCell::new(view),
             generation: Cell::new(generation),

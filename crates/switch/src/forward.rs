@@ -145,6 +145,7 @@ pub(crate) async fn call(
     let target = edge.addresses.borrow_mut().find(&view, to.participant, to.endpoint);
     drop(view);
     let target = target.ok_or(Undelivered::NoEndpoint)?;
+    let target = target.ok_or(Undelivered::Failed(Failure::Denied))?;
     let variables: Vec<(&str, &str)> =
         to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let mut path = to.endpoint.address(&target.path, &variables, &to.path);

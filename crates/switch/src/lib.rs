@@ -19,9 +19,11 @@
 #![warn(missing_docs)]
 
 mod address;
+mod connections;
 mod driver;
 mod edge;
 mod forward;
+mod multiplexed;
 mod notices;
 mod null;
 mod participants;
@@ -29,6 +31,7 @@ mod parties;
 mod pool;
 mod quotes;
 mod server;
+mod socket;
 mod transfers;
 mod waiters;
 mod watched;
@@ -48,6 +51,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use connections::ConnectionLimits;
 pub use null::Decisions;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 
@@ -74,8 +78,10 @@ pub struct Options {
     pub policy: delivery::Policy,
     /// Bounds of the connections to participants.
     pub pool: PoolLimits,
-    /// Connections from clients.
-    pub connections_max: usize,
+    /// Which addresses of participants may be called.
+    pub reach: Arc<fspiop::reach::Reach>,
+    /// Bounds of the connections from clients.
+    pub connections: ConnectionLimits,
     /// Look-ups, quotes and answers being forwarded.
     pub forwards_max: usize,
     /// Whether transfers are decided.
@@ -87,7 +93,8 @@ impl Default for Options {
         Self {
             policy: delivery::Policy::default(),
             pool: PoolLimits::default(),
-            connections_max: 8_192,
+            reach: Arc::default(),
+            connections: ConnectionLimits::default(),
             forwards_max: 8_192,
             decisions: Decisions::Real,
         }
@@ -269,8 +276,14 @@ pub struct Totals {
     pub forwards_failed: u64,
     /// Attempts to deliver a notice.
     pub attempts: u64,
-    /// Connections closed at once because too many were open.
+    /// Connections from clients taken.
+    pub connections: u64,
+    /// Connections from clients turned away because too many were open.
     pub connections_refused: u64,
+    /// Requests that were no HTTP, not whole, too slow, or open to two readings.
+    pub malformed: u64,
+    /// Calls to participants not made because their address is not allowed.
+    pub calls_denied: u64,
 }
 
 impl Traffic {
@@ -283,7 +296,10 @@ impl Traffic {
             forwards: sum.forwards + counters.forwards.get(),
             forwards_failed: sum.forwards_failed + counters.forwards_failed.get(),
             attempts: sum.attempts + counters.attempts.get(),
+            connections: sum.connections + counters.connections.get(),
             connections_refused: sum.connections_refused + counters.connections_refused.get(),
+            malformed: sum.malformed + counters.malformed.get(),
+            calls_denied: sum.calls_denied + counters.calls_denied.get(),
         })
     }
 }

@@ -151,7 +151,11 @@ pub(crate) fn batch_fault(
         let code = ErrorCode::PARTY_NOT_FOUND;
         return Some((code, code.describe("fspId is not the requester's")));
     }
-    if !party.kind.allows(&party.id) {
+    let is_dots = |text: &str| matches!(text, "." | "..");
+    if !party.kind.allows(&party.id)
+        || is_dots(&party.id)
+        || party.sub_id.as_deref().is_some_and(is_dots)
+    {
         let code = ErrorCode::ADD_PARTY;
         let kind = party.kind.as_str();
         return Some((code, code.describe(&format!("not the form of a {kind}"))));

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use fspiop::reach::Reach;
 use http::header::HOST;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -24,7 +25,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 
-use crate::watched::{Moved, Watched};
+use crate::Options;
+use crate::edge::Counters;
+use crate::watched::{Watched, WrittenAt};
 
 /// Between two sweeps for requests whose time is over.
 pub const SWEEP: Duration = Duration::from_millis(250);
@@ -61,6 +64,8 @@ impl Default for PoolLimits {
 pub(crate) enum Failure {
     /// No connection could be made.
     Connect,
+    /// The address is not one that may be called.
+    Denied,
     /// The answer did not come in time.
     TimedOut,
     /// The connection broke.
@@ -87,6 +92,8 @@ pub(crate) struct Asked {
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
+    reach: Arc<Reach>,
+    counters: Arc<Counters>,
     peers: RefCell<HashMap<Rc<str>, Rc<Peer>>>,
     stages: Arc<Stages>,
     /// Sweeps so far: the clock by which requests age.
@@ -103,6 +110,8 @@ struct Peer {
     /// Told when a connection is no longer busy or being made, for those that wait for one.
     freed: Notify,
     resolved: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
+    /// It was said that it may not be called.
+    denied: Cell<bool>,
 }
 
 struct Connection {
@@ -111,12 +120,26 @@ struct Connection {
     busy_since: Cell<u64>,
     place: Cell<usize>,
     timed_out: Cell<bool>,
-    moved: Rc<Moved>,
+    written_at: WrittenAt,
 }
 
 impl Pools {
-    pub(crate) fn new(limits: PoolLimits, stages: Arc<Stages>) -> Self {
-        Self { limits, peers: RefCell::new(HashMap::new()), stages, sweeps: Cell::new(0) }
+    pub(crate) fn new(options: &Options, counters: Arc<Counters>, stages: Arc<Stages>) -> Self {
+        let (limits, reach) = (options.pool, Arc::clone(&options.reach));
+        let (peers, sweeps) = (RefCell::default(), Cell::new(0));
+        Self { limits, reach, counters, peers, stages, sweeps }
+    }
+
+    /// Counts a call that was not made, and says so the first time it is this peer's.
+    fn deny(&self, authority: &str, told: &Cell<bool>) -> Failure {
+        self.counters.calls_denied.add(1);
+        if !told.replace(true) {
+            eprintln!(
+                "upesi: {authority} is not called: endpoints.networks and endpoints.ports in the \
+                 configuration do not allow it"
+            );
+        }
+        Failure::Denied
     }
 
     /// Sends a request, its URI in origin form, and waits for the whole answer.
@@ -181,7 +204,7 @@ impl Pools {
         let status = response.status();
         let whole = read_to_end(response.into_body(), status).await;
         let (body, reusable) = whole.map_err(|()| (lease.failure(), None))?;
-        let written_ns = connection.moved.written_ns.get();
+        let written_ns = connection.written_at.get();
         let asked = connected.map(|connected_ns| Asked { connected_ns, written_ns });
         drop(lease);
         if reusable && !connection.sender.borrow().is_closed() {
@@ -192,10 +215,13 @@ impl Pools {
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
         let _connecting = Connecting::begin(peer);
-        let connecting = tokio::time::timeout(self.limits.connect, peer.connect());
-        let stream = connecting.await.map_err(|_| Failure::Connect)??;
+        let connecting = tokio::time::timeout(self.limits.connect, peer.connect(&self.reach));
+        let stream = match connecting.await {
+            Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.authority, &peer.denied)),
+            connected => connected.map_err(|_| Failure::Connect)??,
+        };
         let stream = Watched::new(stream, &self.stages);
-        let moved = stream.moved();
+        let written_at = stream.written_at();
         let (sender, driver) =
             handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         let driver = spawn_local(async move {
@@ -208,7 +234,7 @@ impl Pools {
             busy_since: Cell::new(0),
             place: Cell::new(0),
             timed_out: Cell::new(false),
-            moved,
+            written_at,
         }))
     }
 
@@ -230,6 +256,7 @@ impl Pools {
             connecting: Cell::new(0),
             freed: Notify::new(),
             resolved: RefCell::new(None),
+            denied: Cell::new(false),
         });
         peers.insert(authority, Rc::clone(&peer));
         Ok(peer)
@@ -266,8 +293,17 @@ impl Peer {
         }
     }
 
-    async fn connect(&self) -> Result<TcpStream, Failure> {
-        for address in self.resolve().await? {
+    /// Connects to the first address that answers. Each is checked here and not by name: what is
+    /// checked is what is called.
+    async fn connect(&self, reach: &Reach) -> Result<TcpStream, Failure> {
+        let found = self.resolve().await?;
+        let may = |to: &SocketAddr| reach.allows(to.ip()) && reach.allows_port(to.port());
+        let allowed: Vec<_> = found.iter().copied().filter(may).collect();
+        if allowed.is_empty() && !found.is_empty() {
+            self.resolved.replace(None);
+            return Err(Failure::Denied);
+        }
+        for address in allowed {
             if let Ok(stream) = TcpStream::connect(address).await {
                 stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
                 return Ok(stream);

@@ -1,34 +1,36 @@
 //! HTTP in: connections, requests, bodies, and the synchronous answer.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fspiop::{ErrorCode, Found, Refusal, Resource, Route};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use node::stages;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
+use crate::connections::{Line, Place};
 use crate::edge::{Arrival, Edge};
-use crate::watched::{Moved, Watched};
-use crate::{participants, parties, quotes, transfers};
+use crate::socket::{self, Protocol, Socket};
+use crate::{multiplexed, participants, parties, quotes, transfers};
 
-/// A client that starts a request must finish its headers, and one that keeps a connection must
-/// begin the next request, within this time.
-const HEADERS_PATIENCE: Duration = Duration::from_secs(75);
-/// A client must bring the whole body within this time.
-const BODY_PATIENCE: Duration = Duration::from_secs(15);
-/// Headers in one request.
-const HEADERS_MAX: usize = 128;
+/// A client must take what it is sent within this time.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+/// Clients being told at once that there is no place for them; others are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+/// Bodies that are not yet whole, all together.
+const GATHERED_BYTES_MAX: usize = 256 << 20;
 /// What is read away of a refused request's body, and for how long, so that the client can read
 /// the refusal: it would not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
@@ -60,45 +62,84 @@ pub(crate) struct Inbound {
 pub(crate) async fn accept(edge: Rc<Edge>, listener: TcpListener) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => admit(&edge, stream),
+            Ok((stream, from)) => admit(&edge, stream, from.ip()),
             // Out of file descriptors, or a client that left: neither ends the service.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-fn admit(edge: &Rc<Edge>, stream: TcpStream) {
-    if edge.options.connections_max <= edge.connections.get() || stream.set_nodelay(true).is_err() {
+fn admit(edge: &Rc<Edge>, stream: TcpStream, from: IpAddr) {
+    let Some(place) = edge.connections.admit(from) else {
         edge.counters.connections_refused.add(1);
+        turn_away(edge, stream);
         return;
+    };
+    edge.counters.connections.add(1);
+    let socket = SockRef::from(&stream);
+    if stream.set_nodelay(true).is_ok() && socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).is_ok()
+    {
+        spawn_local(serve_connection(Rc::clone(edge), stream, place));
     }
-    edge.connections.set(edge.connections.get() + 1);
-    let edge = Rc::clone(edge);
-    spawn_local(async move {
-        let serving = Rc::clone(&edge);
-        let stream = Watched::new(stream, edge.handle.stages());
-        let moved = stream.moved();
-        let service =
-            service_fn(move |request| serve(Rc::clone(&serving), Rc::clone(&moved), request));
-        // How a connection ends concerns only its client.
-        let _ended = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_PATIENCE)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(fspiop::headers::HEADER_BYTES_MAX)
-            .pipeline_flush(true)
-            .serve_connection(TokioIo::new(stream), service)
-            .await;
-        edge.connections.set(edge.connections.get() - 1);
-    });
 }
 
-async fn serve(
+fn turn_away(edge: &Rc<Edge>, stream: TcpStream) {
+    if edge.turned_away.get() < TURNED_AWAY_MAX {
+        edge.turned_away.set(edge.turned_away.get() + 1);
+        let edge = Rc::clone(edge);
+        spawn_local(async move {
+            socket::turn_away(stream).await;
+            edge.turned_away.set(edge.turned_away.get() - 1);
+        });
+    }
+}
+
+async fn serve_connection(edge: Rc<Edge>, stream: TcpStream, place: Place) {
+    let line = Rc::clone(place.line());
+    let limits = edge.options.connections;
+    let counters = Arc::clone(&edge.counters);
+    let opened = Socket::open(stream, Rc::clone(&line), counters, (limits.idle, limits.head));
+    let Some((socket, protocol)) = opened.await else { return };
+    let ending = socket.ending();
+    match protocol {
+        Protocol::Http1 => serve_http1(edge, socket, line).await,
+        Protocol::Http2 => multiplexed::serve(edge, socket, line).await,
+    }
+    ending.close().await;
+}
+
+async fn serve_http1(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
+    let serving = Rc::clone(&line);
+    let service = service_fn(move |request| {
+        let (edge, heard_ns, serving) = (Rc::clone(&edge), serving.heard_ns(), serving.serve());
+        async move {
+            let answer = serve(edge, heard_ns, request).await;
+            drop(serving);
+            answer
+        }
+    });
+    let ended = http1::Builder::new()
+        // The sweep sees to it that heads are whole in time.
+        .header_read_timeout(None)
+        .max_buf_size(fspiop::headers::HEADER_BYTES_MAX)
+        .half_close(true)
+        .serve_connection(socket, service)
+        .await;
+    line.set_broken_off(ended.is_err_and(|error| error.is_incomplete_message()));
+}
+
+pub(crate) async fn serve(
     edge: Rc<Edge>,
-    moved: Rc<Moved>,
+    heard_ns: u64,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let answer = handle(&edge, &moved, request).await;
+    let (head, body) = request.into_parts();
+    if let Err(refusal) = fspiop::framing::check(&head) {
+        edge.counters.malformed.add(1);
+        edge.counters.refused.add(1);
+        return Ok(closing(refuse(&refusal)));
+    }
+    let answer = handle(&edge, heard_ns, head, body).await;
     Ok(match answer {
         Ok(response) => {
             edge.counters.requests.add(1);
@@ -113,26 +154,29 @@ async fn serve(
 
 async fn handle(
     edge: &Rc<Edge>,
-    moved: &Moved,
-    request: Request<Incoming>,
+    heard_ns: u64,
+    parts: Parts,
+    mut body: Incoming,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let (parts, mut body) = request.into_parts();
-    let answer = answer(edge, moved, parts, &mut body).await;
+    // Who asks before it sends the body is answered before it does.
+    let asks = parts.headers.contains_key(EXPECT);
+    let answer = answer(edge, heard_ns, parts, &mut body).await;
     let was_slow = |refusal: &Refusal| refusal.status == StatusCode::REQUEST_TIMEOUT;
-    if answer.as_ref().is_err_and(|refusal| !was_slow(refusal)) && !body.is_end_stream() {
-        discard(&mut body).await;
+    match &answer {
+        Err(refusal) if was_slow(refusal) || asks => {}
+        Err(_) if !body.is_end_stream() => discard(&mut body).await,
+        _ => {}
     }
     answer
 }
 
 async fn answer(
     edge: &Rc<Edge>,
-    moved: &Moved,
+    arrived_ns: u64,
     parts: Parts,
     body: &mut Incoming,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let parsed = edge.handle.stages().now_ns();
-    let arrived_ns = moved.read_ns.get();
     let path = parts.uri.path().to_owned();
     let api = match fspiop::find(&parts.method, &path)? {
         Found::Health => return Ok(health(edge)),
@@ -143,7 +187,12 @@ async fn answer(
     let resource = api.resource();
     let envelope = envelope(edge, &parts, resource)?;
     let route = api.route()?;
-    let body = read(body, &parts.headers, resource.body_bytes_max()).await?;
+    let max = resource.body_bytes_max();
+    let mut body = read(edge, body, &parts.headers, max).await?;
+    if matches!(parts.method, Method::GET | Method::DELETE) {
+        // It means nothing, so it goes to nobody.
+        body = Bytes::new();
+    }
     let arrival = parsed.map(|parsed_ns| Arrival {
         arrived_ns: if arrived_ns == 0 { parsed_ns } else { arrived_ns },
         parsed_ns,
@@ -199,12 +248,18 @@ fn envelope(edge: &Edge, parts: &Parts, resource: Resource) -> Result<Envelope, 
 }
 
 /// Reads a body to its end: without a copy when it came in one piece, as nearly all do.
-async fn read(body: &mut Incoming, headers: &HeaderMap, max: usize) -> Result<Bytes, Refusal> {
+async fn read(
+    edge: &Edge,
+    body: &mut Incoming,
+    headers: &HeaderMap,
+    max: usize,
+) -> Result<Bytes, Refusal> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| max < length) {
         return Err(Refusal::too_large());
     }
     let reading = async {
+        let mut gathered = Gathered { edge, bytes: 0 };
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -217,7 +272,10 @@ async fn read(body: &mut Incoming, headers: &HeaderMap, max: usize) -> Result<By
             }
             match &first {
                 None => first = Some(data),
-                Some(_) => rest.extend_from_slice(&data),
+                Some(_) => {
+                    gathered.add(length - gathered.bytes)?;
+                    rest.extend_from_slice(&data);
+                }
             }
             if body.is_end_stream() {
                 break;
@@ -225,12 +283,36 @@ async fn read(body: &mut Incoming, headers: &HeaderMap, max: usize) -> Result<By
         }
         Ok(join(first.unwrap_or_default(), rest))
     };
-    match tokio::time::timeout(BODY_PATIENCE, reading).await {
+    match tokio::time::timeout(edge.options.connections.body, reading).await {
         Ok(body) => body,
         Err(_) => Err(Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
             ..Refusal::new(ErrorCode::GENERIC_CLIENT, "the body did not arrive in time")
         }),
+    }
+}
+
+/// Bytes of one body that is not yet whole, among those of all; until it is dropped.
+struct Gathered<'a> {
+    edge: &'a Edge,
+    bytes: usize,
+}
+
+impl Gathered<'_> {
+    fn add(&mut self, more: usize) -> Result<(), Refusal> {
+        let all = self.edge.gathered.get() + more;
+        if GATHERED_BYTES_MAX < all {
+            return Err(Refusal::unavailable());
+        }
+        self.edge.gathered.set(all);
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Gathered<'_> {
+    fn drop(&mut self) {
+        self.edge.gathered.set(self.edge.gathered.get() - self.bytes);
     }
 }
 
@@ -274,6 +356,12 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
 
 fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
     json(refusal.status, refusal.body())
+}
+
+/// The answer, after which the connection is closed.
+fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {

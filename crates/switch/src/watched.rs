@@ -1,4 +1,4 @@
-//! A socket that notes when it was last read and written, while somebody watches stages.
+//! A socket to a participant that notes when it was last written, while somebody watches stages.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Result};
@@ -10,32 +10,28 @@ use std::task::{Context, Poll};
 use node::stages::Stages;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// When a socket last moved bytes, by the clock of [`node::stages`]; 0 when nobody watched.
-#[derive(Debug, Default)]
-pub(crate) struct Moved {
-    pub(crate) read_ns: Cell<u64>,
-    pub(crate) written_ns: Cell<u64>,
-}
+/// When a socket was last written, by the clock of [`node::stages`]; 0 when nobody watched.
+pub(crate) type WrittenAt = Rc<Cell<u64>>;
 
 /// A socket and its notes. Costs one relaxed load per call while nobody watches.
 pub(crate) struct Watched<S> {
     socket: S,
     stages: Arc<Stages>,
-    moved: Rc<Moved>,
+    written_ns: WrittenAt,
 }
 
 impl<S> Watched<S> {
     pub(crate) fn new(socket: S, stages: &Arc<Stages>) -> Self {
-        Self { socket, stages: Arc::clone(stages), moved: Rc::default() }
+        Self { socket, stages: Arc::clone(stages), written_ns: Rc::default() }
     }
 
-    pub(crate) fn moved(&self) -> Rc<Moved> {
-        Rc::clone(&self.moved)
+    pub(crate) fn written_at(&self) -> WrittenAt {
+        Rc::clone(&self.written_ns)
     }
 
-    fn note(&self, when: fn(&Moved) -> &Cell<u64>) {
+    fn note(&self) {
         if let Some(now) = self.stages.now_ns() {
-            when(&self.moved).set(now);
+            self.written_ns.set(now);
         }
     }
 }
@@ -46,12 +42,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.socket).poll_read(context, buffer);
-        if before < buffer.filled().len() {
-            self.note(|moved| &moved.read_ns);
-        }
-        polled
+        Pin::new(&mut self.socket).poll_read(context, buffer)
     }
 }
 
@@ -62,7 +53,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.note(|moved| &moved.written_ns);
+        self.note();
         polled
     }
 
@@ -72,7 +63,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.note(|moved| &moved.written_ns);
+        self.note();
         polled
     }
 

@@ -3,9 +3,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
+use fspiop::reach::{Network, NoNetwork, Reach};
 use ledger::{FspName, Settings};
 use serde::Deserialize;
+use switch::ConnectionLimits;
 
 use crate::Failure;
 
@@ -18,6 +21,7 @@ pub(crate) struct Config {
     pub(crate) hub: Hub,
     pub(crate) transfers: Transfers,
     pub(crate) delivery: Delivery,
+    pub(crate) endpoints: Endpoints,
     pub(crate) log: Log,
 }
 
@@ -29,6 +33,13 @@ pub(crate) struct Fspiop {
     /// Threads that accept, parse and send; 0 chooses by the machine's cores.
     pub(crate) threads: usize,
     pub(crate) connections_max: usize,
+    /// Of these from one address; 0 takes the half.
+    pub(crate) connections_per_address_max: usize,
+    /// From a request's first byte to the end of its headers.
+    pub(crate) header_timeout_ms: u64,
+    pub(crate) body_timeout_ms: u64,
+    /// Without a request.
+    pub(crate) idle_timeout_ms: u64,
 }
 
 /// Where operators connect (DESIGN contract 14).
@@ -80,6 +91,31 @@ pub(crate) struct Delivery {
     pub(crate) answer_timeout_ms: u64,
 }
 
+/// Where participants may be called.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Endpoints {
+    /// Only addresses in these; empty for all.
+    networks: Vec<Listed>,
+    /// None in these.
+    denied_networks: Vec<Listed>,
+    /// Only these ports; empty for all.
+    ports: Vec<u16>,
+}
+
+/// A network as the file writes it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Listed(Network);
+
+impl TryFrom<String> for Listed {
+    type Error = NoNetwork;
+
+    fn try_from(text: String) -> Result<Self, NoNetwork> {
+        text.parse().map(Self)
+    }
+}
+
 /// How the log is kept.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -89,7 +125,16 @@ pub(crate) struct Log {
 
 impl Default for Fspiop {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([0, 0, 0, 0], 4000)), threads: 0, connections_max: 8_192 }
+        let limits = ConnectionLimits::default();
+        Self {
+            listen: SocketAddr::from(([0, 0, 0, 0], 4000)),
+            threads: 0,
+            connections_max: limits.total,
+            connections_per_address_max: 0,
+            header_timeout_ms: limits.head.as_millis() as u64,
+            body_timeout_ms: limits.body.as_millis() as u64,
+            idle_timeout_ms: limits.idle.as_millis() as u64,
+        }
     }
 }
 
@@ -186,9 +231,48 @@ impl Config {
         }
     }
 
+    /// Bounds of the connections from participants.
+    pub(crate) fn connections(&self) -> ConnectionLimits {
+        let Fspiop { connections_max: total, connections_per_address_max, .. } = self.fspiop;
+        let per_address = match connections_per_address_max {
+            0 => total.div_ceil(2),
+            most => most,
+        };
+        ConnectionLimits {
+            total,
+            per_address,
+            head: Duration::from_millis(self.fspiop.header_timeout_ms),
+            body: Duration::from_millis(self.fspiop.body_timeout_ms),
+            idle: Duration::from_millis(self.fspiop.idle_timeout_ms),
+        }
+    }
+
+    /// Where participants may be called.
+    pub(crate) fn reach(&self) -> Reach {
+        let networks = |listed: &[Listed]| listed.iter().map(|Listed(network)| *network).collect();
+        Reach {
+            networks: networks(&self.endpoints.networks),
+            denied: networks(&self.endpoints.denied_networks),
+            ports: self.endpoints.ports.clone(),
+        }
+    }
+
     fn check(&self) -> Result<(), Failure> {
         self.hub_name()?;
+        let milliseconds = 1..=3_600_000;
         let faults = [
+            (
+                !milliseconds.contains(&self.fspiop.header_timeout_ms),
+                "fspiop.header_timeout_ms must be between 1 and 3600000",
+            ),
+            (
+                !milliseconds.contains(&self.fspiop.body_timeout_ms),
+                "fspiop.body_timeout_ms must be between 1 and 3600000",
+            ),
+            (
+                !milliseconds.contains(&self.fspiop.idle_timeout_ms),
+                "fspiop.idle_timeout_ms must be between 1 and 3600000",
+            ),
             (self.fspiop.threads > 64, "fspiop.threads must be at most 64"),
             (self.fspiop.connections_max == 0, "fspiop.connections_max must be at least 1"),
             (self.transfers.lane_capacity == 0, "transfers.lane_capacity must be at least 1"),

@@ -67,6 +67,10 @@ impl Hub for NodeHub {
             forwards: traffic.forwards,
             forwards_failed: traffic.forwards_failed,
             attempts: traffic.attempts,
+            connections: traffic.connections,
+            connections_refused: traffic.connections_refused,
+            malformed: traffic.malformed,
+            calls_denied: traffic.calls_denied,
         }
     }
 

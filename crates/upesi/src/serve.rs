@@ -259,7 +259,8 @@ fn switch_options(config: &Config) -> switch::Options {
             answer: Duration::from_millis(config.delivery.answer_timeout_ms),
             ..switch::PoolLimits::default()
         },
-        connections_max: config.fspiop.connections_max,
+        connections: config.connections(),
+        reach: Arc::new(config.reach()),
         ..switch::Options::default()
     }
 }
@@ -283,6 +284,7 @@ fn admin_options(config: &Config, auth: Auth) -> AdminOptions {
     AdminOptions {
         hosts: config.admin.hosts.clone(),
         origins: config.admin.origins.clone(),
+        reach: Arc::new(config.reach()),
         ..AdminOptions::new(auth)
     }
 }

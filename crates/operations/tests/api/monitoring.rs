@@ -42,6 +42,10 @@ async fn every_metric_has_its_name_and_type() {
         forwards: 19,
         forwards_failed: 20,
         attempts: 21,
+        connections: 22,
+        connections_refused: 23,
+        malformed: 24,
+        calls_denied: 25,
     };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));

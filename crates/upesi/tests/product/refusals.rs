@@ -332,7 +332,7 @@ fn sizes() {
 
 #[test]
 fn requests_that_are_not_finished_or_not_http() {
-    let scheme = Scheme::start();
+    let scheme = Scheme::configured("body_timeout_ms = 1000\n");
     let before = scheme.admin.state();
     let request = Transfer::of("1").prepare().render();
     let connect = || Connection::open(scheme.switch.fspiop).expect("a connection");

@@ -152,7 +152,9 @@ fn serve(stream: TcpStream, handler: &Handler) {
             Reply::Accept => 202,
             Reply::Silence => continue,
         };
-        let answer = format!("HTTP/1.1 {status} Answer\r\ncontent-length: 0\r\n\r\n");
+        // Whoever follows it is seen to.
+        let more = if status / 100 == 3 { "location: /elsewhere\r\n" } else { "" };
+        let answer = format!("HTTP/1.1 {status} Answer\r\n{more}content-length: 0\r\n\r\n");
         if connection.stream.write_all(answer.as_bytes()).is_err() {
             return;
         }

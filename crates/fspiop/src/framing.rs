@@ -1,0 +1,99 @@
+//! What the head of a request must be before anybody acts on it: one reading only, whoever reads.
+//!
+//! The parser below refuses what is no HTTP at all. These are the rules it leaves to us, because a
+//! gateway in front may read the same bytes otherwise, and a request hidden from it must not
+//! exist (RFC 9112, sections 3.2, 6.1 and 11.2). A good head costs two look-ups.
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{Method, Version};
+
+use crate::error::Refusal;
+
+/// Checks target, `Host` and `Transfer-Encoding`. After a refusal the connection must be closed:
+/// the two ends need not agree on where the next request begins.
+///
+/// The authority of a target in absolute form counts for nothing more than `Host` does: paths
+/// mean the same under every name of the hub.
+///
+/// # Errors
+/// 400 with 3101, or 3102 for a `Host` that is missing.
+pub fn check(head: &Parts) -> Result<(), Refusal> {
+    check_target(head)?;
+    check_host(head)?;
+    check_coding(head)
+}
+
+fn check_target(head: &Parts) -> Result<(), Refusal> {
+    let uri = &head.uri;
+    if head.method == Method::CONNECT || uri.authority().is_some() && uri.scheme().is_none() {
+        return Err(Refusal::malformed("the hub is no proxy: CONNECT is not for it"));
+    }
+    match uri.scheme_str() {
+        None | Some("http" | "https") => Ok(()),
+        Some(_) => Err(Refusal::malformed("the target has a scheme other than http")),
+    }
+}
+
+fn check_host(head: &Parts) -> Result<(), Refusal> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err(Refusal::malformed("Header host must not be repeated")),
+        (None, None) if head.version == Version::HTTP_11 => {
+            Err(Refusal::missing("/header must have required property 'host'"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_coding(head: &Parts) -> Result<(), Refusal> {
+    let Some(coding) = head.headers.get(TRANSFER_ENCODING) else {
+        return Ok(());
+    };
+    let once = head.headers.get_all(TRANSFER_ENCODING).iter().nth(1).is_none();
+    if once && coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        return Ok(());
+    }
+    Err(Refusal::malformed("Header transfer-encoding must be chunked and nothing else"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn verdict(method: &str, target: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        check(&head).err().map(|refusal| refusal.code.to_string())
+    }
+
+    #[test]
+    fn one_reading_or_none() {
+        let host = ("host", "hub");
+        let chunked = ("transfer-encoding", "chunked");
+        for (method, target, headers, expected) in [
+            ("GET", "/health", &[host][..], None),
+            ("GET", "http://other/health", &[host], None),
+            ("GET", "HTTPS://other/health", &[host], None),
+            ("OPTIONS", "*", &[host], None),
+            ("POST", "/", &[host, ("Transfer-Encoding", "Chunked")], None),
+            ("CONNECT", "hub:80", &[host], Some("3101")),
+            ("CONNECT", "/", &[host], Some("3101")),
+            ("GET", "hub:80", &[host], Some("3101")),
+            ("GET", "ftp://hub/", &[host], Some("3101")),
+            ("GET", "/", &[], Some("3102")),
+            ("GET", "/", &[host, host], Some("3101")),
+            ("POST", "/", &[host, chunked, chunked], Some("3101")),
+            ("POST", "/", &[host, ("transfer-encoding", "gzip, chunked")], Some("3101")),
+            ("POST", "/", &[host, ("transfer-encoding", "identity")], Some("3101")),
+            ("POST", "/", &[host, ("transfer-encoding", "")], Some("3101")),
+        ] {
+            assert_eq!(verdict(method, target, headers).as_deref(), expected, "{method} {target}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A client's socket as hyper sees it, and the last word on a connection that ends badly.
+//!
+//! hyper answers what it cannot parse by itself, with a status and nothing else. Such an answer is
+//! replaced here by the refusal that every other fault gets, on its way to the socket. What hyper
+//! leaves unanswered (a request that breaks off, or takes too long) is answered by
+//! [`Ending::close`].
+//!
+//! Costs: a read or write of a good connection costs a few comparisons and no copy. The first
+//! bytes of a connection are read before hyper begins, to tell HTTP/2 from HTTP/1.1.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::connections::Line;
+use crate::edge::Counters;
+
+/// What every connection of HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Room for the first bytes of a connection: most requests fit.
+const FIRST_BYTES: usize = 4_096;
+/// How hyper's own answers begin and go on; a date of fixed length and an empty line follow.
+const BARE_STATUS: [&[u8]; 3] = [
+    b"HTTP/1.1 400 Bad Request\r\n",
+    b"HTTP/1.1 414 URI Too Long\r\n",
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
+];
+const BARE_HEADERS: &[u8] = b"connection: close\r\ncontent-length: 0\r\ndate: ";
+const BARE_END: usize = "Tue, 15 Nov 1994 08:12:31 GMT\r\n\r\n".len();
+/// What is read away from a client that is being parted from, and for how long, so that it can
+/// read the last answer: it would not if its connection broke while it is still writing.
+const PARTING_BYTES_MAX: u64 = 16 << 20;
+const PARTING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A socket that hyper has done with.
+pub(crate) struct Ending {
+    inner: Rc<RefCell<TokioIo<TcpStream>>>,
+    line: Rc<Line>,
+    counters: Arc<Counters>,
+}
+
+/// What a client speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A client's socket.
+pub(crate) struct Socket {
+    /// Shared with the [`Ending`], which alone has it in the end.
+    inner: Rc<RefCell<TokioIo<TcpStream>>>,
+    /// What was read before hyper began.
+    first: Bytes,
+    line: Rc<Line>,
+    counters: Arc<Counters>,
+    /// The answer that replaces one of hyper's, as far as it is not yet written.
+    replacing: Option<Bytes>,
+}
+
+impl Socket {
+    /// Reads the first bytes of a connection, and tells by them what the client speaks. `None`
+    /// when it sends nothing.
+    pub(crate) async fn open(
+        mut stream: TcpStream,
+        line: Rc<Line>,
+        counters: Arc<Counters>,
+        (idle, head): (Duration, Duration),
+    ) -> Option<(Self, Protocol)> {
+        let mut first = BytesMut::with_capacity(FIRST_BYTES);
+        let read = tokio::time::timeout(idle, stream.read_buf(&mut first)).await;
+        if !matches!(read, Ok(Ok(1..))) {
+            return None;
+        }
+        line.hear();
+        while PREFACE.starts_with(&first) && first.len() < PREFACE.len() {
+            let read = tokio::time::timeout(head, stream.read_buf(&mut first)).await;
+            if !matches!(read, Ok(Ok(1..))) {
+                break;
+            }
+        }
+        let protocol = if first.starts_with(PREFACE) { Protocol::Http2 } else { Protocol::Http1 };
+        let inner = Rc::new(RefCell::new(TokioIo::new(stream)));
+        let first = first.freeze();
+        Some((Self { inner, first, line, counters, replacing: None }, protocol))
+    }
+
+    /// What is left when hyper is done.
+    pub(crate) fn ending(&self) -> Ending {
+        let (inner, line) = (Rc::clone(&self.inner), Rc::clone(&self.line));
+        Ending { inner, line, counters: Arc::clone(&self.counters) }
+    }
+}
+
+impl Ending {
+    /// Says the last word, if there is one, and closes so that the client can read it.
+    pub(crate) async fn close(self) {
+        let Some(inner) = Rc::into_inner(self.inner) else { return };
+        let mut stream = inner.into_inner().into_inner();
+        if let Some(refusal) = farewell(&self.line) {
+            self.counters.malformed.add(1);
+            // A client that does not take it goes without.
+            let _said = stream.try_write(&render(&refusal));
+        } else if self.line.is_overdue() {
+            return;
+        }
+        part(&mut stream).await;
+    }
+}
+
+/// Turns a client away before it has said a word.
+pub(crate) async fn turn_away(mut stream: TcpStream) {
+    if stream.writable().await.is_ok() && stream.try_write(&render(&Refusal::unavailable())).is_ok()
+    {
+        part(&mut stream).await;
+    }
+}
+
+/// The answer to a request that hyper saw the end of before it was whole; `None` where nothing
+/// was asked, or somebody else has answered.
+fn farewell(line: &Line) -> Option<Refusal> {
+    if !line.is_begun() {
+        return None;
+    }
+    if line.is_overdue() {
+        let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, "the request did not arrive in time");
+        return Some(Refusal { status: StatusCode::REQUEST_TIMEOUT, ..refusal });
+    }
+    let detail = "the connection ended within a request";
+    line.is_broken_off().then(|| Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail))
+}
+
+impl Read for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.first.is_empty() {
+            let length = this.first.len().min(buffer.remaining());
+            buffer.put_slice(&this.first.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
+        if this.line.is_overdue() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let read = Pin::new(&mut *this.inner.borrow_mut()).poll_read(context, buffer);
+        match read {
+            Poll::Ready(_) => this.line.hear(),
+            Poll::Pending => this.line.wait(context),
+        }
+        read
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.line.is_overdue() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        match bare_answer(bytes) {
+            None => Pin::new(&mut *this.inner.borrow_mut()).poll_write(context, bytes),
+            Some((0, refusal)) => {
+                ready!(this.poll_replace(context, &refusal))?;
+                Poll::Ready(Ok(bytes.len()))
+            }
+            Some((before, _)) => {
+                Pin::new(&mut *this.inner.borrow_mut()).poll_write(context, &bytes[..before])
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.inner.borrow_mut()).poll_flush(context)
+    }
+
+    /// The [`Ending`] sees to it.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Socket {
+    fn poll_replace(
+        &mut self,
+        context: &mut Context<'_>,
+        refusal: &Refusal,
+    ) -> Poll<io::Result<()>> {
+        let counters = &self.counters;
+        let left = self.replacing.get_or_insert_with(|| {
+            counters.malformed.add(1);
+            render(refusal)
+        });
+        while !left.is_empty() {
+            let written =
+                ready!(Pin::new(&mut *self.inner.borrow_mut()).poll_write(context, left))?;
+            left.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Finds an answer of hyper's own, which is always the last on a connection: where it begins,
+/// and what is to be said in its place.
+fn bare_answer(bytes: &[u8]) -> Option<(usize, Refusal)> {
+    let found = BARE_STATUS.iter().position(|status| {
+        let length = status.len() + BARE_HEADERS.len() + BARE_END;
+        let answer = bytes.len().checked_sub(length).map(|at| &bytes[at..]);
+        answer
+            .and_then(|answer| answer.strip_prefix(*status))
+            .is_some_and(|rest| rest.starts_with(BARE_HEADERS))
+    })?;
+    let length = BARE_STATUS[found].len() + BARE_HEADERS.len() + BARE_END;
+    let refusal = match found {
+        0 => Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the request is not well-formed HTTP/1.1"),
+        _ => Refusal::too_large(),
+    };
+    Some((bytes.len() - length, refusal))
+}
+
+/// A whole answer, after which the connection is closed.
+fn render(refusal: &Refusal) -> Bytes {
+    let body = refusal.body();
+    let head = format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
+        refusal.status,
+        body.len()
+    );
+    Bytes::from([head.as_bytes(), &body].concat())
+}
+
+/// Closes one half and reads the other away, within bounds.
+async fn part(stream: &mut TcpStream) {
+    let parting = async {
+        stream.shutdown().await?;
+        let mut rest = stream.take(PARTING_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // Whoever has not gone by then is left.
+    let _in_time = tokio::time::timeout(PARTING_PATIENCE, parting).await;
+}

@@ -1,0 +1,551 @@
+//! What reaches the port, byte by byte: framing that could be read in two ways, protocols, clients
+//! that are slow or many, and addresses that must not be called (docs/internals/edge.md).
+//!
+//! A case is what is written to a socket and the statuses and codes that come back. What is
+//! written ends with one more good request where the connection must be closed before it.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustix::process::Signal;
+
+use crate::support::fsp::Reply;
+use crate::support::http::{Connection, Kind, Parsed};
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::Scheme;
+
+const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\n\r\n";
+/// What every refusal of a request that is no HTTP is.
+const REFUSED: &[&str] = &["400 3101"];
+
+/// Status and code of an answer: `400 3101`, or the status alone.
+fn line(answer: &Parsed) -> String {
+    let body = serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap_or_default();
+    let code = body["errorInformation"]["errorCode"].as_str();
+    [Some(answer.start.as_str()), code].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Everything that comes back until the hub closes.
+fn rest(connection: &mut Connection) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(answer) = connection.read(Kind::Answer).expect("whole answers") {
+        lines.push(line(&answer));
+    }
+    lines
+}
+
+/// Writes all, ends its half, and reads to the end.
+fn converse(address: SocketAddr, bytes: &[u8]) -> Vec<String> {
+    let mut connection = Connection::open(address).expect("a connection");
+    connection.write(bytes).expect("it is read");
+    connection.stream.shutdown(Shutdown::Write).expect("it is open");
+    rest(&mut connection)
+}
+
+/// A good prepare on the wire with one text of it replaced.
+fn prepare(from: &str, to: &str) -> Vec<u8> {
+    let text = String::from_utf8(Transfer::of("1").prepare().render()).expect("text");
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1).into_bytes()
+}
+
+/// A good prepare with more headers, and a good request behind it.
+fn with(headers: &str) -> Vec<u8> {
+    let request = prepare("host: hub\r\n", &format!("host: hub\r\n{headers}"));
+    [&request, HEALTH.as_bytes()].concat()
+}
+
+/// A good prepare in chunks as given, between which `{}` is its body.
+fn chunked(headers: &str, chunks: &str) -> Vec<u8> {
+    let message = Transfer::of("1").prepare();
+    let (head, body) = (message.render(), message.bytes().to_vec());
+    let head = String::from_utf8(head[..head.len() - body.len()].to_vec()).expect("text");
+    let length = format!("content-length: {}\r\n", body.len());
+    let body = String::from_utf8(body).expect("text");
+    let head = head.replacen(&length, headers, 1);
+    let chunks = chunks.replace("{length}", &format!("{:x}", body.len())).replace("{}", &body);
+    format!("{head}{chunks}").into_bytes()
+}
+
+#[test]
+fn what_can_be_read_in_two_ways_is_refused() {
+    let scheme = Scheme::start();
+    let before = scheme.admin.state();
+    let te = "transfer-encoding: chunked\r\n";
+    let whole = "{length}\r\n{}\r\n0\r\n\r\n";
+    let then = |mut bytes: Vec<u8>| {
+        bytes.extend(HEALTH.bytes());
+        bytes
+    };
+    let target = |method: &str, target: &str| {
+        then(format!("{method} {target} HTTP/1.1\r\nhost: hub\r\n\r\n").into_bytes())
+    };
+    let many = "x: y\r\n".repeat(120);
+    let huge = "x".repeat(70 * 1024);
+    let cases: Vec<(&str, Vec<u8>, &[&str])> = vec![
+        ("no HTTP", then(b"GARBAGE\r\n\r\n".to_vec()), REFUSED),
+        ("no line end", b"GARBAGE".to_vec(), REFUSED),
+        ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), REFUSED),
+        ("HTTP/9.9", then(b"GET / HTTP/9.9\r\nhost: a\r\n\r\n".to_vec()), REFUSED),
+        ("half of a preface", b"PRI * HTTP/2.0\r\n".to_vec(), REFUSED),
+        ("half of a head", HEALTH.as_bytes()[..30].to_vec(), REFUSED),
+        ("two lengths", with("content-length: 5\r\n"), REFUSED),
+        ("a list of lengths", prepare("content-length: ", "content-length: 5, "), REFUSED),
+        ("a negative length", prepare("content-length: ", "content-length: -"), REFUSED),
+        ("a length with a sign", prepare("content-length: ", "content-length: +"), REFUSED),
+        (
+            "a huge length",
+            prepare("content-length: ", "content-length: 99999999999999999999"),
+            REFUSED,
+        ),
+        ("identity", then(chunked("transfer-encoding: identity\r\n", whole)), REFUSED),
+        (
+            "chunked, identity",
+            then(chunked("transfer-encoding: chunked, identity\r\n", whole)),
+            REFUSED,
+        ),
+        ("gzip, chunked", then(chunked("transfer-encoding: gzip, chunked\r\n", whole)), REFUSED),
+        ("xchunked", then(chunked("transfer-encoding: xchunked\r\n", whole)), REFUSED),
+        ("chunked twice", then(chunked(&te.repeat(2), whole)), REFUSED),
+        ("a folded coding", then(chunked("transfer-encoding:\r\n chunked\r\n", whole)), REFUSED),
+        ("a blank before the colon", with("transfer-encoding : chunked\r\n"), REFUSED),
+        ("a folded header", with("x: a\r\n b\r\n"), REFUSED),
+        ("a bare CR", with("x: a\rb\r\n"), REFUSED),
+        ("NUL in a value", with("x: a\0b\r\n"), REFUSED),
+        ("NUL in a name", with("x\0: a\r\n"), REFUSED),
+        ("no colon", with("nonsense\r\n"), REFUSED),
+        ("no name", with(": a\r\n"), REFUSED),
+        ("two hosts", with("host: other\r\n"), REFUSED),
+        ("no host", then(prepare("host: hub\r\n", "")), &["400 3102"]),
+        ("CONNECT", target("CONNECT", "hub:4000"), REFUSED),
+        ("a target of authority form", target("GET", "hub:4000"), REFUSED),
+        ("another scheme", target("GET", "ftp://hub/health"), REFUSED),
+        ("a blank in the target", target("GET", "/hea lth"), REFUSED),
+        (
+            "no UTF-8 in the target",
+            then(b"GET /\xff\xfe HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+            REFUSED,
+        ),
+        ("chunks of a length of no digits", chunked(te, "zz\r\n{}\r\n0\r\n\r\n"), REFUSED),
+        (
+            "chunks of an absurd length",
+            chunked(te, "fffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
+            REFUSED,
+        ),
+        ("chunks that do not end", chunked(te, "{length}\r\n{}\r\n"), REFUSED),
+        ("chunks longer than they say", chunked(te, "5\r\n{}\r\n0\r\n\r\n"), REFUSED),
+        ("endless extensions", chunked(te, &format!("5;{huge}\r\n{{}}\r\n0\r\n\r\n")), REFUSED),
+        ("many headers", with(&many), &["400 3104"]),
+        ("long headers", with(&format!("x: {huge}\r\n")), &["400 3104"]),
+        ("a long target", target("GET", &format!("/{huge}")), &["400 3104"]),
+    ];
+    for (name, bytes, expected) in &cases {
+        assert_eq!(converse(scheme.switch.fspiop, bytes), *expected, "{name}");
+    }
+    // The admin port, where hyper's own answers stay bare.
+    for (name, bytes, _) in &cases[..29] {
+        let lines = converse(scheme.switch.admin, bytes);
+        let refused = lines.first().is_none_or(|line| line.starts_with('4'));
+        assert!(refused && lines.len() <= 1, "{name} on the admin port: {lines:?}");
+    }
+    assert_eq!(scheme.admin.state(), before);
+    assert!(30 <= scheme.admin.metric("upesi_malformed_requests_total"));
+    for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
+        assert_eq!(fsp.take(0), [], "nobody hears of it");
+    }
+    scheme.end();
+}
+
+#[test]
+fn what_has_one_reading_is_accepted() {
+    let scheme = Scheme::start();
+    let te = "transfer-encoding: chunked\r\n";
+    let then = |bytes: Vec<u8>| [&bytes, HEALTH.as_bytes()].concat();
+    let length = Transfer::of("1").prepare().bytes().len();
+    let twice = format!("content-length: {length}\r\n");
+    let cases: Vec<(&str, Vec<u8>, &[&str])> = vec![
+        ("empty lines first", then([b"\r\n\r\n", &*prepare("", "")].concat()), &["202", "200"]),
+        ("bare line feeds", then(prepare("host: hub\r\n", "host: hub\n")), &["202", "200"]),
+        ("absolute form", then(prepare("POST /", "POST http://other/")), &["202", "200"]),
+        ("an upgrade", with("connection: upgrade\r\nupgrade: h2c\r\n"), &["202", "200"]),
+        ("the same length twice", with(&twice), &["202", "200"]),
+        ("chunks", then(chunked(te, "{length}\r\n{}\r\n0\r\n\r\n")), &["202", "200"]),
+        ("extensions", then(chunked(te, "{length};a=\"b\"\r\n{}\r\n0;c\r\n\r\n")), &["202", "200"]),
+        (
+            "trailers",
+            then(chunked(te, "{length}\r\n{}\r\n0\r\nfspiop-source: x\r\n\r\n")),
+            &["202", "200"],
+        ),
+        // Chunks win, and nothing behind them is believed (RFC 9112, 6.3).
+        (
+            "a length, then chunks",
+            then(chunked(&format!("content-length: 4\r\n{te}"), "{length}\r\n{}\r\n0\r\n\r\n")),
+            &["202"],
+        ),
+        (
+            "chunks, then a length",
+            then(chunked(&format!("{te}content-length: 4\r\n"), "{length}\r\n{}\r\n0\r\n\r\n")),
+            &["202"],
+        ),
+        ("HTTP/1.0", then(prepare("HTTP/1.1", "HTTP/1.0")), &["202"]),
+        ("the last one", with("connection: close\r\n"), &["202"]),
+        (
+            "asks first",
+            prepare("host: hub\r\n", "host: hub\r\nexpect: 100-continue\r\n"),
+            &["100", "202"],
+        ),
+        ("an unknown expectation", with("expect: tea\r\n"), &["202", "200"]),
+        ("not in numbers", prepare("2.50", "1e999"), &["202"]),
+        ("an unknown member twice", prepare("\"unknown\"", "\"unknown\":1,\"unknown\""), &["202"]),
+    ];
+    for (name, bytes, expected) in &cases {
+        // What was put in must be as long as the head says.
+        let bytes = with_right_length(bytes);
+        assert_eq!(converse(scheme.switch.fspiop, &bytes), *expected, "{name}");
+    }
+    scheme.settle();
+    let heard = scheme.payee.take(cases.len());
+    assert_eq!(heard.len(), cases.len());
+    for name in ["x", "connection", "upgrade", "expect", "te", "trailer"] {
+        assert!(heard.iter().all(|callback| !callback.headers.has(name)), "{name}");
+    }
+    assert!(heard.iter().all(|callback| callback.header("fspiop-source") == "payerfsp"));
+    scheme.end();
+}
+
+/// Corrects the length of the only body, where a test has changed it.
+fn with_right_length(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8(bytes.to_vec()).expect("text");
+    let (Some(at), Some(end)) = (text.find("content-length: "), text.rfind('}')) else {
+        return bytes.to_vec();
+    };
+    if text.contains("chunked") || text.matches("content-length").count() != 1 {
+        return bytes.to_vec();
+    }
+    let (line, body) = (&text[at..], text.find("\r\n\r\n{").expect("a body") + 4);
+    let line = &line[..line.find("\r\n").expect("a line")];
+    text.replacen(line, &format!("content-length: {}", end + 1 - body), 1).into_bytes()
+}
+
+#[test]
+fn bodies_that_two_parsers_would_not_read_alike() {
+    let scheme = Scheme::start();
+    let before = scheme.admin.state();
+    let message = Transfer::of("1").prepare();
+    let text = String::from_utf8(message.bytes().to_vec()).expect("text");
+    let edited = |from: &str, to: &str| message.clone().body(text.replacen(from, to, 1));
+    let huge = format!("\"amount\":{}", "9".repeat(400));
+    for (name, message, expected) in [
+        ("a byte order mark", message.clone().body(format!("\u{feff}{text}")), "400 3101"),
+        ("an amount twice", edited("\"currency\"", "\"amount\":\"9\",\"currency\""), "400 3101"),
+        (
+            "a name twice, once in escapes",
+            edited("\"payeeFsp\"", "\"payee\\u0046sp\":\"otherfsp\",\"payeeFsp\""),
+            "400 3101",
+        ),
+        ("a number out of range", edited("\"amount\":\"1\"", "\"amount\":1e999"), "400 3101"),
+        ("a number of many digits", edited("\"amount\":\"1\"", &huge), "400 3101"),
+        ("half a character in a name", edited("\"unknown\"", "\"\\udc00\""), "400 3101"),
+        ("two objects", message.clone().body(format!("{text}{text}")), "400 3101"),
+        ("half of it", message.clone().body(&text[..text.len() / 2]), "400 3102"),
+        ("nothing", message.clone().body(""), "400 3102"),
+    ] {
+        assert_eq!(line(&scheme.ask(&message)), expected, "{name}");
+    }
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("fspiop-source", "otherfsp"),
+        ("date", "Tue, 15 Nov 1994 08:12:31 GMT"),
+        ("accept", "*/*"),
+        ("fspiop-signature", "{}"),
+    ] {
+        let twice = message.clone().with("fspiop-signature", "{}").also(name, value);
+        assert_eq!(line(&scheme.ask(&twice)), "400 3101", "{name} twice");
+    }
+    for path in ["/parties/ALIAS/..", "/parties/ALIAS/%2e%2E", "/parties/ALIAS/a/.", "/quotes/.."] {
+        let answer = scheme.ask(&Message::new("GET", path, "payerfsp").to("payeefsp"));
+        assert_eq!(line(&answer), "400 3101", "{path}");
+    }
+    assert_eq!(scheme.admin.state(), before);
+    // What asks before it sends is refused before it sends.
+    let large = prepare("content-length: ", "expect: 100-continue\r\ncontent-length: 999");
+    let head = large.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    let mut connection = Connection::open(scheme.switch.fspiop).expect("a connection");
+    connection.write(&large[..head]).expect("it is read");
+    assert_eq!(rest(&mut connection), ["400 3104"]);
+    // A body that means nothing goes to nobody, and an escape stays one segment.
+    let path = "/parties/ALIAS/a%2Fb%3F";
+    let question = Message::new("GET", path, "payerfsp").to("payeefsp").body("{\"a\":1}");
+    scheme.send(&question, 202);
+    let heard = scheme.payee.take(1).remove(0);
+    assert_eq!((&*heard.path, heard.text().as_str()), (path, ""));
+    scheme.end();
+}
+
+#[test]
+fn clients_that_are_slow() {
+    let times = "header_timeout_ms = 250\nbody_timeout_ms = 250\nidle_timeout_ms = 500\n";
+    let scheme = Scheme::configured(times);
+    let before = scheme.admin.state();
+    let request = prepare("", "");
+    let open = |bytes: &[u8]| {
+        let mut connection = Connection::open(scheme.switch.fspiop).expect("a connection");
+        connection.write(bytes).expect("it is read");
+        connection
+    };
+    let half = HEALTH.len() / 2;
+    let mut silent = open(b"");
+    let mut head = open(&HEALTH.as_bytes()[..half]);
+    let mut second = open([HEALTH.as_bytes(), &HEALTH.as_bytes()[..half]].concat().as_slice());
+    let mut body = open(&request[..request.len() - 1]);
+    let mut preface = open(b"PRI * HTTP/2.0\r\n");
+    let mut kept = open(HEALTH.as_bytes());
+    // A byte now and then does not help.
+    let mut dribble = open(b"GET /");
+    let mut bytes = 0;
+    while dribble.stream.write_all(b"x").is_ok() && bytes < 10_000 {
+        dribble.stream.set_read_timeout(Some(Duration::from_millis(10))).expect("a time");
+        bytes += 1;
+        if dribble.stream.peek(&mut [0]).is_ok() {
+            break;
+        }
+    }
+    assert_eq!(rest(&mut dribble), ["408 3000"]);
+    assert_eq!(rest(&mut silent), [""; 0]);
+    assert_eq!(rest(&mut head), ["408 3000"]);
+    assert!(matches!(&*rest(&mut second), [first, ..] if first == "200"));
+    assert_eq!(rest(&mut preface), REFUSED);
+    assert_eq!(rest(&mut kept), ["200"]);
+    let answer = body.read(Kind::Answer).expect("an answer").expect("an answer");
+    assert_eq!(line(&answer), "408 3000");
+    // Over HTTP/2 too.
+    let mut stream = TcpStream::connect(scheme.switch.fspiop).expect("a connection");
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is read");
+    let mut frames = Vec::new();
+    stream.read_to_end(&mut frames).expect("an end");
+    assert!(frames.windows(2).any(|pair| pair == [0x07, 0]), "it was told to leave: {frames:?}");
+    assert_eq!(scheme.admin.state(), before);
+    scheme.end();
+}
+
+#[test]
+fn connections_from_one_address_are_limited_and_those_turned_away_are_told() {
+    let scheme = Scheme::configured("connections_per_address_max = 4\n");
+    let connect = || Connection::open(scheme.switch.fspiop).expect("a connection");
+    let mut kept = Vec::new();
+    let mut refused = 0;
+    for _ in 0..20 {
+        let mut connection = connect();
+        match connection.exchange(HEALTH.as_bytes()) {
+            Ok(answer) if answer.status() == 200 => kept.push(connection),
+            Ok(answer) => {
+                assert_eq!(line(&answer), "503 2003");
+                refused += 1;
+            }
+            // It was told, and closed before it had asked.
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(kept.len() <= 8 && 12 <= refused, "two threads with four each: {}", kept.len());
+    assert_eq!(scheme.admin.metric("upesi_connections_refused_total"), refused);
+    let before = kept.len();
+    drop(kept);
+    // Places come back.
+    let asks = || connect().exchange(HEALTH.as_bytes()).is_ok_and(|answer| answer.status() == 200);
+    scheme.admin.wait_for("upesi_connections_total", |_| asks());
+    assert!(0 < before);
+    scheme.end();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn http2_by_prior_knowledge() {
+    let scheme = Scheme::start();
+    let stream = tokio::net::TcpStream::connect(scheme.switch.fspiop).await.expect("a connection");
+    let connecting =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut sender, connection) = connecting.await.expect("HTTP/2");
+    let driving = tokio::spawn(connection);
+    let request = |method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]| {
+        let mut request = Request::builder().method(method).uri(format!("http://hub{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Full::new(Bytes::copy_from_slice(body))).expect("a request")
+    };
+    let media = "application/vnd.interoperability.transfers+json;version=1.1";
+    let headers = [
+        ("accept", media),
+        ("content-type", media),
+        ("date", "Tue, 15 Nov 1994 08:12:31 GMT"),
+        ("fspiop-source", "payerfsp"),
+    ];
+    let huge = "x".repeat(60 * 1024);
+    let transfers: Vec<_> = (0..50).map(|_| Transfer::of("1").prepare()).collect();
+    let mut waiting = Vec::new();
+    for transfer in &transfers {
+        let request = request("POST", "/transfers", &headers, transfer.bytes());
+        waiting.push((202, sender.send_request(request)));
+    }
+    let long = vec![b' '; 129 * 1024];
+    for (status, request) in [
+        (200, request("GET", "/health", &[], b"")),
+        (404, request("GET", "/nothing", &[], b"")),
+        (400, request("POST", "/transfers", &headers[1..], transfers[0].bytes())),
+        (400, request("POST", "/transfers", &headers, &long)),
+        (431, request("GET", "/health", &[("x", &huge), ("y", &huge)], b"")),
+    ] {
+        waiting.push((status, sender.send_request(request)));
+    }
+    for (at, (status, answer)) in waiting.into_iter().enumerate() {
+        let answer = answer.await.expect("an answer");
+        assert_eq!(answer.status(), status, "request {at}");
+        answer.into_body().collect().await.expect("a body");
+    }
+    drop(sender);
+    driving.await.expect("no panic").expect("an orderly end");
+    scheme.settle();
+    let heard = scheme.payee.take(transfers.len());
+    let bodies: Vec<_> = heard.iter().map(|callback| &callback.body[..]).collect();
+    assert!(transfers.iter().all(|transfer| bodies.contains(&transfer.bytes())));
+    scheme.end();
+}
+
+#[test]
+fn http2_requests_that_are_only_reset_end_the_connection() {
+    let scheme = Scheme::start();
+    let mut flood = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    for stream in (1..4_000u32).step_by(2) {
+        // GET http /, then CANCEL.
+        flood.extend(
+            [0, 0, 3, 1, 5].into_iter().chain(stream.to_be_bytes()).chain(*b"\x82\x86\x84"),
+        );
+        flood.extend([0, 0, 4, 3, 0].into_iter().chain(stream.to_be_bytes()).chain([0, 0, 0, 8]));
+    }
+    let mut stream = TcpStream::connect(scheme.switch.fspiop).expect("a connection");
+    // The hub closes before it has read everything.
+    let _written = stream.write_all(&flood);
+    let mut frames = Vec::new();
+    let _ended = stream.read_to_end(&mut frames);
+    let calm = [0, 0, 0, 11];
+    assert!(frames.windows(4).any(|code| code == calm), "told to calm down: {frames:?}");
+    assert_eq!(converse(scheme.switch.fspiop, HEALTH.as_bytes()), ["200"]);
+    scheme.end();
+}
+
+#[test]
+fn headers_for_one_hop_go_no_further_even_after_a_restart() {
+    let scheme = Scheme::start();
+    let refuse: fn(&_) -> Reply = |_| Reply::Status(503);
+    scheme.payee.answer(refuse);
+    let hops = [
+        ("connection", "keep-alive, X-Secret, fspiop-source"),
+        ("x-secret", "1"),
+        ("keep-alive", "timeout=5"),
+        ("te", "trailers"),
+        ("proxy-authorization", "Basic eA=="),
+        ("upgrade", "websocket"),
+    ];
+    let transfer = Transfer::of("1");
+    let message =
+        hops.iter().fold(transfer.prepare(), |message, (name, value)| message.with(name, value));
+    scheme.send(&message.with("x-kept", "1"), 202);
+    let first = scheme.payee.wait("POST", "/transfers");
+    let Scheme { switch, home, admin, payee, .. } = scheme;
+    let ports = switch.ports();
+    switch.kill();
+    payee.answer(|_| Reply::Accept);
+    payee.take(1);
+    let switch = home.serve_on(ports);
+    let again = payee.wait("POST", "/transfers");
+    for callback in [&first, &again] {
+        assert_eq!(callback.header("x-kept"), "1");
+        assert_eq!(callback.header("fspiop-source"), "payerfsp");
+        for (name, _) in hops {
+            assert!(!callback.headers.has(name), "{name}: {callback:?}");
+        }
+    }
+    drop(admin);
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn only_allowed_addresses_are_registered_and_called() {
+    let scheme = Scheme::configured(
+        "[delivery]\nattempts_max = 1\n[endpoints]\nnetworks = [\"127.0.0.1\", \"169.254.0.0/16\"]\n",
+    );
+    let kinds = "FSPIOP_CALLBACK_URL_PARTIES_GET";
+    let before = scheme.admin.state();
+    for (value, expected) in [
+        (
+            "https://127.0.0.1/",
+            "must begin with http://: the hub cannot call https yet, use a proxy that can",
+        ),
+        ("ftp://127.0.0.1/", "must begin with http://"),
+        ("http://me:secret@127.0.0.1/", "must not hold a user name or password before the host"),
+        (
+            "http://{{partyIdentifier}}/",
+            "must name a host by letters, digits, dots and hyphens, without a template",
+        ),
+        ("http://10.0.0.1/", "names an address that the hub may not call (endpoints.networks)"),
+        (
+            "http://169.254.169.254/latest",
+            "names an address that the hub may not call (endpoints.networks)",
+        ),
+        (
+            "http://[::ffff:169.254.169.254]/",
+            "names an address that the hub may not call (endpoints.networks)",
+        ),
+    ] {
+        let body = format!("{{\"type\":\"{kinds}\",\"value\":\"{value}\"}}");
+        let answer = scheme.admin.call("POST", "/participants/payeefsp/endpoints", &body);
+        assert_eq!(line(&answer), "400 3100", "{value}");
+        let description = format!("Generic validation error - \\\"value\\\" {expected}");
+        assert!(answer.text().contains(&description), "{value}: {}", answer.text());
+    }
+    assert_eq!(scheme.admin.state(), before);
+    // A name is judged by what it stands for when it is called: here 127.0.0.2, as resolvers read it.
+    let address = format!("http://127.2:{}", scheme.payee.address().port());
+    for (kind, path) in [("PARTIES_GET", "/parties"), ("TRANSFER_POST", "/transfers")] {
+        scheme.admin.set_endpoint("payeefsp", kind, &format!("{address}{path}"));
+    }
+    let question = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("payeefsp");
+    scheme.send(&question, 202);
+    let heard = scheme.payer.take(1).remove(0);
+    assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    scheme.admin.wait_for("upesi_dead_letters", |dead| dead == 1);
+    assert_eq!(scheme.admin.metric("upesi_calls_denied_total"), 2);
+    assert_eq!(scheme.payee.take(0), []);
+    // An answer that points elsewhere is a failure, and nobody goes there.
+    scheme.admin.set_endpoint(
+        "payeefsp",
+        "PARTIES_GET",
+        &format!(
+            "http://{}/parties/{{{{partyIdType}}}}/{{{{partyIdentifier}}}}",
+            scheme.payee.address()
+        ),
+    );
+    scheme.payee.answer(|_| Reply::Status(307));
+    scheme.send(&question, 202);
+    let heard = scheme.payer.take(1).remove(0);
+    assert_eq!(heard.json()["errorInformation"]["errorCode"], "1001");
+    let calls: Vec<_> = scheme.payee.take(1).into_iter().map(|call| call.path).collect();
+    assert_eq!(calls, ["/parties/MSISDN/1"]);
+    scheme.switch.signal(Signal::TERM);
+    let (status, said) = scheme.switch.end();
+    assert!(status.success() && said.contains("127.2:"), "{said}");
+}
+
+#[test]
+fn a_network_that_is_none_is_refused_at_start() {
+    let home =
+        crate::support::switch::Home::configured("[endpoints]\nnetworks = [\"10.0.0.0/33\"]\n");
+    let output = home.serve_in_vain(crate::support::switch::Ports::free());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("\"10.0.0.0/33\" is no network"), "{said}");
+}

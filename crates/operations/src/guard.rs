@@ -63,8 +63,9 @@ pub(crate) async fn identify(
     let who = match &options.auth {
         Auth::None => "unauthenticated".to_owned(),
         Auth::Token(token) => {
-            let presented = bearer(&head.headers)
-                .ok_or_else(|| unauthorized("a change needs the admin API's bearer token"))?;
+            let presented = bearer(&head.headers).ok_or_else(|| {
+                unauthorized("changes and GET /state need the admin API's bearer token")
+            })?;
             let fingerprint = verify(token.clone(), presented.to_owned()).await?;
             format!("token:{fingerprint}")
         }

@@ -24,6 +24,7 @@ mod guard;
 mod hub;
 mod monitoring;
 mod options;
+mod oracles;
 mod participants;
 mod refusals;
 mod resource;

@@ -8,11 +8,15 @@ use crate::hub::Unavailable;
 
 /// The refusal for an outcome of a change; `None` when the change was made.
 ///
+/// A movement of funds, or its end, that is on record is answered like the first time. A record
+/// that reached the log twice is 503: what its first copy came to is not known here, and the
+/// same request may be sent again.
+///
 /// An outflow for which the funds are missing is taken like the reference takes it: the record
 /// stands, as an aborted transfer under its id.
 pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
     let (code, detail) = match outcome {
-        Outcome::Accepted | Outcome::FundsInsufficient => return None,
+        Outcome::Accepted | Outcome::FundsInsufficient | Outcome::FundsRepeated => return None,
         Outcome::ParticipantNotFound => return Some(participant_not_found()),
         Outcome::ParticipantCurrencyExists => {
             (ErrorCode::GENERIC_CLIENT, "Participant currency has already been registered")
@@ -59,9 +63,21 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
             (ErrorCode::VALIDATION, "the rules version is unknown or already replaced")
         }
         Outcome::RegisterFull => (ErrorCode::INTERNAL_SERVER, "the register is full"),
-        Outcome::Repeated => {
-            (ErrorCode::INTERNAL_SERVER, "recorded twice: read what the first record did")
+        Outcome::FundsModified => (
+            ErrorCode::MODIFIED_REQUEST,
+            "a transfer with this transferId and other content exists",
+        ),
+        Outcome::OracleExists => {
+            (ErrorCode::INTERNAL_SERVER, "an oracle of this type and currency exists")
         }
+        Outcome::OracleNotFound => (ErrorCode::INTERNAL_SERVER, "oracle not found"),
+        Outcome::LedgerAccountTypeExists => {
+            (ErrorCode::GENERIC_CLIENT, "the ledger account type already exists")
+        }
+        Outcome::Repeated => (
+            ErrorCode::SERVICE_UNAVAILABLE,
+            "recorded twice, decided once: ask again for what was decided",
+        ),
         Outcome::PrepareModified
         | Outcome::PrepareResentCommitted
         | Outcome::PrepareResentAborted
@@ -137,7 +153,7 @@ mod tests {
         }
         expect![[r#"
             Accepted: done
-            Repeated: 500 Internal Server Error, 2001: Internal server error - recorded twice: read what the first record did
+            Repeated: 503 Service Unavailable, 2003: Service currently unavailable - recorded twice, decided once: ask again for what was decided
             ParticipantNotFound: 400 Bad Request, 3200: Generic ID not found - participant not found
             ParticipantCurrencyExists: 400 Bad Request, 3000: Generic client error - Participant currency has already been registered
             HubAccountsMissing: 400 Bad Request, 3003: Add Party information error - the Hub lacks HUB_RECONCILIATION or HUB_MULTILATERAL_SETTLEMENT in the currency
@@ -158,6 +174,11 @@ mod tests {
             DeadLetterNotFound: 400 Bad Request, 3200: Generic ID not found - dead letter not found
             RulesVersionRefused: 400 Bad Request, 3100: Generic validation error - the rules version is unknown or already replaced
             RegisterFull: 500 Internal Server Error, 2001: Internal server error - the register is full
+            FundsRepeated: done
+            FundsModified: 400 Bad Request, 3106: Modified request - a transfer with this transferId and other content exists
+            OracleExists: 500 Internal Server Error, 2001: Internal server error - an oracle of this type and currency exists
+            OracleNotFound: 500 Internal Server Error, 2001: Internal server error - oracle not found
+            LedgerAccountTypeExists: 400 Bad Request, 3000: Generic client error - the ledger account type already exists
         "#]].assert_eq(&table);
     }
 }

@@ -91,6 +91,11 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | SettlementModelNotFound
         | FundsIdInUse
         | FundsOutNotReserved
+        | FundsRepeated
+        | FundsModified
+        | OracleExists
+        | OracleNotFound
+        | LedgerAccountTypeExists
         | DeadLetterNotFound
         | RulesVersionRefused
         | RegisterFull => return None,

@@ -225,6 +225,7 @@ fn play(world: &mut World, step: &Step) -> Effects {
 impl Ledger {
     /// Books one command from what was said about it.
     fn take(&mut self, command: &Command, effects: &Effects) -> Result<(), TestCaseError> {
+        let last = self.last;
         self.take_notices(&effects.notices)?;
         let outcome = effects.outcomes[0];
         match command {
@@ -234,7 +235,7 @@ impl Ledger {
             Command::FinishDeliveries(ends) => self.deliver(ends),
             _ => {}
         }
-        self.take_expired(&effects.notices)
+        self.take_expired(&effects.notices, last)
     }
 
     /// New notices have the next numbers; any other one was dead and is sent again.
@@ -280,10 +281,13 @@ impl Ledger {
         }
     }
 
-    /// Expiries have no command: the errors that both sides are told show them.
-    fn take_expired(&mut self, notices: &[Notice]) -> Result<(), TestCaseError> {
+    /// Expiries have no command: the errors that both sides are told show them. Dead letters that
+    /// are sent again have old numbers.
+    fn take_expired(&mut self, notices: &[Notice], last: NoticeId) -> Result<(), TestCaseError> {
         let told = notices.iter().filter(|notice| {
-            notice.kind == NoticeKind::Error && notice.outcome == Outcome::Expired
+            last < notice.id
+                && notice.kind == NoticeKind::Error
+                && notice.outcome == Outcome::Expired
         });
         let expired: BTreeSet<_> = told.map(|notice| notice.transfer).collect();
         expired.into_iter().try_for_each(|id| self.end(id, Outcome::Expired))

@@ -2,7 +2,8 @@
 //!
 //! `Host` must be a name of the loopback interface or a configured one, so that a web page
 //! cannot reach the hub through a name that it re-points here; `Origin`, which browsers add,
-//! must be a configured one; everything but reading needs the bearer token.
+//! must be a configured one; everything but reading needs the bearer token, and so does what is
+//! costly or personal to read.
 
 use std::net::IpAddr;
 
@@ -63,9 +64,8 @@ pub(crate) async fn identify(
     let who = match &options.auth {
         Auth::None => "unauthenticated".to_owned(),
         Auth::Token(token) => {
-            let presented = bearer(&head.headers).ok_or_else(|| {
-                unauthorized("changes and GET /state need the admin API's bearer token")
-            })?;
+            let presented = bearer(&head.headers)
+                .ok_or_else(|| unauthorized("this request needs the admin API's bearer token"))?;
             let fingerprint = verify(token.clone(), presented.to_owned()).await?;
             format!("token:{fingerprint}")
         }

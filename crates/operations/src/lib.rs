@@ -32,6 +32,7 @@ mod server;
 mod settlement_models;
 mod shapes;
 mod token;
+mod transactions;
 
 pub use hub::{Health, Hub, Metrics, ServiceStatus, Unavailable};
 pub use options::{AdminOptions, Auth, Limits};

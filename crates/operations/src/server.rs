@@ -30,7 +30,7 @@ use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, dead_letters, funds, monitoring, oracles, participants,
-    settlement_models,
+    settlement_models, transactions,
 };
 
 /// Headers of one request.
@@ -135,7 +135,8 @@ impl<H: Hub> Server<H> {
         peer: IpAddr,
     ) -> Reply {
         guard::check_origin(&self.options, head)?;
-        let open = guard::is_reading(&head.method) && resource != Some(Resource::State);
+        let guarded = matches!(resource, Some(Resource::State | Resource::Transaction(_)));
+        let open = guard::is_reading(&head.method) && !guarded;
         let identity = match open {
             true => Identity::default(),
             false => guard::identify(&self.options, head, peer).await?,
@@ -191,7 +192,7 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::Oracle(id), "PUT") => oracles::update(call, id).await,
         (Resource::Oracle(id), _) => oracles::delete(call, id).await,
         (Resource::EndpointCache, _) => Ok(Answer::empty(StatusCode::ACCEPTED)),
-        (Resource::Transaction(_), _) => Err(Refusal::not_implemented()),
+        (Resource::Transaction(id), _) => transactions::show(call, id).await,
         (Resource::Enums, _) => catalogue::enumerations(call),
         (Resource::DeadLetters, _) => dead_letters::list(call).await,
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,

@@ -46,6 +46,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use notices::stored_message;
 pub use pool::PoolLimits;
 
 use edge::{Counters, Edge, Seat};

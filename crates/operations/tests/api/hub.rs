@@ -3,8 +3,10 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ledger::{
     Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
+    TransferId,
 };
 use operations::{Health, Hub, Metrics, ServiceStatus, Unavailable};
 
@@ -16,6 +18,7 @@ pub(crate) struct Kernel(Mutex<Inner>);
 pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
+    pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
 }
@@ -25,6 +28,7 @@ impl Kernel {
         let kernel = Self(Mutex::new(Inner {
             state: State::new(),
             recorded: Vec::new(),
+            bodies: Vec::new(),
             unavailable: None,
             metrics: Metrics::default(),
         }));
@@ -63,6 +67,12 @@ impl Hub for Kernel {
     ) -> Result<R, Unavailable> {
         let inner = self.inner();
         inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
+    }
+
+    async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        let inner = self.inner();
+        let body = inner.bodies.iter().find(|(known, _)| *known == id);
+        inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
     }
 
     fn metrics(&self) -> Metrics {

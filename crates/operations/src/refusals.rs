@@ -15,11 +15,13 @@ use crate::hub::Unavailable;
 /// An outflow for which the funds are missing is taken like the reference takes it: the record
 /// stands, as an aborted transfer under its id.
 pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
+    let internal = |detail| (ErrorCode::INTERNAL_SERVER, detail);
+    let client = |detail| (ErrorCode::GENERIC_CLIENT, detail);
     let (code, detail) = match outcome {
         Outcome::Accepted | Outcome::FundsInsufficient | Outcome::FundsRepeated => return None,
         Outcome::ParticipantNotFound => return Some(participant_not_found()),
         Outcome::ParticipantCurrencyExists => {
-            (ErrorCode::GENERIC_CLIENT, "Participant currency has already been registered")
+            client("Participant currency has already been registered")
         }
         Outcome::HubAccountsMissing => (
             ErrorCode::ADD_PARTY,
@@ -28,31 +30,17 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::SettlementModelMissing => {
             (ErrorCode::GENERIC_SETTLEMENT, "no active settlement model serves the currency")
         }
-        Outcome::AccountKindNotForHub => {
-            (ErrorCode::GENERIC_CLIENT, "the Hub cannot have an account of this type")
-        }
-        Outcome::AccountExists => {
-            (ErrorCode::GENERIC_CLIENT, "Hub account has already been registered")
-        }
-        Outcome::AccountNotFound => {
-            (ErrorCode::INTERNAL_SERVER, "the participant has no such account")
-        }
-        Outcome::AccountKindWrong => {
-            (ErrorCode::INTERNAL_SERVER, "the account is of the wrong type for this")
-        }
-        Outcome::AccountInactive => (ErrorCode::INTERNAL_SERVER, "the account is inactive"),
-        Outcome::LimitsExist => {
-            (ErrorCode::INTERNAL_SERVER, "limit and initial position were already set")
-        }
-        Outcome::LimitsMissing => {
-            (ErrorCode::INTERNAL_SERVER, "no limit was set yet: use initialPositionAndLimits")
-        }
+        Outcome::AccountKindNotForHub => client("the Hub cannot have an account of this type"),
+        Outcome::AccountExists => client("Hub account has already been registered"),
+        Outcome::AccountNotFound => internal("the participant has no such account"),
+        Outcome::AccountKindWrong => internal("the account is of the wrong type for this"),
+        Outcome::AccountInactive => internal("the account is inactive"),
+        Outcome::LimitsExist => internal("limit and initial position were already set"),
+        Outcome::LimitsMissing => internal("no limit was set yet: use initialPositionAndLimits"),
         Outcome::CurrencyMismatch => {
             (ErrorCode::VALIDATION, "the amount's currency is not the account's")
         }
-        Outcome::SettlementModelExists => {
-            (ErrorCode::GENERIC_CLIENT, "Settlement Model already exists")
-        }
+        Outcome::SettlementModelExists => client("Settlement Model already exists"),
         Outcome::SettlementModelNotFound => (ErrorCode::ID_NOT_FOUND, "settlement model not found"),
         Outcome::FundsIdInUse => (ErrorCode::VALIDATION, "a transfer with this transferId exists"),
         Outcome::FundsOutNotReserved => {
@@ -62,18 +50,14 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::RulesVersionRefused => {
             (ErrorCode::VALIDATION, "the rules version is unknown or already replaced")
         }
-        Outcome::RegisterFull => (ErrorCode::INTERNAL_SERVER, "the register is full"),
+        Outcome::RegisterFull => internal("the register is full"),
         Outcome::FundsModified => (
             ErrorCode::MODIFIED_REQUEST,
             "a transfer with this transferId and other content exists",
         ),
-        Outcome::OracleExists => {
-            (ErrorCode::INTERNAL_SERVER, "an oracle of this type and currency exists")
-        }
-        Outcome::OracleNotFound => (ErrorCode::INTERNAL_SERVER, "oracle not found"),
-        Outcome::LedgerAccountTypeExists => {
-            (ErrorCode::GENERIC_CLIENT, "the ledger account type already exists")
-        }
+        Outcome::OracleExists => internal("an oracle of this type and currency exists"),
+        Outcome::OracleNotFound => internal("oracle not found"),
+        Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
         Outcome::Repeated => (
             ErrorCode::SERVICE_UNAVAILABLE,
             "recorded twice, decided once: ask again for what was decided",

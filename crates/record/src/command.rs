@@ -381,25 +381,13 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u8(change::REDELIVER);
             writer.u64(notice.0);
         }
-        Change::CreateOracle(oracle) => {
-            writer.u8(change::CREATE_ORACLE);
-            writer.short(&oracle.id_type);
-            writer.long(&oracle.endpoint);
-            write_optional_currency(writer, oracle.currency);
-            writer.flag(oracle.default);
-        }
+        Change::CreateOracle(oracle) => write_oracle(writer, oracle),
         Change::UpdateOracle { id, update } => write_oracle_update(writer, *id, update),
         Change::DeleteOracle { id } => {
             writer.u8(change::DELETE_ORACLE);
             writer.u32(id.0);
         }
-        Change::CreateLedgerAccountType(added) => {
-            writer.u8(change::CREATE_LEDGER_ACCOUNT_TYPE);
-            writer.short(&added.name);
-            writer.long(&added.description);
-            writer.flag(added.active);
-            writer.flag(added.settleable);
-        }
+        Change::CreateLedgerAccountType(added) => write_account_type(writer, added),
     }
 }
 
@@ -454,23 +442,15 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
             Change::EndFundsOut(EndFundsOut { hash: Some(Digest(reader.array()?)), ..end })
         }
         change::REDELIVER => Change::Redeliver { notice: NoticeId(reader.u64()?) },
-        change::CREATE_ORACLE => Change::CreateOracle(Oracle {
-            id_type: reader.short()?.into(),
-            endpoint: reader.long()?,
-            currency: read_optional_currency(reader)?,
-            default: reader.flag()?,
-        }),
+        change::CREATE_ORACLE => Change::CreateOracle(read_oracle(reader)?),
         change::UPDATE_ORACLE => Change::UpdateOracle {
             id: OracleId(reader.u32()?),
             update: read_oracle_update(reader)?,
         },
         change::DELETE_ORACLE => Change::DeleteOracle { id: OracleId(reader.u32()?) },
-        change::CREATE_LEDGER_ACCOUNT_TYPE => Change::CreateLedgerAccountType(LedgerAccountType {
-            name: reader.short()?.into(),
-            description: reader.long()?,
-            active: reader.flag()?,
-            settleable: reader.flag()?,
-        }),
+        change::CREATE_LEDGER_ACCOUNT_TYPE => {
+            Change::CreateLedgerAccountType(read_account_type(reader)?)
+        }
         _ => return Err(FieldError::Value),
     })
 }
@@ -575,6 +555,40 @@ fn read_funds_end(reader: &mut Reader<'_>) -> Result<EndFundsOut, FieldError> {
         account: AccountId(reader.u32()?),
         commit: reader.flag()?,
         hash: None,
+    })
+}
+
+fn write_oracle(writer: &mut Writer<'_>, oracle: &Oracle) {
+    writer.u8(change::CREATE_ORACLE);
+    writer.short(&oracle.id_type);
+    writer.long(&oracle.endpoint);
+    write_optional_currency(writer, oracle.currency);
+    writer.flag(oracle.default);
+}
+
+fn read_oracle(reader: &mut Reader<'_>) -> Result<Oracle, FieldError> {
+    Ok(Oracle {
+        id_type: reader.short()?.into(),
+        endpoint: reader.long()?,
+        currency: read_optional_currency(reader)?,
+        default: reader.flag()?,
+    })
+}
+
+fn write_account_type(writer: &mut Writer<'_>, added: &LedgerAccountType) {
+    writer.u8(change::CREATE_LEDGER_ACCOUNT_TYPE);
+    writer.short(&added.name);
+    writer.long(&added.description);
+    writer.flag(added.active);
+    writer.flag(added.settleable);
+}
+
+fn read_account_type(reader: &mut Reader<'_>) -> Result<LedgerAccountType, FieldError> {
+    Ok(LedgerAccountType {
+        name: reader.short()?.into(),
+        description: reader.long()?,
+        active: reader.flag()?,
+        settleable: reader.flag()?,
     })
 }
 

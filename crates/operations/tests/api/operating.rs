@@ -383,7 +383,9 @@ async fn the_kernels_refusals_have_their_codes() {
         (
             "GET /transactions/1",
             "",
-            expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - transaction not found"}}"#]],
+            expect![[
+                r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - transaction not found"}}"#
+            ]],
         ),
         (
             "POST /deadletters/1/resend",

@@ -41,7 +41,7 @@ struct StateShape {
 
 /// `GET /state`: hashes of the state, to be compared with another node's or with what
 /// `upesi verify` prints for the same position. Needs the token, for it is not free: the hashes
-/// are computed on the thread that decides about money, which takes two microseconds for each
+/// are computed on the thread that decides about money, which takes about a microsecond for each
 /// transfer kept.
 pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
     let shape = call.ask(|state| {

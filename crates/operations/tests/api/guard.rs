@@ -37,7 +37,7 @@ async fn changes_need_the_token_and_reading_does_not() {
         assert_eq!(answer.body.is_empty(), request.starts_with("HEAD"), "{request}");
     }
     let refused = server.send(CHANGE, "host: localhost\r\n", BODY).await;
-    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - this request needs the admin API's bearer token"}}"#]].assert_eq(&refused.body);
+    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - a change needs the admin API's bearer token"}}"#]].assert_eq(&refused.body);
     server.stop().await;
 }
 

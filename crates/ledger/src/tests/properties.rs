@@ -200,6 +200,25 @@ fn transfers_take_the_memory_that_their_module_states() {
     assert_eq!(size_of::<crate::transfers::Ended>(), 136);
 }
 
+/// What the edge knows is rebuilt for what it can see, and not for movements of money.
+#[test]
+fn only_what_the_edge_sees_is_told_to_it() {
+    let mut world = World::new();
+    for (act, expected) in [
+        (Act::FundsIn { id: 1, party: 0, units: 1 }, false),
+        (Act::FundsOut { id: 2, party: 0, units: 1 }, false),
+        (Act::EndFundsOut { id: 2, party: 0, commit: true }, false),
+        (Act::Cap { party: 0, units: 1 }, false),
+        (Act::Participant { party: 0, active: false }, true),
+        (Act::Account { party: 0, active: false }, true),
+        (Act::Settings { on_us: true, put_aborted: false, covers_position: true }, true),
+        (Act::Participant { party: 3, active: false }, false),
+    ] {
+        let command = world.command(&act);
+        assert_eq!(world.apply(&[command]).register_changed, expected, "{act:?}");
+    }
+}
+
 #[test]
 #[should_panic = "batches follow each other without a gap"]
 fn a_gap_in_the_log_stops_the_kernel() {

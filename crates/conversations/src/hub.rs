@@ -194,6 +194,17 @@ pub(crate) struct Account {
     pub(crate) value: String,
 }
 
+/// What the hub says of its state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StateHash {
+    /// Records in its log.
+    pub(crate) position: u64,
+    /// Hash of everything.
+    pub(crate) whole: String,
+    /// Hash of what does not change with a record that changes nothing.
+    pub(crate) content: String,
+}
+
 impl Operator {
     /// The headers that every change needs.
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
@@ -228,12 +239,15 @@ impl Operator {
         Ok(accounts.collect())
     }
 
-    /// How far the log is; `None` when the hub does not say.
-    pub(crate) fn log_position(&mut self) -> Option<u64> {
-        let answer = self.call("GET", "/metrics", "").ok()?;
-        let text = String::from_utf8(answer.body).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("upesi_log_position "))?;
-        line.trim().parse().ok()
+    /// Where the hub's log is and what its state hashes to; `None` when the hub does not say.
+    pub(crate) fn state(&mut self) -> Option<StateHash> {
+        let answer = self.call("GET", "/state", "").ok().filter(|answer| answer.status == 200)?;
+        let value: Value = serde_json::from_slice(&answer.body).ok()?;
+        Some(StateHash {
+            position: value["position"].as_u64()?,
+            whole: value["stateHash"].as_str()?.to_owned(),
+            content: value["contentHash"].as_str()?.to_owned(),
+        })
     }
 
     /// Brings a participant into the scheme: accounts, a cap of 1000, funds of 5000, endpoints.

@@ -19,6 +19,7 @@ mod hub;
 mod index;
 mod parse;
 mod play;
+mod refusals;
 mod run;
 mod scope;
 mod usual;

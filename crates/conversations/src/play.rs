@@ -1,9 +1,8 @@
 //! Plays one conversation: each step in order, up to the first difference.
 //!
 //! Beside what a conversation says, some things always hold and are always checked: the usual
-//! headers of every message a participant gets, the bounds of an error body, that a synchronous
-//! refusal leaves the hub's log where it was, that a refused prepare leaves all balances as they
-//! were, and that nothing else comes than what is written.
+//! headers of every message a participant gets, the bounds of an error body, what a refusal leaves
+//! as it was (`refusals`), and that nothing else comes than what is written.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -20,13 +19,15 @@ use crate::parse::{
     Action, Answer, Body, Change, Content, Conversation, Gets, HeaderLine, Message, NewMessage,
     Send, Step,
 };
+use crate::refusals::{Left, Reading, Reserved, Tally, ends_transfer, gave_back};
 use crate::scope::Scope;
 use crate::usual::{self, Call};
 
 /// How long nothing must come where nothing is expected.
 const QUIET: Duration = Duration::from_millis(250);
-/// How often a refused message is sent again when the log moved, for others may have moved it.
-const REFUSALS_MAX: usize = 20;
+/// How often a refused message is sent again when the state changed, for deliveries and the clock
+/// change it too.
+const REFUSALS_MAX: usize = 25;
 /// Headers of one connection, which no hub passes on as they are.
 const HOP_BY_HOP: [&str; 9] = [
     "host",
@@ -52,6 +53,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) hub: &'a Hub,
     /// Held for writing while a refusal is checked, so that no other conversation moves the log.
     pub(crate) quiet: &'a RwLock<()>,
+    pub(crate) tally: &'a Tally,
     pub(crate) callback_host: &'a str,
     pub(crate) patience: Duration,
 }
@@ -66,6 +68,8 @@ struct Player<'a> {
     sent: Vec<Sent>,
     /// All balances before the last transfer message.
     before: Vec<Account>,
+    /// All balances before the last message, or after the operator's last change.
+    latest: Vec<Account>,
 }
 
 /// A message as it was sent.
@@ -88,6 +92,7 @@ pub(crate) fn play(stage: &Stage<'_>, conversation: &Conversation) -> Result<(),
         operator: stage.hub.operator(),
         sent: Vec::new(),
         before: Vec::new(),
+        latest: Vec::new(),
     };
     let result = player.play(&conversation.steps);
     result.map_err(|Mismatch { line, what }| Mismatch { line, what: player.scope.shown(&what) })
@@ -172,38 +177,96 @@ impl Player<'_> {
                 Sent { label: send.label.clone(), admin, from, request }
             }
         };
-        if !sent.admin && sent.request.method != "GET" && sent.request.path.contains("transfers") {
-            self.before = self.balances().map_err(at(line))?;
+        if !sent.admin {
+            self.latest = self.balances().map_err(at(line))?;
+            if sent.request.method != "GET" && sent.request.path.contains("transfers") {
+                self.before.clone_from(&self.latest);
+            }
         }
-        let refused = send.answer.status.starts_with(['4', '5']) && !sent.admin;
+        let refused = send.answer.status.starts_with(['4', '5']);
         let answer = match refused {
-            true => self.call_untouched(&sent.request).map_err(at(line))?,
+            true => self.call_untouched(&sent).map_err(at(line))?,
             false => {
                 let _shared = self.stage.quiet.read().unwrap_or_else(PoisonError::into_inner);
-                let client = if sent.admin { &mut self.operator.client } else { &mut self.client };
-                client.call(&sent.request).map_err(|error| error.to_string()).map_err(at(line))?
+                self.call(&sent).map_err(at(line))?
             }
         };
+        if sent.admin && sent.request.method != "GET" {
+            self.latest = self.balances().map_err(at(line))?;
+        }
         self.sent.push(sent);
         self.check_answer(&send.answer, &answer).map_err(at(send.answer.line))
     }
 
-    /// Sends a message that is refused, and sees that the hub's log stays where it was. Deliveries
-    /// and the clock move it too: then the message is sent again.
-    fn call_untouched(&mut self, request: &Request) -> Result<http::Answer, String> {
+    fn call(&mut self, sent: &Sent) -> Result<http::Answer, String> {
+        let client = if sent.admin { &mut self.operator.client } else { &mut self.client };
+        client.call(&sent.request).map_err(|error| error.to_string())
+    }
+
+    /// Sends a message that is refused, and sees that the hub stays as it was. Deliveries and the
+    /// clock change it too: then the message is sent again.
+    fn call_untouched(&mut self, sent: &Sent) -> Result<http::Answer, String> {
         let _alone = self.stage.quiet.write().unwrap_or_else(PoisonError::into_inner);
         let mut moved = String::new();
         for _ in 0..REFUSALS_MAX {
-            let before = self.operator.log_position();
-            let answer = self.client.call(request).map_err(|error| error.to_string())?;
-            let after = self.operator.log_position();
-            if before == after || answer.status < 400 {
+            let before = self.reading()?;
+            let answer = self.call(sent)?;
+            let after = self.reading()?;
+            if answer.status < 400 {
                 return Ok(answer);
             }
-            moved = format!("{before:?} to {after:?}");
+            if let Some(left) = before.left(&after, sent.admin) {
+                self.stage.tally.count(left);
+                return Ok(answer);
+            }
+            moved = format!("{before:?}\nthen:     {after:?}");
             thread::sleep(Duration::from_millis(20));
         }
-        Err(format!("expected: a refusal leaves the log as it was\nfound:    it went from {moved}"))
+        Err(differ("a refusal leaves the hub as it was", &moved))
+    }
+
+    fn reading(&mut self) -> Result<Reading, String> {
+        match self.operator.state() {
+            Some(state) => Ok(Reading::State(state)),
+            None => self.balances().map(Reading::Balances),
+        }
+    }
+
+    /// An error that the hub sends: it moved nothing, or ended a transfer and gave its amount back.
+    /// The payee's own error comes back to it as it was.
+    fn check_refused(&mut self, gets: &Gets, error: &Request) -> Result<(), String> {
+        let now = self.balances()?;
+        if now == self.latest {
+            self.stage.tally.count(Left::Callback);
+            return Ok(());
+        }
+        let is_own = |sent: &Sent| {
+            sent.from.as_ref() == Some(&gets.fsp)
+                && sent.request.path == error.path
+                && sent.request.body == error.body
+        };
+        let ends = ends_transfer(&error.body) || self.sent.iter().any(is_own);
+        let reserved = ends.then(|| self.reserved(&error.path)).flatten();
+        if reserved.is_some_and(|reserved| gave_back(&self.latest, &now, &reserved)) {
+            self.stage.tally.count(Left::Ended);
+            return Ok(());
+        }
+        Err(differ(&values(&self.latest), &values(&now)))
+    }
+
+    /// The transfer that an error is about, as it was asked for.
+    fn reserved(&self, path: &str) -> Option<Reserved> {
+        let id = path.strip_prefix("/transfers/")?.strip_suffix("/error")?;
+        let bodies = self.sent.iter().filter(|sent| sent.request.path == "/transfers");
+        let mut bodies =
+            bodies.filter_map(|sent| serde_json::from_slice::<Value>(&sent.request.body).ok());
+        let body = bodies.find(|body| body["transferId"] == id)?;
+        let name = self.joined.iter().find(|name| body["payerFsp"] == self.scope.real(name))?;
+        let accounts = self.stage.hub.operator().accounts(&self.scope.real(name)).ok()?;
+        let currency = body["amount"]["currency"].as_str()?;
+        let wanted = |one: &&Account| one.kind == "POSITION" && one.currency == currency;
+        let account = accounts.iter().find(wanted)?.id.clone();
+        Some(Reserved { account, amount: body["amount"]["amount"].as_str()?.to_owned() })
     }
 
     fn check_answer(&self, expected: &Answer, found: &http::Answer) -> Result<(), String> {
@@ -228,13 +291,10 @@ impl Player<'_> {
         self.check_usual(gets, &message)?;
         self.check_lines(&gets.headers, &message.headers)?;
         self.check_body(&gets.body, &message.body)?;
-        let last = self.sent.last().map(|sent| &sent.request);
-        let after_prepare =
-            last.is_some_and(|last| last.method == "POST" && last.path == "/transfers");
-        if gets.from == "Hub" && path.ends_with("/error") && after_prepare {
-            self.balances_unchanged()?;
+        match gets.from == "Hub" && path.ends_with("/error") {
+            true => self.check_refused(gets, &message),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// What holds for the headers of every message, unless the conversation says otherwise.
@@ -430,13 +490,7 @@ impl Player<'_> {
         let now = self.balances()?;
         match now == self.before {
             true => Ok(()),
-            false => {
-                let values = |accounts: &[Account]| {
-                    let one = |one: &Account| format!("{} {}", one.kind, one.value);
-                    accounts.iter().map(one).collect::<Vec<_>>().join(", ")
-                };
-                Err(differ(&values(&self.before), &values(&now)))
-            }
+            false => Err(differ(&values(&self.before), &values(&now))),
         }
     }
 
@@ -488,6 +542,11 @@ impl Player<'_> {
 enum Connected {
     Yes,
     No,
+}
+
+fn values(accounts: &[Account]) -> String {
+    let one = |one: &Account| format!("{} {}", one.kind, one.value);
+    accounts.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The bounds of an error body (hub-semantics 1.4), whatever it says.

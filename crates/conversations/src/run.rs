@@ -14,6 +14,7 @@ use crate::hub::Hub;
 use crate::index::Rows;
 use crate::parse::{Conversation, parse};
 use crate::play::{Mismatch, Stage, play};
+use crate::refusals::Tally;
 
 const ROWS: &str = "rows.txt";
 const INDEX: &str = "index.md";
@@ -63,6 +64,8 @@ pub struct Report {
     uncovered: Vec<String>,
     /// What is wrong beside the conversations themselves.
     faults: Vec<String>,
+    /// Refusals, and what they left unchanged.
+    refusals: Tally,
     took: Duration,
 }
 
@@ -103,6 +106,7 @@ impl fmt::Display for Report {
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
         }
+        writeln!(f, "{}", self.refusals)?;
         let covered = self.rows - self.uncovered.len();
         let seconds = self.took.as_secs_f32();
         writeln!(f, "{covered} of {} rows covered, {seconds:.1} s", self.rows)
@@ -127,7 +131,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         check_index(options, &rows.index(&all), &mut report)?;
     }
     let hub = Hub::open(&options.target, &[])?;
-    let outcomes = play_all(options, &hub, &chosen);
+    let outcomes = play_all(options, (&hub, &report.refusals), &chosen);
     if let Err(failure) = hub.close() {
         report.faults.push(failure.to_string());
     }
@@ -151,7 +155,11 @@ enum Outcome {
     Skipped,
 }
 
-fn play_all(options: &Options, hub: &Hub, chosen: &[&Conversation]) -> Vec<Outcome> {
+fn play_all(
+    options: &Options,
+    (hub, tally): (&Hub, &Tally),
+    chosen: &[&Conversation],
+) -> Vec<Outcome> {
     let quiet = RwLock::new(());
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(vec![Outcome::Skipped; chosen.len()]);
@@ -159,7 +167,7 @@ fn play_all(options: &Options, hub: &Hub, chosen: &[&Conversation]) -> Vec<Outco
         for _ in 0..options.jobs.clamp(1, 64) {
             scope.spawn(|| {
                 while let Some(conversation) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = play_one(options, (hub, &quiet), conversation);
+                    let outcome = play_one(options, (hub, &quiet), (tally, conversation));
                     let at = chosen.iter().position(|one| std::ptr::eq(*one, *conversation));
                     let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(at) = at {
@@ -175,16 +183,17 @@ fn play_all(options: &Options, hub: &Hub, chosen: &[&Conversation]) -> Vec<Outco
 fn play_one(
     options: &Options,
     (shared, quiet): (&Hub, &RwLock<()>),
-    conversation: &Conversation,
+    (tally, conversation): (&Tally, &Conversation),
 ) -> Outcome {
     let settings = conversation.settings.as_slice();
     let result = match (&options.target, conversation.own_hub) {
-        (_, false) => play(&stage(options, shared, quiet), conversation),
+        (_, false) => play(&stage(options, (shared, quiet), tally), conversation),
         (Target::Hub { .. }, true) => return Outcome::Skipped,
         (Target::Switch(_), true) => {
             let own = |failure: Failure| Mismatch { line: 1, what: failure.to_string() };
             Hub::open(&options.target, settings).map_err(own).and_then(|hub| {
-                let played = play(&stage(options, &hub, &RwLock::new(())), conversation);
+                let quiet = RwLock::new(());
+                let played = play(&stage(options, (&hub, &quiet), tally), conversation);
                 played.and(hub.close().map_err(own))
             })
         }
@@ -200,8 +209,12 @@ fn play_one(
     }
 }
 
-fn stage<'a>(options: &'a Options, hub: &'a Hub, quiet: &'a RwLock<()>) -> Stage<'a> {
-    Stage { hub, quiet, callback_host: &options.callback_host, patience: options.patience }
+fn stage<'a>(
+    options: &'a Options,
+    (hub, quiet): (&'a Hub, &'a RwLock<()>),
+    tally: &'a Tally,
+) -> Stage<'a> {
+    Stage { hub, quiet, tally, callback_host: &options.callback_host, patience: options.patience }
 }
 
 fn check_index(options: &Options, index: &str, report: &mut Report) -> Result<(), Failure> {

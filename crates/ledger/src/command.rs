@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::accounts::AccountKind;
-use crate::ids::{AccountId, Digest, FspName, NoticeId, TransferId};
+use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, TransferId};
 use crate::money::{Amount, Currency};
 
 /// A W3C trace id, carried so that whatever the hub says later can be matched by partners.
@@ -295,6 +295,22 @@ pub enum Change {
         /// The notice.
         notice: NoticeId,
     },
+    /// `POST /oracles`.
+    CreateOracle(Oracle),
+    /// `PUT /oracles/{id}`.
+    UpdateOracle {
+        /// The oracle.
+        id: OracleId,
+        /// What becomes of it.
+        update: OracleUpdate,
+    },
+    /// `DELETE /oracles/{id}`.
+    DeleteOracle {
+        /// The oracle.
+        id: OracleId,
+    },
+    /// `POST /ledgerAccountTypes`.
+    CreateLedgerAccountType(LedgerAccountType),
 }
 
 /// Settings that are part of the state, so that a replay decides as the live node did.
@@ -364,6 +380,9 @@ pub struct MoveFunds {
     pub currency: Currency,
     /// The amount, above zero.
     pub amount: Amount,
+    /// Digest of the request, by which a resend is told from another movement under the same
+    /// id. Records of the first form have none: with them every resend is refused.
+    pub hash: Option<Digest>,
 }
 
 /// Which way funds move.
@@ -386,4 +405,46 @@ pub struct EndFundsOut {
     pub account: AccountId,
     /// True commits, false gives the funds back.
     pub commit: bool,
+    /// Digest of the request, as of [`MoveFunds::hash`].
+    pub hash: Option<Digest>,
+}
+
+/// A service that says which FSP serves a party, kept as a record (hub-semantics 6.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oracle {
+    /// Type of the identifiers that it knows, for example `MSISDN`.
+    pub id_type: String,
+    /// Its base URL.
+    pub endpoint: String,
+    /// The only currency it serves, if it serves only one.
+    pub currency: Option<Currency>,
+    /// Whether it is asked when several of its type could be.
+    pub default: bool,
+}
+
+/// New values for members of an oracle; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OracleUpdate {
+    /// Type of its identifiers.
+    pub id_type: Option<String>,
+    /// Its base URL.
+    pub endpoint: Option<String>,
+    /// Its only currency.
+    pub currency: Option<Currency>,
+    /// Whether it is the default one.
+    pub default: Option<bool>,
+}
+
+/// A type of account beside the kernel's own: a name in the catalogue, under which no account is
+/// kept (hub-semantics 4.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerAccountType {
+    /// Name, 2 to 30 characters.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Whether it is in use.
+    pub active: bool,
+    /// Whether a settlement model can settle it.
+    pub settleable: bool,
 }

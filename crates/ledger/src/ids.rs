@@ -28,6 +28,10 @@ impl Stamp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NoticeId(pub u64);
 
+/// Number of an oracle: never given out twice, rising from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OracleId(pub u32);
+
 /// A participant's place in the register. The hub is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParticipantIndex(pub u32);

@@ -39,19 +39,22 @@ mod transfers;
 pub use accounts::{ACCOUNTS_MAX, Account, AccountKind, Books};
 pub use command::{
     Abort, Administer, Change, ChangeParties, Command, DeliveryResult, EndFundsOut,
-    FinishedDelivery, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, MoveFunds,
-    PartyBinding, PartyChangeForm, Prepare, Settings, SettlementModel, TraceId,
+    FinishedDelivery, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType,
+    MoveFunds, Oracle, OracleUpdate, PartyBinding, PartyChangeForm, Prepare, Settings,
+    SettlementModel, TraceId,
 };
 pub use ids::{
-    AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, ParticipantIndex, Position, Stamp,
-    TransferId,
+    AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId, ParticipantIndex, Position,
+    Stamp, TransferId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{ALL as ALL_OUTCOMES, Outcome};
 pub use query::{Cause, LookUp, TransferView};
 pub use register::{
-    ENDPOINTS_MAX, Holding, Limit, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
+    ENDPOINTS_MAX, Holding, LEDGER_ACCOUNT_TYPES_MAX, Limit, ORACLES_MAX, PARTICIPANTS_MAX,
+    Participant, Register, SETTLEMENT_MODELS_MAX,
 };
 pub use state::{Batch, Counters, Effects, RULES_VERSION, State};
+pub use state_hash::StateHashes;
 pub use transfers::TransferState;

@@ -115,7 +115,7 @@ pub enum Outcome {
     SettlementModelExists = 92,
     /// Admin: no such settlement model.
     SettlementModelNotFound = 93,
-    /// Admin: a transfer with that id exists.
+    /// Admin: a transfer with that id exists; only of records without a digest.
     FundsIdInUse = 94,
     /// Admin: no such outflow, or it has ended.
     FundsOutNotReserved = 95,
@@ -131,6 +131,16 @@ pub enum Outcome {
     RegistrarNotFound = 100,
     /// Admin: a reserved outflow was given back; how it ended, never an answer.
     FundsOutAborted = 101,
+    /// Admin: identical to a movement of funds, or an end of one, on record; nothing moved.
+    FundsRepeated = 110,
+    /// Admin: a transfer with that id and other content exists.
+    FundsModified = 111,
+    /// Admin: an oracle of that type and currency exists.
+    OracleExists = 112,
+    /// Admin: no such oracle.
+    OracleNotFound = 113,
+    /// Admin: an account type of that name exists.
+    LedgerAccountTypeExists = 114,
 }
 
 impl Outcome {
@@ -150,7 +160,7 @@ impl Outcome {
 use Outcome::*;
 
 /// Every outcome, in order of number.
-pub const ALL: [Outcome; 59] = [
+pub const ALL: [Outcome; 64] = [
     Accepted,
     Repeated,
     PrepareModified,
@@ -210,4 +220,9 @@ pub const ALL: [Outcome; 59] = [
     RegisterFull,
     RegistrarNotFound,
     FundsOutAborted,
+    FundsRepeated,
+    FundsModified,
+    OracleExists,
+    OracleNotFound,
+    LedgerAccountTypeExists,
 ];

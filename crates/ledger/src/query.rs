@@ -44,9 +44,11 @@ pub struct Cause {
 }
 
 impl Ended {
-    /// The answer that ended the transfer; one that came after its deadline was not taken.
+    /// The payee's answer that ended the transfer; one that came after its deadline was not taken,
+    /// and the end of an outflow is an operator's.
     fn taken_answer(&self) -> Option<Position> {
-        let taken = self.answer.filter(|_| self.outcome != Outcome::Expired)?;
+        let of_payee = self.payee != Some(ParticipantIndex::HUB);
+        let taken = self.answer.filter(|_| of_payee && self.outcome != Outcome::Expired)?;
         Some(taken.position)
     }
 

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use hashbrown::{HashMap, HashSet};
 
 use crate::accounts::AccountKind;
-use crate::command::SettlementModel;
+use crate::command::{LedgerAccountType, Oracle, SettlementModel};
 use crate::hashing::Keyed;
-use crate::ids::{AccountId, FspName, ParticipantIndex, Stamp};
+use crate::ids::{AccountId, FspName, OracleId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 
 /// Participants the register can hold.
@@ -17,6 +17,10 @@ pub const PARTICIPANTS_MAX: usize = 10_000;
 pub const ENDPOINTS_MAX: usize = 128;
 /// Settlement models the scheme can have.
 pub const SETTLEMENT_MODELS_MAX: usize = 256;
+/// Oracles the scheme can have at a time.
+pub const ORACLES_MAX: usize = 1_000;
+/// Account types that can be added to the kernel's own.
+pub const LEDGER_ACCOUNT_TYPES_MAX: usize = 64;
 
 /// A net debit cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +97,7 @@ impl Participant {
     }
 }
 
-/// All participants and settlement models.
+/// All participants, settlement models, oracles and added account types.
 #[derive(Clone, Debug)]
 pub struct Register {
     participants: Vec<Participant>,
@@ -101,6 +105,10 @@ pub struct Register {
     /// All names in lower case.
     folded: HashSet<FspName, Keyed>,
     models: Vec<SettlementModel>,
+    oracles: Vec<(OracleId, Oracle)>,
+    /// The number given out last: none is given twice.
+    last_oracle: OracleId,
+    account_types: Vec<LedgerAccountType>,
 }
 
 impl Register {
@@ -110,6 +118,9 @@ impl Register {
             by_name: HashMap::with_hasher(keyed),
             folded: HashSet::with_hasher(keyed),
             models: Vec::from([default_model()]),
+            oracles: Vec::new(),
+            last_oracle: OracleId(0),
+            account_types: Vec::new(),
         }
     }
 
@@ -140,6 +151,24 @@ impl Register {
         &self.models
     }
 
+    /// All oracles with their numbers, oldest first.
+    #[must_use]
+    pub fn oracles(&self) -> &[(OracleId, Oracle)] {
+        &self.oracles
+    }
+
+    /// The oracle number given out last, 0 before the first one.
+    #[must_use]
+    pub const fn last_oracle(&self) -> OracleId {
+        self.last_oracle
+    }
+
+    /// Account types beside the kernel's own, oldest first.
+    #[must_use]
+    pub fn account_types(&self) -> &[LedgerAccountType] {
+        &self.account_types
+    }
+
     /// The models whose accounts a new holding in `currency` gets: those of the currency, or
     /// else the default ones.
     pub(crate) fn models_for(&self, currency: Currency) -> Vec<SettlementModel> {
@@ -158,6 +187,23 @@ impl Register {
 
     pub(crate) fn add_model(&mut self, model: SettlementModel) {
         self.models.push(model);
+    }
+
+    pub(crate) fn add_oracle(&mut self, oracle: Oracle) {
+        self.last_oracle = OracleId(self.last_oracle.0 + 1);
+        self.oracles.push((self.last_oracle, oracle));
+    }
+
+    pub(crate) fn oracle_mut(&mut self, id: OracleId) -> Option<&mut Oracle> {
+        self.oracles.iter_mut().find(|(known, _)| *known == id).map(|(_, oracle)| oracle)
+    }
+
+    pub(crate) fn remove_oracle(&mut self, id: OracleId) {
+        self.oracles.retain(|(known, _)| *known != id);
+    }
+
+    pub(crate) fn add_account_type(&mut self, added: LedgerAccountType) {
+        self.account_types.push(added);
     }
 
     pub(crate) fn add(&mut self, name: FspName, stamp: Stamp) -> ParticipantIndex {

@@ -89,6 +89,7 @@ pub(crate) struct Outflow {
     pub(crate) participant: ParticipantIndex,
     pub(crate) settlement: AccountId,
     pub(crate) amount: Amount,
+    pub(crate) hash: Digest,
     pub(crate) record: Position,
     pub(crate) reserved_at: Stamp,
 }

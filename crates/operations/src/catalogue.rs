@@ -1,12 +1,13 @@
-//! What is fixed: `/ledgerAccountTypes` and `/enums` (hub-semantics 4.1, 4.3).
+//! `/ledgerAccountTypes` and `/enums` (hub-semantics 4.1, 4.3).
 //!
-//! Account types are part of the kernel's rules and cannot be added by a request.
+//! The kinds of account are part of the kernel's rules; a type that is added is a name in the
+//! catalogue, and no account is ever of it.
 
 use std::collections::BTreeMap;
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::AccountKind;
+use ledger::{AccountKind, Change, LedgerAccountType, State};
 use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
@@ -91,40 +92,45 @@ const ACCOUNT_TYPES: [AccountType; 7] = [
     },
 ];
 
+/// Number of the first added type: above all that the kernel knows.
+const FIRST_ADDED: usize = 8;
+/// Longest description, in characters.
+const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AccountTypeShape {
-    id: u8,
-    name: &'static str,
-    description: &'static str,
+    id: usize,
+    name: String,
+    description: String,
     is_active: u8,
     is_settleable: u8,
 }
 
-/// `GET /ledgerAccountTypes`.
-pub(crate) fn account_types() -> Reply {
-    Ok(Answer::ok(&ACCOUNT_TYPES.each_ref().map(shape)))
+/// `GET /ledgerAccountTypes`: the kernel's own, then the added ones.
+pub(crate) async fn account_types<H: Hub>(call: &Call<'_, H>) -> Reply {
+    Ok(Answer::ok(&call.ask(all_types).await?))
 }
 
-/// `POST /ledgerAccountTypes`: 201 for HUB_FEE, which provisioning scripts add and which is
-/// here from the start; nothing is recorded, for nothing changes.
-pub(crate) fn create_account_type<H: Hub>(call: &Call<'_, H>) -> Reply {
+/// `POST /ledgerAccountTypes`: adds a type, by name. 201 for HUB_FEE, which provisioning scripts
+/// add and which is here from the start; nothing is recorded then, for nothing changes.
+pub(crate) async fn create_account_type<H: Hub>(call: &Call<'_, H>) -> Reply {
     let mut form = call.form()?;
     let is_fit = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let name = form.required("name", |form, name| form.word(name, 2..=30, is_fit))?;
-    form.required("description", |form, name| form.text(name, 1..=1_024))?;
-    form.required("isActive", Form::flag)?;
-    form.required("isSettleable", Form::flag)?;
+    let description =
+        form.required("description", |form, name| form.text(name, 1..=DESCRIPTION_CHARACTERS_MAX))?;
+    let active = form.required("isActive", Form::flag)?;
+    let settleable = form.required("isSettleable", Form::flag)?;
     form.finish()?;
-    match ACCOUNT_TYPES.iter().find(|known| known.name == name) {
-        Some(known) if known.kind == AccountKind::HubFee => {
-            Ok(Answer::json(StatusCode::CREATED, &shape(known)))
-        }
-        Some(_) => {
-            Err(Refusal::new(ErrorCode::GENERIC_CLIENT, "the ledger account type already exists"))
-        }
-        None => Err(Refusal::not_implemented()),
+    if AccountKind::parse(&name) != Some(AccountKind::HubFee) {
+        let name = name.clone();
+        let added = LedgerAccountType { name, description, active, settleable };
+        call.change(Change::CreateLedgerAccountType(added)).await?;
     }
+    let types = call.ask(all_types).await?;
+    let added = types.into_iter().find(|known| known.name == name);
+    Ok(Answer::json(StatusCode::CREATED, &added))
 }
 
 /// `GET /enums`: all of them by name, or the one that `id` names.
@@ -142,12 +148,21 @@ pub(crate) fn enumerations<H: Hub>(call: &Call<'_, H>) -> Reply {
     }
 }
 
-fn shape(known: &AccountType) -> AccountTypeShape {
-    AccountTypeShape {
-        id: known.kind.number(),
-        name: known.name,
-        description: known.description,
+fn all_types(state: &State) -> Vec<AccountTypeShape> {
+    let own = ACCOUNT_TYPES.iter().map(|known| AccountTypeShape {
+        id: usize::from(known.kind.number()),
+        name: known.name.into(),
+        description: known.description.into(),
         is_active: 1,
         is_settleable: u8::from(known.settleable),
-    }
+    });
+    let added = state.register().account_types().iter().enumerate();
+    let added = added.map(|(at, known)| AccountTypeShape {
+        id: FIRST_ADDED + at,
+        name: known.name.clone(),
+        description: known.description.clone(),
+        is_active: u8::from(known.active),
+        is_settleable: u8::from(known.settleable),
+    });
+    own.chain(added).collect()
 }

@@ -1,11 +1,12 @@
 //! Funds in and out: `POST /participants/{name}/accounts/{id}` and
 //! `PUT /participants/{name}/accounts/{id}/transfers/{transferId}` (hub-semantics 4.4).
 //!
-//! 202 means recorded and applied; what the account shows afterwards is final.
+//! 202 means recorded and applied; what the account shows afterwards is final. The same request
+//! again, white space apart, moves nothing and is 202 again.
 
-use fspiop::{ErrorCode, Refusal};
+use fspiop::{ErrorCode, Refusal, significant_hash};
 use http::StatusCode;
-use ledger::{Change, EndFundsOut, FundsDirection, MoveFunds};
+use ledger::{AccountId, Change, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds};
 
 use crate::accounts::account_id;
 use crate::answer::{Answer, Reply};
@@ -43,7 +44,8 @@ pub(crate) async fn start<H: Hub>(call: &Call<'_, H>, name: &str, account: &str)
     form.finish()?;
     let account = account_id(account)?;
     let name = participant_name(name)?;
-    let funds = MoveFunds { id, name, account, direction, currency, amount };
+    let hash = Some(request_hash(call, &name, account));
+    let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
     let reason = format!("{reason} (externalReference {reference})");
     call.change_because(reason, Change::MoveFunds(funds)).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
@@ -65,9 +67,19 @@ pub(crate) async fn end<H: Hub>(
     };
     let account = account_id(account)?;
     let name = participant_name(name)?;
-    let end = EndFundsOut { id, name, account, commit };
+    let hash = Some(request_hash(call, &name, account));
+    let end = EndFundsOut { id, name, account, commit, hash };
     call.change_because(reason, Change::EndFundsOut(end)).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
+}
+
+/// Digest of whose account it is and of the body, by which a resend is recognised.
+fn request_hash<H: Hub>(call: &Call<'_, H>, name: &FspName, account: AccountId) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&account.0.to_le_bytes());
+    hasher.update(&significant_hash(&call.body));
+    hasher.update(name.as_str().as_bytes());
+    Digest(*hasher.finalize().as_bytes())
 }
 
 fn reason(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {

@@ -2,7 +2,8 @@
 //!
 //! `Host` must be a name of the loopback interface or a configured one, so that a web page
 //! cannot reach the hub through a name that it re-points here; `Origin`, which browsers add,
-//! must be a configured one; everything but reading needs the bearer token.
+//! must be a configured one; everything but reading needs the bearer token, and so does what is
+//! costly or personal to read.
 
 use std::net::IpAddr;
 
@@ -54,7 +55,7 @@ pub(crate) fn check_origin(options: &AdminOptions, head: &Parts) -> Result<(), R
     Ok(())
 }
 
-/// Checks the token of a change and tells who asks.
+/// Checks the token of a change, or of a guarded reading, and tells who asks.
 pub(crate) async fn identify(
     options: &AdminOptions,
     head: &Parts,
@@ -63,8 +64,11 @@ pub(crate) async fn identify(
     let who = match &options.auth {
         Auth::None => "unauthenticated".to_owned(),
         Auth::Token(token) => {
-            let presented = bearer(&head.headers)
-                .ok_or_else(|| unauthorized("a change needs the admin API's bearer token"))?;
+            let missing = || match is_reading(&head.method) {
+                true => unauthorized("reading this needs the admin API's bearer token"),
+                false => unauthorized("a change needs the admin API's bearer token"),
+            };
+            let presented = bearer(&head.headers).ok_or_else(missing)?;
             let fingerprint = verify(token.clone(), presented.to_owned()).await?;
             format!("token:{fingerprint}")
         }

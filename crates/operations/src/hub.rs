@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use ledger::{Administer, Outcome, Stamp, State, TransferId};
 
 /// The running hub, as operators see it.
@@ -22,6 +23,13 @@ pub trait Hub: Send + Sync + 'static {
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> impl Future<Output = Result<R, Unavailable>> + Send;
+
+    /// The body of the `POST /transfers` that has this id, read from the log; `None` when there is
+    /// none.
+    fn prepare_body(
+        &self,
+        id: TransferId,
+    ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
 
     /// Counters and gauges, read without waiting.
     fn metrics(&self) -> Metrics;

@@ -24,6 +24,7 @@ mod guard;
 mod hub;
 mod monitoring;
 mod options;
+mod oracles;
 mod participants;
 mod refusals;
 mod resource;
@@ -31,6 +32,7 @@ mod server;
 mod settlement_models;
 mod shapes;
 mod token;
+mod transactions;
 mod waterfall;
 
 pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};

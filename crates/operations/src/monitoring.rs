@@ -1,4 +1,4 @@
-//! `GET /health` (hub-semantics 8.4) and `GET /metrics` (8.3, Prometheus text).
+//! `GET /health` (hub-semantics 8.4), `GET /metrics` (8.3, Prometheus text) and `GET /state`.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
-use crate::hub::{Health, Metrics, ServiceStatus};
+use crate::call::Call;
+use crate::hub::{Health, Hub, Metrics, ServiceStatus};
 use crate::shapes::Moment;
 
 #[derive(Serialize)]
@@ -26,6 +27,34 @@ struct HealthShape {
 struct ServiceShape {
     name: &'static str,
     status: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StateShape {
+    position: u64,
+    stamp: Moment,
+    state_hash: String,
+    content_hash: String,
+    outcome_digest: String,
+}
+
+/// `GET /state`: hashes of the state, to be compared with another node's or with what
+/// `upesi verify` prints for the same position. Needs the token, for it is not free: the hashes
+/// are computed on the thread that decides about money, which takes about a microsecond for each
+/// transfer kept.
+pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let shape = call.ask(|state| {
+        let hashes = state.hashes();
+        StateShape {
+            position: state.position().0,
+            stamp: Moment(state.stamp()),
+            state_hash: hashes.state.to_string(),
+            content_hash: hashes.content.to_string(),
+            outcome_digest: state.digest().to_string(),
+        }
+    });
+    Ok(Answer::ok(&shape.await?))
 }
 
 /// 200 while every part works, 502 as soon as one does not.

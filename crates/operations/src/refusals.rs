@@ -8,14 +8,20 @@ use crate::hub::Unavailable;
 
 /// The refusal for an outcome of a change; `None` when the change was made.
 ///
+/// A movement of funds, or its end, that is on record is answered like the first time. A record
+/// that reached the log twice is 503: what its first copy came to is not known here, and the
+/// same request may be sent again.
+///
 /// An outflow for which the funds are missing is taken like the reference takes it: the record
 /// stands, as an aborted transfer under its id.
 pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
+    let internal = |detail| (ErrorCode::INTERNAL_SERVER, detail);
+    let client = |detail| (ErrorCode::GENERIC_CLIENT, detail);
     let (code, detail) = match outcome {
-        Outcome::Accepted | Outcome::FundsInsufficient => return None,
+        Outcome::Accepted | Outcome::FundsInsufficient | Outcome::FundsRepeated => return None,
         Outcome::ParticipantNotFound => return Some(participant_not_found()),
         Outcome::ParticipantCurrencyExists => {
-            (ErrorCode::GENERIC_CLIENT, "Participant currency has already been registered")
+            client("Participant currency has already been registered")
         }
         Outcome::HubAccountsMissing => (
             ErrorCode::ADD_PARTY,
@@ -24,31 +30,17 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::SettlementModelMissing => {
             (ErrorCode::GENERIC_SETTLEMENT, "no active settlement model serves the currency")
         }
-        Outcome::AccountKindNotForHub => {
-            (ErrorCode::GENERIC_CLIENT, "the Hub cannot have an account of this type")
-        }
-        Outcome::AccountExists => {
-            (ErrorCode::GENERIC_CLIENT, "Hub account has already been registered")
-        }
-        Outcome::AccountNotFound => {
-            (ErrorCode::INTERNAL_SERVER, "the participant has no such account")
-        }
-        Outcome::AccountKindWrong => {
-            (ErrorCode::INTERNAL_SERVER, "the account is of the wrong type for this")
-        }
-        Outcome::AccountInactive => (ErrorCode::INTERNAL_SERVER, "the account is inactive"),
-        Outcome::LimitsExist => {
-            (ErrorCode::INTERNAL_SERVER, "limit and initial position were already set")
-        }
-        Outcome::LimitsMissing => {
-            (ErrorCode::INTERNAL_SERVER, "no limit was set yet: use initialPositionAndLimits")
-        }
+        Outcome::AccountKindNotForHub => client("the Hub cannot have an account of this type"),
+        Outcome::AccountExists => client("Hub account has already been registered"),
+        Outcome::AccountNotFound => internal("the participant has no such account"),
+        Outcome::AccountKindWrong => internal("the account is of the wrong type for this"),
+        Outcome::AccountInactive => internal("the account is inactive"),
+        Outcome::LimitsExist => internal("limit and initial position were already set"),
+        Outcome::LimitsMissing => internal("no limit was set yet: use initialPositionAndLimits"),
         Outcome::CurrencyMismatch => {
             (ErrorCode::VALIDATION, "the amount's currency is not the account's")
         }
-        Outcome::SettlementModelExists => {
-            (ErrorCode::GENERIC_CLIENT, "Settlement Model already exists")
-        }
+        Outcome::SettlementModelExists => client("Settlement Model already exists"),
         Outcome::SettlementModelNotFound => (ErrorCode::ID_NOT_FOUND, "settlement model not found"),
         Outcome::FundsIdInUse => (ErrorCode::VALIDATION, "a transfer with this transferId exists"),
         Outcome::FundsOutNotReserved => {
@@ -58,10 +50,18 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::RulesVersionRefused => {
             (ErrorCode::VALIDATION, "the rules version is unknown or already replaced")
         }
-        Outcome::RegisterFull => (ErrorCode::INTERNAL_SERVER, "the register is full"),
-        Outcome::Repeated => {
-            (ErrorCode::INTERNAL_SERVER, "recorded twice: read what the first record did")
-        }
+        Outcome::RegisterFull => internal("the register is full"),
+        Outcome::FundsModified => (
+            ErrorCode::MODIFIED_REQUEST,
+            "a transfer with this transferId and other content exists",
+        ),
+        Outcome::OracleExists => internal("an oracle of this type and currency exists"),
+        Outcome::OracleNotFound => internal("oracle not found"),
+        Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
+        Outcome::Repeated => (
+            ErrorCode::SERVICE_UNAVAILABLE,
+            "recorded twice, decided once: ask again for what was decided",
+        ),
         Outcome::PrepareModified
         | Outcome::PrepareResentCommitted
         | Outcome::PrepareResentAborted
@@ -137,7 +137,7 @@ mod tests {
         }
         expect![[r#"
             Accepted: done
-            Repeated: 500 Internal Server Error, 2001: Internal server error - recorded twice: read what the first record did
+            Repeated: 503 Service Unavailable, 2003: Service currently unavailable - recorded twice, decided once: ask again for what was decided
             ParticipantNotFound: 400 Bad Request, 3200: Generic ID not found - participant not found
             ParticipantCurrencyExists: 400 Bad Request, 3000: Generic client error - Participant currency has already been registered
             HubAccountsMissing: 400 Bad Request, 3003: Add Party information error - the Hub lacks HUB_RECONCILIATION or HUB_MULTILATERAL_SETTLEMENT in the currency
@@ -158,6 +158,11 @@ mod tests {
             DeadLetterNotFound: 400 Bad Request, 3200: Generic ID not found - dead letter not found
             RulesVersionRefused: 400 Bad Request, 3100: Generic validation error - the rules version is unknown or already replaced
             RegisterFull: 500 Internal Server Error, 2001: Internal server error - the register is full
+            FundsRepeated: done
+            FundsModified: 400 Bad Request, 3106: Modified request - a transfer with this transferId and other content exists
+            OracleExists: 500 Internal Server Error, 2001: Internal server error - an oracle of this type and currency exists
+            OracleNotFound: 500 Internal Server Error, 2001: Internal server error - oracle not found
+            LedgerAccountTypeExists: 400 Bad Request, 3000: Generic client error - the ledger account type already exists
         "#]].assert_eq(&table);
     }
 }

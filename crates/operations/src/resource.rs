@@ -16,8 +16,12 @@ pub(crate) enum Resource {
     LedgerAccountTypes,
     SettlementModels,
     SettlementModel(String),
-    Transaction,
+    Transaction(String),
     Enums,
+    Oracles,
+    Oracle(String),
+    EndpointCache,
+    State,
     DeadLetters,
     DeadLetterResend(String),
     Health,
@@ -47,7 +51,11 @@ impl Resource {
             ["ledgerAccountTypes"] => Some(Self::LedgerAccountTypes),
             ["settlementModels"] => Some(Self::SettlementModels),
             ["settlementModels", name] => Some(Self::SettlementModel((*name).into())),
-            ["transactions", _] => Some(Self::Transaction),
+            ["transactions", id] => Some(Self::Transaction((*id).into())),
+            ["oracles"] => Some(Self::Oracles),
+            ["oracles", id] => Some(Self::Oracle((*id).into())),
+            ["endpointcache"] => Some(Self::EndpointCache),
+            ["state"] => Some(Self::State),
             ["enums"] => Some(Self::Enums),
             ["deadletters"] => Some(Self::DeadLetters),
             ["deadletters", id, "resend"] => Some(Self::DeadLetterResend((*id).into())),
@@ -64,8 +72,9 @@ impl Resource {
         match self {
             Self::LimitsOfAll
             | Self::Positions(_)
-            | Self::Transaction
+            | Self::Transaction(_)
             | Self::Enums
+            | Self::State
             | Self::DeadLetters
             | Self::Health
             | Self::Metrics
@@ -74,13 +83,16 @@ impl Resource {
             | Self::Endpoints(_)
             | Self::Accounts(_)
             | Self::LedgerAccountTypes
-            | Self::SettlementModels => "GET, HEAD, POST",
+            | Self::SettlementModels
+            | Self::Oracles => "GET, HEAD, POST",
             Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
                 "GET, HEAD, PUT"
             }
             Self::InitialPositionAndLimits(_) | Self::DeadLetterResend(_) => "POST",
             Self::Account { .. } => "POST, PUT",
             Self::AccountTransfer { .. } => "PUT",
+            Self::Oracle(_) => "DELETE, PUT",
+            Self::EndpointCache => "DELETE",
         }
     }
 

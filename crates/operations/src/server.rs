@@ -29,8 +29,8 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, dead_letters, funds, monitoring, participants, settlement_models,
-    waterfall,
+    accounts, caps, catalogue, dead_letters, funds, monitoring, oracles, participants,
+    settlement_models, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -140,7 +140,9 @@ impl<H: Hub> Server<H> {
         peer: IpAddr,
     ) -> Reply {
         guard::check_origin(&self.options, head)?;
-        let identity = match guard::is_reading(&head.method) {
+        let guarded = matches!(resource, Some(Resource::State | Resource::Transaction(_)));
+        let open = guard::is_reading(&head.method) && !guarded;
+        let identity = match open {
             true => Identity::default(),
             false => guard::identify(&self.options, head, peer).await?,
         };
@@ -185,16 +187,22 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::AccountTransfer { name, account, transfer }, _) => {
             funds::end(call, name, account, transfer).await
         }
-        (Resource::LedgerAccountTypes, "POST") => catalogue::create_account_type(call),
-        (Resource::LedgerAccountTypes, _) => catalogue::account_types(),
+        (Resource::LedgerAccountTypes, "POST") => catalogue::create_account_type(call).await,
+        (Resource::LedgerAccountTypes, _) => catalogue::account_types(call).await,
         (Resource::SettlementModels, "POST") => settlement_models::create(call).await,
         (Resource::SettlementModels, _) => settlement_models::list(call).await,
         (Resource::SettlementModel(name), "PUT") => settlement_models::update(call, name).await,
         (Resource::SettlementModel(name), _) => settlement_models::show(call, name).await,
-        (Resource::Transaction, _) => Err(Refusal::not_implemented()),
+        (Resource::Oracles, "POST") => oracles::create(call).await,
+        (Resource::Oracles, _) => oracles::list(call).await,
+        (Resource::Oracle(id), "PUT") => oracles::update(call, id).await,
+        (Resource::Oracle(id), _) => oracles::delete(call, id).await,
+        (Resource::EndpointCache, _) => Ok(Answer::empty(StatusCode::ACCEPTED)),
+        (Resource::Transaction(id), _) => transactions::show(call, id).await,
         (Resource::Enums, _) => catalogue::enumerations(call),
         (Resource::DeadLetters, _) => dead_letters::list(call).await,
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
+        (Resource::State, _) => monitoring::state(call).await,
         (Resource::Health, _) => monitoring::health(&call.hub.health()),
         (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics()),
         (Resource::Watching, "PUT") => waterfall::switch(call),

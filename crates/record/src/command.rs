@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use ledger::{
     Abort, AccountId, AccountKind, Administer, Amount, Change, ChangeParties, Command, Currency,
     DeliveryResult, Digest, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState,
-    Fulfilment, FundsDirection, Genesis, MoveFunds, NoticeId, PartyBinding, PartyChangeForm,
-    Prepare, Settings, SettlementModel, TransferId,
+    Fulfilment, FundsDirection, Genesis, LedgerAccountType, MoveFunds, NoticeId, Oracle, OracleId,
+    OracleUpdate, PartyBinding, PartyChangeForm, Prepare, Settings, SettlementModel, TransferId,
 };
 
 use crate::bytes::{FieldError, Reader, Writer};
@@ -311,6 +311,14 @@ mod change {
     pub(super) const MOVE_FUNDS: u8 = 12;
     pub(super) const END_FUNDS_OUT: u8 = 13;
     pub(super) const REDELIVER: u8 = 14;
+    /// [`MOVE_FUNDS`] with the digest of the request.
+    pub(super) const MOVE_FUNDS_HASHED: u8 = 40;
+    /// [`END_FUNDS_OUT`] with the digest of the request.
+    pub(super) const END_FUNDS_OUT_HASHED: u8 = 41;
+    pub(super) const CREATE_ORACLE: u8 = 42;
+    pub(super) const UPDATE_ORACLE: u8 = 43;
+    pub(super) const DELETE_ORACLE: u8 = 44;
+    pub(super) const CREATE_LEDGER_ACCOUNT_TYPE: u8 = 45;
 }
 
 fn write_change(writer: &mut Writer<'_>, change: &Change) {
@@ -368,17 +376,18 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.long(value);
         }
         Change::MoveFunds(funds) => write_funds(writer, funds),
-        Change::EndFundsOut(end) => {
-            writer.u8(change::END_FUNDS_OUT);
-            writer.bytes(&end.id.to_bytes());
-            writer.short(end.name.as_str());
-            writer.u32(end.account.0);
-            writer.flag(end.commit);
-        }
+        Change::EndFundsOut(end) => write_funds_end(writer, end),
         Change::Redeliver { notice } => {
             writer.u8(change::REDELIVER);
             writer.u64(notice.0);
         }
+        Change::CreateOracle(oracle) => write_oracle(writer, oracle),
+        Change::UpdateOracle { id, update } => write_oracle_update(writer, *id, update),
+        Change::DeleteOracle { id } => {
+            writer.u8(change::DELETE_ORACLE);
+            writer.u32(id.0);
+        }
+        Change::CreateLedgerAccountType(added) => write_account_type(writer, added),
     }
 }
 
@@ -423,13 +432,25 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
             value: reader.long()?,
         },
         change::MOVE_FUNDS => Change::MoveFunds(read_funds(reader)?),
-        change::END_FUNDS_OUT => Change::EndFundsOut(EndFundsOut {
-            id: transfer_id(reader)?,
-            name: name(reader)?,
-            account: AccountId(reader.u32()?),
-            commit: reader.flag()?,
-        }),
+        change::MOVE_FUNDS_HASHED => {
+            let funds = read_funds(reader)?;
+            Change::MoveFunds(MoveFunds { hash: Some(Digest(reader.array()?)), ..funds })
+        }
+        change::END_FUNDS_OUT => Change::EndFundsOut(read_funds_end(reader)?),
+        change::END_FUNDS_OUT_HASHED => {
+            let end = read_funds_end(reader)?;
+            Change::EndFundsOut(EndFundsOut { hash: Some(Digest(reader.array()?)), ..end })
+        }
         change::REDELIVER => Change::Redeliver { notice: NoticeId(reader.u64()?) },
+        change::CREATE_ORACLE => Change::CreateOracle(read_oracle(reader)?),
+        change::UPDATE_ORACLE => Change::UpdateOracle {
+            id: OracleId(reader.u32()?),
+            update: read_oracle_update(reader)?,
+        },
+        change::DELETE_ORACLE => Change::DeleteOracle { id: OracleId(reader.u32()?) },
+        change::CREATE_LEDGER_ACCOUNT_TYPE => {
+            Change::CreateLedgerAccountType(read_account_type(reader)?)
+        }
         _ => return Err(FieldError::Value),
     })
 }
@@ -483,13 +504,19 @@ fn read_model(reader: &mut Reader<'_>) -> Result<SettlementModel, FieldError> {
 }
 
 fn write_funds(writer: &mut Writer<'_>, funds: &MoveFunds) {
-    writer.u8(change::MOVE_FUNDS);
+    writer.u8(match funds.hash {
+        None => change::MOVE_FUNDS,
+        Some(_) => change::MOVE_FUNDS_HASHED,
+    });
     writer.bytes(&funds.id.to_bytes());
     writer.short(funds.name.as_str());
     writer.u32(funds.account.0);
     writer.flag(funds.direction == FundsDirection::Out);
     writer.bytes(&funds.currency.to_bytes());
     write_amount_moved(writer, funds.amount);
+    if let Some(hash) = &funds.hash {
+        writer.bytes(&hash.0);
+    }
 }
 
 fn read_funds(reader: &mut Reader<'_>) -> Result<MoveFunds, FieldError> {
@@ -503,7 +530,92 @@ fn read_funds(reader: &mut Reader<'_>) -> Result<MoveFunds, FieldError> {
         },
         currency: currency(reader)?,
         amount: amount_moved(reader)?,
+        hash: None,
     })
+}
+
+fn write_funds_end(writer: &mut Writer<'_>, end: &EndFundsOut) {
+    writer.u8(match end.hash {
+        None => change::END_FUNDS_OUT,
+        Some(_) => change::END_FUNDS_OUT_HASHED,
+    });
+    writer.bytes(&end.id.to_bytes());
+    writer.short(end.name.as_str());
+    writer.u32(end.account.0);
+    writer.flag(end.commit);
+    if let Some(hash) = &end.hash {
+        writer.bytes(&hash.0);
+    }
+}
+
+fn read_funds_end(reader: &mut Reader<'_>) -> Result<EndFundsOut, FieldError> {
+    Ok(EndFundsOut {
+        id: transfer_id(reader)?,
+        name: name(reader)?,
+        account: AccountId(reader.u32()?),
+        commit: reader.flag()?,
+        hash: None,
+    })
+}
+
+fn write_oracle(writer: &mut Writer<'_>, oracle: &Oracle) {
+    writer.u8(change::CREATE_ORACLE);
+    writer.short(&oracle.id_type);
+    writer.long(&oracle.endpoint);
+    write_optional_currency(writer, oracle.currency);
+    writer.flag(oracle.default);
+}
+
+fn read_oracle(reader: &mut Reader<'_>) -> Result<Oracle, FieldError> {
+    Ok(Oracle {
+        id_type: reader.short()?.into(),
+        endpoint: reader.long()?,
+        currency: read_optional_currency(reader)?,
+        default: reader.flag()?,
+    })
+}
+
+fn write_account_type(writer: &mut Writer<'_>, added: &LedgerAccountType) {
+    writer.u8(change::CREATE_LEDGER_ACCOUNT_TYPE);
+    writer.short(&added.name);
+    writer.long(&added.description);
+    writer.flag(added.active);
+    writer.flag(added.settleable);
+}
+
+fn read_account_type(reader: &mut Reader<'_>) -> Result<LedgerAccountType, FieldError> {
+    Ok(LedgerAccountType {
+        name: reader.short()?.into(),
+        description: reader.long()?,
+        active: reader.flag()?,
+        settleable: reader.flag()?,
+    })
+}
+
+fn write_oracle_update(writer: &mut Writer<'_>, id: OracleId, update: &OracleUpdate) {
+    writer.u8(change::UPDATE_ORACLE);
+    writer.u32(id.0);
+    writer.flag(update.id_type.is_some());
+    if let Some(id_type) = &update.id_type {
+        writer.short(id_type);
+    }
+    writer.flag(update.endpoint.is_some());
+    if let Some(endpoint) = &update.endpoint {
+        writer.long(endpoint);
+    }
+    write_optional_currency(writer, update.currency);
+    writer.flag(update.default.is_some());
+    if let Some(default) = update.default {
+        writer.flag(default);
+    }
+}
+
+fn read_oracle_update(reader: &mut Reader<'_>) -> Result<OracleUpdate, FieldError> {
+    let id_type = if reader.flag()? { Some(reader.short()?.into()) } else { None };
+    let endpoint = if reader.flag()? { Some(reader.long()?) } else { None };
+    let currency = read_optional_currency(reader)?;
+    let default = if reader.flag()? { Some(reader.flag()?) } else { None };
+    Ok(OracleUpdate { id_type, endpoint, currency, default })
 }
 
 fn write_optional_name(writer: &mut Writer<'_>, name: Option<&FspName>) {

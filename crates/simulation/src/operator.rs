@@ -1,7 +1,8 @@
 //! The operator: brings everybody in, then keeps changing things.
 
 use ledger::{
-    AccountKind, Amount, Change, EndFundsOut, FundsDirection, MoveFunds, Settings, TransferId,
+    AccountKind, Amount, Change, Digest, EndFundsOut, FundsDirection, MoveFunds, Settings,
+    TransferId,
 };
 
 use crate::event::Event;
@@ -167,7 +168,8 @@ impl World {
         if direction == FundsDirection::Out {
             self.operator.outflows.push((fsp, id));
         }
-        let funds = MoveFunds { id, name, account, direction, currency, amount };
+        let hash = Some(request_hash(id, 0));
+        let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
         Some(Change::MoveFunds(funds))
     }
 
@@ -184,7 +186,8 @@ impl World {
         };
         let (name, account) = (self.cast.name(fsp), funds.account);
         let commit = self.desk.random.chance(500);
-        Some(Change::EndFundsOut(EndFundsOut { id, name, account, commit }))
+        let hash = Some(request_hash(id, 1 + u8::from(commit)));
+        Some(Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash }))
     }
 
     fn switch_off(&mut self, fsp: u8, currency: u8) -> Option<Change> {
@@ -204,6 +207,13 @@ impl World {
         self.desk.tally.exhumed += 1;
         Some(Change::Redeliver { notice })
     }
+}
+
+/// The operator asks for one thing with each id and action: those are its requests' digests.
+fn request_hash(id: TransferId, action: u8) -> Digest {
+    let mut digest = Digest([action; 32]);
+    digest.0[..17].copy_from_slice(&id.to_bytes());
+    digest
 }
 
 fn settings(random: &mut Random) -> Settings {

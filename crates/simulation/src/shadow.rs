@@ -5,7 +5,7 @@
 //! it predicts the outcome and compares; elsewhere (operators' changes) it takes the outcome and
 //! keeps the books by it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ledger::{
     Abort, AccountId, Amount, Change, Command, Currency, FspName, Fulfil, FulfilState, Fulfilment,
@@ -58,6 +58,8 @@ pub(crate) struct Shadow {
     deadlines: BTreeMap<(u64, u64), TransferId>,
     outflows: BTreeMap<TransferId, (FspName, Currency, Money)>,
     funds: BTreeMap<TransferId, ()>,
+    /// Digests of the requests to move funds, or to end an outflow, that were taken.
+    taken: BTreeSet<[u8; 32]>,
     reserved: u64,
     made: u64,
 }
@@ -313,6 +315,7 @@ impl Shadow {
     }
 
     fn administer(&mut self, change: &Change, outcome: Outcome) {
+        self.take_request(change, outcome);
         if let Change::MoveFunds(funds) = change
             && outcome == Outcome::FundsInsufficient
         {
@@ -348,6 +351,21 @@ impl Shadow {
             }
             Change::MoveFunds(_) | Change::EndFundsOut(_) => self.funds(change),
             _ => {}
+        }
+    }
+
+    /// The same request to move funds is taken once, and known ever after.
+    fn take_request(&mut self, change: &Change, outcome: Outcome) {
+        let hash = match change {
+            Change::MoveFunds(funds) => funds.hash,
+            Change::EndFundsOut(end) => end.hash,
+            _ => None,
+        };
+        let Some(hash) = hash else { return };
+        let known = self.taken.contains(&hash.0);
+        assert_eq!(outcome == Outcome::FundsRepeated, known, "for {change:?}: {outcome:?}");
+        if matches!(outcome, Outcome::Accepted | Outcome::FundsInsufficient) {
+            self.taken.insert(hash.0);
         }
     }
 

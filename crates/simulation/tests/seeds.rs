@@ -112,9 +112,14 @@ fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
         CurrencyMismatch
         SettlementModelExists
         SettlementModelNotFound
+        FundsIdInUse
         RulesVersionRefused
         RegisterFull
         RegistrarNotFound
-        FundsOutAborted"#]]
+        FundsOutAborted
+        FundsModified
+        OracleExists
+        OracleNotFound
+        LedgerAccountTypeExists"#]]
     .assert_eq(&missing.join("\n"));
 }

@@ -52,6 +52,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
 pub use connections::ConnectionLimits;
+pub use notices::stored_message;
 pub use null::Decisions;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 

@@ -346,7 +346,9 @@ async fn load_message(edge: &Edge, position: Position) -> Option<Message> {
     stored_message(load(edge, position).await?)
 }
 
-fn stored_message(record: OwnedRecord) -> Option<Message> {
+/// The message that a record was made from; `None` where it never had one or it was erased.
+#[must_use]
+pub fn stored_message(record: OwnedRecord) -> Option<Message> {
     let OwnedPayload::Stored(bytes) = record.payload else { return None };
     let payload = fspiop::payload::decode(&Bytes::from(bytes)).ok()?;
     Some(Message { headers: payload.headers, body: payload.body })

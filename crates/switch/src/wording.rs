@@ -18,6 +18,9 @@ pub(crate) struct Named {
 pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, String)> {
     use Outcome::*;
     let Named { payer, payee, amount, currency, expiration } = named;
+    let account = |name: &str, what: &str| {
+        validation(&format!("Participant {name} {currency} account {what}"))
+    };
     let (code, detail) = match outcome {
         PrepareModified | AnswerModified => (ErrorCode::MODIFIED_REQUEST, String::new()),
         PrepareSourceNotPayer => validation("FSPIOP-Source header should match Payer"),
@@ -35,18 +38,10 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
             "Payer FSP and Payee FSP should be different, unless on-us tranfers are allowed by \
              the Scheme",
         ),
-        PreparePayerAccountNotFound => {
-            validation(&format!("Participant {payer} {currency} account not found"))
-        }
-        PreparePayerAccountInactive => {
-            validation(&format!("Participant {payer} {currency} account is inactive"))
-        }
-        PreparePayeeAccountNotFound => {
-            validation(&format!("Participant {payee} {currency} account not found"))
-        }
-        PreparePayeeAccountInactive => {
-            validation(&format!("Participant {payee} {currency} account is inactive"))
-        }
+        PreparePayerAccountNotFound => account(payer, "not found"),
+        PreparePayerAccountInactive => account(payer, "is inactive"),
+        PreparePayeeAccountNotFound => account(payee, "not found"),
+        PreparePayeeAccountInactive => account(payee, "is inactive"),
         PreparePayeeLaneFull => (
             ErrorCode::SERVICE_UNAVAILABLE,
             format!("too many notices are owed to {payee}; try again later"),
@@ -91,6 +86,11 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | SettlementModelNotFound
         | FundsIdInUse
         | FundsOutNotReserved
+        | FundsRepeated
+        | FundsModified
+        | OracleExists
+        | OracleNotFound
+        | LedgerAccountTypeExists
         | DeadLetterNotFound
         | RulesVersionRefused
         | RegisterFull => return None,

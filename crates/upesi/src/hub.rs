@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
 use node::{Attached, Handle, Refused, Ticket};
 use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
 use sequencer::{Durability, Submission};
-use switch::{Message, Traffic};
+use switch::{Message, Traffic, stored_message};
 use tokio::sync::oneshot;
 
 /// The node as operators reach it.
@@ -40,6 +41,15 @@ impl Hub for NodeHub {
         let (answer, answered) = oneshot::channel();
         self.handle.ask(move |state| drop(answer.send(question(state)))).map_err(unavailable)?;
         answered.await.map_err(|_| Unavailable::Stopped)
+    }
+
+    async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        let Some(view) = self.ask(move |state| state.view(&id)).await? else { return Ok(None) };
+        let reader = self.handle.reader();
+        // Off the thread: the disk may take its time.
+        let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
+        let record = reading.await.ok().and_then(Result::ok).ok_or(Unavailable::Stopped)?;
+        Ok(record.and_then(stored_message).map(|message| message.body))
     }
 
     fn metrics(&self) -> Metrics {

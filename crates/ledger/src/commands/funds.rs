@@ -1,4 +1,7 @@
 //! Funds in and out (hub-semantics 4.4; ruling 18 for what may leave).
+//!
+//! A request that was recorded is recognised by its digest: sent again, it moves nothing and is
+//! answered like the first time.
 
 use crate::accounts::{AccountKind, Posting};
 use crate::command::{EndFundsOut, FundsDirection, MoveFunds};
@@ -7,13 +10,15 @@ use crate::ids::{AccountId, Digest, FspName, ParticipantIndex, Position, Transfe
 use crate::money::{Amount, Currency};
 use crate::outcome::Outcome;
 use crate::state::State;
-use crate::transfers::{Ended, Found, Outflow};
+use crate::transfers::{Answer, AnswerKind, Ended, Found, Outflow};
 
 /// A movement of funds that ends: whose, and the record that began it.
 struct Movement {
     id: TransferId,
     participant: ParticipantIndex,
     record: Position,
+    hash: Digest,
+    end: Option<Answer>,
 }
 
 /// Funds in commit at once; funds out are reserved, or recorded as aborted for want of funds.
@@ -27,8 +32,8 @@ pub(super) fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Outcome {
     if context.state.books.get(settlement).is_none_or(|held| held.currency != funds.currency) {
         return Outcome::CurrencyMismatch;
     }
-    if context.state.transfers.find(&funds.id) != Found::Nothing {
-        return Outcome::FundsIdInUse;
+    if let Some(outcome) = known(context.state, funds) {
+        return outcome;
     }
     let Some(reconciliation) = reconciliation_account(context.state, funds.currency) else {
         return Outcome::HubAccountsMissing;
@@ -37,8 +42,7 @@ pub(super) fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Outcome {
         FundsDirection::In => {
             let amount = funds.amount;
             context.post(Posting { debit: reconciliation, credit: settlement, amount });
-            let record = context.position;
-            end(context, Movement { id: funds.id, participant, record }, Outcome::Accepted);
+            end(context, movement(context, funds, participant), Outcome::Accepted);
             Outcome::Accepted
         }
         FundsDirection::Out => reserve(context, funds, participant, settlement),
@@ -55,7 +59,10 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
     };
     let owned = |flow: &Outflow| flow.participant == participant && flow.settlement == settlement;
     if !state.transfers.outflow(&command.id).is_some_and(owned) {
-        return Outcome::FundsOutNotReserved;
+        return match is_resent_end(state, command) {
+            true => Outcome::FundsRepeated,
+            false => Outcome::FundsOutNotReserved,
+        };
     }
     let flow = state.transfers.take_outflow(&command.id).expect("it was found just now");
     let currency = state.books.get(settlement).expect("it was found just now").currency;
@@ -66,8 +73,50 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
     let posting = state.books.outflow_end(to, flow.amount);
     context.post(posting);
     let ended = if command.commit { Outcome::Accepted } else { Outcome::FundsOutAborted };
-    end(context, Movement { id: command.id, participant, record: flow.record }, ended);
+    let movement = Movement {
+        id: command.id,
+        participant,
+        record: flow.record,
+        hash: flow.hash,
+        end: answer(command, context.position),
+    };
+    end(context, movement, ended);
     Outcome::Accepted
+}
+
+/// What becomes of a movement whose id is known already.
+fn known(state: &State, funds: &MoveFunds) -> Option<Outcome> {
+    let stored = match state.transfers.find(&funds.id) {
+        Found::Nothing => return None,
+        Found::Ended(at) => Some(state.transfers.ended(at).hash),
+        Found::Outflow => state.transfers.outflow(&funds.id).map(|flow| flow.hash),
+        Found::Active(_) => None,
+    };
+    Some(match funds.hash {
+        None => Outcome::FundsIdInUse,
+        hash if hash == stored => Outcome::FundsRepeated,
+        _ => Outcome::FundsModified,
+    })
+}
+
+/// Whether an outflow ended by this very request.
+fn is_resent_end(state: &State, command: &EndFundsOut) -> bool {
+    let Found::Ended(at) = state.transfers.find(&command.id) else { return false };
+    let ended = state.transfers.ended(at);
+    let is_funds = ended.payee == Some(ParticipantIndex::HUB);
+    let same = |taken: Answer| Some(taken.hash) == command.hash;
+    is_funds && ended.answer.is_some_and(same)
+}
+
+fn answer(command: &EndFundsOut, position: Position) -> Option<Answer> {
+    let kind = if command.commit { AnswerKind::Fulfil } else { AnswerKind::Abort };
+    command.hash.map(|hash| Answer { kind, hash, position })
+}
+
+/// A movement that begins, and ends at once.
+fn movement(context: &Context<'_>, funds: &MoveFunds, participant: ParticipantIndex) -> Movement {
+    let hash = funds.hash.unwrap_or_default();
+    Movement { id: funds.id, participant, record: context.position, hash, end: None }
 }
 
 fn reserve(
@@ -76,17 +125,17 @@ fn reserve(
     participant: ParticipantIndex,
     settlement: AccountId,
 ) -> Outcome {
-    let state = &mut *context.state;
-    if spare(state, participant, settlement) < funds.amount {
-        let record = context.position;
-        end(context, Movement { id: funds.id, participant, record }, Outcome::FundsInsufficient);
+    if spare(context.state, participant, settlement) < funds.amount {
+        end(context, movement(context, funds, participant), Outcome::FundsInsufficient);
         return Outcome::FundsInsufficient;
     }
+    let state = &mut *context.state;
     let posting = state.books.outflow(settlement, funds.amount);
     let outflow = Outflow {
         participant,
         settlement,
         amount: funds.amount,
+        hash: funds.hash.unwrap_or_default(),
         record: context.position,
         reserved_at: state.stamp,
     };
@@ -113,9 +162,9 @@ fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
         id: movement.id,
         payer: Some(movement.participant),
         payee: Some(ParticipantIndex::HUB),
-        hash: Digest::default(),
+        hash: movement.hash,
         prepare: movement.record,
-        answer: None,
+        answer: movement.end,
         outcome,
         completed,
     });

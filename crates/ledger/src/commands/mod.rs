@@ -6,6 +6,7 @@ mod activate;
 mod answer;
 mod change_parties;
 mod configure;
+mod create_account_type;
 mod create_hub_account;
 mod create_participant;
 mod create_settlement_model;
@@ -14,6 +15,7 @@ mod finish_deliveries;
 mod fulfil;
 mod funds;
 mod genesis;
+mod oracles;
 mod prepare;
 mod redeliver;
 mod set_active;
@@ -76,7 +78,27 @@ fn administer_change(context: &mut Context<'_>, change: &Change) -> Outcome {
         Change::MoveFunds(funds) => funds::start(context, funds),
         Change::EndFundsOut(end) => funds::end_outflow(context, end),
         Change::Redeliver { notice } => redeliver::redeliver(context, *notice),
+        Change::CreateOracle(oracle) => oracles::create(context, oracle),
+        Change::UpdateOracle { id, update } => oracles::update(context, *id, update),
+        Change::DeleteOracle { id } => oracles::delete(context, *id),
+        Change::CreateLedgerAccountType(added) => create_account_type::create(context, added),
     };
-    context.effects.register_changed |= outcome == Outcome::Accepted;
+    context.effects.register_changed |= outcome == Outcome::Accepted && is_of_register(change);
     outcome
+}
+
+/// Whether a change can alter what the edge knows of participants and settings; money, notices
+/// and records that only operators read do not.
+const fn is_of_register(change: &Change) -> bool {
+    !matches!(
+        change,
+        Change::MoveFunds(_)
+            | Change::EndFundsOut(_)
+            | Change::Redeliver { .. }
+            | Change::SetLimit { .. }
+            | Change::CreateOracle(_)
+            | Change::UpdateOracle { .. }
+            | Change::DeleteOracle { .. }
+            | Change::CreateLedgerAccountType(_)
+    )
 }

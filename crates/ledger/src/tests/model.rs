@@ -2,6 +2,7 @@
 //! documents (hub-semantics 3.3 to 3.6, 3.10, 4.4 and the rulings). It shares no type and no
 //! line with the kernel; outcomes are predicted by name.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -33,6 +34,9 @@ struct Item {
     id: u8,
     /// Body of the prepare; none for a movement of funds.
     body: Option<String>,
+    /// Request of a movement of funds, and the one that ended it.
+    funds: Option<String>,
+    funds_end: Option<String>,
     payer: usize,
     payee: Option<usize>,
     units: i64,
@@ -141,6 +145,8 @@ impl Model {
         self.items.push(Item {
             id: act.id,
             body: Some(body),
+            funds: None,
+            funds_end: None,
             payer: act.payer,
             payee: Some(act.payee),
             units: act.units,
@@ -253,30 +259,39 @@ impl Model {
         }
     }
 
-    fn funds_in(&mut self, id: u8, party: usize, units: i64) -> &'static str {
+    /// Why a movement of funds cannot begin.
+    fn no_movement(&self, id: u8, party: usize, request: &String) -> Option<&'static str> {
         if self.parties.get(party).is_none() {
-            return "ParticipantNotFound";
+            return Some("ParticipantNotFound");
         }
-        if self.stands(id).is_some() {
-            return "FundsIdInUse";
+        let known = self.items.iter().find(|item| item.id == id)?;
+        let same = known.funds.as_ref() == Some(request);
+        Some(if same { "FundsRepeated" } else { "FundsModified" })
+    }
+
+    fn funds_in(&mut self, id: u8, party: usize, units: i64) -> &'static str {
+        let request = format!("in {id} {party} {units}");
+        if let Some(refusal) = self.no_movement(id, party, &request) {
+            return refusal;
         }
         self.parties[party].settlement -= units;
-        self.record_funds(id, party, units, Stands::Committed);
+        self.record_funds((id, party, units), request, Stands::Committed);
         "Accepted"
     }
 
     fn funds_out(&mut self, id: u8, party: usize, units: i64) -> &'static str {
-        let Some(entry) = self.parties.get(party) else { return "ParticipantNotFound" };
-        if self.stands(id).is_some() {
-            return "FundsIdInUse";
+        let request = format!("out {id} {party} {units}");
+        if let Some(refusal) = self.no_movement(id, party, &request) {
+            return refusal;
         }
+        let entry = &self.parties[party];
         let owed = if self.covers_position && entry.position > 0 { entry.position } else { 0 };
         if units > -entry.settlement - owed {
-            self.record_funds(id, party, units, Stands::Aborted);
+            self.record_funds((id, party, units), request, Stands::Aborted);
             return "FundsInsufficient";
         }
         self.parties[party].settlement += units;
-        self.record_funds(id, party, units, Stands::Reserved);
+        self.record_funds((id, party, units), request, Stands::Reserved);
         "Accepted"
     }
 
@@ -284,11 +299,17 @@ impl Model {
         if self.parties.get(party).is_none() {
             return "ParticipantNotFound";
         }
+        let request = format!("end {id} {party} {commit}");
+        let resent = |item: &Item| item.id == id && item.funds_end.as_ref() == Some(&request);
+        if self.items.iter().any(resent) {
+            return "FundsRepeated";
+        }
         let flow = self.items.iter_mut().find(|item| {
             let outflow = item.body.is_none() && item.stands == Stands::Reserved;
             outflow && item.id == id && item.payer == party
         });
         let Some(flow) = flow else { return "FundsOutNotReserved" };
+        flow.funds_end = Some(request);
         if commit {
             flow.stands = Stands::Committed;
         } else {
@@ -298,10 +319,17 @@ impl Model {
         "Accepted"
     }
 
-    fn record_funds(&mut self, id: u8, party: usize, units: i64, stands: Stands) {
+    fn record_funds(
+        &mut self,
+        (id, party, units): (u8, usize, i64),
+        request: String,
+        stands: Stands,
+    ) {
         self.items.push(Item {
             id,
             body: None,
+            funds: Some(request),
+            funds_end: None,
             payer: party,
             payee: None,
             units,

@@ -136,7 +136,7 @@ impl Player {
             }
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
-            | "limit-of" => {
+            | "limit-of" | "oracles" | "account-types" => {
                 let answer = self.answer(&words);
                 self.print(&format!("{line} -> {answer}"));
             }
@@ -275,6 +275,15 @@ impl Player {
                     None => "none".to_owned(),
                     Some(limit) => format!("{} alarm {}", limit.value, limit.alarm_percentage),
                 }
+            }
+            "oracles" => {
+                let texts: Vec<_> =
+                    self.state.register().oracles().iter().map(oracle_text).collect();
+                texts.join(", ")
+            }
+            "account-types" => {
+                let names = self.state.register().account_types().iter();
+                names.map(|known| known.name.as_str()).collect::<Vec<_>>().join(", ")
             }
             "accounts" => {
                 let (_, participant) =
@@ -437,10 +446,28 @@ impl Player {
                 name: name(words.at(2)),
                 account: self.account(words.at(2), words.at(3)),
                 commit: words.verb() == "funds-commit",
+                hash: request_hash(words),
             }),
             "redeliver" => {
                 Change::Redeliver { notice: NoticeId(words.at(1).parse().expect("a number")) }
             }
+            "oracle" => Change::CreateOracle(oracle(words)),
+            "oracle-change" => Change::UpdateOracle {
+                id: oracle_id(words),
+                update: OracleUpdate {
+                    id_type: words.given("type"),
+                    endpoint: words.given("url"),
+                    currency: Currency::parse(words.option("currency", "")),
+                    default: words.given("default").map(|value| value == "on"),
+                },
+            },
+            "oracle-delete" => Change::DeleteOracle { id: oracle_id(words) },
+            "account-type" => Change::CreateLedgerAccountType(LedgerAccountType {
+                name: words.at(1).to_owned(),
+                description: "x".to_owned(),
+                active: true,
+                settleable: false,
+            }),
             other => panic!("{other} is no command"),
         }
     }
@@ -469,6 +496,7 @@ impl Player {
             direction,
             currency: currency(words.at(5)),
             amount: amount(words.at(4)),
+            hash: request_hash(words),
         })
     }
 
@@ -515,6 +543,36 @@ impl<'a> Words<'a> {
         let found = self.options.iter().find(|(name, _)| *name == key);
         found.map_or(default, |(_, value)| *value)
     }
+
+    fn given(&self, key: &str) -> Option<String> {
+        let found = self.options.iter().find(|(name, _)| *name == key);
+        found.map(|(_, value)| (*value).to_owned())
+    }
+}
+
+/// The digest of an operator's request: of its line; none with `form=1`, as the first form of
+/// record had it.
+fn request_hash(words: &Words<'_>) -> Option<Digest> {
+    (words.option("form", "") != "1").then(|| digest(words.line))
+}
+
+fn oracle(words: &Words<'_>) -> Oracle {
+    Oracle {
+        id_type: words.at(1).to_owned(),
+        endpoint: words.at(2).to_owned(),
+        currency: Currency::parse(words.option("currency", "")),
+        default: words.option("default", "off") == "on",
+    }
+}
+
+fn oracle_id(words: &Words<'_>) -> OracleId {
+    OracleId(words.at(1).parse().expect("a number"))
+}
+
+fn oracle_text((id, oracle): &(OracleId, Oracle)) -> String {
+    let currency = oracle.currency.map_or("any".to_owned(), |currency| currency.to_string());
+    let default = if oracle.default { " default" } else { "" };
+    format!("{} {} {currency} {}{default}", id.0, oracle.id_type, oracle.endpoint)
 }
 
 /// Compares a file with what it becomes when played; rewrites it when asked to.

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ledger::{
     Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
     TransferId,
@@ -17,6 +18,7 @@ pub(crate) struct Kernel(Mutex<Inner>);
 pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
+    pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
     pub(crate) watching: bool,
@@ -28,6 +30,7 @@ impl Kernel {
         let kernel = Self(Mutex::new(Inner {
             state: State::new(),
             recorded: Vec::new(),
+            bodies: Vec::new(),
             unavailable: None,
             metrics: Metrics::default(),
             watching: false,
@@ -68,6 +71,12 @@ impl Hub for Kernel {
     ) -> Result<R, Unavailable> {
         let inner = self.inner();
         inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
+    }
+
+    async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        let inner = self.inner();
+        let body = inner.bodies.iter().find(|(known, _)| *known == id);
+        inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
     }
 
     fn metrics(&self) -> Metrics {

@@ -101,7 +101,7 @@ async fn unknown_paths_and_methods_are_refused() {
             ]],
         ),
         (
-            "POST /oracles",
+            "POST /quotas",
             expect![[
                 r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
             ]],

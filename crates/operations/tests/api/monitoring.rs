@@ -125,3 +125,31 @@ async fn a_waterfall_is_shown_while_stages_are_noted() {
     server.check_status("PUT /waterfall", "{}", 400).await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
+    let server = Server::start().await;
+    let open = server.send("GET /state", "host: localhost\r\n", "").await;
+    assert_eq!(open.status, 401);
+    let read = async || {
+        let answer = server.ask("GET /state", "").await;
+        let (hashes, position) = {
+            let inner = server.hub.inner();
+            (inner.state.hashes(), inner.state.position().0)
+        };
+        let whole = format!(r#""position":{position},"#);
+        assert!(answer.starts_with("200 ") && answer.contains(&whole), "{answer}");
+        let state =
+            format!(r#""stateHash":"{}","contentHash":"{}","#, hashes.state, hashes.content);
+        assert!(answer.contains(&state), "{answer}");
+        hashes
+    };
+    let first = read().await;
+    server.check_status("PUT /participants/nobody", r#"{"isActive":true}"#, 400).await;
+    let refused = read().await;
+    assert_ne!(refused.state, first.state, "the refusal is on record");
+    assert_eq!(refused.content, first.content, "and changed nothing else");
+    server.check_status("PUT /participants/Hub", r#"{"isActive":false}"#, 200).await;
+    assert_ne!(read().await.content, first.content);
+    server.stop().await;
+}

@@ -73,7 +73,7 @@ async fn funds_go_out_in_two_steps() {
     let commit = r#"{"action":"recordFundsOutCommit","reason":"paid"}"#;
     let abort = r#"{"action":"recordFundsOutAbort","reason":"not paid"}"#;
     check(&funds(10, OUT, "40.5"), expect!["202: HUB_RECONCILIATION 200, HUB_MULTILATERAL_SETTLEMENT 0, POSITION 0, SETTLEMENT -59.5, "]).await;
-    check(&funds(10, OUT, "40.5"), expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - a transfer with this transferId exists"}}: HUB_RECONCILIATION 200, HUB_MULTILATERAL_SETTLEMENT 0, POSITION 0, SETTLEMENT -59.5, "#]]).await;
+    check(&funds(10, OUT, "40.5"), expect!["202: HUB_RECONCILIATION 200, HUB_MULTILATERAL_SETTLEMENT 0, POSITION 0, SETTLEMENT -59.5, "]).await;
     check(&funds(11, OUT, "59.5001"), expect!["202: HUB_RECONCILIATION 200, HUB_MULTILATERAL_SETTLEMENT 0, POSITION 0, SETTLEMENT -59.5, "]).await;
     check(commit, expect!["202: HUB_RECONCILIATION 159.5, HUB_MULTILATERAL_SETTLEMENT 0, POSITION 0, SETTLEMENT -59.5, "]).await;
     check(abort, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - no reserved funds out have this transferId and account"}}: HUB_RECONCILIATION 159.5, HUB_MULTILATERAL_SETTLEMENT 0, POSITION 0, SETTLEMENT -59.5, "#]]).await;
@@ -370,7 +370,7 @@ async fn the_kernels_refusals_have_their_codes() {
             "POST /ledgerAccountTypes",
             type_new,
             expect![[
-                r#"501 {"errorInformation":{"errorCode":"2002","errorDescription":"Not implemented"}}"#
+                r#"201 {"id":8,"name":"OTHER","description":"d","isActive":1,"isSettleable":1}"#
             ]],
         ),
         (
@@ -384,7 +384,7 @@ async fn the_kernels_refusals_have_their_codes() {
             "GET /transactions/1",
             "",
             expect![[
-                r#"501 {"errorInformation":{"errorCode":"2002","errorDescription":"Not implemented"}}"#
+                r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - transaction not found"}}"#
             ]],
         ),
         (
@@ -491,5 +491,40 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
         assert_eq!(change, question);
         expected.assert_eq(&change);
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn oracles_are_kept_one_per_type_and_currency() {
+    let server = Server::start().await;
+    let oracle = |rest: &str| {
+        format!(
+            r#"{{"oracleIdType":"MSISDN","endpoint":{{"value":"http://o","endpointType":"URL"}}{rest}}}"#
+        )
+    };
+    for (request, body, status) in [
+        ("POST /oracles", oracle(r#","currency":"USD","isDefault":true"#), 201),
+        ("POST /oracles", oracle(r#","currency":"USD","isDefault":false"#), 500),
+        ("POST /oracles", oracle(r#","more":1"#), 201),
+        ("POST /oracles", oracle(r#","currency":"USX""#), 400),
+        ("POST /oracles", oracle("").replace("MSISDN", "PHONE"), 400),
+        ("POST /oracles", oracle("").replace("URL", "MAIL"), 400),
+        ("POST /oracles", r#"{"oracleIdType":"IBAN"}"#.to_owned(), 400),
+        ("PUT /oracles/2", r#"{"currency":"USD"}"#.to_owned(), 500),
+        ("PUT /oracles/2", r#"{"currency":"KES","isDefault":"true"}"#.to_owned(), 204),
+        ("PUT /oracles/3", "{}".to_owned(), 500),
+        ("PUT /oracles/x", "{}".to_owned(), 500),
+        ("DELETE /oracles/3", String::new(), 500),
+    ] {
+        server.check_status(request, &body, status).await;
+    }
+    server.check("GET /oracles", "", expect![[r#"200 [{"oracleId":1,"oracleIdType":"MSISDN","endpoint":{"value":"http://o","endpointType":"URL"},"currency":"USD","isDefault":true},{"oracleId":2,"oracleIdType":"MSISDN","endpoint":{"value":"http://o","endpointType":"URL"},"currency":"KES","isDefault":true}]"#]]).await;
+    server.check("GET /oracles?type=MSISDN&currency=KES", "", expect![[r#"200 [{"oracleId":2,"oracleIdType":"MSISDN","endpoint":{"value":"http://o","endpointType":"URL"},"currency":"KES","isDefault":true}]"#]]).await;
+    server.check("GET /oracles?type=IBAN", "", expect!["200 []"]).await;
+    server.check("GET /oracles?currency=x", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be a currency code of ISO 4217"}}"#]]).await;
+    for _ in 0..2 {
+        server.check_status("DELETE /oracles/1", "", 204).await;
+    }
+    server.check("GET /oracles?currency=USD", "", expect!["200 []"]).await;
     server.stop().await;
 }

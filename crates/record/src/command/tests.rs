@@ -227,7 +227,8 @@ fn known_commands() -> Vec<(&'static str, Command)> {
             Command::ChangeParties(Box::new(ChangeParties { form, ..known_parties() }))
         }),
     ];
-    known.extend(known_changes().into_iter().map(|(name, change)| (name, administer(change))));
+    let changes = known_changes().into_iter().chain(known_later_changes());
+    known.extend(changes.map(|(name, change)| (name, administer(change))));
     known
 }
 
@@ -241,11 +242,12 @@ fn known_changes() -> Vec<(&'static str, Change)> {
             direction,
             currency,
             amount: Amount::from_units(100_000_000),
+            hash: None,
         })
     };
     let end = |commit| {
         let id = id_of("01HV0000000000000000000000");
-        Change::EndFundsOut(EndFundsOut { id, name, account: AccountId(8), commit })
+        Change::EndFundsOut(EndFundsOut { id, name, account: AccountId(8), commit, hash: None })
     };
     vec![
         ("configure", {
@@ -286,6 +288,60 @@ fn known_changes() -> Vec<(&'static str, Change)> {
         ("funds-out-commit", end(true)),
         ("funds-out-abort", end(false)),
         ("redeliver", Change::Redeliver { notice: NoticeId(u64::MAX) }),
+    ]
+}
+
+/// Changes that came later; their lines follow those of the first ones.
+fn known_later_changes() -> Vec<(&'static str, Change)> {
+    let (name, account) = (name_of("dfsp1"), AccountId(8));
+    let funds = MoveFunds {
+        id: id_of("b51ec534-ee48-4575-b6a9-ead2955b8069"),
+        name,
+        account,
+        direction: FundsDirection::Out,
+        currency: currency_of("USD"),
+        amount: Amount::from_units(100_000_000),
+        hash: Some(Digest(sequence(83))),
+    };
+    let end = EndFundsOut {
+        id: id_of("01HV0000000000000000000000"),
+        name,
+        account,
+        commit: true,
+        hash: Some(Digest(sequence(84))),
+    };
+    let oracle = Oracle {
+        id_type: "MSISDN".to_owned(),
+        endpoint: "http://oracle/\u{e9}".to_owned(),
+        currency: Some(currency_of("USD")),
+        default: true,
+    };
+    let whole = OracleUpdate {
+        id_type: Some("IBAN".to_owned()),
+        endpoint: Some("http://oracle".to_owned()),
+        currency: Some(currency_of("KES")),
+        default: Some(true),
+    };
+    vec![
+        ("funds-out-hashed", Change::MoveFunds(funds)),
+        ("funds-out-commit-hashed", Change::EndFundsOut(end)),
+        ("create-oracle", Change::CreateOracle(oracle.clone())),
+        ("create-oracle-any-currency", {
+            Change::CreateOracle(Oracle { currency: None, default: false, ..oracle })
+        }),
+        ("update-oracle", Change::UpdateOracle { id: OracleId(7), update: whole }),
+        ("update-oracle-nothing", {
+            Change::UpdateOracle { id: OracleId(7), update: OracleUpdate::default() }
+        }),
+        ("delete-oracle", Change::DeleteOracle { id: OracleId(7) }),
+        ("create-ledger-account-type", {
+            Change::CreateLedgerAccountType(LedgerAccountType {
+                name: "FX_FEE".to_owned(),
+                description: "Fees of conversions".to_owned(),
+                active: true,
+                settleable: false,
+            })
+        }),
     ]
 }
 
@@ -530,9 +586,12 @@ fn change() -> impl Strategy<Value = Change> {
         ),
         1 => endpoint,
         6 => funds().prop_map(Change::MoveFunds),
-        3 => (id(), name(), account(), any::<bool>()).prop_map(|(id, name, account, commit)| {
-            Change::EndFundsOut(EndFundsOut { id, name, account, commit })
-        }),
+        3 => (id(), name(), account(), any::<bool>(), request_hash()).prop_map(
+            |(id, name, account, commit, hash)| {
+                Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash })
+            }
+        ),
+        4 => later_change(),
         1 => (0..30u64).prop_map(|notice| Change::Redeliver { notice: NoticeId(notice) }),
     ]
 }
@@ -565,11 +624,42 @@ fn model() -> impl Strategy<Value = SettlementModel> {
     )
 }
 
+fn later_change() -> impl Strategy<Value = Change> {
+    let oracle = (short_text(), text(), prop::option::of(currency()), any::<bool>());
+    let update = (
+        prop::option::of(short_text()),
+        prop::option::of(text()),
+        prop::option::of(currency()),
+        prop::option::of(any::<bool>()),
+    );
+    prop_oneof![
+        oracle.prop_map(|(id_type, endpoint, currency, default)| {
+            Change::CreateOracle(Oracle { id_type, endpoint, currency, default })
+        }),
+        (0..9u32, update).prop_map(|(id, (id_type, endpoint, currency, default))| {
+            let update = OracleUpdate { id_type, endpoint, currency, default };
+            Change::UpdateOracle { id: OracleId(id), update }
+        }),
+        (0..9u32).prop_map(|id| Change::DeleteOracle { id: OracleId(id) }),
+        (short_text(), text(), any::<[bool; 2]>()).prop_map(
+            |(name, description, [active, settleable])| {
+                let added = LedgerAccountType { name, description, active, settleable };
+                Change::CreateLedgerAccountType(added)
+            }
+        ),
+    ]
+}
+
+/// No digest, as in records of the first form, or one of few.
+fn request_hash() -> impl Strategy<Value = Option<Digest>> {
+    prop::option::of((0..3u8).prop_map(|first| Digest(sequence(first))))
+}
+
 fn funds() -> impl Strategy<Value = MoveFunds> {
-    (id(), name(), account(), any::<bool>(), currency(), moved()).prop_map(
-        |(id, name, account, out, currency, amount)| {
+    (id(), name(), account(), any::<bool>(), currency(), moved(), request_hash()).prop_map(
+        |(id, name, account, out, currency, amount, hash)| {
             let direction = if out { FundsDirection::Out } else { FundsDirection::In };
-            MoveFunds { id, name, account, direction, currency, amount }
+            MoveFunds { id, name, account, direction, currency, amount, hash }
         },
     )
 }

@@ -168,6 +168,22 @@ fn a_damaged_log_is_refused_by_name_and_place() {
     assert_eq!(again["state_hash"], proof["state_hash"]);
 }
 
+/// What operators compare: the running node and its log, read again, agree.
+#[test]
+fn the_state_hash_of_the_node_is_that_of_its_log() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    scheme.send(&transfer.prepare(), 202);
+    scheme.settle();
+    let state: Value = serde_json::from_str(&scheme.admin.get("/state")).unwrap();
+    scheme.switch.stop(Signal::TERM);
+    let proof: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
+    assert_eq!(state["position"], proof["records"], "nothing was appended in between");
+    assert_eq!(state["stateHash"], proof["state_hash"]);
+    assert_eq!(state["outcomeDigest"], proof["outcome_digest"]);
+}
+
 /// The one segment of a small log.
 fn segment(data: &Path) -> PathBuf {
     let files = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());

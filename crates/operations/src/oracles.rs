@@ -1,0 +1,157 @@
+//! `/oracles`: the registry of oracles (hub-semantics 6.1), and nothing but the registry. No
+//! oracle is called: look-ups are answered from the hub's own directory.
+//!
+//! Bodies follow the interface document of the reference's look-up service, whose rules are not
+//! those of the other admin resources: further members are let go, and a value that is not in
+//! its list is 3100.
+
+use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
+use ledger::{Change, Currency, Oracle, OracleId, OracleUpdate, Outcome, State};
+use serde::Serialize;
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::form::{Form, known_currency, refuse};
+use crate::hub::Hub;
+use crate::refusals;
+
+/// Types of identifiers that an oracle can be asked for (hub-semantics 1.6).
+const ID_TYPES: [&str; 10] = [
+    "MSISDN",
+    "EMAIL",
+    "PERSONAL_ID",
+    "BUSINESS",
+    "DEVICE",
+    "ACCOUNT_ID",
+    "IBAN",
+    "ALIAS",
+    "CONSENT",
+    "THIRD_PARTY_LINK",
+];
+/// The only type of endpoint.
+const URL: &str = "URL";
+/// Longest address, in characters.
+const ENDPOINT_CHARACTERS_MAX: usize = 1_024;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OracleShape {
+    oracle_id: u32,
+    oracle_id_type: String,
+    endpoint: EndpointShape,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    currency: Option<String>,
+    is_default: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndpointShape {
+    value: String,
+    endpoint_type: &'static str,
+}
+
+/// `GET /oracles`: all of them, or those of a type, of a currency.
+pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let wanted = call.parameter("type");
+    let currency = match call.parameter("currency") {
+        None => None,
+        Some(code) => Some(known_currency(&code).ok_or_else(unknown_currency)?),
+    };
+    let found = call.ask(move |state: &State| {
+        let oracles = state.register().oracles().iter();
+        let wanted = oracles.filter(|(_, oracle)| {
+            wanted.as_ref().is_none_or(|wanted| *wanted == oracle.id_type)
+                && (currency.is_none() || currency == oracle.currency)
+        });
+        wanted.map(shape).collect::<Vec<_>>()
+    });
+    Ok(Answer::ok(&found.await?))
+}
+
+/// `POST /oracles`: one per type and currency.
+pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let mut form = call.form()?;
+    let oracle = Oracle {
+        id_type: form.required("oracleIdType", id_type)?,
+        endpoint: form.required("endpoint", endpoint)?,
+        currency: currency(&mut form)?,
+        default: form.flag("isDefault")?.unwrap_or(false),
+    };
+    call.change(Change::CreateOracle(oracle)).await?;
+    Ok(Answer::empty(StatusCode::CREATED))
+}
+
+/// `PUT /oracles/{id}`: what is absent stays.
+pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+    let mut form = call.form()?;
+    let update = OracleUpdate {
+        id_type: id_type(&mut form, "oracleIdType")?,
+        endpoint: endpoint(&mut form, "endpoint")?,
+        currency: currency(&mut form)?,
+        default: form.flag("isDefault")?,
+    };
+    let id = oracle_id(id)?;
+    call.change(Change::UpdateOracle { id, update }).await?;
+    Ok(Answer::empty(StatusCode::NO_CONTENT))
+}
+
+/// `DELETE /oracles/{id}`: one that was deleted before is gone, which is what was asked for.
+pub(crate) async fn delete<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+    call.change(Change::DeleteOracle { id: oracle_id(id)? }).await?;
+    Ok(Answer::empty(StatusCode::NO_CONTENT))
+}
+
+fn shape((id, oracle): &(OracleId, Oracle)) -> OracleShape {
+    OracleShape {
+        oracle_id: id.0,
+        oracle_id_type: oracle.id_type.clone(),
+        endpoint: EndpointShape { value: oracle.endpoint.clone(), endpoint_type: URL },
+        currency: oracle.currency.map(|currency| currency.to_string()),
+        is_default: oracle.default,
+    }
+}
+
+fn id_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    match form.text(name, 1..=32)? {
+        Some(text) if !ID_TYPES.contains(&text.as_str()) => {
+            let what = format!("must be one of [{}]", ID_TYPES.join(", "));
+            Err(refuse(ErrorCode::VALIDATION, name, &what))
+        }
+        text => Ok(text),
+    }
+}
+
+/// The address in a member `{value, endpointType}`.
+fn endpoint(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    let Some(mut endpoint) = form.object(name)? else { return Ok(None) };
+    let value = endpoint.required("value", |form, name| {
+        form.word(name, 1..=ENDPOINT_CHARACTERS_MAX, |character| !character.is_control())
+    })?;
+    let kind = endpoint.required("endpointType", |form, name| form.text(name, 1..=32))?;
+    match kind == URL {
+        true => Ok(Some(value)),
+        false => Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL")),
+    }
+}
+
+fn currency(form: &mut Form<'_>) -> Result<Option<Currency>, Refusal> {
+    form.drop_null("currency");
+    match form.text("currency", 1..=32)? {
+        None => Ok(None),
+        Some(code) => known_currency(&code).map(Some).ok_or_else(unknown_currency),
+    }
+}
+
+fn unknown_currency() -> Refusal {
+    refuse(ErrorCode::VALIDATION, "currency", "must be a currency code of ISO 4217")
+}
+
+/// The number in a path; a text that cannot be one names no oracle.
+fn oracle_id(text: &str) -> Result<OracleId, Refusal> {
+    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    number.map(OracleId).ok_or_else(|| {
+        refusals::of_outcome(Outcome::OracleNotFound).expect("a missing oracle is a refusal")
+    })
+}

@@ -1,0 +1,140 @@
+//! `GET /transactions/{id}`: the transaction object that a transfer's ILP packet carries
+//! (hub-semantics 4.1, 7.4).
+//!
+//! The hub opens a packet here and nowhere else: no decision looks into one. The object names
+//! people, so that reading it needs the token. Costs: one record is read from the log.
+
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use fspiop::{ErrorCode, Refusal};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::form::parse_transfer_id;
+use crate::hub::Hub;
+use crate::refusals;
+
+/// ILPv1: a payment.
+const PAYMENT: u8 = 1;
+/// ILPv4: a prepare.
+const PREPARE: u8 = 12;
+/// Bytes of a prepare between its amount and its account: expiry and condition.
+const PREPARE_FIXED: usize = 17 + 32;
+const AMOUNT_BYTES: usize = 8;
+
+/// Base64url, padded or not, as partners write it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+#[derive(Deserialize)]
+struct PrepareBody {
+    #[serde(rename = "ilpPacket")]
+    ilp_packet: String,
+}
+
+/// The transaction object of a transfer.
+pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+    let not_found = || Refusal::new(ErrorCode::ID_NOT_FOUND, "transaction not found");
+    let id = parse_transfer_id(id).ok_or_else(not_found)?;
+    let body = call.hub.prepare_body(id).await.map_err(refusals::of_unavailable)?;
+    let body = body.ok_or_else(not_found)?;
+    match transaction(&body) {
+        Some(transaction) => Ok(Answer::ok(&transaction)),
+        None => Err(Refusal::internal("the ILP packet holds no transaction object")),
+    }
+}
+
+/// The object within the packet within the body, digit for digit.
+fn transaction(body: &[u8]) -> Option<Box<RawValue>> {
+    let body: PrepareBody = serde_json::from_slice(body).ok()?;
+    let packet = BASE64.decode(body.ilp_packet).ok()?;
+    let data = packet_data(&packet)?;
+    let decoded = BASE64.decode(data);
+    let text = decoded.as_deref().unwrap_or(data);
+    let object: &RawValue = serde_json::from_slice(text).ok()?;
+    object.get().starts_with('{').then(|| object.to_owned())
+}
+
+/// The data of a packet of either version.
+fn packet_data(packet: &[u8]) -> Option<&[u8]> {
+    let (kind, rest) = packet.split_first()?;
+    let (contents, _) = counted(rest)?;
+    let fixed = match *kind {
+        PAYMENT => AMOUNT_BYTES,
+        PREPARE => AMOUNT_BYTES + PREPARE_FIXED,
+        _ => return None,
+    };
+    let (_account, rest) = counted(contents.get(fixed..)?)?;
+    Some(counted(rest)?.0)
+}
+
+/// Bytes behind their length, and what follows them: the length is itself below 128, else the
+/// count of its own bytes and those.
+fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    let (length, rest) = match *first {
+        short @ 0..0x80 => (usize::from(short), rest),
+        0x80 | 0x85.. => return None,
+        long => {
+            let (digits, rest) = rest.split_at_checked(usize::from(long - 0x80))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+    };
+    rest.split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted_bytes(bytes: &[u8]) -> Vec<u8> {
+        let length = bytes.len();
+        let mut all = match length {
+            0..0x80 => vec![length as u8],
+            _ => vec![0x82, (length >> 8) as u8, length as u8],
+        };
+        all.extend_from_slice(bytes);
+        all
+    }
+
+    fn packet(kind: u8, fixed: usize, data: &[u8]) -> Vec<u8> {
+        let contents = [&vec![0; fixed][..], &counted_bytes(b"g.fsp"), &counted_bytes(data)];
+        [&[kind][..], &counted_bytes(&contents.concat())].concat()
+    }
+
+    fn body(packet: &[u8]) -> Vec<u8> {
+        format!(r#"{{"ilpPacket":"{}"}}"#, BASE64.encode(packet)).into_bytes()
+    }
+
+    #[test]
+    fn packets_of_both_versions_are_opened() {
+        let object = format!(r#"{{"transactionId":"t","note":"{}"}}"#, "x".repeat(300));
+        let coded = BASE64.encode(&object);
+        for (name, packet) in [
+            ("payment", packet(1, 8, coded.as_bytes())),
+            ("payment, plain", packet(1, 8, object.as_bytes())),
+            ("prepare", packet(12, 57, coded.as_bytes())),
+        ] {
+            let found = transaction(&body(&packet)).expect(name);
+            assert_eq!(found.get(), object, "{name}");
+            for cut in 0..packet.len() {
+                assert!(transaction(&body(&packet[..cut])).is_none(), "{name} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_holds_no_object_is_told_so() {
+        for packet in [&b""[..], &packet(2, 8, b"{}"), &packet(1, 8, b"[]"), &[1, 0x80], &[1, 0x85]]
+        {
+            assert!(transaction(&body(packet)).is_none(), "{packet:?}");
+        }
+        assert!(transaction(b"{}").is_none());
+        assert!(transaction(br#"{"ilpPacket":"%"}"#).is_none());
+    }
+}

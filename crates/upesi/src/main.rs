@@ -32,6 +32,9 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure parts of the switch, each alone.
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
     /// HTTP at the highest rate this machine sustains; then prove the ledger.
     Demo(harness::DemoOptions),
@@ -41,6 +44,13 @@ enum Command {
     Simulate(harness::SimulateOptions),
     /// Replay a log offline and prove its invariants.
     Verify(VerifyArguments),
+}
+
+/// What can be measured.
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// The core without sockets: kernel, log, stored forms, FSPIOP messages, signatures.
+    Core(microbench::Options),
 }
 
 /// Arguments of `serve`.
@@ -84,6 +94,7 @@ impl Failure {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Bench(BenchCommand::Core(options)) => bench_core(&options),
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Simulate(options) => {
@@ -98,6 +109,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn bench_core(options: &microbench::Options) -> Result<(), Failure> {
+    let report = microbench::run(options).map_err(|error| Failure::new(error.to_string()))?;
+    if options.json {
+        let text = serde_json::to_string_pretty(&report);
+        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
 }
 
 fn demo(options: &harness::DemoOptions) -> Result<(), Failure> {

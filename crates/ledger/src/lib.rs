@@ -22,6 +22,7 @@ mod accounts;
 mod command;
 mod commands;
 mod context;
+mod deadlines;
 mod hashing;
 mod ids;
 mod money;

@@ -16,7 +16,7 @@ use sequencer::{Durability, Sequencer, Submission};
 
 use crate::measure::{Durations, Took, median, time};
 use crate::report::{Row, Section};
-use crate::timed::{Times, Timed};
+use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload, delivered};
 use crate::{BATCH_LARGE, Error, Options};
 
@@ -45,7 +45,8 @@ impl Hub {
         let log = FileLog::create(disk, LogIdentity(identity), journal::Options::default())?;
         let clock = SystemClock::new();
         let times = Rc::default();
-        let sequencer = Sequencer::open(Timed::new(log, Rc::clone(&times)), 0, clock.now(), &mut |_| {})?;
+        let sequencer =
+            Sequencer::open(Timed::new(log, Rc::clone(&times)), 0, clock.now(), &mut |_| {})?;
         let (waiting, batch, owed) = Default::default();
         let mut hub = Self { sequencer, clock, waiting, batch, owed, times };
         let mut failed = None;

@@ -22,7 +22,8 @@ const COUNT: usize = 200;
 /// Verify and sign, each beside the bare operation on the same bytes.
 pub(crate) fn operations() -> Result<Vec<Operation>, Error> {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| Error::Key)?;
-    let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| Error::Key)?;
+    let der =
+        AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| Error::Key)?;
     let text = STANDARD.encode(der.as_ref());
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n");
     let private = SigningKey::from_pem(pem.as_bytes()).map_err(|_| Error::Key)?;

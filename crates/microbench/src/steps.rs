@@ -71,9 +71,10 @@ fn codec(all: &mut Vec<Operation>) {
     }
     let body = SAMPLES[4].body.as_bytes();
     let with_body = prepare.clone();
-    all.push(Operation::plain((Group::Codec, "encode a prepare with its body", COUNT), move || {
-        sequencer::encode(&with_body, Some(body)).expect("it is small")
-    }));
+    all.push(Operation::plain(
+        (Group::Codec, "encode a prepare with its body", COUNT),
+        move || sequencer::encode(&with_body, Some(body)).expect("it is small"),
+    ));
     let record = sequencer::encode(&prepare, None).expect("it is small");
     frames(all, &record);
 }
@@ -93,9 +94,13 @@ fn frames(all: &mut Vec<Operation>, record: &record::frame::EncodedRecord) {
     }));
     let bytes = sealed.clone();
     let parse = (Group::Codec, "check a frame, per record", COUNT);
-    all.push(Operation::batch(parse, || (), move |()| {
-        std::hint::black_box(Frame::parse(&bytes).expect("it was just sealed"));
-    }));
+    all.push(Operation::batch(
+        parse,
+        || (),
+        move |()| {
+            std::hint::black_box(Frame::parse(&bytes).expect("it was just sealed"));
+        },
+    ));
     let chain = (Group::Codec, "chain hash, per record", COUNT);
     let bytes = move || sealed.clone();
     all.push(Operation::batch(chain, bytes, move |bytes| {

@@ -11,7 +11,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Far beyond what any run moves, in ten-thousandths.
 const PLENTY: i64 = 1_000_000_000_000_000_000;
-/// Transfers end by themselves this long after the wall clock at the start: never, here.
+/// Transfers end by themselves this long after the wall clock at the start: never, here. Their
+/// deadlines are those of ten a millisecond whose payers' clocks differ by some milliseconds.
 const EXPIRES_AFTER_MS: u64 = 3_600_000;
 
 /// Whose accounts move.
@@ -73,8 +74,7 @@ impl Workload {
         for name in self.names.iter().copied() {
             let (limit, position) = (Amount::from_units(PLENTY.into()), Amount::ZERO);
             let create = Change::CreateParticipant { name, currency };
-            let limits =
-                Change::SetInitialPositionAndLimits { name, currency, limit, position };
+            let limits = Change::SetInitialPositionAndLimits { name, currency, limit, position };
             let mut account = None;
             apply(vec![administer(create), administer(limits)], &mut |state| {
                 let found = state.register().find(&name).expect("it was just created");

@@ -3,6 +3,10 @@
 
 use clap::Parser;
 
+/// As in the switch itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]

@@ -9,8 +9,9 @@
 //! asserted to sum to zero; everything decided is digested, so that a replay can be compared.
 //!
 //! Costs per command: a few keyed hash look-ups, and one B-tree operation per reserve and per
-//! millisecond of deadlines; no allocation but the growth of tables. Bounds: the constants `*_MAX` beside each table;
-//! what is not bounded here (ended transfers, notices owed) is bounded by who calls.
+//! millisecond of deadlines; no allocation but the growth of tables. Bounds: the constants `*_MAX`
+//! beside each table; what is not bounded here (ended transfers, notices owed) is bounded by who
+//! calls.
 #![no_std]
 #![warn(missing_docs)]
 

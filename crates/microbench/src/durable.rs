@@ -51,7 +51,7 @@ impl Hub {
         let mut hub = Self { sequencer, clock, waiting, batch, owed, times };
         let mut failed = None;
         workload.onboard(|commands, look| {
-            hub.waiting.extend(commands.into_iter().map(|command| lazy(command)));
+            hub.waiting.extend(commands.into_iter().map(lazy));
             failed = failed.take().or(hub.commit_all().err());
             look(hub.sequencer.state());
         });

@@ -126,41 +126,12 @@ pub(crate) const SAMPLES: [Sample; 8] = [
     },
 ];
 
-macro_rules! packet {
-    () => {
-        "DIICtgAAAAAAD0JAMjAyNDEyMDUxNjA4MDM5MDcYjF3nFyiGSaedeiWlO_87HCnJof_86Krj0lO8KjynIApnLm1vam\
-         Fsb29wggJvZXlKeGRXOTBaVWxrSWpvaU1ERktSVUpUTmpsV1N6WkJSVUU0VkVkQlNrVXpXa0U1UlVnaUxDSjBjbUZ1Y\
-         zJGamRHbHZia2xrSWpvaU1ERktSVUpUTmpsV1N6WkJSVUU0VkVkQlNrVXpXa0U1UlVvaUxDSjBjbUZ1YzJGamRHbHZi\
-         bFI1Y0dVaU9uc2ljMk5sYm1GeWFXOGlPaUpVVWtGT1UwWkZVaUlzSW1sdWFYUnBZWFJ2Y2lJNklsQkJXVVZTSWl3aWF\
-         XNXBkR2xoZEc5eVZIbHdaU0k2SWtKVlUwbE9SVk5USW4wc0luQmhlV1ZsSWpwN0luQmhjblI1U1dSSmJtWnZJanA3SW\
-         5CaGNuUjVTV1JVZVhCbElqb2lUVk5KVTBST0lpd2ljR0Z5ZEhsSlpHVnVkR2xtYVdWeUlqb2lNamMzTVRNNE1ETTVNV\
-         ElpTENKbWMzQkpaQ0k2SW5CaGVXVmxabk53SW4xOUxDSndZWGxsY2lJNmV5SndZWEowZVVsa1NXNW1ieUk2ZXlKd1lY\
-         SjBlVWxrVkhsd1pTSTZJazFUU1ZORVRpSXNJbkJoY25SNVNXUmxiblJwWm1sbGNpSTZJalEwTVRJek5EVTJOemc1SWl\
-         3aVpuTndTV1FpT2lKd1lYbGxjbVp6Y0NKOWZTd2laWGh3YVhKaGRHbHZiaUk2SWpJd01UWXRNRFV0TWpSVU1EZzZNem\
-         c2TURndU5qazVXaUlzSW1GdGIzVnVkQ0k2ZXlKaGJXOTFiblFpT2lJeE1EQWlMQ0pqZFhKeVpXNWplU0k2SWxoWVdDS\
-         jlmUQ"
-    };
-}
-
-const PARTY: &str = r#"{"party":{"partyIdInfo":{"partyIdType":"MSISDN","partyIdentifier":"27713803912","fspId":"payeefsp"},"merchantClassificationCode":"4321","name":"Siabelo Maroka","personalInfo":{"complexName":{"firstName":"Siabelo","middleName":"O","lastName":"Maroka"},"dateOfBirth":"1974-01-01"}}}"#;
-
-const QUOTE: &str = r#"{"quoteId":"7c23e80c-d078-4077-8263-2c047876fcf6","transactionId":"85feac2f-39b2-491b-817e-4a03203d4f14","payee":{"partyIdInfo":{"partyIdType":"MSISDN","partyIdentifier":"27713803912","fspId":"payeefsp"}},"payer":{"partyIdInfo":{"partyIdType":"MSISDN","partyIdentifier":"44123456789","fspId":"payerfsp"},"personalInfo":{"complexName":{"firstName":"Mats","lastName":"Hagman"},"dateOfBirth":"1983-10-25"}},"amountType":"SEND","amount":{"amount":"100","currency":"USD"},"transactionType":{"scenario":"TRANSFER","initiator":"PAYER","initiatorType":"CONSUMER"},"note":"From Mats","expiration":"2016-05-24T08:40:08.699Z"}"#;
-
-const QUOTE_RESPONSE: &str = concat!(
-    r#"{"transferAmount":{"amount":"100","currency":"USD"},"payeeReceiveAmount":{"amount":"99","currency":"USD"},"payeeFspFee":{"amount":"1","currency":"USD"},"payeeFspCommission":{"amount":"0","currency":"USD"},"expiration":"2016-05-24T08:38:08.699Z","ilpPacket":""#,
-    packet!(),
-    r#"","condition":"fH9pAYDQbmoZLPbvv3CSW2RfjU4jvM4ApG_fqGnR7Xs"}"#
-);
-
-const PREPARE: &str = concat!(
-    r#"{"transferId":"b51ec534-ee48-4575-b6a9-ead2955b8069","payerFsp":"payerfsp","payeeFsp":"payeefsp","amount":{"amount":"100","currency":"USD"},"expiration":"2016-05-24T08:38:08.699Z","ilpPacket":""#,
-    packet!(),
-    r#"","condition":"fH9pAYDQbmoZLPbvv3CSW2RfjU4jvM4ApG_fqGnR7Xs"}"#
-);
-
-const FULFIL: &str = r#"{"fulfilment":"WLctttbu2HvTsa1XWvUoGRcQozHsqeu9Ahl2JW9Bsu8","completedTimestamp":"2016-05-24T08:38:08.699Z","transferState":"COMMITTED"}"#;
-
-const FAILURE: &str = r#"{"errorInformation":{"errorCode":"5104","errorDescription":"Payee FSP rejected transaction"}}"#;
+const PARTY: &str = include_str!("../samples/party.json");
+const QUOTE: &str = include_str!("../samples/quote.json");
+const QUOTE_RESPONSE: &str = include_str!("../samples/quote_response.json");
+const PREPARE: &str = include_str!("../samples/prepare.json");
+const FULFIL: &str = include_str!("../samples/fulfil.json");
+const FAILURE: &str = include_str!("../samples/failure.json");
 
 #[cfg(test)]
 mod tests {

@@ -114,8 +114,8 @@ fn message(all: &mut Vec<Operation>, sample: Sample) {
     let named = |step: &str| format!("{}: {step}", sample.name);
     let headers = sample.headers();
     let body = sample.body.as_bytes();
-    let mut step = |name: &str, mut perform: Box<dyn FnMut()>| {
-        all.push(Operation::plain((Group::Fspiop, &named(name), COUNT), move || perform()));
+    let mut step = |name: &str, perform: Box<dyn FnMut()>| {
+        all.push(Operation::plain((Group::Fspiop, &named(name), COUNT), perform));
     };
     let inbound = headers.clone();
     step("path and headers", Box::new(move || accept(&sample, &inbound)));

@@ -24,8 +24,6 @@ struct Count {
     operation: String,
     /// Instructions per operation.
     instructions: u64,
-    /// Calls of the allocator per thousand operations.
-    allocations: u64,
 }
 
 /// Counts, and writes the table or, with `check`, compares with it; says whether all went well.
@@ -112,43 +110,7 @@ fn read(line: &str, dumps: &Path, number: usize) -> Result<Count, String> {
     let total: u64 = total
         .and_then(|text| text.trim().parse().ok())
         .ok_or_else(|| format!("{} has no totals", path.display()))?;
-    Ok(Count {
-        group: group.into(),
-        operation: operation.into(),
-        instructions: total / repeated,
-        allocations: allocations(&dump) * 1_000 / repeated,
-    })
-}
-
-/// Calls of the system's allocator in a dump. Names are given once and then by number.
-fn allocations(dump: &str) -> u64 {
-    const NAMES: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
-    let mut numbers = Vec::new();
-    for line in dump.lines() {
-        let named = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn="));
-        if let Some((number, name)) = named.and_then(|named| named.split_once(' '))
-            && NAMES.contains(&name.trim_end_matches("'2"))
-        {
-            numbers.push(number);
-        }
-    }
-    let mut calls = 0;
-    let mut inside = "";
-    let mut called = "";
-    for line in dump.lines() {
-        if let Some(name) = line.strip_prefix("fn=") {
-            inside = name.split(' ').next().unwrap_or_default();
-        } else if let Some(name) = line.strip_prefix("cfn=") {
-            called = name.split(' ').next().unwrap_or_default();
-        } else if let Some(rest) = line.strip_prefix("calls=")
-            && numbers.contains(&called)
-            && !numbers.contains(&inside)
-        {
-            let count = rest.split(' ').next().and_then(|text| text.parse::<u64>().ok());
-            calls += count.unwrap_or_default();
-        }
-    }
-    calls
+    Ok(Count { group: group.into(), operation: operation.into(), instructions: total / repeated })
 }
 
 const INTRODUCTION: &str = "\
@@ -157,17 +119,16 @@ const INTRODUCTION: &str = "\
 Written by `cargo xtask counts`; `cargo xtask counts --check` tells which count has moved by more
 than 3 %. Counted by callgrind, so no other load on the machine moves a figure; another compiler
 or processor does. Callgrind knows no AVX-512 and no SHA instructions: hashes, and with them a
-fulfil, count for more here than they take. Allocations are calls of the system's allocator.
+fulfil, count for more here than they take.
 
-| group | operation | instructions | allocations |
-|---|---|---:|---:|
+| group | operation | instructions |
+|---|---|---:|
 ";
 
 fn table(counts: &[Count]) -> String {
     let mut text = INTRODUCTION.to_owned();
-    for Count { group, operation, instructions, allocations } in counts {
-        let (whole, rest) = (allocations / 1_000, allocations % 1_000 / 100);
-        writeln!(text, "| {group} | {operation} | {instructions} | {whole}.{rest} |")
+    for Count { group, operation, instructions } in counts {
+        writeln!(text, "| {group} | {operation} | {instructions} |")
             .expect("writing to a string does not fail");
     }
     text
@@ -177,7 +138,7 @@ fn parse(table: &str) -> Vec<(String, u64)> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| ")?.split(" | ");
         let (_group, operation, instructions) = (cells.next()?, cells.next()?, cells.next()?);
-        Some((operation.to_owned(), instructions.parse().ok()?))
+        Some((operation.to_owned(), instructions.trim_end_matches(" |").parse().ok()?))
     };
     table.lines().filter_map(row).collect()
 }
@@ -207,14 +168,13 @@ mod tests {
     use super::*;
 
     fn count(operation: &str, instructions: u64) -> Count {
-        let (group, allocations) = ("codec".into(), 2_500);
-        Count { group, operation: operation.into(), instructions, allocations }
+        Count { group: "codec".into(), operation: operation.into(), instructions }
     }
 
     #[test]
     fn a_table_is_read_back() {
         let text = table(&[count("one", 1_000), count("two", 20)]);
-        assert!(text.ends_with("| codec | two | 20 | 2.5 |\n"), "{text}");
+        assert!(text.ends_with("| codec | two | 20 |\n"), "{text}");
         assert_eq!(parse(&text), [("one".to_owned(), 1_000), ("two".to_owned(), 20)]);
     }
 
@@ -226,12 +186,5 @@ mod tests {
             moved(&before, &after),
             ["far: 1000 before, 969 now", "fresh: new", "gone: gone"]
         );
-    }
-
-    #[test]
-    fn allocations_are_calls_from_outside_the_allocator() {
-        let dump = "fn=(1) work\ncfn=(2) malloc\ncalls=3 0\nfn=(2)\ncfn=(3) realloc\ncalls=9 0\n\
-                    fn=(1)\ncfn=(3)\ncalls=4 0\ncfn=(4) other\ncalls=5 0\n";
-        assert_eq!(allocations(dump), 7);
     }
 }

@@ -4,13 +4,14 @@
 //! at a time: the first holds a lock on [`LOCK_FILE`] until it ends, however it ends.
 
 use std::fs::{DirBuilder, File};
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use ports::{Disk, DiskError, DiskFile};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Name of the file that is locked while the directory is in use; not listed.
@@ -146,6 +147,12 @@ impl DiskFile for RealFile {
     fn truncate(&self, length: u64) -> Result<(), DiskError> {
         retry(|| rustix::fs::ftruncate(&self.file, length))
             .map_err(|error| failed("truncate", &self.name, error))
+    }
+
+    fn release(&self, from: u64, to: u64) {
+        let Some(length) = to.checked_sub(from).and_then(NonZeroU64::new) else { return };
+        // A hint that is not taken costs memory, nothing else.
+        let _taken = rustix::fs::fadvise(&self.file, from, Some(length), Advice::DontNeed);
     }
 }
 

@@ -232,7 +232,7 @@ impl Books {
             .checked_add(added)
             .and_then(|drift| drift.checked_add(removed))
             .expect("the drift of a currency stays within the range of the ledger");
-        trail.note(&[
+        trail.note::<24>(&[
             &debit.0.to_le_bytes(),
             &credit.0.to_le_bytes(),
             &amount.units().to_le_bytes(),

@@ -54,7 +54,7 @@ impl Context<'_> {
 
     /// Puts a notice, new or exhumed, into the outbox.
     pub(crate) fn owe_again(&mut self, notice: Notice) {
-        self.state.trail.note(&[
+        self.state.trail.note::<21>(&[
             &notice.id.0.to_le_bytes(),
             &notice.recipient.0.to_le_bytes(),
             &[notice.kind as u8],
@@ -84,7 +84,9 @@ impl Context<'_> {
 
     pub(crate) fn conclude(&mut self, outcome: Outcome) {
         self.state.position = self.position;
-        self.state.trail.note(&[&self.position.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
+        self.state
+            .trail
+            .note::<10>(&[&self.position.0.to_le_bytes(), &outcome.number().to_le_bytes()]);
         self.effects.outcomes.push(outcome);
     }
 }

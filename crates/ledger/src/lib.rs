@@ -8,9 +8,10 @@
 //! deadline; the commands are decided, each in its own file under `commands`; the books are
 //! asserted to sum to zero; everything decided is digested, so that a replay can be compared.
 //!
-//! Costs per command: a few keyed hash look-ups and one B-tree operation per reserve and end;
-//! no allocation but the growth of tables. Bounds: the constants `*_MAX` beside each table;
-//! what is not bounded here (ended transfers, notices owed) is bounded by who calls.
+//! Costs per command: a few keyed hash look-ups, and one B-tree operation per reserve and per
+//! millisecond of deadlines; no allocation but the growth of tables. Bounds: the constants `*_MAX`
+//! beside each table; what is not bounded here (ended transfers, notices owed) is bounded by who
+//! calls.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -22,6 +23,7 @@ mod accounts;
 mod command;
 mod commands;
 mod context;
+mod deadlines;
 mod hashing;
 mod ids;
 mod money;

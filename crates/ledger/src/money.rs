@@ -81,6 +81,14 @@ impl Amount {
     /// Digits of the canonical text, without sign and point (FSPIOP precision).
     #[must_use]
     pub fn precision(self) -> u32 {
+        // Arithmetic on 64 bits is many times as fast, and nearly every amount fits.
+        match u64::try_from(self.0) {
+            Ok(units) => precision_of(units),
+            Err(_) => self.precision_of_large(),
+        }
+    }
+
+    fn precision_of_large(self) -> u32 {
         let mut units = self.0.unsigned_abs();
         let mut scale = SCALE;
         while scale > 0 && units.is_multiple_of(10) {
@@ -107,6 +115,15 @@ impl Amount {
             None => None,
         }
     }
+}
+
+fn precision_of(mut units: u64) -> u32 {
+    let mut scale = SCALE;
+    while scale > 0 && units.is_multiple_of(10) {
+        units /= 10;
+        scale -= 1;
+    }
+    units.checked_ilog10().map_or(1, |log| log + 1).max(scale)
 }
 
 impl Neg for Amount {

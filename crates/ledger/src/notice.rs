@@ -5,9 +5,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use crate::command::{FinishedDelivery, TraceId};
-use crate::hashing::Keyed;
+use crate::hashing::Rising;
 use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::outcome::Outcome;
 
@@ -76,16 +77,16 @@ pub struct DeadLetter {
 /// Everything owed, and what had to be given up.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
-    owed: HashMap<NoticeId, Notice, Keyed>,
+    owed: HashMap<NoticeId, Notice, Rising>,
     owed_to: Vec<u32>,
     dead: BTreeMap<NoticeId, DeadLetter>,
     last: NoticeId,
 }
 
 impl Outbox {
-    pub(crate) fn new(keyed: Keyed) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            owed: HashMap::with_hasher(keyed),
+            owed: HashMap::with_hasher(Rising),
             owed_to: Vec::new(),
             dead: BTreeMap::new(),
             last: NoticeId(0),
@@ -106,8 +107,10 @@ impl Outbox {
             self.owed_to.resize(notice.recipient.at() + 1, 0);
         }
         self.owed_to[notice.recipient.at()] += 1;
-        let known = self.owed.insert(notice.id, notice);
-        assert!(known.is_none(), "a notice is owed once");
+        match self.owed.entry(notice.id) {
+            Entry::Vacant(entry) => entry.insert(notice),
+            Entry::Occupied(_) => panic!("a notice is owed once"),
+        };
     }
 
     pub(crate) fn owes(&self, id: NoticeId) -> bool {

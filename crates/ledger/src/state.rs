@@ -126,7 +126,7 @@ impl State {
             books: Books::default(),
             register: Register::new(keyed),
             transfers: Transfers::new(keyed),
-            outbox: Outbox::new(keyed),
+            outbox: Outbox::new(),
             counters: Counters::default(),
             nodes: Vec::new(),
             trail: Trail::default(),

@@ -1,9 +1,9 @@
 //! Transfers: those in flight, with everything a decision needs, and those that ended, with what
 //! a resend or a question needs.
 //!
-//! Costs: one keyed hash and one probe for a look-up; 192 bytes in flight, 136 bytes ended, and
-//! some 15 bytes of index. Growth is paid in small parts: rows never move, the index of ended
-//! transfers grows table by table.
+//! Costs: one keyed hash and one probe for a look-up; 220 bytes in flight, 136 bytes ended, and
+//! some 20 bytes of index. Growth is paid in small parts: rows never move, the index of ended
+//! transfers grows table by table, and no index looks at a row to grow.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use hashbrown::HashTable;
 
 use crate::command::TraceId;
+use crate::deadlines::Deadlines;
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::money::Amount;
@@ -109,9 +110,9 @@ pub(crate) struct Transfers {
     keyed: Keyed,
     active: Vec<Option<Active>>,
     vacant: Vec<u32>,
-    active_by_id: HashTable<u32>,
+    active_by_id: Index,
     /// By deadline, then by prepare: an order that does not depend on which slots were vacant.
-    deadlines: BTreeMap<(u64, Position), u32>,
+    deadlines: Deadlines,
     ended: Pages,
     ended_by_id: Shards,
     outflows: BTreeMap<TransferId, Outflow>,
@@ -123,8 +124,8 @@ impl Transfers {
             keyed,
             active: Vec::new(),
             vacant: Vec::new(),
-            active_by_id: HashTable::new(),
-            deadlines: BTreeMap::new(),
+            active_by_id: Index::default(),
+            deadlines: Deadlines::default(),
             ended: Pages::default(),
             ended_by_id: Shards::new(),
             outflows: BTreeMap::new(),
@@ -133,8 +134,8 @@ impl Transfers {
 
     pub(crate) fn find(&self, id: &TransferId) -> Found {
         let hash = self.keyed.of(id);
-        if let Some(slot) = self.active_by_id.find(hash, |slot| self.active(*slot).id == *id) {
-            return Found::Active(*slot);
+        if let Some(slot) = self.active_by_id.find(hash, |slot| self.active(slot).id == *id) {
+            return Found::Active(slot);
         }
         if let Some(at) = self.ended_by_id.find(hash, |at| self.ended.get(at).id == *id) {
             return Found::Ended(at);
@@ -163,7 +164,7 @@ impl Transfers {
 
     pub(crate) fn insert(&mut self, transfer: Active) {
         let hash = self.keyed.of(&transfer.id);
-        let deadline = (transfer.expiration_ms, transfer.prepare);
+        let deadline_ms = transfer.expiration_ms;
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 self.active[slot as usize] = Some(transfer);
@@ -174,40 +175,34 @@ impl Transfers {
                 (self.active.len() - 1) as u32
             }
         };
-        self.deadlines.insert(deadline, slot);
-        let (active, keyed) = (&self.active, self.keyed);
-        self.active_by_id.insert_unique(hash, slot, |slot| {
-            keyed.of(&active[*slot as usize].as_ref().expect("an indexed slot is occupied").id)
-        });
+        self.deadlines.add(deadline_ms, slot);
+        self.active_by_id.insert(hash, slot);
     }
 
     /// Takes a transfer out of flight.
     pub(crate) fn take(&mut self, slot: u32) -> Active {
         let transfer = self.active[slot as usize].take().expect("a taken slot is occupied");
         self.vacant.push(slot);
-        let due = self.deadlines.remove(&(transfer.expiration_ms, transfer.prepare));
-        assert!(due == Some(slot), "every transfer in flight has its deadline");
-        let entry = self.active_by_id.find_entry(self.keyed.of(&transfer.id), |at| *at == slot);
-        entry.expect("every transfer in flight is indexed").remove();
+        self.deadlines.remove(slot);
+        self.active_by_id.remove(self.keyed.of(&transfer.id), slot);
         transfer
     }
 
     /// The first transfer whose deadline is not after `now_ms`.
     pub(crate) fn due(&self, now_ms: u64) -> Option<u32> {
-        let ((deadline, _), slot) = self.deadlines.first_key_value()?;
-        (*deadline <= now_ms).then_some(*slot)
+        let (deadline_ms, slot) = self.deadlines.first()?;
+        (deadline_ms <= now_ms).then_some(slot)
     }
 
     /// The earliest deadline, in milliseconds since the epoch.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
+        self.deadlines.first().map(|(deadline_ms, _)| deadline_ms)
     }
 
     pub(crate) fn end(&mut self, transfer: Ended) {
         let hash = self.keyed.of(&transfer.id);
         let at = self.ended.push(transfer);
-        let (ended, keyed) = (&self.ended, self.keyed);
-        self.ended_by_id.insert(hash, at, |at| keyed.of(&ended.get(at).id));
+        self.ended_by_id.insert(hash, at);
     }
 
     pub(crate) fn reserve_outflow(&mut self, id: TransferId, outflow: Outflow) {
@@ -268,29 +263,77 @@ impl Pages {
     }
 }
 
-/// An index of row numbers by hash, in many small tables: one that grows moves only its own
-/// rows, so that no single batch pays for the growth of all of them.
+/// An index of row numbers by the hash of an id.
+///
+/// Half of the hash is kept beside the number: a row is looked at only when it almost certainly
+/// is the one, and a table that grows looks at none.
+#[derive(Clone, Debug, Default)]
+struct Index {
+    rows: HashTable<IndexEntry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct IndexEntry {
+    half: u32,
+    row: u32,
+}
+
+impl IndexEntry {
+    /// A table takes the place from the lowest bits and a tag from the highest ones.
+    const fn hash(half: u32) -> u64 {
+        (half as u64) << 32 | half as u64
+    }
+}
+
+impl Index {
+    fn find(&self, hash: u64, mut is_row: impl FnMut(u32) -> bool) -> Option<u32> {
+        let half = hash as u32;
+        let found =
+            self.rows.find(IndexEntry::hash(half), |entry| entry.half == half && is_row(entry.row));
+        found.map(|entry| entry.row)
+    }
+
+    fn insert(&mut self, hash: u64, row: u32) {
+        let half = hash as u32;
+        let entry = IndexEntry { half, row };
+        self.rows
+            .insert_unique(IndexEntry::hash(half), entry, |entry| IndexEntry::hash(entry.half));
+    }
+
+    fn remove(&mut self, hash: u64, row: u32) {
+        let hash = IndexEntry::hash(hash as u32);
+        let entry = self.rows.find_entry(hash, |entry| entry.row == row);
+        entry.expect("every transfer in flight is indexed").remove();
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+/// An index in many small tables: one that grows moves only its own entries, so that no single
+/// batch pays for the growth of all of them.
 #[derive(Clone, Debug)]
 struct Shards {
-    tables: Vec<HashTable<u32>>,
+    tables: Vec<Index>,
 }
 
 const SHARDS: usize = 4_096;
 
 impl Shards {
     fn new() -> Self {
-        Self { tables: (0..SHARDS).map(|_| HashTable::new()).collect() }
+        Self { tables: (0..SHARDS).map(|_| Index::default()).collect() }
     }
 
-    fn find(&self, hash: u64, mut is_row: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.tables[Self::shard(hash)].find(hash, |row| is_row(*row)).copied()
+    fn find(&self, hash: u64, is_row: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.tables[Self::shard(hash)].find(hash, is_row)
     }
 
-    fn insert(&mut self, hash: u64, row: u32, hash_of: impl Fn(u32) -> u64) {
-        self.tables[Self::shard(hash)].insert_unique(hash, row, |row| hash_of(*row));
+    fn insert(&mut self, hash: u64, row: u32) {
+        self.tables[Self::shard(hash)].insert(hash, row);
     }
 
-    /// Takes bits from the middle: a table itself uses the lowest and the highest ones.
+    /// Takes bits of the half that the tables do not use.
     const fn shard(hash: u64) -> usize {
         (hash >> 32) as usize % SHARDS
     }

@@ -99,6 +99,11 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// [`DiskError::Failed`]; the length is then unknown.
     fn truncate(&self, length: u64) -> Result<(), DiskError>;
+
+    /// Says that the bytes from `from` up to `to`, all of them synced, will hardly be read again,
+    /// so that the memory which caches them can be used for what is written next. Only a hint:
+    /// content, length and durability do not change, and nobody needs to follow it.
+    fn release(&self, _from: u64, _to: u64) {}
 }
 
 /// Why a disk did not do as asked.

@@ -30,6 +30,8 @@ enum What {
     /// The instrument itself: exchanges with a server that only says 202, and whole transactions
     /// through a hub that only forwards.
     Harness(HelloOptions),
+    /// The core without sockets: kernel, log, stored forms, FSPIOP messages, signatures.
+    Core(microbench::Options),
 }
 
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
@@ -40,6 +42,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         What::Lookup(options) => (Scenario::Lookup, options),
         What::Quote(options) => (Scenario::Quote, options),
         What::Whole(options) => (Scenario::Whole, options),
+        What::Core(options) => return core(options),
         What::Harness(options) => {
             return harness::bench_harness(options)
                 .map_err(|error| Failure::new(error.to_string()));
@@ -58,4 +61,15 @@ fn measure(scenario: Scenario, options: &BenchOptions) -> Result<(), Failure> {
     }
     let why = report.invalid_because.first().map_or("see above", |why| why);
     Err(Failure::new(format!("the run is VOID: {why}")))
+}
+
+fn core(options: &microbench::Options) -> Result<(), Failure> {
+    let report = microbench::run(options).map_err(|error| Failure::new(error.to_string()))?;
+    if options.json {
+        let text = serde_json::to_string_pretty(&report);
+        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
 }

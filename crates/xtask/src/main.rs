@@ -3,6 +3,7 @@
 //! `ci` is what a merge must pass, `nightly` the proofs that take longer, `tidy` the rules of
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
+mod counts;
 mod steps;
 mod tidy;
 
@@ -24,6 +25,12 @@ enum Command {
     Ci,
     /// The rules of the house: rings, codemap, bans, sizes, licences, links.
     Tidy,
+    /// Instructions per operation of the core, counted by callgrind.
+    Counts {
+        /// Compare with docs/performance/counts.md instead of writing it.
+        #[arg(long)]
+        check: bool,
+    },
     /// Longer proofs within a time budget, with a table of timings at the end.
     Nightly {
         /// Minutes that all steps together should take, the builds not counted.
@@ -52,6 +59,7 @@ fn main() -> ExitCode {
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
+        Command::Counts { check } => counts::run(&root, check),
         Command::Conversations { arguments } => {
             steps::run(&root, steps::conversations(&arguments).into())
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::tidy;
+use crate::{counts, tidy};
 
 /// One thing that must hold.
 pub(crate) struct Step {
@@ -103,6 +103,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "UPESI_PROOF_SECONDS",
             share.to_string(),
         ),
+        Step {
+            name: "counts",
+            proves: "no operation of the core takes more instructions than before",
+            work: Work::Inside(|root| counts::run(root, true)),
+        },
     ]
 }
 

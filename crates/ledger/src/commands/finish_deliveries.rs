@@ -10,7 +10,7 @@ pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Ou
     let state = &mut *context.state;
     for end in ends {
         let Some(notice) = state.outbox.remove(end.notice) else { continue };
-        state.trail.note(&[&end.notice.0.to_le_bytes(), &[end.result as u8]]);
+        state.trail.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result as u8]]);
         match end.result {
             DeliveryResult::Delivered => state.counters.delivered += 1,
             DeliveryResult::Dead => state.outbox.bury(DeadLetter { notice, end: *end }),

@@ -15,7 +15,7 @@ pub(super) fn begin(context: &mut Context<'_>, genesis: &Genesis) -> Outcome {
     state.hub = genesis.hub;
     state.register = Register::new(keyed);
     state.transfers = Transfers::new(keyed);
-    state.outbox = Outbox::new(keyed);
+    state.outbox = Outbox::new();
     let hub = state.register.add(genesis.hub, state.stamp);
     assert_eq!(hub, ParticipantIndex::HUB, "the hub is the first participant");
     context.effects.register_changed = true;

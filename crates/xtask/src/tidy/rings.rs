@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 19] = [
+const RINGS: [(&str, Ring); 21] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -23,6 +23,7 @@ const RINGS: [(&str, Ring); 19] = [
     ("dfsp", Ring::Assembly),
     ("harness", Ring::Assembly),
     ("waterfall", Ring::Assembly),
+    ("microbench", Ring::Assembly),
     ("simulation", Ring::Assembly),
     ("conversations", Ring::Assembly),
     ("xtask", Ring::Assembly),

@@ -1,0 +1,141 @@
+//! When transfers in flight end by themselves: by deadline, then by prepare.
+//!
+//! Deadlines are whole milliseconds, and at any rate that matters many transfers share one. So
+//! the tree holds one entry per millisecond, and those of one millisecond form a list in order
+//! of their prepares, which is the order in which they come.
+//!
+//! Costs: one search of the tree to add, none when the deadline is that of the transfer added
+//! before; taking one out from wherever it stands is a few loads and stores, and one operation
+//! of the tree when it was the last of its millisecond.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// No transfer, no list.
+const NONE: u32 = u32::MAX;
+
+/// The transfers of one millisecond.
+#[derive(Clone, Debug)]
+struct Moment {
+    deadline_ms: u64,
+    first: u32,
+    last: u32,
+}
+
+/// Where one transfer stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    moment: u32,
+    before: u32,
+    after: u32,
+}
+
+const NOWHERE: Place = Place { moment: NONE, before: NONE, after: NONE };
+
+/// The deadlines of all transfers in flight, each known by the number of its slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deadlines {
+    by_time: BTreeMap<u64, u32>,
+    moments: Vec<Moment>,
+    vacant: Vec<u32>,
+    /// By slot.
+    places: Vec<Place>,
+    /// The moment that was added to last: often that of the next one too.
+    recent: u32,
+}
+
+impl Deadlines {
+    /// Adds a transfer, the newest of all.
+    pub(crate) fn add(&mut self, deadline_ms: u64, slot: u32) {
+        let moment = self.moment(deadline_ms);
+        self.recent = moment;
+        let at = slot as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, NOWHERE);
+        }
+        let list = &mut self.moments[moment as usize];
+        let before = core::mem::replace(&mut list.last, slot);
+        match before {
+            NONE => list.first = slot,
+            before => self.places[before as usize].after = slot,
+        }
+        self.places[at] = Place { moment, before, after: NONE };
+    }
+
+    /// Takes a transfer out, which must be in.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let place = core::mem::replace(&mut self.places[slot as usize], NOWHERE);
+        assert!(place.moment != NONE, "every transfer in flight has its deadline");
+        let list = &mut self.moments[place.moment as usize];
+        match place.before {
+            NONE => list.first = place.after,
+            before => self.places[before as usize].after = place.after,
+        }
+        match place.after {
+            NONE => list.last = place.before,
+            after => self.places[after as usize].before = place.before,
+        }
+        if list.first == NONE {
+            self.by_time.remove(&list.deadline_ms);
+            self.vacant.push(place.moment);
+        }
+    }
+
+    /// The first transfer of all, with its deadline.
+    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+        let (deadline_ms, moment) = self.by_time.first_key_value()?;
+        Some((*deadline_ms, self.moments[*moment as usize].first))
+    }
+
+    fn moment(&mut self, deadline_ms: u64) -> u32 {
+        let recent = self.moments.get(self.recent as usize);
+        if recent.is_some_and(|list| list.deadline_ms == deadline_ms && list.first != NONE) {
+            return self.recent;
+        }
+        if let Some(moment) = self.by_time.get(&deadline_ms) {
+            return *moment;
+        }
+        let new = Moment { deadline_ms, first: NONE, last: NONE };
+        let moment = match self.vacant.pop() {
+            Some(moment) => {
+                self.moments[moment as usize] = new;
+                moment
+            }
+            None => {
+                self.moments.push(new);
+                (self.moments.len() - 1) as u32
+            }
+        };
+        self.by_time.insert(deadline_ms, moment);
+        moment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a plain tree of deadline and order of arrival.
+        #[test]
+        fn deadlines_come_in_order(acts in prop::collection::vec((0..8u64, 0..6usize), 1..200)) {
+            let mut subject = Deadlines::default();
+            let mut model: BTreeMap<(u64, usize), u32> = BTreeMap::new();
+            let mut vacant: Vec<u32> = (0..acts.len() as u32).rev().collect();
+            for (arrival, (deadline_ms, take)) in acts.into_iter().enumerate() {
+                if take < 3 {
+                    let slot = vacant.pop().expect("one for each act");
+                    subject.add(deadline_ms, slot);
+                    model.insert((deadline_ms, arrival), slot);
+                } else if let Some(key) = model.keys().copied().nth(take - 3) {
+                    let slot = model.remove(&key).expect("just seen");
+                    subject.remove(slot);
+                    vacant.push(slot);
+                }
+                let first = model.first_key_value().map(|((ms, _), slot)| (*ms, *slot));
+                prop_assert_eq!(subject.first(), first);
+            }
+        }
+    }
+}

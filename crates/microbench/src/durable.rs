@@ -1,0 +1,232 @@
+//! Kernel and log together: the sequencer over files, synced, in large batches and in batches
+//! that form themselves.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use journal::{FileLog, RealDisk};
+use ledger::{Command, Notice};
+use node::SystemClock;
+use ports::Clock;
+use record::frame::LogIdentity;
+use sequencer::{Durability, Sequencer, Submission};
+
+use crate::measure::{Durations, Took, median, time};
+use crate::report::{Row, Section};
+use crate::timed::{Timed, Times};
+use crate::workload::{Spread, Workload, delivered};
+use crate::{BATCH_LARGE, Error, Options};
+
+/// Large batches of one round; half of them prepare, half fulfil.
+const BATCHES: usize = 20;
+/// Fulfils arrive this many transfers after their prepares.
+const BEHIND: usize = 200;
+/// Finished deliveries are noted when there are this many at least, as the switch does.
+const DELIVERIES: usize = 512;
+
+/// A hub without sockets.
+struct Hub {
+    sequencer: Sequencer<Timed<FileLog<RealDisk>>>,
+    clock: SystemClock,
+    waiting: VecDeque<Submission<()>>,
+    batch: Vec<Submission<()>>,
+    owed: Vec<Notice>,
+    times: Rc<RefCell<Times>>,
+}
+
+impl Hub {
+    fn open(directory: &Path, workload: &Workload) -> Result<Self, Error> {
+        let disk = RealDisk::open(directory)?;
+        let mut identity = [0; 16];
+        getrandom::fill(&mut identity)?;
+        let log = FileLog::create(disk, LogIdentity(identity), journal::Options::default())?;
+        let clock = SystemClock::new();
+        let times = Rc::default();
+        let sequencer =
+            Sequencer::open(Timed::new(log, Rc::clone(&times)), 0, clock.now(), &mut |_| {})?;
+        let (waiting, batch, owed) = Default::default();
+        let mut hub = Self { sequencer, clock, waiting, batch, owed, times };
+        let mut failed = None;
+        workload.onboard(|commands, look| {
+            hub.waiting.extend(commands.into_iter().map(lazy));
+            failed = failed.take().or(hub.commit_all().err());
+            look(hub.sequencer.state());
+        });
+        hub.owed.clear();
+        hub.times.take();
+        failed.map_or(Ok(hub), Err)
+    }
+
+    fn commit_all(&mut self) -> Result<(), Error> {
+        while !self.waiting.is_empty() {
+            self.sequencer.commit(&mut self.waiting, &mut self.batch, self.clock.now())?;
+            self.batch.clear();
+            self.owed.extend_from_slice(&self.sequencer.effects().notices);
+        }
+        Ok(())
+    }
+
+    /// Puts the record that everything owed was delivered behind what waits.
+    fn deliver(&mut self) {
+        for part in self.owed.chunks(record::command::ENTRIES_MAX) {
+            self.waiting.push_back(lazy(Command::FinishDeliveries(delivered(part))));
+        }
+        self.owed.clear();
+    }
+}
+
+/// Batches of 8,189 commands, as TigerBeetle's own benchmark sends them.
+pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Error> {
+    let mut rows = Vec::new();
+    for spread in [Spread::Hot, Spread::Uniform] {
+        let directory = directory.join(format!("large-{spread:?}"));
+        rows.push(large_row(options, spread, &directory)?);
+    }
+    let about = format!(
+        "Kernel and log, durable before it is applied, one thread: batches of {BATCH_LARGE} \
+         commands without bodies, one of prepares, one of fulfils; the deliveries of a batch are \
+         noted by the next one."
+    );
+    let columns = vec![
+        "commands/s",
+        "CPU ns/command",
+        "batch p50 us",
+        "batch p99 us",
+        "bytes/command",
+        "sync p50 us",
+        "sync share %",
+        "syncs",
+    ];
+    Ok(Section { name: "durable", about, columns, rows })
+}
+
+fn large_row(options: &Options, spread: Spread, directory: &Path) -> Result<Row, Error> {
+    let mut workload = Workload::new(spread, wall_ms());
+    let mut hub = Hub::open(directory, &workload)?;
+    let (mut rates, mut cpu) = (Vec::new(), Vec::new());
+    let mut batches = Durations::default();
+    let (mut total, mut commands) = (Duration::ZERO, 0);
+    let before = hub.sequencer.counts();
+    for _ in 0..options.rounds {
+        let made = workload.batches(BATCHES / 2 * BATCH_LARGE, BATCH_LARGE);
+        let mut spent = Took::default();
+        for batch in made {
+            commands += batch.len();
+            let submissions: Vec<_> = batch.into_iter().map(synced).collect();
+            hub.waiting.extend(submissions);
+            hub.deliver();
+            let mut done = Ok(());
+            let took = time(|| done = hub.commit_all());
+            done?;
+            batches.add(took.wall);
+            spent.wall += took.wall;
+            spent.cpu += took.cpu;
+        }
+        let count = (BATCHES * BATCH_LARGE) as f64;
+        total += spent.wall;
+        rates.push(count / spent.wall.as_secs_f64());
+        cpu.push(spent.cpu.as_nanos() as f64 / count);
+    }
+    let after = hub.sequencer.counts();
+    let counters = hub.sequencer.state().counters();
+    assert!(counters.refused == 0 && counters.reserved == counters.committed, "{counters:?}");
+    let syncs = hub.times.take().syncs;
+    let figures = vec![
+        median(rates),
+        median(cpu),
+        batches.per_mille_us(500),
+        batches.per_mille_us(990),
+        (after.bytes - before.bytes) as f64 / commands as f64,
+        syncs.per_mille_us(500),
+        100.0 * syncs.sum().as_secs_f64() / total.as_secs_f64(),
+        (after.syncs - before.syncs) as f64,
+    ];
+    Ok(Row { case: spread.name().into(), figures })
+}
+
+/// Commands that arrive one at a time at a constant rate; whoever waits forms the batch.
+pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, Error> {
+    let spread = Spread::Uniform;
+    let mut workload = Workload::new(spread, wall_ms());
+    let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
+    let pairs = options.rate as usize * options.seconds as usize / 2;
+    let row = workload.row(pairs.max(1), BEHIND);
+    let row: Vec<_> = row.into_iter().map(synced).collect();
+    let commands = row.len();
+    let before = hub.sequencer.counts();
+    let gap = Duration::from_secs(1).div_f64(f64::from(options.rate));
+    let mut latencies = Durations::default();
+    let mut failed = Ok(());
+    let took = time(|| failed = arrive(&mut hub, row, gap, &mut latencies));
+    failed?;
+    let counts = hub.sequencer.counts();
+    let batches = (counts.batches - before.batches) as f64;
+    let figures = vec![
+        commands as f64 / took.wall.as_secs_f64(),
+        latencies.per_mille_us(500),
+        latencies.per_mille_us(990),
+        latencies.per_mille_us(999),
+        latencies.per_mille_us(1_000),
+        commands as f64 / batches,
+        (counts.syncs - before.syncs) as f64,
+    ];
+    let about = format!(
+        "Kernel and log, durable: one command every {} us for {} s, each alone; whoever waits \
+         when the thread is free forms the batch. Latency from the moment it should have \
+         arrived until it is durable and applied. The thread spins while nobody waits.",
+        gap.as_micros(),
+        options.seconds
+    );
+    let columns =
+        vec!["commands/s", "p50 us", "p99 us", "p99.9 us", "max us", "mean batch", "syncs"];
+    let case = format!("{}, {} a second", spread.name(), options.rate);
+    Ok(Section { name: "arrivals", about, columns, rows: vec![Row { case, figures }] })
+}
+
+fn arrive(
+    hub: &mut Hub,
+    row: Vec<Submission<()>>,
+    gap: Duration,
+    latencies: &mut Durations,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut row = row.into_iter().enumerate().peekable();
+    let mut arrived = Vec::new();
+    while row.peek().is_some() {
+        let now = start.elapsed();
+        while let Some((at, submission)) = row.next_if(|(at, _)| gap * (*at as u32) <= now) {
+            arrived.push(gap * at as u32);
+            hub.waiting.push_back(submission);
+        }
+        if arrived.is_empty() {
+            std::hint::spin_loop();
+            continue;
+        }
+        if hub.owed.len() >= DELIVERIES {
+            hub.deliver();
+        }
+        hub.commit_all()?;
+        let done = start.elapsed();
+        arrived.drain(..).for_each(|intended| latencies.add(done - intended));
+    }
+    Ok(())
+}
+
+fn synced(command: Command) -> Submission<()> {
+    submission(command, Durability::Synced)
+}
+
+fn lazy(command: Command) -> Submission<()> {
+    submission(command, Durability::Lazy)
+}
+
+fn submission(command: Command, durability: Durability) -> Submission<()> {
+    Submission::without_payload(command, durability, ()).expect("these commands are small")
+}
+
+fn wall_ms() -> u64 {
+    SystemClock::new().now().wall.millis()
+}

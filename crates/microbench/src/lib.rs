@@ -1,0 +1,242 @@
+//! What the core costs, part by part: `upesi bench core`.
+//!
+//! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches
+//! that form themselves; the log alone; then single operations: stored forms, the steps of each
+//! kind of FSPIOP message, signatures. The cases of one table take turns, round by round, so that
+//! a busy machine slows all of them alike; the figure is the median over the rounds.
+//!
+//! Costs: about half a minute, a gigabyte of memory, and some hundred megabytes below the
+//! directory of [`Options::data`], which are removed at the end. Nothing listens or connects.
+//!
+//! [`operations`] gives the same operations one by one to `cargo xtask counts`, which counts
+//! their instructions: a figure that no other load on the machine moves.
+#![warn(missing_docs)]
+
+mod durable;
+mod kernel;
+mod log;
+mod measure;
+mod messages;
+mod operation;
+mod report;
+mod signatures;
+mod steps;
+mod timed;
+mod workload;
+
+use std::path::{Path, PathBuf};
+
+pub use operation::{Group, Operation};
+pub use report::{Report, Row, Section};
+pub use steps::operations;
+
+use measure::{median, time};
+
+/// Commands of a large batch: what one message of TigerBeetle's own benchmark holds.
+const BATCH_LARGE: usize = 8_189;
+
+/// Arguments of `bench core`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Directory for logs, on the disk to be measured; a fresh one inside it is used and removed.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub data: PathBuf,
+    /// Rounds of which the median counts.
+    #[arg(long, value_name = "COUNT", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// Commands a second that arrive one by one.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 20_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate: u32,
+    /// Seconds for which they arrive.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub seconds: u32,
+    /// Measure only these parts.
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<Part>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The parts that can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The kernel without a log.
+    Kernel,
+    /// Kernel and log in large batches.
+    Durable,
+    /// Kernel and log with commands that arrive one by one.
+    Arrivals,
+    /// The log alone.
+    Log,
+    /// Stored forms and the steps of FSPIOP messages.
+    Steps,
+    /// Signatures.
+    Signatures,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The directory for the logs cannot be made or removed.
+    #[error("cannot use {} for the logs: {error}; choose another with --data", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system answered.
+        error: std::io::Error,
+    },
+    /// The disk did not do as asked.
+    #[error(transparent)]
+    Disk(#[from] ports::DiskError),
+    /// The log did not do as asked.
+    #[error(transparent)]
+    Log(#[from] ports::LogError),
+    /// A log could not be made.
+    #[error(transparent)]
+    Open(#[from] journal::OpenError),
+    /// A new log could not be read.
+    #[error(transparent)]
+    Replay(#[from] sequencer::ReplayError),
+    /// A batch was not committed.
+    #[error(transparent)]
+    Commit(#[from] sequencer::CommitError),
+    /// The system gave no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The cryptographic library made no usable key.
+    #[error("the cryptographic library made no usable RSA key")]
+    Key,
+}
+
+/// Measures, telling on standard error what is being measured.
+///
+/// # Errors
+/// [`Error`] when the disk or the cryptographic library fails; nothing is printed then.
+pub fn run(options: &Options) -> Result<Report, Error> {
+    let directory = Directory::make(&options.data)?;
+    let mut sections = Vec::new();
+    for (part, what) in PARTS {
+        if !options.only.is_empty() && !options.only.contains(&part) {
+            continue;
+        }
+        eprintln!("measuring {what} ...");
+        match part {
+            Part::Kernel => sections.push(kernel::measure(options)),
+            Part::Durable => sections.push(durable::large(options, &directory.path)?),
+            Part::Arrivals => sections.push(durable::arrivals(options, &directory.path)?),
+            Part::Log => sections.push(log::measure(options, &directory.path)?),
+            Part::Steps => sections.extend(steps(options)),
+            Part::Signatures => sections.push(signatures(options)?),
+        }
+    }
+    directory.remove()?;
+    Ok(Report { sections, not_measured: NOT_MEASURED.to_vec() })
+}
+
+const PARTS: [(Part, &str); 6] = [
+    (Part::Kernel, "the kernel alone"),
+    (Part::Durable, "kernel and log in large batches"),
+    (Part::Arrivals, "kernel and log with single commands"),
+    (Part::Log, "the log alone"),
+    (Part::Steps, "stored forms and messages"),
+    (Part::Signatures, "signatures"),
+];
+
+const NOT_MEASURED: [&str; 5] = [
+    "Sockets, TLS, and reading and writing HTTP.",
+    "The way between threads: inbox, mailboxes, wake-ups.",
+    "Choosing an endpoint, callbacks and retries; deliveries end here the moment they are owed.",
+    "Replication; and reading the log back.",
+    "Memory and caches after days: states hold under a million transfers.",
+];
+
+/// Stored forms and messages, all taking turns.
+fn steps(options: &Options) -> Vec<Section> {
+    let mut operations = operations();
+    operations.retain(|operation| operation.group != Group::Kernel);
+    let about = |group| match group {
+        Group::Codec => "Stored forms, one thread, CPU time.",
+        Group::Fspiop => "Single steps of a message, one thread, CPU time.",
+        _ => {
+            "Whole messages: path, headers and body checked, the body's hash where it is \
+             recorded, headers rewritten."
+        }
+    };
+    let measured = nanos(&mut operations, options);
+    [Group::Codec, Group::Fspiop, Group::Message]
+        .into_iter()
+        .map(|group| {
+            let of_group = operations.iter().zip(&measured).filter(|(one, _)| one.group == group);
+            let row = |(one, nanos): (&Operation, &f64)| Row {
+                case: one.name.clone(),
+                figures: vec![*nanos],
+            };
+            let (name, about) = (group.name(), about(group).to_owned());
+            Section { name, about, columns: vec!["CPU ns"], rows: of_group.map(row).collect() }
+        })
+        .collect()
+}
+
+fn signatures(options: &Options) -> Result<Section, Error> {
+    let mut operations = signatures::operations()?;
+    let measured = nanos(&mut operations, options);
+    let rows = operations.iter().enumerate().map(|(at, one)| {
+        let bare = measured[at / 2 * 2];
+        Row { case: one.name.clone(), figures: vec![measured[at] / 1e3, measured[at] / bare] }
+    });
+    Ok(Section {
+        name: Group::Jws.name(),
+        about: "Signatures over a POST /transfers, beside the bare operation on the same bytes, \
+                taking turns."
+            .into(),
+        columns: vec!["CPU us", "times bare"],
+        rows: rows.collect(),
+    })
+}
+
+/// CPU time of each operation in nanoseconds: the median over rounds in which all take turns.
+fn nanos(operations: &mut [Operation], options: &Options) -> Vec<f64> {
+    let mut all = vec![Vec::new(); operations.len()];
+    // The first round warms caches and buffers up and does not count.
+    for round in 0..=3 * options.rounds {
+        for (operation, times) in operations.iter_mut().zip(&mut all) {
+            operation.prepare();
+            let took = time(|| operation.perform());
+            if round > 0 {
+                times.push(took.cpu.as_nanos() as f64 / operation.count as f64);
+            }
+        }
+    }
+    all.into_iter().map(median).collect()
+}
+
+/// A directory of this run alone.
+struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    fn make(parent: &Path) -> Result<Self, Error> {
+        let path = parent.join(format!("bench-core-{}", std::process::id()));
+        match std::fs::create_dir_all(&path) {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => Err(Error::Directory { path, error }),
+        }
+    }
+
+    fn remove(self) -> Result<(), Error> {
+        let path = self.path.clone();
+        std::fs::remove_dir_all(&path).map_err(|error| Error::Directory { path, error })
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // After a failure; what is left can only be told by the failure that ended the run.
+        let _gone = std::fs::remove_dir_all(&self.path);
+    }
+}

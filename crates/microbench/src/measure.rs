@@ -1,0 +1,77 @@
+//! Clocks, medians and percentiles.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// What a piece of work took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
+    pub(crate) wall: Duration,
+    /// CPU time of the calling thread.
+    pub(crate) cpu: Duration,
+}
+
+/// Runs `work` and says what it took.
+pub(crate) fn time(work: impl FnOnce()) -> Took {
+    let (wall, cpu) = (Instant::now(), thread_cpu());
+    work();
+    Took { cpu: thread_cpu().saturating_sub(cpu), wall: wall.elapsed() }
+}
+
+/// The middle value; the lower one of two.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
+
+/// Durations, for their percentiles in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Durations(Vec<u64>);
+
+impl Durations {
+    pub(crate) fn add(&mut self, took: Duration) {
+        self.0.push(took.as_nanos() as u64);
+    }
+
+    pub(crate) fn sum(&self) -> Duration {
+        Duration::from_nanos(self.0.iter().sum())
+    }
+
+    /// The least value that this many of a thousand do not exceed, in microseconds.
+    pub(crate) fn per_mille_us(&self, per_mille: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() * per_mille).div_ceil(1_000).saturating_sub(1);
+        sorted.get(at).map_or(0.0, |nanos| *nanos as f64 / 1e3)
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_a_measured_value() {
+        for (values, expected) in
+            [(vec![], 0.0), (vec![3.0], 3.0), (vec![9.0, 1.0, 5.0], 5.0), (vec![2.0, 1.0], 1.0)]
+        {
+            assert_eq!(median(values.clone()), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_measured_values() {
+        let mut durations = Durations::default();
+        (1..=1_000).rev().for_each(|micros| durations.add(Duration::from_micros(micros)));
+        for (per_mille, expected) in [(500, 500.0), (990, 990.0), (999, 999.0), (1_000, 1_000.0)] {
+            assert_eq!(durations.per_mille_us(per_mille), expected, "{per_mille}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! One message of each kind, as a DFSP of the scheme sends it.
+
+use fspiop::body::{ErrorInformation, Fulfil, Prepare, Quote, QuoteResponse, check_object};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+/// An inbound message before anything of it was looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) name: &'static str,
+    pub(crate) method: &'static Method,
+    pub(crate) path: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) body: &'static str,
+    /// Parses and checks the body; `false` when it is refused.
+    pub(crate) parse: fn(&[u8]) -> bool,
+    /// Whether its body is hashed and recorded.
+    pub(crate) recorded: bool,
+}
+
+impl Sample {
+    /// The headers as they came from the socket.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let media = format!("application/vnd.interoperability.{}+json;version=1.1", self.resource);
+        let length = self.body.len().to_string();
+        let mut lines = vec![
+            ("host", "switch.example:4000"),
+            ("user-agent", "axios/1.7.9"),
+            ("connection", "keep-alive"),
+            ("content-type", media.as_str()),
+            ("date", "Tue, 24 May 2016 08:38:08 GMT"),
+            ("fspiop-source", "payerfsp"),
+            ("fspiop-destination", "payeefsp"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            ("tracestate", "acmevendor=eyJzcGFuSWQiOiJiN2FkNmI3MTY5MjAzMzMxIn0"),
+        ];
+        if *self.method != Method::PUT {
+            lines.push(("accept", media.as_str()));
+        }
+        if !self.body.is_empty() {
+            lines.push(("content-length", length.as_str()));
+        }
+        lines.into_iter().map(line).collect()
+    }
+}
+
+fn line((name, value): (&'static str, &str)) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::from_str(value).expect("the samples are fit for headers");
+    (HeaderName::from_static(name), value)
+}
+
+const TRANSFER: &str = "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069";
+
+/// The kinds of messages of a whole transaction, and the refusal of a transfer.
+pub(crate) const SAMPLES: [Sample; 8] = [
+    Sample {
+        name: "GET /parties",
+        method: &Method::GET,
+        path: "/parties/MSISDN/27713803912",
+        resource: "parties",
+        body: "",
+        parse: |_| true,
+        recorded: false,
+    },
+    Sample {
+        name: "PUT /parties",
+        method: &Method::PUT,
+        path: "/parties/MSISDN/27713803912",
+        resource: "parties",
+        body: PARTY,
+        parse: |body| check_object(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "POST /quotes",
+        method: &Method::POST,
+        path: "/quotes",
+        resource: "quotes",
+        body: QUOTE,
+        parse: |body| Quote::parse(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "PUT /quotes",
+        method: &Method::PUT,
+        path: "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6",
+        resource: "quotes",
+        body: QUOTE_RESPONSE,
+        parse: |body| QuoteResponse::parse(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "POST /transfers",
+        method: &Method::POST,
+        path: "/transfers",
+        resource: "transfers",
+        body: PREPARE,
+        parse: |body| Prepare::parse(body).is_ok(),
+        recorded: true,
+    },
+    Sample {
+        name: "PUT /transfers",
+        method: &Method::PUT,
+        path: TRANSFER,
+        resource: "transfers",
+        body: FULFIL,
+        parse: |body| Fulfil::parse(body).is_ok(),
+        recorded: true,
+    },
+    Sample {
+        name: "PUT /transfers/error",
+        method: &Method::PUT,
+        path: "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
+        resource: "transfers",
+        body: FAILURE,
+        parse: |body| ErrorInformation::parse(body).is_ok(),
+        recorded: true,
+    },
+    Sample {
+        name: "GET /transfers",
+        method: &Method::GET,
+        path: TRANSFER,
+        resource: "transfers",
+        body: "",
+        parse: |_| true,
+        recorded: false,
+    },
+];
+
+const PARTY: &str = include_str!("../samples/party.json");
+const QUOTE: &str = include_str!("../samples/quote.json");
+const QUOTE_RESPONSE: &str = include_str!("../samples/quote_response.json");
+const PREPARE: &str = include_str!("../samples/prepare.json");
+const FULFIL: &str = include_str!("../samples/fulfil.json");
+const FAILURE: &str = include_str!("../samples/failure.json");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_is_accepted() {
+        for sample in SAMPLES {
+            let headers = sample.headers();
+            let accepted = fspiop::accept(sample.method, sample.path, &headers);
+            assert!(accepted.is_ok(), "{}: {accepted:?}", sample.name);
+            assert!((sample.parse)(sample.body.as_bytes()), "{}", sample.name);
+        }
+    }
+}

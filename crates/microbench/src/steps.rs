@@ -1,0 +1,172 @@
+//! The operations: decisions of the kernel, stored forms, the steps of a message, signatures.
+
+use bytes::Bytes;
+use fspiop::forward::{Forwarding, rewrite};
+use fspiop::{ErrorCode, TraceContext, payload, significant_hash};
+use http::HeaderMap;
+use ledger::{Command, Stamp};
+use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
+use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
+
+use crate::kernel::Kernel;
+use crate::messages::{SAMPLES, Sample};
+use crate::operation::{Group, Operation};
+use crate::workload::{Spread, Workload};
+
+/// How often most operations are done in one go.
+const COUNT: usize = 1_000;
+
+/// Every operation but the signatures.
+#[must_use]
+pub fn operations() -> Vec<Operation> {
+    let mut all = Vec::new();
+    kernel(&mut all);
+    codec(&mut all);
+    for sample in SAMPLES {
+        message(&mut all, sample);
+    }
+    all.push(Operation::plain((Group::Fspiop, "error body", COUNT), || {
+        let code = ErrorCode::VALIDATION;
+        fspiop::callback::error(code, &code.describe("/requestBody/amount is wrong"), &[])
+    }));
+    all
+}
+
+/// Prepares and fulfils of two participants, in batches of a thousand.
+fn kernel(all: &mut Vec<Operation>) {
+    let ready = || {
+        let mut workload = Workload::new(Spread::Hot, 0);
+        let kernel = Kernel::new(&workload);
+        let (prepares, fulfils): (Vec<_>, Vec<_>) = (0..COUNT).map(|_| workload.next()).unzip();
+        (kernel, prepares, fulfils)
+    };
+    let apply = |(kernel, commands): &mut (Kernel, Vec<Command>)| kernel.apply(commands);
+    let prepares = move || {
+        let (kernel, prepares, _) = ready();
+        (kernel, prepares)
+    };
+    let fulfils = move || {
+        let (mut kernel, prepares, fulfils) = ready();
+        kernel.apply(&prepares);
+        (kernel, fulfils)
+    };
+    all.push(Operation::batch((Group::Kernel, "prepare", COUNT), prepares, apply));
+    all.push(Operation::batch((Group::Kernel, "fulfil", COUNT), fulfils, apply));
+}
+
+fn codec(all: &mut Vec<Operation>) {
+    let (prepare, fulfil) = Workload::new(Spread::Hot, 0).next();
+    for (encode, decode, command) in [
+        ("encode a prepare without body", "decode a prepare", prepare.clone()),
+        ("encode a fulfil without body", "decode a fulfil", fulfil),
+    ] {
+        let (kind, mut fields) = (kind_of(&command), Vec::new());
+        write_fields(&command, &mut fields);
+        all.push(Operation::plain((Group::Codec, encode, COUNT), move || {
+            sequencer::encode(&command, None).expect("it is small")
+        }));
+        all.push(Operation::plain((Group::Codec, decode, COUNT), move || {
+            read_fields(kind, FIELDS_VERSION, &fields).expect("it was just written")
+        }));
+    }
+    let body = SAMPLES[4].body.as_bytes();
+    let with_body = prepare.clone();
+    all.push(Operation::plain(
+        (Group::Codec, "encode a prepare with its body", COUNT),
+        move || sequencer::encode(&with_body, Some(body)).expect("it is small"),
+    ));
+    let record = sequencer::encode(&prepare, None).expect("it is small");
+    frames(all, &record);
+}
+
+/// Sealing and reading, per record of a frame of a thousand.
+fn frames(all: &mut Vec<Operation>, record: &record::frame::EncodedRecord) {
+    let tail = Tail::genesis(LogIdentity([9; 16]));
+    let header = BatchHeader { stamp: Stamp(1), ..BatchHeader::default() };
+    let mut full = FrameBuilder::new();
+    (0..COUNT).for_each(|_| full.push(record).expect("a frame holds a thousand"));
+    let sealed = full.seal(&tail, &header).bytes.to_vec();
+    let one = record.clone();
+    let seal = (Group::Codec, "push a record and seal its frame", COUNT);
+    all.push(Operation::batch(seal, FrameBuilder::new, move |builder| {
+        (0..COUNT).for_each(|_| builder.push(&one).expect("a frame holds a thousand"));
+        std::hint::black_box(builder.seal(&tail, &header));
+    }));
+    let bytes = sealed.clone();
+    let parse = (Group::Codec, "check a frame, per record", COUNT);
+    all.push(Operation::batch(
+        parse,
+        || (),
+        move |()| {
+            std::hint::black_box(Frame::parse(&bytes).expect("it was just sealed"));
+        },
+    ));
+    let chain = (Group::Codec, "chain hash, per record", COUNT);
+    let bytes = move || sealed.clone();
+    all.push(Operation::batch(chain, bytes, move |bytes| {
+        let frame = Frame::parse(bytes).expect("it was just sealed");
+        assert!(frame.verify_chain(&tail.chain), "it was just sealed");
+    }));
+}
+
+/// The steps of one kind of message, and all of them together.
+fn message(all: &mut Vec<Operation>, sample: Sample) {
+    let named = |step: &str| format!("{}: {step}", sample.name);
+    let headers = sample.headers();
+    let body = sample.body.as_bytes();
+    let mut step = |name: &str, perform: Box<dyn FnMut()>| {
+        all.push(Operation::plain((Group::Fspiop, &named(name), COUNT), perform));
+    };
+    let inbound = headers.clone();
+    step("path and headers", Box::new(move || accept(&sample, &inbound)));
+    if !body.is_empty() {
+        step("body", Box::new(move || assert!((sample.parse)(body), "the samples are good")));
+    }
+    if sample.recorded {
+        step("hash of the body", Box::new(move || drop_box(significant_hash(body))));
+        let (source, mut out) = (headers.clone(), Vec::new());
+        let encode = move || {
+            out.clear();
+            payload::encode(&source, body, &mut out);
+        };
+        step("stored form, made", Box::new(encode));
+        let mut out = Vec::new();
+        payload::encode(&headers, body, &mut out);
+        let stored = Bytes::from(out);
+        let decode = move || drop_box(payload::decode(&stored).expect("it was just written"));
+        step("stored form, read", Box::new(decode));
+    }
+    let source = headers.clone();
+    all.push(Operation::prepared(
+        (Group::Fspiop, &named("headers rewritten"), COUNT),
+        move || source.clone(),
+        move |headers| forward(&sample, headers),
+    ));
+    all.push(Operation::prepared(
+        (Group::Message, sample.name, COUNT),
+        move || headers.clone(),
+        move |headers| {
+            accept(&sample, headers);
+            assert!((sample.parse)(body), "the samples are good");
+            if sample.recorded {
+                drop_box(significant_hash(body));
+            }
+            forward(&sample, headers);
+        },
+    ));
+}
+
+fn accept(sample: &Sample, headers: &HeaderMap) {
+    drop_box(fspiop::accept(sample.method, sample.path, headers).expect("the samples are good"));
+}
+
+fn forward(sample: &Sample, headers: &mut HeaderMap) {
+    let trace = TraceContext::new([3; 16]);
+    let (method, path) = (sample.method, sample.path);
+    let with = Forwarding { method, path, destination: None, trace, span: 77, now_ms: 0 };
+    rewrite(headers, &with);
+}
+
+fn drop_box<T>(value: T) {
+    std::hint::black_box(value);
+}

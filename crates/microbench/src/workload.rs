@@ -1,0 +1,211 @@
+//! A scheme of participants and an endless row of transfers between them, the same on every run.
+
+use std::collections::VecDeque;
+
+use ledger::{
+    AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Digest,
+    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, MoveFunds,
+    Notice, Prepare, State, TransferId,
+};
+use sha2::{Digest as _, Sha256};
+
+/// Far beyond what any run moves, in ten-thousandths.
+const PLENTY: i64 = 1_000_000_000_000_000_000;
+/// Transfers end by themselves this long after the wall clock at the start: never, here. Their
+/// deadlines are those of ten a millisecond whose payers' clocks differ by some milliseconds.
+const EXPIRES_AFTER_MS: u64 = 3_600_000;
+
+/// Whose accounts move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// All transfers go from one participant to one other.
+    Hot,
+    /// Payer and payee are drawn from a thousand participants.
+    Uniform,
+}
+
+impl Spread {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot: 1 payer, 1 payee",
+            Self::Uniform => "uniform: 1,000 participants",
+        }
+    }
+
+    fn participants(self) -> usize {
+        match self {
+            Self::Hot => 2,
+            Self::Uniform => 1_000,
+        }
+    }
+}
+
+/// Makes commands.
+pub(crate) struct Workload {
+    names: Vec<FspName>,
+    spread: Spread,
+    random: u64,
+    made: u64,
+    expiration_ms: u64,
+    condition: [u8; 32],
+}
+
+impl Workload {
+    pub(crate) fn new(spread: Spread, now_ms: u64) -> Self {
+        let names = (0..spread.participants()).map(|number| name(&format!("dfsp{number:04}")));
+        Self {
+            names: names.collect(),
+            spread,
+            random: 0x5eed,
+            made: 0,
+            expiration_ms: now_ms + EXPIRES_AFTER_MS,
+            condition: Sha256::digest(PREIMAGE).into(),
+        }
+    }
+
+    /// Brings the scheme into being: `apply` commits a batch and shows the state after it.
+    pub(crate) fn onboard(&self, mut apply: impl FnMut(Vec<Command>, &mut dyn FnMut(&State))) {
+        let genesis = Genesis { seed: [7; 16], hub: name("Hub") };
+        apply(vec![Command::Genesis(genesis)], &mut |_| {});
+        let currency = currency();
+        for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+            apply(vec![administer(Change::CreateHubAccount { currency, kind })], &mut |_| {});
+        }
+        for name in self.names.iter().copied() {
+            let (limit, position) = (Amount::from_units(PLENTY.into()), Amount::ZERO);
+            let create = Change::CreateParticipant { name, currency };
+            let limits = Change::SetInitialPositionAndLimits { name, currency, limit, position };
+            let mut account = None;
+            apply(vec![administer(create), administer(limits)], &mut |state| {
+                let found = state.register().find(&name).expect("it was just created");
+                account = found.1.holding(currency).map(|holding| holding.settlement);
+            });
+            let funds = MoveFunds {
+                id: transfer_id(u64::MAX, self.random ^ u64::from(account.expect("created").0)),
+                name,
+                account: account.expect("created"),
+                direction: FundsDirection::In,
+                currency,
+                amount: limit,
+            };
+            apply(vec![administer(Change::MoveFunds(funds))], &mut |_| {});
+        }
+    }
+
+    /// The next transfer: the command that reserves it and the one that commits it.
+    pub(crate) fn next(&mut self) -> (Command, Command) {
+        self.made += 1;
+        let id = transfer_id(self.made, self.draw());
+        let (payer, payee) = self.parties();
+        let prepare = Prepare {
+            id,
+            source: payer,
+            payer,
+            payee,
+            currency: currency(),
+            amount: Amount::from_units(10_000),
+            condition: self.condition,
+            expiration_ms: self.expiration_ms,
+            hash: digest(self.made, 1),
+            trace: trace(self.made),
+        };
+        let fulfil = Fulfil {
+            id,
+            source: payee,
+            destination: Some(payer),
+            state: FulfilState::Committed,
+            fulfilment: Fulfilment::Present(PREIMAGE),
+            hash: digest(self.made, 2),
+            trace: trace(self.made),
+        };
+        (Command::Prepare(Box::new(prepare)), Command::Fulfil(Box::new(fulfil)))
+    }
+
+    /// Batches of one size: one of prepares, then one of the fulfils to them, and so on.
+    pub(crate) fn batches(&mut self, pairs: usize, size: usize) -> Vec<Vec<Command>> {
+        let mut batches = Vec::new();
+        for _ in 0..pairs / size {
+            let (prepares, fulfils) = (0..size).map(|_| self.next()).unzip();
+            batches.extend::<[Vec<Command>; 2]>([prepares, fulfils]);
+        }
+        batches
+    }
+
+    /// A row in which each fulfil follows `behind` transfers after its prepare.
+    pub(crate) fn row(&mut self, pairs: usize, behind: usize) -> Vec<Command> {
+        let mut open = VecDeque::new();
+        let mut row = Vec::with_capacity(2 * pairs);
+        for _ in 0..pairs {
+            let (prepare, fulfil) = self.next();
+            row.push(prepare);
+            open.push_back(fulfil);
+            if behind < open.len() {
+                row.extend(open.pop_front());
+            }
+        }
+        row.extend(open);
+        row
+    }
+
+    fn parties(&mut self) -> (FspName, FspName) {
+        if self.spread == Spread::Hot {
+            return (self.names[0], self.names[1]);
+        }
+        let count = self.names.len();
+        let payer = self.draw() as usize % count;
+        let payee = (payer + 1 + self.draw() as usize % (count - 1)) % count;
+        (self.names[payer], self.names[payee])
+    }
+
+    /// A row of numbers without visible order (splitmix64).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// What a hub notes once the notices of a batch have been delivered.
+pub(crate) fn delivered(notices: &[Notice]) -> Vec<FinishedDelivery> {
+    let end = |notice: &Notice| FinishedDelivery {
+        notice: notice.id,
+        result: DeliveryResult::Delivered,
+        attempts: 1,
+        status: 202,
+        finished_ms: notice.at.millis(),
+    };
+    notices.iter().map(end).collect()
+}
+
+pub(crate) fn name(text: &str) -> FspName {
+    FspName::new(text).expect("a short text is a name")
+}
+
+fn currency() -> Currency {
+    Currency::parse("USD").expect("three letters are a currency")
+}
+
+const PREIMAGE: [u8; 32] = [42; 32];
+
+fn administer(change: Change) -> Command {
+    let (actor, reason) = ("bench".into(), String::new());
+    Command::Administer(Box::new(Administer { actor, reason, change }))
+}
+
+fn transfer_id(number: u64, random: u64) -> TransferId {
+    let mut bytes = [0; 17];
+    bytes[1..9].copy_from_slice(&random.to_be_bytes());
+    bytes[9..].copy_from_slice(&number.to_be_bytes());
+    TransferId::from_bytes(bytes).expect("the form of a UUID")
+}
+
+fn digest(number: u64, of: u8) -> Digest {
+    let mut bytes = [of; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Digest(bytes)
+}
+
+fn trace(number: u64) -> [u8; 16] {
+    u128::from(number).to_le_bytes()
+}

@@ -16,13 +16,14 @@
 //! one verification per key and form of the body: one when there is one key and the body is
 //! compact and sorted, twelve at most. Nothing here panics on any input.
 //!
-//! Nothing but [`KeyRing::load`] does input or output; nothing looks at the clock: neither the
+//! Nothing but [`KeyRing::load`] and [`KeyDirectory`] does input or output; nothing looks at the clock: neither the
 //! age of a message nor the validity of a certificate is judged here.
 
 #![warn(missing_docs)]
 
 mod canonical;
 mod der;
+mod directory;
 mod key;
 mod key_ring;
 mod policy;
@@ -31,13 +32,14 @@ mod request_path;
 mod sign;
 mod verify;
 
-pub use canonical::CANONICAL_BODY_BYTES_MAX;
+pub use canonical::{CANONICAL_BODY_BYTES_MAX, canonical};
+pub use directory::{KeyDirectory, Reloaded};
 pub use key::{
-    Algorithm, KEY_TEXT_BYTES_MAX, KeyError, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
+    Algorithm, KEY_TEXT_BYTES_MAX, KeyError, KeyKind, RSA_BITS_MAX, RSA_BITS_MIN, SigningKey,
     VerificationKey,
 };
 pub use key_ring::{KEYS_PER_PARTICIPANT_MAX, KeyRing, LoadError, PARTICIPANTS_MAX};
 pub use policy::Policy;
 pub use protected::SIGNATURE_BYTES_MAX;
 pub use sign::{SignError, sign};
-pub use verify::{SignatureError, Signed, verify};
+pub use verify::{SignatureError, Signed, verify, verify_with};

@@ -104,6 +104,17 @@ impl SignatureError {
 /// # Errors
 /// The first failure in the order of [`SignatureError`].
 pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError> {
+    verify_with(message, |source| keys.of(source))
+}
+
+/// [`verify`] with the keys that a function finds for the source.
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_with<K: AsRef<[VerificationKey]>>(
+    message: &Signed<'_>,
+    keys_of: impl FnOnce(&FspName) -> K,
+) -> Result<(), SignatureError> {
     let value = header(message.headers, &FSPIOP_SIGNATURE, SIGNATURE)?;
     let envelope = Envelope::parse(value.ok_or(SignatureError::Absent)?)?;
     let signature = envelope.signature()?;
@@ -113,7 +124,8 @@ pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError
     check_headers(&protected, message.headers)?;
     check_request(&protected, message)?;
 
-    let known = FspName::new(&protected.source).map_or(&[][..], |source| keys.of(&source));
+    let found = FspName::new(&protected.source).map(|source| keys_of(&source));
+    let known = found.as_ref().map_or(&[][..], AsRef::as_ref);
     if known.is_empty() {
         return Err(SignatureError::UnknownSource);
     }

@@ -51,7 +51,8 @@ pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{ALL as ALL_OUTCOMES, Outcome};
 pub use query::{Cause, LookUp, TransferView};
 pub use register::{
-    ENDPOINTS_MAX, Holding, Limit, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
+    ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, Limit, PARTICIPANTS_MAX, Participant,
+    Register, SETTLEMENT_MODELS_MAX,
 };
 pub use state::{Batch, Counters, Effects, RULES_VERSION, State};
 pub use transfers::TransferState;

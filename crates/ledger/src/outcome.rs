@@ -131,6 +131,11 @@ pub enum Outcome {
     RegistrarNotFound = 100,
     /// Admin: a reserved outflow was given back; how it ended, never an answer.
     FundsOutAborted = 101,
+
+    /// Admin: the participant has as many public keys as it may have.
+    KeysFull = 120,
+    /// Admin: the participant has no such public key.
+    KeyNotFound = 121,
 }
 
 impl Outcome {
@@ -150,7 +155,7 @@ impl Outcome {
 use Outcome::*;
 
 /// Every outcome, in order of number.
-pub const ALL: [Outcome; 59] = [
+pub const ALL: [Outcome; 61] = [
     Accepted,
     Repeated,
     PrepareModified,
@@ -210,4 +215,6 @@ pub const ALL: [Outcome; 59] = [
     RegisterFull,
     RegistrarNotFound,
     FundsOutAborted,
+    KeysFull,
+    KeyNotFound,
 ];

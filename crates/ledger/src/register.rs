@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::accounts::AccountKind;
 use crate::command::SettlementModel;
 use crate::hashing::Keyed;
-use crate::ids::{AccountId, FspName, ParticipantIndex, Stamp};
+use crate::ids::{AccountId, Digest, FspName, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 
 /// Participants the register can hold.
@@ -17,6 +17,22 @@ pub const PARTICIPANTS_MAX: usize = 10_000;
 pub const ENDPOINTS_MAX: usize = 128;
 /// Settlement models the scheme can have.
 pub const SETTLEMENT_MODELS_MAX: usize = 256;
+
+/// Public keys one participant can have at a time: old and new ones while they are changed.
+pub const KEYS_MAX: usize = 4;
+/// Longest public key, in bytes: RSA with 8,192 bits has half of it.
+pub const KEY_BYTES_MAX: usize = 2_048;
+
+/// A public key of a participant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// SHA-256 of `der`.
+    pub id: Digest,
+    /// The `SubjectPublicKeyInfo`, in DER.
+    pub der: Vec<u8>,
+    /// When it was added.
+    pub added: Stamp,
+}
 
 /// A net debit cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +71,8 @@ pub struct Participant {
     pub accounts: Vec<AccountId>,
     /// Endpoint type and value, in order of first setting.
     pub endpoints: Vec<(String, String)>,
+    /// Its public keys, oldest first.
+    pub keys: Vec<Key>,
 }
 
 impl Participant {
@@ -66,6 +84,7 @@ impl Participant {
             holdings: Vec::new(),
             accounts: Vec::new(),
             endpoints: Vec::new(),
+            keys: Vec::new(),
         }
     }
 

@@ -59,6 +59,10 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
             (ErrorCode::VALIDATION, "the rules version is unknown or already replaced")
         }
         Outcome::RegisterFull => (ErrorCode::INTERNAL_SERVER, "the register is full"),
+        Outcome::KeysFull => {
+            (ErrorCode::VALIDATION, "the participant has 4 public keys already: delete one first")
+        }
+        Outcome::KeyNotFound => (ErrorCode::ID_NOT_FOUND, "public key not found"),
         Outcome::Repeated => {
             (ErrorCode::INTERNAL_SERVER, "recorded twice: read what the first record did")
         }

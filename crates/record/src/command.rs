@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use ledger::{
     Abort, AccountId, AccountKind, Administer, Amount, Change, ChangeParties, Command, Currency,
     DeliveryResult, Digest, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState,
-    Fulfilment, FundsDirection, Genesis, MoveFunds, NoticeId, PartyBinding, PartyChangeForm,
-    Prepare, Settings, SettlementModel, TransferId,
+    Fulfilment, FundsDirection, Genesis, KEY_BYTES_MAX, MoveFunds, NoticeId, PartyBinding,
+    PartyChangeForm, Prepare, Settings, SettlementModel, TransferId,
 };
 
 use crate::bytes::{FieldError, Reader, Writer};
@@ -66,7 +66,7 @@ pub const fn kind_of(command: &Command) -> u16 {
 /// Appends the fields of a command to `out`.
 ///
 /// Panics when a field is beyond its bound ([`ENTRIES_MAX`] entries, 65,535 bytes of free text,
-/// 255 bytes of a name or type, amounts of 18 digits before the point): the edge refuses such a
+/// [`KEY_BYTES_MAX`] of a key, 255 bytes of a name or type, amounts of 18 digits before the point): the edge refuses such a
 /// command, and what can not be read back must not reach the log. An amount that is moved
 /// (of a prepare, of funds in or out) is never negative.
 pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
@@ -311,6 +311,8 @@ mod change {
     pub(super) const MOVE_FUNDS: u8 = 12;
     pub(super) const END_FUNDS_OUT: u8 = 13;
     pub(super) const REDELIVER: u8 = 14;
+    pub(super) const ADD_KEY: u8 = 20;
+    pub(super) const REMOVE_KEY: u8 = 21;
 }
 
 fn write_change(writer: &mut Writer<'_>, change: &Change) {
@@ -367,6 +369,19 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.short(endpoint);
             writer.long(value);
         }
+        Change::AddKey { name, id, key } => {
+            assert!(key.len() <= KEY_BYTES_MAX, "a key has at most {KEY_BYTES_MAX} bytes");
+            writer.u8(change::ADD_KEY);
+            writer.short(name.as_str());
+            writer.bytes(&id.0);
+            writer.u16(key.len() as u16);
+            writer.bytes(key);
+        }
+        Change::RemoveKey { name, id } => {
+            writer.u8(change::REMOVE_KEY);
+            writer.short(name.as_str());
+            writer.bytes(&id.0);
+        }
         Change::MoveFunds(funds) => write_funds(writer, funds),
         Change::EndFundsOut(end) => {
             writer.u8(change::END_FUNDS_OUT);
@@ -422,6 +437,17 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
             endpoint: reader.short()?.into(),
             value: reader.long()?,
         },
+        change::ADD_KEY => {
+            let (name, id) = (name(reader)?, Digest(reader.array()?));
+            let length = usize::from(reader.u16()?);
+            if KEY_BYTES_MAX < length {
+                return Err(FieldError::Value);
+            }
+            Change::AddKey { name, id, key: reader.take(length)?.into() }
+        }
+        change::REMOVE_KEY => {
+            Change::RemoveKey { name: name(reader)?, id: Digest(reader.array()?) }
+        }
         change::MOVE_FUNDS => Change::MoveFunds(read_funds(reader)?),
         change::END_FUNDS_OUT => Change::EndFundsOut(EndFundsOut {
             id: transfer_id(reader)?,

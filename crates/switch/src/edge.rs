@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::address::AddressBook;
 use crate::pool::Pools;
+use crate::signatures::KeyBook;
 use crate::waiters::{Reply, Waiters};
 use crate::{Message, Options};
 
@@ -49,6 +50,11 @@ pub(crate) struct Counters {
     pub(crate) forwards_failed: Counter,
     pub(crate) attempts: Counter,
     pub(crate) connections_refused: Counter,
+    pub(crate) signatures_verified: Counter,
+    pub(crate) signatures_refused: Counter,
+    pub(crate) signatures_asked: Counter,
+    pub(crate) signatures_made: Counter,
+    pub(crate) signatures_failed: Counter,
 }
 
 /// The state of one I/O thread.
@@ -69,6 +75,7 @@ pub(crate) struct Edge {
     pub(crate) forcing_record: Cell<bool>,
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
+    pub(crate) keys: KeyBook,
     pub(crate) forwards: Cell<usize>,
     pub(crate) connections: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
@@ -106,6 +113,7 @@ impl Edge {
             forcing_record: Cell::new(false),
             pools: Pools::new(options.pool),
             addresses: RefCell::new(AddressBook::default()),
+            keys: KeyBook::default(),
             forwards: Cell::new(0),
             connections: Cell::new(0),
             counters: seat.counters,
@@ -126,6 +134,11 @@ impl Edge {
             self.addresses.borrow_mut().clear();
         }
         Arc::clone(&self.view.borrow())
+    }
+
+    /// Rises whenever [`Edge::view`] finds another register.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
     }
 
     /// Submits a command and waits until it is durable and applied.

@@ -14,6 +14,9 @@
 //! Look-ups and quotes (`parties`, `quotes`) are not recorded: `forward` sends them on once, and
 //! tells the sender when that failed.
 //!
+//! Where the operator demands it, `signatures` verifies what comes in before 2, and has what the
+//! hub itself makes in 5 signed by `signer`.
+//!
 //! Each I/O thread is a world of its own: it accepts, parses, submits and sends with a runtime of
 //! its own, and owns the lanes of the participants assigned to it.
 #![warn(missing_docs)]
@@ -28,6 +31,8 @@ mod parties;
 mod pool;
 mod quotes;
 mod server;
+mod signatures;
+mod signer;
 mod transfers;
 mod waiters;
 mod wording;
@@ -47,6 +52,8 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
 pub use pool::PoolLimits;
+pub use signatures::Signatures;
+pub use signer::Signer;
 
 use edge::{Counters, Edge, Seat};
 
@@ -75,6 +82,8 @@ pub struct Options {
     pub connections_max: usize,
     /// Look-ups, quotes and answers being forwarded.
     pub forwards_max: usize,
+    /// Signatures that are demanded and made.
+    pub signatures: Signatures,
 }
 
 impl Default for Options {
@@ -84,6 +93,7 @@ impl Default for Options {
             pool: PoolLimits::default(),
             connections_max: 8_192,
             forwards_max: 8_192,
+            signatures: Signatures::default(),
         }
     }
 }
@@ -265,6 +275,16 @@ pub struct Totals {
     pub attempts: u64,
     /// Connections closed at once because too many were open.
     pub connections_refused: u64,
+    /// Signatures of participants that were good.
+    pub signatures_verified: u64,
+    /// Messages refused because their signature was not.
+    pub signatures_refused: u64,
+    /// The hub's own messages that were to be signed.
+    pub signatures_asked: u64,
+    /// Of these, those that were; the others failed, or wait.
+    pub signatures_made: u64,
+    /// Of these, those that could not be, and were not sent.
+    pub signatures_failed: u64,
 }
 
 impl Traffic {
@@ -278,6 +298,11 @@ impl Traffic {
             forwards_failed: sum.forwards_failed + counters.forwards_failed.get(),
             attempts: sum.attempts + counters.attempts.get(),
             connections_refused: sum.connections_refused + counters.connections_refused.get(),
+            signatures_verified: sum.signatures_verified + counters.signatures_verified.get(),
+            signatures_refused: sum.signatures_refused + counters.signatures_refused.get(),
+            signatures_asked: sum.signatures_asked + counters.signatures_asked.get(),
+            signatures_made: sum.signatures_made + counters.signatures_made.get(),
+            signatures_failed: sum.signatures_failed + counters.signatures_failed.get(),
         })
     }
 }

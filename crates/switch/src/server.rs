@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use crate::edge::Edge;
-use crate::{participants, parties, quotes, transfers};
+use crate::{participants, parties, quotes, signatures, transfers};
 
 /// A client that starts a request must finish its headers, and one that keeps a connection must
 /// begin the next request, within this time.
@@ -134,6 +134,7 @@ async fn answer(
     let body = read(body, &parts.headers, resource.body_bytes_max()).await?;
     let inbound =
         Inbound { envelope, method: parts.method, uri: parts.uri, headers: parts.headers, body };
+    signatures::check(edge, resource, &inbound)?;
     let status = dispatch(edge, route, inbound).await?;
     Ok(empty(status))
 }

@@ -93,7 +93,9 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | FundsOutNotReserved
         | DeadLetterNotFound
         | RulesVersionRefused
-        | RegisterFull => return None,
+        | RegisterFull
+        | KeysFull
+        | KeyNotFound => return None,
     };
     Some((code, code.describe(&detail)))
 }

@@ -136,7 +136,7 @@ impl Player {
             }
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
-            | "limit-of" => {
+            | "limit-of" | "keys" => {
                 let answer = self.answer(&words);
                 self.print(&format!("{line} -> {answer}"));
             }
@@ -275,6 +275,12 @@ impl Player {
                     None => "none".to_owned(),
                     Some(limit) => format!("{} alarm {}", limit.value, limit.alarm_percentage),
                 }
+            }
+            "keys" => {
+                let (_, participant) =
+                    self.state.register().find(&name(words.at(1))).expect("known");
+                let text = |key: &Key| String::from_utf8(key.der.clone()).expect("a letter");
+                participant.keys.iter().map(text).collect::<Vec<_>>().join(", ")
             }
             "accounts" => {
                 let (_, participant) =
@@ -430,6 +436,12 @@ impl Player {
                 endpoint: words.at(2).to_owned(),
                 value: words.at(3).to_owned(),
             },
+            "key" => Change::AddKey {
+                name: name(words.at(1)),
+                id: digest(words.at(2)),
+                key: words.at(2).into(),
+            },
+            "key-removed" => Change::RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) },
             "funds-in" => self.funds(words, FundsDirection::In),
             "funds-out" => self.funds(words, FundsDirection::Out),
             "funds-commit" | "funds-abort" => Change::EndFundsOut(EndFundsOut {

@@ -111,4 +111,14 @@ pub struct Metrics {
     pub forwards_failed: u64,
     /// Counter: attempts to deliver a notice.
     pub attempts: u64,
+    /// Counter: signatures of participants that were good.
+    pub signatures_verified: u64,
+    /// Counter: messages refused for their signature.
+    pub signatures_refused: u64,
+    /// Counter: messages of the hub that were signed.
+    pub signatures_made: u64,
+    /// Counter: messages of the hub that could not be signed, and were not sent.
+    pub signatures_failed: u64,
+    /// Gauge: messages of the hub that wait for their signature.
+    pub signatures_waiting: u64,
 }

@@ -22,6 +22,7 @@ mod form;
 mod funds;
 mod guard;
 mod hub;
+mod keys;
 mod monitoring;
 mod options;
 mod participants;
@@ -33,6 +34,6 @@ mod shapes;
 mod token;
 
 pub use hub::{Health, Hub, Metrics, ServiceStatus, Unavailable};
-pub use options::{AdminOptions, Auth, Limits};
+pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::serve;
 pub use token::{Token, load_or_create_token};

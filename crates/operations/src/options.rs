@@ -1,7 +1,10 @@
 //! How the admin API is to be served. It is never open by accident: without a word in the
 //! configuration only this machine's names are answered, and a change needs the token.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use jws::{KeyDirectory, VerificationKey};
 
 use crate::token::Token;
 
@@ -19,8 +22,19 @@ pub struct AdminOptions {
     /// What the links in participants begin with. The reference's default is kept, because
     /// software was seen to compare it.
     pub base_url: String,
+    /// Keys of signatures that are not in the register.
+    pub keys: AdminKeys,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
+}
+
+/// Keys of signatures that are not in the register; none by default.
+#[derive(Clone, Debug, Default)]
+pub struct AdminKeys {
+    /// The public key that belongs to the hub's own, for partners to fetch.
+    pub hub: Option<VerificationKey>,
+    /// The directory of participants' keys.
+    pub directory: Option<Arc<KeyDirectory>>,
 }
 
 impl AdminOptions {
@@ -32,6 +46,7 @@ impl AdminOptions {
             hosts: Vec::new(),
             origins: Vec::new(),
             base_url: "http://central-ledger".into(),
+            keys: AdminKeys::default(),
             limits: Limits::default(),
         }
     }

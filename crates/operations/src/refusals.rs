@@ -162,6 +162,8 @@ mod tests {
             DeadLetterNotFound: 400 Bad Request, 3200: Generic ID not found - dead letter not found
             RulesVersionRefused: 400 Bad Request, 3100: Generic validation error - the rules version is unknown or already replaced
             RegisterFull: 500 Internal Server Error, 2001: Internal server error - the register is full
+            KeysFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 public keys already: delete one first
+            KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
         "#]].assert_eq(&table);
     }
 }

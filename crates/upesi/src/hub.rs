@@ -67,6 +67,13 @@ impl Hub for NodeHub {
             forwards: traffic.forwards,
             forwards_failed: traffic.forwards_failed,
             attempts: traffic.attempts,
+            signatures_verified: traffic.signatures_verified,
+            signatures_refused: traffic.signatures_refused,
+            signatures_made: traffic.signatures_made,
+            signatures_failed: traffic.signatures_failed,
+            signatures_waiting: traffic
+                .signatures_asked
+                .saturating_sub(traffic.signatures_made + traffic.signatures_failed),
         }
     }
 

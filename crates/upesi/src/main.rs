@@ -3,6 +3,7 @@
 mod config;
 mod hub;
 mod serve;
+mod signatures;
 mod verify;
 
 use std::path::PathBuf;

@@ -41,6 +41,11 @@ async fn every_metric_has_its_name_and_type() {
         forwards: 19,
         forwards_failed: 20,
         attempts: 21,
+        signatures_verified: 22,
+        signatures_refused: 23,
+        signatures_made: 24,
+        signatures_failed: 25,
+        signatures_waiting: 26,
     };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -88,7 +93,17 @@ async fn every_metric_has_its_name_and_type() {
         # TYPE upesi_forwards_failed_total counter
         upesi_forwards_failed_total 20
         # TYPE upesi_attempts_total counter
-        upesi_attempts_total 21"#]]
+        upesi_attempts_total 21
+        # TYPE upesi_signatures_verified_total counter
+        upesi_signatures_verified_total 22
+        # TYPE upesi_signatures_refused_total counter
+        upesi_signatures_refused_total 23
+        # TYPE upesi_signatures_made_total counter
+        upesi_signatures_made_total 24
+        # TYPE upesi_signatures_failed_total counter
+        upesi_signatures_failed_total 25
+        # TYPE upesi_signatures_waiting gauge
+        upesi_signatures_waiting 26"#]]
     .assert_eq(&ours.join("\n"));
     for name in ["process_cpu_seconds_total ", "process_resident_memory_bytes "] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));

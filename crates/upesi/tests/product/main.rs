@@ -12,5 +12,6 @@ mod kill;
 mod lookup_and_quotes;
 mod operations;
 mod refusals;
+mod signatures;
 mod support;
 mod transfers;

@@ -11,13 +11,14 @@ use aws_lc_rs::signature::{
     RSA_PKCS1_2048_8192_SHA512, RSA_PKCS1_SHA256, RsaKeyPair, VerificationAlgorithm,
 };
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use ledger::Digest;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
 pub use crate::der::KeyKind;
 
 use crate::der;
+use crate::encode::{CHUNK_BYTES, encode};
 
 /// Fewest bits of an RSA modulus (FSPIOP signature, section on algorithms).
 pub const RSA_BITS_MIN: usize = 2_048;
@@ -28,8 +29,6 @@ pub const KEY_TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Characters in a line of PEM.
 const PEM_LINE: usize = 64;
-/// Bytes of a body that are encoded at once; a multiple of three, so that no padding arises.
-const CHUNK_BYTES: usize = 3 * 1_024;
 
 /// How a message is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +73,7 @@ impl Algorithm {
         context.update(b".");
         let mut buffer = [0; CHUNK_BYTES / 3 * 4];
         for chunk in payload.chunks(CHUNK_BYTES) {
-            let length = URL_SAFE_NO_PAD
-                .encode_slice(chunk, &mut buffer)
-                .expect("the buffer holds a whole chunk");
-            context.update(&buffer[..length]);
+            context.update(encode(chunk, &mut buffer));
         }
         context.finish()
     }

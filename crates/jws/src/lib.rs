@@ -24,6 +24,7 @@
 mod canonical;
 mod der;
 mod directory;
+mod encode;
 mod key;
 mod key_ring;
 mod policy;

@@ -25,8 +25,14 @@ pub(crate) const CONTENT_TYPE: &str = "Content-Type";
 
 const MEMBERS_MAX: usize = 16;
 
-/// Name and value as written.
-type Member<'a> = (Cow<'a, str>, &'a RawValue);
+/// Name and value.
+type Member<'a> = (Cow<'a, str>, Value<'a>);
+
+/// The value of a member: a text, or JSON as it is written.
+enum Value<'a> {
+    Plain(&'a str),
+    Written(&'a RawValue),
+}
 /// Name and value of a member that is a text.
 pub(crate) type TextMember<'a> = (Cow<'a, str>, Cow<'a, str>);
 
@@ -45,7 +51,18 @@ impl<'a> Envelope<'a> {
         if SIGNATURE_BYTES_MAX < value.len() {
             return Err(SignatureError::TooLong);
         }
-        serde_json::from_slice(value).map_err(|_| SignatureError::Malformed)
+        match Self::parse_usual(value) {
+            Some(envelope) => Ok(envelope),
+            None => serde_json::from_slice(value).map_err(|_| SignatureError::Malformed),
+        }
+    }
+
+    /// The form that nearly all signers write.
+    fn parse_usual(value: &'a [u8]) -> Option<Self> {
+        let rest = value.strip_prefix(br#"{"signature":""#)?;
+        let (signature, rest) = plain(rest)?;
+        let (protected, rest) = plain(rest.strip_prefix(br#","protectedHeader":""#)?)?;
+        (rest == b"}").then_some(Self { signature: signature.into(), protected: protected.into() })
     }
 
     pub(crate) fn signature(&self) -> Result<Vec<u8>, SignatureError> {
@@ -78,9 +95,14 @@ pub(crate) struct Protected<'a> {
 
 impl<'a> Protected<'a> {
     pub(crate) fn parse(json: &'a [u8]) -> Result<Self, SignatureError> {
-        let members: Members<'_> =
-            serde_json::from_slice(json).map_err(|_| SignatureError::ProtectedMalformed)?;
-        let mut members = members.0;
+        let mut members = match parse_usual(json) {
+            Some(members) => members,
+            None => {
+                let members: Members<'_> =
+                    serde_json::from_slice(json).map_err(|_| SignatureError::ProtectedMalformed)?;
+                members.0
+            }
+        };
         check_names(&members)?;
         Ok(Self {
             alg: required(&mut members, ALG)?,
@@ -92,6 +114,36 @@ impl<'a> Protected<'a> {
             others: others(members)?,
         })
     }
+}
+
+/// The members of an object of plain texts without white space, which is what nearly all signers
+/// write; `None` for any other.
+fn parse_usual(json: &[u8]) -> Option<Vec<Member<'_>>> {
+    let mut members = Vec::with_capacity(8);
+    let mut rest = json.strip_prefix(b"{\"")?;
+    loop {
+        let (name, after) = plain(rest)?;
+        let (value, after) = plain(after.strip_prefix(b":\"")?)?;
+        if members.len() == MEMBERS_MAX {
+            return None;
+        }
+        members.push((name.into(), Value::Plain(value)));
+        match after {
+            b"}" => return Some(members),
+            _ => rest = after.strip_prefix(b",\"")?,
+        }
+    }
+}
+
+/// The text up to the closing quotation mark, and what follows; `None` when it has anything but
+/// plain ASCII in it, for that is JSON's to judge.
+fn plain(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'"')?;
+    let (text, rest) = (&bytes[..end], &bytes[end + 1..]);
+    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'\\';
+    // Without an early end, so that many bytes are looked at at once.
+    let all = text.iter().fold(true, |all, byte| all & is_plain(byte));
+    all.then(|| str::from_utf8(text).ok()).flatten().map(|text| (text, rest))
 }
 
 /// Refuses names that occur twice, and extensions that we would have to understand.
@@ -138,7 +190,11 @@ fn others(members: Vec<Member<'_>>) -> Result<Vec<TextMember<'_>>, SignatureErro
     .collect()
 }
 
-fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
+    let value = match value {
+        Value::Plain(text) => return Some(Cow::Borrowed(text)),
+        Value::Written(value) => value,
+    };
     let quoted = value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     if let Some(plain) = quoted.filter(|text| !text.contains('\\')) {
         return Some(Cow::Borrowed(plain));
@@ -170,6 +226,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::with_capacity(8);
         while let Some((Text(name), value)) = map.next_entry()? {
+            let value = Value::Written(value);
             if members.len() == MEMBERS_MAX {
                 return Err(A::Error::custom("too many members"));
             }

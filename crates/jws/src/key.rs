@@ -63,13 +63,13 @@ impl Algorithm {
     }
 
     /// The digest of what is signed: the encoded protected header, a dot, the encoded payload.
-    pub(crate) fn digest(self, protected: &str, payload: &[u8]) -> digest::Digest {
+    pub(crate) fn digest(self, protected: &[u8], payload: &[u8]) -> digest::Digest {
         let mut context = digest::Context::new(match self {
             Self::Rs256 | Self::Es256 => &SHA256,
             Self::Rs384 => &SHA384,
             Self::Rs512 => &SHA512,
         });
-        context.update(protected.as_bytes());
+        context.update(protected);
         context.update(b".");
         let mut buffer = [0; CHUNK_BYTES / 3 * 4];
         for chunk in payload.chunks(CHUNK_BYTES) {

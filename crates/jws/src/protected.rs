@@ -37,13 +37,19 @@ enum Value<'a> {
 pub(crate) type TextMember<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// `{"signature":…,"protectedHeader":…}`; further members are ignored, as by the reference.
-#[derive(Deserialize)]
 pub(crate) struct Envelope<'a> {
+    signature: Cow<'a, [u8]>,
+    /// In base64url, as it is signed.
+    pub(crate) protected: Cow<'a, [u8]>,
+}
+
+/// The same as JSON.
+#[derive(Deserialize)]
+struct WrittenEnvelope<'a> {
     #[serde(borrow)]
     signature: Cow<'a, str>,
-    /// In base64url, as it is signed.
     #[serde(borrow, rename = "protectedHeader")]
-    pub(crate) protected: Cow<'a, str>,
+    protected: Cow<'a, str>,
 }
 
 impl<'a> Envelope<'a> {
@@ -51,17 +57,23 @@ impl<'a> Envelope<'a> {
         if SIGNATURE_BYTES_MAX < value.len() {
             return Err(SignatureError::TooLong);
         }
-        match Self::parse_usual(value) {
-            Some(envelope) => Ok(envelope),
-            None => serde_json::from_slice(value).map_err(|_| SignatureError::Malformed),
+        if let Some(envelope) = Self::parse_usual(value) {
+            return Ok(envelope);
         }
+        let written: WrittenEnvelope<'_> =
+            serde_json::from_slice(value).map_err(|_| SignatureError::Malformed)?;
+        let bytes = |text| match text {
+            Cow::Borrowed(text) => Cow::Borrowed(str::as_bytes(text)),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        Ok(Self { signature: bytes(written.signature), protected: bytes(written.protected) })
     }
 
     /// The form that nearly all signers write.
     fn parse_usual(value: &'a [u8]) -> Option<Self> {
         let rest = value.strip_prefix(br#"{"signature":""#)?;
-        let (signature, rest) = plain(rest)?;
-        let (protected, rest) = plain(rest.strip_prefix(br#","protectedHeader":""#)?)?;
+        let (signature, rest) = quoted(rest)?;
+        let (protected, rest) = quoted(rest.strip_prefix(br#","protectedHeader":""#)?)?;
         (rest == b"}").then_some(Self { signature: signature.into(), protected: protected.into() })
     }
 
@@ -74,7 +86,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn decode(text: &str, member: &'static str) -> Result<Vec<u8>, SignatureError> {
+fn decode(text: &[u8], member: &'static str) -> Result<Vec<u8>, SignatureError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| SignatureError::NotBase64(member))
 }
 
@@ -120,30 +132,35 @@ impl<'a> Protected<'a> {
 /// write; `None` for any other.
 fn parse_usual(json: &[u8]) -> Option<Vec<Member<'_>>> {
     let mut members = Vec::with_capacity(8);
-    let mut rest = json.strip_prefix(b"{\"")?;
+    let mut rest = str::from_utf8(json).ok()?.strip_prefix("{\"")?;
     loop {
         let (name, after) = plain(rest)?;
-        let (value, after) = plain(after.strip_prefix(b":\"")?)?;
+        let (value, after) = plain(after.strip_prefix(":\"")?)?;
         if members.len() == MEMBERS_MAX {
             return None;
         }
         members.push((name.into(), Value::Plain(value)));
         match after {
-            b"}" => return Some(members),
-            _ => rest = after.strip_prefix(b",\"")?,
+            "}" => return Some(members),
+            _ => rest = after.strip_prefix(",\"")?,
         }
     }
 }
 
-/// The text up to the closing quotation mark, and what follows; `None` when it has anything but
+/// The text up to the closing quotation mark, and what follows; `None` when it has an escape.
+/// Whether it is base64, hence plain, is seen when it is decoded.
+fn quoted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr2(b'"', b'\\', bytes)?;
+    (bytes[end] == b'"').then_some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// The same for a text of any kind; `None` when it has anything but
 /// plain ASCII in it, for that is JSON's to judge.
-fn plain(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == b'"')?;
-    let (text, rest) = (&bytes[..end], &bytes[end + 1..]);
-    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'\\';
-    // Without an early end, so that many bytes are looked at at once.
-    let all = text.iter().fold(true, |all, byte| all & is_plain(byte));
-    all.then(|| str::from_utf8(text).ok()).flatten().map(|text| (text, rest))
+fn plain(text: &str) -> Option<(&str, &str)> {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\\');
+    let end = text.bytes().position(|byte| !is_plain(byte))?;
+    let rest = text[end..].strip_prefix('"')?;
+    Some((&text[..end], rest))
 }
 
 /// Refuses names that occur twice, and extensions that we would have to understand.

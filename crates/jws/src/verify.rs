@@ -247,7 +247,7 @@ fn is_signed(
     keys: &[VerificationKey],
     algorithm: Algorithm,
     signature: &[u8],
-    protected: &str,
+    protected: &[u8],
     body: &[u8],
 ) -> bool {
     let digest = algorithm.digest(protected, body);

@@ -63,7 +63,7 @@ pub(crate) struct Send {
 
 #[derive(Debug)]
 pub(crate) enum Message {
-    New(NewMessage),
+    New(Box<NewMessage>),
     /// A message sent before, byte for byte; the last one without a label.
     Again(Option<String>),
 }
@@ -284,7 +284,8 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
     if let Body::Usual(usual) = &mut message.body {
         *usual = changes;
     }
-    Ok(Action::Send(Send { message: Message::New(message), label, answer: answer(lines)? }))
+    let message = Message::New(Box::new(message));
+    Ok(Action::Send(Send { message, label, answer: answer(lines)? }))
 }
 
 /// `with a.b = value` or `without a.b`; nothing for any other line.

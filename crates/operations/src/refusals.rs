@@ -11,6 +11,7 @@ use crate::hub::Unavailable;
 /// An outflow for which the funds are missing is taken like the reference takes it: the record
 /// stands, as an aborted transfer under its id.
 pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
+    let internal = |detail| (ErrorCode::INTERNAL_SERVER, detail);
     let (code, detail) = match outcome {
         Outcome::Accepted | Outcome::FundsInsufficient => return None,
         Outcome::ParticipantNotFound => return Some(participant_not_found()),
@@ -30,16 +31,10 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::AccountExists => {
             (ErrorCode::GENERIC_CLIENT, "Hub account has already been registered")
         }
-        Outcome::AccountNotFound => {
-            (ErrorCode::INTERNAL_SERVER, "the participant has no such account")
-        }
-        Outcome::AccountKindWrong => {
-            (ErrorCode::INTERNAL_SERVER, "the account is of the wrong type for this")
-        }
+        Outcome::AccountNotFound => internal("the participant has no such account"),
+        Outcome::AccountKindWrong => internal("the account is of the wrong type for this"),
         Outcome::AccountInactive => (ErrorCode::INTERNAL_SERVER, "the account is inactive"),
-        Outcome::LimitsExist => {
-            (ErrorCode::INTERNAL_SERVER, "limit and initial position were already set")
-        }
+        Outcome::LimitsExist => internal("limit and initial position were already set"),
         Outcome::LimitsMissing => {
             (ErrorCode::INTERNAL_SERVER, "no limit was set yet: use initialPositionAndLimits")
         }

@@ -66,9 +66,9 @@ pub const fn kind_of(command: &Command) -> u16 {
 /// Appends the fields of a command to `out`.
 ///
 /// Panics when a field is beyond its bound ([`ENTRIES_MAX`] entries, 65,535 bytes of free text,
-/// [`KEY_BYTES_MAX`] of a key, 255 bytes of a name or type, amounts of 18 digits before the point): the edge refuses such a
-/// command, and what can not be read back must not reach the log. An amount that is moved
-/// (of a prepare, of funds in or out) is never negative.
+/// [`KEY_BYTES_MAX`] of a key, 255 bytes of a name or type, amounts of 18 digits before the
+/// point): the edge refuses such a command, and what can not be read back must not reach the log.
+/// An amount that is moved (of a prepare, of funds in or out) is never negative.
 pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
     let writer = &mut Writer(out);
     match command {
@@ -369,19 +369,8 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.short(endpoint);
             writer.long(value);
         }
-        Change::AddKey { name, id, key } => {
-            assert!(key.len() <= KEY_BYTES_MAX, "a key has at most {KEY_BYTES_MAX} bytes");
-            writer.u8(change::ADD_KEY);
-            writer.short(name.as_str());
-            writer.bytes(&id.0);
-            writer.u16(key.len() as u16);
-            writer.bytes(key);
-        }
-        Change::RemoveKey { name, id } => {
-            writer.u8(change::REMOVE_KEY);
-            writer.short(name.as_str());
-            writer.bytes(&id.0);
-        }
+        Change::AddKey { name, id, key } => write_key(writer, (name, id), Some(key)),
+        Change::RemoveKey { name, id } => write_key(writer, (name, id), None),
         Change::MoveFunds(funds) => write_funds(writer, funds),
         Change::EndFundsOut(end) => {
             writer.u8(change::END_FUNDS_OUT);
@@ -394,6 +383,18 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u8(change::REDELIVER);
             writer.u64(notice.0);
         }
+    }
+}
+
+/// A key that is added, or removed when there is none of it but its id.
+fn write_key(writer: &mut Writer<'_>, (name, id): (&FspName, &Digest), key: Option<&Vec<u8>>) {
+    writer.u8(if key.is_some() { change::ADD_KEY } else { change::REMOVE_KEY });
+    writer.short(name.as_str());
+    writer.bytes(&id.0);
+    if let Some(key) = key {
+        assert!(key.len() <= KEY_BYTES_MAX, "a key has at most {KEY_BYTES_MAX} bytes");
+        writer.u16(key.len() as u16);
+        writer.bytes(key);
     }
 }
 

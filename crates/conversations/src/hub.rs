@@ -1,9 +1,9 @@
 //! The hub under test: started here, or running elsewhere; and the operator's calls to it.
 
-use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::http::{Answer, Client, Request};
+use crate::keys;
 use crate::run::Target;
 use crate::scope::{hexadecimal, random};
 use crate::usual;
@@ -89,7 +90,8 @@ impl Hub {
         let file = |error: io::Error| Failure::new(format!("{}: {error}", data.display()));
         DirBuilder::new().mode(0o700).create(&data).map_err(file)?;
         let config = data.join("upesi.toml");
-        fs::write(&config, tables(settings)).map_err(file)?;
+        let settings = with_signing_key(settings, &data).map_err(file)?;
+        fs::write(&config, tables(&settings)).map_err(file)?;
         let log = File::create(data.join("switch.log")).map_err(file)?;
         let errors = log.try_clone().map_err(file)?;
         let [fspiop, admin] = free_addresses().map_err(file)?;
@@ -295,6 +297,24 @@ impl Operator {
             }
         }
     }
+}
+
+/// The settings with `{signing-key.rsa}` as the path of a file that holds that key.
+fn with_signing_key(settings: &[String], data: &Path) -> io::Result<Vec<String>> {
+    let mut filled = Vec::new();
+    for setting in settings {
+        let named = setting.split_once("{signing-key.").and_then(|(_, rest)| rest.split_once('}'));
+        let Some((name, _)) = named else {
+            filled.push(setting.clone());
+            continue;
+        };
+        let path = data.join("hub.pem");
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(keys::pem(name, "private").map_err(io::Error::other)?.as_bytes())?;
+        let path = path.display().to_string();
+        filled.push(setting.replace(&format!("{{signing-key.{name}}}"), &path));
+    }
+    Ok(filled)
 }
 
 /// The configuration file: one table for each section.

@@ -17,6 +17,7 @@ mod fsp;
 mod http;
 mod hub;
 mod index;
+mod keys;
 mod parse;
 mod play;
 mod refusals;

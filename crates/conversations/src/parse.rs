@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::fsp::{Manner, SILENCE};
 use crate::usual;
 
+const SIGNED_WITH: &str = "signed with ";
+
 /// A file.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
@@ -61,7 +63,7 @@ pub(crate) struct Send {
 
 #[derive(Debug)]
 pub(crate) enum Message {
-    New(NewMessage),
+    New(Box<NewMessage>),
     /// A message sent before, byte for byte; the last one without a label.
     Again(Option<String>),
 }
@@ -77,6 +79,17 @@ pub(crate) struct NewMessage {
     pub(crate) version: String,
     pub(crate) headers: Vec<HeaderLine>,
     pub(crate) body: Body,
+    pub(crate) signing: Option<Signing>,
+}
+
+/// `signed with rsa [in canonical form]`, and the lines after it: changes on the way.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signing {
+    pub(crate) key: String,
+    /// Over the body compact and sorted, whatever form is sent.
+    pub(crate) canonical: bool,
+    pub(crate) headers: Vec<HeaderLine>,
+    pub(crate) changes: Vec<Change>,
 }
 
 /// `Name: value`, `+ Name: value` for a further one, or `- Name`.
@@ -120,6 +133,8 @@ pub(crate) struct Gets {
     pub(crate) from: String,
     pub(crate) headers: Vec<HeaderLine>,
     pub(crate) body: Content,
+    /// The key it must be signed with.
+    pub(crate) signed: Option<String>,
 }
 
 /// What a body must be.
@@ -232,6 +247,7 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
         version: owned(usual::VERSION),
         headers: Vec::new(),
         body: Body::Usual(Vec::new()),
+        signing: None,
     };
     let mut label = None;
     for pair in rest.chunks(2) {
@@ -245,12 +261,13 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
     }
     let mut changes = Vec::new();
     while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty() && !is_answer(line)) {
-        if let Some(change) = line.strip_prefix("without ") {
-            changes.push(Change { path: owned(change.trim()), value: None });
-        } else if let Some(change) = line.strip_prefix("with ") {
-            let (path, value) = change.split_once('=').ok_or("`with path = value` is meant")?;
-            let value = Some(owned(value.trim()));
-            changes.push(Change { path: owned(path.trim()), value });
+        if let Some(change) = change(line)? {
+            match &mut message.signing {
+                None => changes.push(change),
+                Some(signing) => signing.changes.push(change),
+            }
+        } else if let Some(words) = line.strip_prefix(SIGNED_WITH) {
+            message.signing = Some(signing(words)?);
         } else if let Some(text) = line.strip_prefix("raw ") {
             message.body = Body::Given(owned(text));
         } else if line == "no body" {
@@ -258,36 +275,67 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
         } else if is_json(line) {
             message.body = Body::Given(json(line, lines));
         } else {
-            message.headers.push(header(line)?);
+            match &mut message.signing {
+                None => message.headers.push(header(line)?),
+                Some(signing) => signing.headers.push(header(line)?),
+            }
         }
     }
     if let Body::Usual(usual) = &mut message.body {
         *usual = changes;
     }
-    Ok(Action::Send(Send { message: Message::New(message), label, answer: answer(lines)? }))
+    let message = Message::New(Box::new(message));
+    Ok(Action::Send(Send { message, label, answer: answer(lines)? }))
+}
+
+/// `with a.b = value` or `without a.b`; nothing for any other line.
+fn change(line: &str) -> Result<Option<Change>, String> {
+    if let Some(path) = line.strip_prefix("without ") {
+        return Ok(Some(Change { path: path.trim().to_owned(), value: None }));
+    }
+    let Some(change) = line.strip_prefix("with ") else { return Ok(None) };
+    let (path, value) = change.split_once('=').ok_or("`with path = value` is meant")?;
+    let (path, value) = (path.trim().to_owned(), Some(value.trim().to_owned()));
+    Ok(Some(Change { path, value }))
+}
+
+fn signing(words: &str) -> Result<Signing, String> {
+    let (key, form) = words.split_once(' ').unwrap_or((words, ""));
+    let canonical = match form {
+        "" => false,
+        "in canonical form" => true,
+        _ => return Err("`signed with KEY [in canonical form]` is meant".into()),
+    };
+    Ok(Signing { key: key.to_owned(), canonical, ..Signing::default() })
 }
 
 fn answer(lines: &mut Lines<'_>) -> Result<Answer, String> {
     let Some((line, text)) = lines.next_if(|(_, line)| is_answer(line)) else {
         return Err("an answer, `< 202 Accepted`, must follow".into());
     };
-    let (headers, body) = contents(lines)?;
+    let (headers, body, signed) = contents(lines)?;
+    if signed.is_some() {
+        return Err("answers are not signed".into());
+    }
     let status = text[1..].trim().to_owned();
     Ok(Answer { line, status, headers, body: body.unwrap_or(Content::Empty) })
 }
 
 fn gets(words: [&str; 4], lines: &mut Lines<'_>) -> Result<Action, String> {
     let [fsp, method, path, from] = words.map(str::to_owned);
-    let (headers, body) = contents(lines)?;
+    let (headers, body, signed) = contents(lines)?;
     let Some(body) = body else {
         return Err("say what the body is: `same body`, `error ...`, JSON or `any body`".into());
     };
-    Ok(Action::Gets(Gets { fsp, method, path, from, headers, body }))
+    Ok(Action::Gets(Gets { fsp, method, path, from, headers, body, signed }))
 }
 
-/// The indented or following lines of an answer or a message: headers, and what the body is.
-fn contents(lines: &mut Lines<'_>) -> Result<(Vec<HeaderLine>, Option<Content>), String> {
-    let (mut headers, mut body) = (Vec::new(), None);
+/// Headers, what the body is, and the key of the signature.
+type Contents = (Vec<HeaderLine>, Option<Content>, Option<String>);
+
+/// The lines of an answer or a message.
+fn contents(lines: &mut Lines<'_>) -> Result<Contents, String> {
+    let (mut headers, mut body, mut signed) = (Vec::new(), None, None);
     while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty()) {
         body = Some(match line {
             "any body" => Content::Any,
@@ -298,13 +346,17 @@ fn contents(lines: &mut Lines<'_>) -> Result<(Vec<HeaderLine>, Option<Content>),
             }
             _ if line.starts_with("error ") => Content::Json(error(line)?),
             _ if is_json(line) => Content::Json(json(line, lines)),
+            _ if line.starts_with(SIGNED_WITH) => {
+                signed = line.split_whitespace().last().map(str::to_owned);
+                continue;
+            }
             _ => {
                 headers.push(header(line)?);
                 continue;
             }
         });
     }
-    Ok((headers, body))
+    Ok((headers, body, signed))
 }
 
 /// `error 3100 "description"`, or with `...` at the end when an extension list may follow.
@@ -346,10 +398,11 @@ fn is_json(line: &str) -> bool {
     line.starts_with(['{', '['])
 }
 
-/// The lines of a body, up to an empty one or the answer.
+/// The lines of a body, up to an empty one, the answer or the signature.
 fn json(first: &str, lines: &mut Lines<'_>) -> String {
     let mut text = first.to_owned();
-    while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty() && !is_answer(line)) {
+    let ends = |line: &str| line.is_empty() || is_answer(line) || line.starts_with(SIGNED_WITH);
+    while let Some((_, line)) = lines.next_if(|(_, line)| !ends(line)) {
         text.push('\n');
         text.push_str(line);
     }
@@ -384,10 +437,13 @@ FSPIOP-Signature: {"signature": "x"}
 - Accept
 with amount.amount = "1"
 without condition
+signed with rsa in canonical form
+with amount.amount = "2"
 < 202 Accepted
 
 dfsp2 gets POST /transfers from dfsp1
 - Accept
+signed with ec
 same body as prepare
 
 > again
@@ -405,15 +461,18 @@ wait 2 s
         assert_eq!(conversation.title, "A title");
         assert_eq!(conversation.rows[0].name, "3.4 \"same, COMMITTED\"");
         let lines: Vec<_> = conversation.steps.iter().map(|step| step.line).collect();
-        assert_eq!(lines, [5, 12, 16, 20, 21, 22]);
+        assert_eq!(lines, [5, 14, 19, 23, 24, 25]);
         let Action::Send(send) = &conversation.steps[0].action else { panic!("a message") };
         let Message::New(message) = &send.message else { panic!("a new message") };
         assert_eq!((send.label.as_deref(), &*message.version), (Some("prepare"), "1.1"));
         assert_eq!(message.headers[0].value.as_deref(), Some(r#"{"signature": "x"}"#));
         let Body::Usual(changes) = &message.body else { panic!("the usual body") };
         assert_eq!(changes.len(), 2);
+        let signing = message.signing.as_ref().expect("a signature");
+        assert_eq!((&*signing.key, signing.canonical, signing.changes.len()), ("rsa", true, 1));
         let Action::Gets(gets) = &conversation.steps[1].action else { panic!("a callback") };
         assert_eq!(gets.body, Content::Same(Some("prepare".into())));
+        assert_eq!(gets.signed.as_deref(), Some("ec"));
     }
 
     #[test]

@@ -15,9 +15,10 @@ use crate::expect::{self, Difference, compare, matches};
 use crate::fsp::Fsp;
 use crate::http::{self, Client, Headers, Request, header};
 use crate::hub::{Account, Hub, Operator};
+use crate::keys;
 use crate::parse::{
     Action, Answer, Body, Change, Content, Conversation, Gets, HeaderLine, Message, NewMessage,
-    Send, Step,
+    Send, Signing, Step,
 };
 use crate::refusals::{Left, Reading, Reserved, Tally, ends_transfer, gave_back};
 use crate::scope::Scope;
@@ -173,6 +174,9 @@ impl Player<'_> {
             Message::Again(label) => self.find_sent(label.as_deref()).map_err(at(line))?,
             Message::New(message) => {
                 let request = self.request(message).map_err(at(line))?;
+                if let Some(label) = &send.label {
+                    self.remember_signature(label, &request);
+                }
                 let (admin, from) = (message.admin, message.from.clone());
                 Sent { label: send.label.clone(), admin, from, request }
             }
@@ -289,6 +293,15 @@ impl Player<'_> {
             return Err(differ(&format!("{method} {path}"), &kept));
         };
         self.check_usual(gets, &message)?;
+        match &gets.signed {
+            Some(key) => keys::verify(&message, key)?,
+            None if gets.from == "Hub" => {
+                if let Some(value) = header(&message.headers, "fspiop-signature") {
+                    return Err(header_differs("fspiop-signature", "none", Some(value)));
+                }
+            }
+            None => (),
+        }
         self.check_lines(&gets.headers, &message.headers)?;
         self.check_body(&gets.body, &message.body)?;
         match gets.from == "Hub" && path.ends_with("/error") {
@@ -418,21 +431,59 @@ impl Player<'_> {
         for (name, value) in headers {
             filled.push((name.to_ascii_lowercase(), self.fill(&value)?));
         }
-        for line in &message.headers {
-            let name = line.name.to_ascii_lowercase();
-            if !line.further {
-                filled.retain(|(known, _)| *known != name);
-            }
-            if let Some(value) = &line.value {
-                filled.push((name, self.fill(value)?));
-            }
-        }
+        self.set_headers(&mut filled, &message.headers)?;
         let body = match &message.body {
             Body::Given(text) => self.fill(text)?,
             Body::Usual(changes) => self.changed(&body, changes)?,
         };
         let method = message.method.clone();
-        Ok(Request { method, path, headers: filled, body: body.into_bytes() })
+        let request = Request { method, path, headers: filled, body: body.into_bytes() };
+        match &message.signing {
+            None => Ok(request),
+            Some(signing) => self.signed(request, signing),
+        }
+    }
+
+    /// The request with its signature, and what is changed after it was signed.
+    fn signed(&mut self, mut request: Request, signing: &Signing) -> Result<Request, String> {
+        let uri = request.path.split('?').next().unwrap_or_default().to_owned();
+        for (name, value) in [("fspiop-uri", uri), ("fspiop-http-method", request.method.clone())] {
+            if header(&request.headers, name).is_none() {
+                request.headers.push((name.to_owned(), value));
+            }
+        }
+        let form = signing.canonical.then(|| jws::canonical(&request.body)).flatten();
+        let body = form.as_deref().unwrap_or(&request.body);
+        let value = keys::sign(&request, body, &signing.key)?;
+        request.headers.push(("fspiop-signature".to_owned(), value));
+        self.set_headers(&mut request.headers, &signing.headers)?;
+        if !signing.changes.is_empty() {
+            let text = String::from_utf8(request.body).map_err(|error| error.to_string())?;
+            request.body = self.changed(&text, &signing.changes)?.into_bytes();
+        }
+        Ok(request)
+    }
+
+    fn set_headers(&mut self, headers: &mut Headers, lines: &[HeaderLine]) -> Result<(), String> {
+        for line in lines {
+            let name = line.name.to_ascii_lowercase();
+            if !line.further {
+                headers.retain(|(known, _)| *known != name);
+            }
+            if let Some(value) = &line.value {
+                headers.push((name, self.fill(value)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the parts of a signature names, for messages that misuse it.
+    fn remember_signature(&mut self, label: &str, request: &Request) {
+        let Some(value) = header(&request.headers, "fspiop-signature") else { return };
+        let parts: Value = serde_json::from_str(value).unwrap_or_default();
+        let part = |name: &str| parts[name].as_str().unwrap_or_default().to_owned();
+        self.scope.set(&format!("signature.{label}"), part("signature"));
+        self.scope.set(&format!("protected-header.{label}"), part("protectedHeader"));
     }
 
     /// The usual body with some members set or taken out.

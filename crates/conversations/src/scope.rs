@@ -12,6 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
+use crate::keys;
+
 const BASE32: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const SUFFIX_DIGITS: usize = 7;
 
@@ -104,6 +106,13 @@ impl Scope {
         if let Some(value) = self.fresh.borrow().get(name) {
             return Ok(value.clone());
         }
+        if let Some((what, key)) = name.split_once('.') {
+            match what {
+                "public" | "private" => return keys::pem(key, what).map(|it| escaped(&it)),
+                "key-id" => return keys::id(key),
+                _ => (),
+            }
+        }
         let stem = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
         let value = match stem {
             "transfer" | "quote" | "request" | "transaction" => uuid(),
@@ -129,6 +138,11 @@ impl Scope {
     pub(crate) fn set(&self, name: &str, value: String) {
         self.fresh.borrow_mut().insert(name.to_owned(), value);
     }
+}
+
+/// A text as it stands within the quotation marks of JSON.
+fn escaped(text: &str) -> String {
+    text.replace('\n', "\\n")
 }
 
 /// The name of the placeholder that `text` begins with, if it begins with one.

@@ -18,6 +18,13 @@ use serde::{Deserialize, Deserializer};
 /// is sent. The tree takes up to sixteen times the memory for the time of one call.
 pub const CANONICAL_BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// The body as the reference's verifiers write it: compact, members sorted by name at every
+/// level. `None` when it is too long, no JSON, or has a name twice in an object.
+#[must_use]
+pub fn canonical(body: &[u8]) -> Option<Vec<u8>> {
+    Canonical::parse(body).map(Canonical::sorted)
+}
+
 /// A parsed body.
 pub(crate) struct Canonical<'a>(Node<'a>);
 

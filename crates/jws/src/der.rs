@@ -15,9 +15,12 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 
 /// Of which kind a public key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyKind {
+pub enum KeyKind {
     /// RSA with a modulus of that many bits.
-    Rsa { bits: usize },
+    Rsa {
+        /// Bits of the modulus.
+        bits: usize,
+    },
     /// A point on the curve P-256.
     P256,
     /// Anything else.

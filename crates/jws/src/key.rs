@@ -11,11 +11,14 @@ use aws_lc_rs::signature::{
     RSA_PKCS1_2048_8192_SHA512, RSA_PKCS1_SHA256, RsaKeyPair, VerificationAlgorithm,
 };
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::STANDARD;
 use ledger::Digest;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
-use crate::der::{self, KeyKind};
+pub use crate::der::KeyKind;
+
+use crate::der;
+use crate::encode::{CHUNK_BYTES, encode};
 
 /// Fewest bits of an RSA modulus (FSPIOP signature, section on algorithms).
 pub const RSA_BITS_MIN: usize = 2_048;
@@ -24,8 +27,8 @@ pub const RSA_BITS_MAX: usize = 8_192;
 /// Longest text of a key or certificate, in bytes.
 pub const KEY_TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a body that are encoded at once; a multiple of three, so that no padding arises.
-const CHUNK_BYTES: usize = 3 * 1_024;
+/// Characters in a line of PEM.
+const PEM_LINE: usize = 64;
 
 /// How a message is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,20 +63,17 @@ impl Algorithm {
     }
 
     /// The digest of what is signed: the encoded protected header, a dot, the encoded payload.
-    pub(crate) fn digest(self, protected: &str, payload: &[u8]) -> digest::Digest {
+    pub(crate) fn digest(self, protected: &[u8], payload: &[u8]) -> digest::Digest {
         let mut context = digest::Context::new(match self {
             Self::Rs256 | Self::Es256 => &SHA256,
             Self::Rs384 => &SHA384,
             Self::Rs512 => &SHA512,
         });
-        context.update(protected.as_bytes());
+        context.update(protected);
         context.update(b".");
         let mut buffer = [0; CHUNK_BYTES / 3 * 4];
         for chunk in payload.chunks(CHUNK_BYTES) {
-            let length = URL_SAFE_NO_PAD
-                .encode_slice(chunk, &mut buffer)
-                .expect("the buffer holds a whole chunk");
-            context.update(&buffer[..length]);
+            context.update(encode(chunk, &mut buffer));
         }
         context.finish()
     }
@@ -126,6 +126,8 @@ pub struct VerificationKey(Arc<Verifier>);
 
 struct Verifier {
     fingerprint: Digest,
+    kind: KeyKind,
+    der: Vec<u8>,
     public: Public,
 }
 
@@ -196,12 +198,44 @@ impl VerificationKey {
         }
     }
 
+    /// The key itself: its `SubjectPublicKeyInfo`, in DER.
+    #[must_use]
+    pub fn der(&self) -> &[u8] {
+        &self.0.der
+    }
+
+    /// Of which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> KeyKind {
+        self.0.kind
+    }
+
+    /// The key as a PEM text, `PUBLIC KEY`.
+    #[must_use]
+    pub fn to_pem(&self) -> String {
+        let text = STANDARD.encode(&self.0.der);
+        let mut pem = String::with_capacity(text.len() + text.len() / 64 + 64);
+        pem.push_str("-----BEGIN PUBLIC KEY-----\n");
+        for (at, character) in text.char_indices() {
+            if 0 < at && at % PEM_LINE == 0 {
+                pem.push('\n');
+            }
+            pem.push(character);
+        }
+        pem.push_str("\n-----END PUBLIC KEY-----\n");
+        pem
+    }
+
     /// Reads a `SubjectPublicKeyInfo`.
-    fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+    ///
+    /// # Errors
+    /// [`KeyError::Damaged`], [`KeyError::Unsupported`] and [`KeyError::Size`].
+    pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         let parse = |algorithm: &'static dyn VerificationAlgorithm| {
             ParsedPublicKey::new(algorithm, der).map_err(|_| KeyError::Damaged)
         };
-        let public = match der::kind(der).ok_or(KeyError::Damaged)? {
+        let kind = der::kind(der).ok_or(KeyError::Damaged)?;
+        let public = match kind {
             KeyKind::Rsa { bits } => {
                 check_bits(bits)?;
                 Public::Rsa([
@@ -215,7 +249,8 @@ impl VerificationKey {
         };
         let sum = digest::digest(&SHA256, der);
         let sum = sum.as_ref().try_into().expect("SHA-256 has 32 bytes");
-        Ok(Self(Arc::new(Verifier { fingerprint: Digest(sum), public })))
+        let (fingerprint, der) = (Digest(sum), der.to_vec());
+        Ok(Self(Arc::new(Verifier { fingerprint, kind, der, public })))
     }
 }
 

@@ -16,7 +16,7 @@ pub const PARTICIPANTS_MAX: usize = 10_000;
 
 /// The keys of all participants. Immutable and cheap to clone: a change makes a new ring.
 #[derive(Clone, Default)]
-pub struct KeyRing(Arc<HashMap<FspName, Vec<VerificationKey>>>);
+pub struct KeyRing(pub(crate) Arc<HashMap<FspName, Vec<VerificationKey>>>);
 
 /// Why a directory of keys could not be read; each names the file.
 #[derive(Debug, thiserror::Error)]
@@ -76,11 +76,8 @@ impl KeyRing {
     pub fn load(directory: &Path) -> Result<Self, LoadError> {
         let mut ring = HashMap::new();
         for path in key_files(directory)? {
-            let name = participant(&path).ok_or_else(|| LoadError::Name { path: path.clone() })?;
-            let text = read(&path)?;
-            VerificationKey::from_pem(&text)
-                .and_then(|key| insert(&mut ring, name, key))
-                .map_err(|source| LoadError::Key { path, source })?;
+            let (name, key) = read_key(&path)?;
+            insert(&mut ring, name, key).map_err(|source| LoadError::Key { path, source })?;
         }
         Ok(Self(Arc::new(ring)))
     }
@@ -126,7 +123,7 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-fn insert(
+pub(crate) fn insert(
     ring: &mut HashMap<FspName, Vec<VerificationKey>>,
     name: FspName,
     key: VerificationKey,
@@ -146,7 +143,7 @@ fn insert(
 }
 
 /// The files of a directory that should hold keys, sorted by name.
-fn key_files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+pub(crate) fn key_files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let fault = |source| LoadError::Read { path: directory.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(fault)? {
@@ -162,6 +159,15 @@ fn key_files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Whose key a file holds, and the key.
+pub(crate) fn read_key(path: &Path) -> Result<(FspName, VerificationKey), LoadError> {
+    let name = participant(path).ok_or_else(|| LoadError::Name { path: path.to_owned() })?;
+    match VerificationKey::from_pem(&read(path)?) {
+        Ok(key) => Ok((name, key)),
+        Err(source) => Err(LoadError::Key { path: path.to_owned(), source }),
+    }
 }
 
 fn participant(path: &Path) -> Option<FspName> {

@@ -3,20 +3,15 @@
 use fspiop::Resource;
 use http::Method;
 
-/// What the operator has switched on. Everything is off by default, as in the reference
-/// (`JWS_VALIDATE`, `JWS_SIGN` and their variants for PUT /parties, hub-semantics 1.7).
+/// What the operator has switched on, by resource. Nothing is by default, as in the reference
+/// (`JWS_VALIDATE`, `JWS_SIGN`, hub-semantics 1.7). Its two switches for PUT /parties are
+/// [`Resource::Parties`] here: that resource has no other message with a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether signatures of inbound messages are verified at all.
-    pub validate: bool,
-    /// Whether that includes PUT /parties and its error form, whose senders often do not sign.
-    pub validate_put_parties: bool,
-    /// Whether messages the hub makes itself are signed.
-    pub sign: bool,
-    /// Whether that includes PUT /parties and its error form.
-    pub sign_put_parties: bool,
-    /// Resources that are neither verified nor signed.
-    pub exempt: Vec<Resource>,
+    /// Resources whose inbound messages are refused unless their signature verifies.
+    pub validate: Vec<Resource>,
+    /// Resources whose messages the hub signs when it makes them itself.
+    pub sign: Vec<Resource>,
 }
 
 impl Policy {
@@ -25,20 +20,18 @@ impl Policy {
     /// Never for a method without a body: signers of the scheme cannot sign such a message.
     #[must_use]
     pub fn requires(&self, method: &Method, resource: Resource) -> bool {
-        self.validate && self.covers(method, resource, self.validate_put_parties)
+        self.validate.contains(&resource) && has_body(method)
     }
 
     /// Whether the hub signs a message of its own.
     #[must_use]
     pub fn signs(&self, method: &Method, resource: Resource) -> bool {
-        self.sign && self.covers(method, resource, self.sign_put_parties)
+        self.sign.contains(&resource) && has_body(method)
     }
+}
 
-    fn covers(&self, method: &Method, resource: Resource, put_parties: bool) -> bool {
-        let has_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-        let switched_off = *method == Method::PUT && resource == Resource::Parties && !put_parties;
-        has_body && !switched_off && !self.exempt.contains(&resource)
-    }
+fn has_body(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
 #[cfg(test)]
@@ -48,35 +41,23 @@ mod tests {
     #[test]
     fn the_switches_decide() {
         let off = Policy::default();
-        let on = Policy { validate: true, sign: true, ..Policy::default() };
-        let parties = Policy { validate_put_parties: true, sign_put_parties: true, ..on.clone() };
-        let exempt = Policy { exempt: vec![Resource::Quotes], ..parties.clone() };
-        for (method, resource, expected) in [
-            (Method::GET, Resource::Transfers, [false, false, false, false]),
-            (Method::DELETE, Resource::Participants, [false, false, false, false]),
-            (Method::POST, Resource::Transfers, [false, true, true, true]),
-            (Method::PUT, Resource::Transfers, [false, true, true, true]),
-            (Method::PATCH, Resource::Transfers, [false, true, true, true]),
-            (Method::POST, Resource::Quotes, [false, true, true, false]),
-            (Method::PUT, Resource::Quotes, [false, true, true, false]),
-            (Method::POST, Resource::Participants, [false, true, true, true]),
-            (Method::PUT, Resource::Parties, [false, false, true, true]),
+        let transfers = Policy { validate: vec![Resource::Transfers], ..Policy::default() };
+        let quotes = Policy { sign: vec![Resource::Quotes], ..Policy::default() };
+        let policies = [&off, &transfers, &quotes];
+        for (method, resource, required, signed) in [
+            (Method::GET, Resource::Transfers, [false; 3], [false; 3]),
+            (Method::DELETE, Resource::Transfers, [false; 3], [false; 3]),
+            (Method::POST, Resource::Transfers, [false, true, false], [false; 3]),
+            (Method::PUT, Resource::Transfers, [false, true, false], [false; 3]),
+            (Method::PATCH, Resource::Transfers, [false, true, false], [false; 3]),
+            (Method::PUT, Resource::Quotes, [false; 3], [false, false, true]),
+            (Method::GET, Resource::Quotes, [false; 3], [false; 3]),
+            (Method::PUT, Resource::Parties, [false; 3], [false; 3]),
         ] {
-            let policies = [&off, &on, &parties, &exempt];
-            let required = policies.map(|policy| policy.requires(&method, resource));
-            let signed = policies.map(|policy| policy.signs(&method, resource));
-            assert_eq!((required, signed), (expected, expected), "{method} {resource:?}");
+            let found = policies.map(|policy| policy.requires(&method, resource));
+            assert_eq!(found, required, "{method} {resource:?}");
+            let found = policies.map(|policy| policy.signs(&method, resource));
+            assert_eq!(found, signed, "{method} {resource:?}");
         }
-    }
-
-    #[test]
-    fn verifying_and_signing_are_switched_apart() {
-        let verifying = Policy { validate: true, ..Policy::default() };
-        let signing = Policy { sign: true, ..Policy::default() };
-        let put = |policy: &Policy| {
-            let (method, resource) = (&Method::PUT, Resource::Transfers);
-            (policy.requires(method, resource), policy.signs(method, resource))
-        };
-        assert_eq!((put(&verifying), put(&signing)), ((true, false), (false, true)));
     }
 }

@@ -25,19 +25,31 @@ pub(crate) const CONTENT_TYPE: &str = "Content-Type";
 
 const MEMBERS_MAX: usize = 16;
 
-/// Name and value as written.
-type Member<'a> = (Cow<'a, str>, &'a RawValue);
+/// Name and value.
+type Member<'a> = (Cow<'a, str>, Value<'a>);
+
+/// The value of a member: a text, or JSON as it is written.
+enum Value<'a> {
+    Plain(&'a str),
+    Written(&'a RawValue),
+}
 /// Name and value of a member that is a text.
 pub(crate) type TextMember<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// `{"signature":…,"protectedHeader":…}`; further members are ignored, as by the reference.
-#[derive(Deserialize)]
 pub(crate) struct Envelope<'a> {
+    signature: Cow<'a, [u8]>,
+    /// In base64url, as it is signed.
+    pub(crate) protected: Cow<'a, [u8]>,
+}
+
+/// The same as JSON.
+#[derive(Deserialize)]
+struct WrittenEnvelope<'a> {
     #[serde(borrow)]
     signature: Cow<'a, str>,
-    /// In base64url, as it is signed.
     #[serde(borrow, rename = "protectedHeader")]
-    pub(crate) protected: Cow<'a, str>,
+    protected: Cow<'a, str>,
 }
 
 impl<'a> Envelope<'a> {
@@ -45,7 +57,24 @@ impl<'a> Envelope<'a> {
         if SIGNATURE_BYTES_MAX < value.len() {
             return Err(SignatureError::TooLong);
         }
-        serde_json::from_slice(value).map_err(|_| SignatureError::Malformed)
+        if let Some(envelope) = Self::parse_usual(value) {
+            return Ok(envelope);
+        }
+        let written: WrittenEnvelope<'_> =
+            serde_json::from_slice(value).map_err(|_| SignatureError::Malformed)?;
+        let bytes = |text| match text {
+            Cow::Borrowed(text) => Cow::Borrowed(str::as_bytes(text)),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        Ok(Self { signature: bytes(written.signature), protected: bytes(written.protected) })
+    }
+
+    /// The form that nearly all signers write.
+    fn parse_usual(value: &'a [u8]) -> Option<Self> {
+        let rest = value.strip_prefix(br#"{"signature":""#)?;
+        let (signature, rest) = quoted(rest)?;
+        let (protected, rest) = quoted(rest.strip_prefix(br#","protectedHeader":""#)?)?;
+        (rest == b"}").then_some(Self { signature: signature.into(), protected: protected.into() })
     }
 
     pub(crate) fn signature(&self) -> Result<Vec<u8>, SignatureError> {
@@ -57,7 +86,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn decode(text: &str, member: &'static str) -> Result<Vec<u8>, SignatureError> {
+fn decode(text: &[u8], member: &'static str) -> Result<Vec<u8>, SignatureError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| SignatureError::NotBase64(member))
 }
 
@@ -78,9 +107,14 @@ pub(crate) struct Protected<'a> {
 
 impl<'a> Protected<'a> {
     pub(crate) fn parse(json: &'a [u8]) -> Result<Self, SignatureError> {
-        let members: Members<'_> =
-            serde_json::from_slice(json).map_err(|_| SignatureError::ProtectedMalformed)?;
-        let mut members = members.0;
+        let mut members = match parse_usual(json) {
+            Some(members) => members,
+            None => {
+                let members: Members<'_> =
+                    serde_json::from_slice(json).map_err(|_| SignatureError::ProtectedMalformed)?;
+                members.0
+            }
+        };
         check_names(&members)?;
         Ok(Self {
             alg: required(&mut members, ALG)?,
@@ -92,6 +126,41 @@ impl<'a> Protected<'a> {
             others: others(members)?,
         })
     }
+}
+
+/// The members of an object of plain texts without white space, which is what nearly all signers
+/// write; `None` for any other.
+fn parse_usual(json: &[u8]) -> Option<Vec<Member<'_>>> {
+    let mut members = Vec::with_capacity(8);
+    let mut rest = str::from_utf8(json).ok()?.strip_prefix("{\"")?;
+    loop {
+        let (name, after) = plain(rest)?;
+        let (value, after) = plain(after.strip_prefix(":\"")?)?;
+        if members.len() == MEMBERS_MAX {
+            return None;
+        }
+        members.push((name.into(), Value::Plain(value)));
+        match after {
+            "}" => return Some(members),
+            _ => rest = after.strip_prefix(",\"")?,
+        }
+    }
+}
+
+/// The text up to the closing quotation mark, and what follows; `None` when it has an escape.
+/// Whether it is base64, hence plain, is seen when it is decoded.
+fn quoted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr2(b'"', b'\\', bytes)?;
+    (bytes[end] == b'"').then_some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// The same for a text of any kind; `None` when it has anything but
+/// plain ASCII in it, for that is JSON's to judge.
+fn plain(text: &str) -> Option<(&str, &str)> {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b'"' | b'\\');
+    let end = text.bytes().position(|byte| !is_plain(byte))?;
+    let rest = text[end..].strip_prefix('"')?;
+    Some((&text[..end], rest))
 }
 
 /// Refuses names that occur twice, and extensions that we would have to understand.
@@ -138,7 +207,11 @@ fn others(members: Vec<Member<'_>>) -> Result<Vec<TextMember<'_>>, SignatureErro
     .collect()
 }
 
-fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
+    let value = match value {
+        Value::Plain(text) => return Some(Cow::Borrowed(text)),
+        Value::Written(value) => value,
+    };
     let quoted = value.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     if let Some(plain) = quoted.filter(|text| !text.contains('\\')) {
         return Some(Cow::Borrowed(plain));
@@ -170,6 +243,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::with_capacity(8);
         while let Some((Text(name), value)) = map.next_entry()? {
+            let value = Value::Written(value);
             if members.len() == MEMBERS_MAX {
                 return Err(A::Error::custom("too many members"));
             }

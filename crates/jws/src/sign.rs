@@ -34,7 +34,7 @@ pub enum SignError {
 /// See [`SignError`].
 pub fn sign(headers: &HeaderMap, body: &[u8], key: &SigningKey) -> Result<HeaderValue, SignError> {
     let protected = URL_SAFE_NO_PAD.encode(protected(headers, key)?);
-    let digest = key.algorithm().digest(&protected, body);
+    let digest = key.algorithm().digest(protected.as_bytes(), body);
     let signature = key.sign(&digest).ok_or(SignError::Library)?;
     let signature = URL_SAFE_NO_PAD.encode(signature);
     let value = format!(r#"{{"signature":"{signature}","protectedHeader":"{protected}"}}"#);

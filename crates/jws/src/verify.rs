@@ -1,10 +1,7 @@
 //! Verifying the signature of a message from a participant.
 
-use fspiop::headers::{
-    FSPIOP_DESTINATION, FSPIOP_HTTP_METHOD, FSPIOP_SIGNATURE, FSPIOP_SOURCE, FSPIOP_URI,
-};
 use fspiop::{ErrorCode, Refusal};
-use http::header::{DATE as DATE_HEADER, HeaderName};
+use http::header::HeaderName;
 use http::{HeaderMap, Method};
 use ledger::FspName;
 
@@ -104,16 +101,29 @@ impl SignatureError {
 /// # Errors
 /// The first failure in the order of [`SignatureError`].
 pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError> {
-    let value = header(message.headers, &FSPIOP_SIGNATURE, SIGNATURE)?;
+    verify_with(message, |source| keys.of(source))
+}
+
+/// [`verify`] with the keys that a function finds for the source.
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_with<K: AsRef<[VerificationKey]>>(
+    message: &Signed<'_>,
+    keys_of: impl FnOnce(&FspName) -> K,
+) -> Result<(), SignatureError> {
+    let headers = Headers::of(message.headers);
+    let value = headers.signature.value(SIGNATURE)?;
     let envelope = Envelope::parse(value.ok_or(SignatureError::Absent)?)?;
     let signature = envelope.signature()?;
     let json = envelope.protected()?;
     let protected = Protected::parse(&json)?;
     let algorithm = Algorithm::parse(&protected.alg).ok_or(SignatureError::Algorithm)?;
-    check_headers(&protected, message.headers)?;
+    check_headers(&protected, &headers, message.headers)?;
     check_request(&protected, message)?;
 
-    let known = FspName::new(&protected.source).map_or(&[][..], |source| keys.of(&source));
+    let found = FspName::new(&protected.source).map(|source| keys_of(&source));
+    let known = found.as_ref().map_or(&[][..], AsRef::as_ref);
     if known.is_empty() {
         return Err(SignatureError::UnknownSource);
     }
@@ -128,43 +138,83 @@ pub fn verify(message: &Signed<'_>, keys: &KeyRing) -> Result<(), SignatureError
     }
 }
 
-/// The value of a header that may occur once; `None` when it is absent or empty.
-fn header<'a>(
-    headers: &'a HeaderMap,
-    header: &HeaderName,
-    name: &'static str,
-) -> Result<Option<&'a [u8]>, SignatureError> {
-    let mut values = headers.get_all(header).iter();
-    let value = values.next().map(|value| value.as_bytes()).filter(|value| !value.is_empty());
-    match values.next() {
-        Some(_) => Err(SignatureError::Repeated(name)),
-        None => Ok(value),
+/// What signatures protect, found in one walk over the headers.
+#[derive(Default)]
+struct Headers<'a> {
+    signature: Once<'a>,
+    uri: Once<'a>,
+    method: Once<'a>,
+    source: Once<'a>,
+    destination: Once<'a>,
+    date: Once<'a>,
+}
+
+/// A header that may occur once.
+#[derive(Clone, Copy, Default)]
+struct Once<'a> {
+    first: Option<&'a [u8]>,
+    again: bool,
+}
+
+impl<'a> Headers<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            let place = match name.as_str() {
+                "fspiop-signature" => &mut found.signature,
+                "fspiop-uri" => &mut found.uri,
+                "fspiop-http-method" => &mut found.method,
+                "fspiop-source" => &mut found.source,
+                "fspiop-destination" => &mut found.destination,
+                "date" => &mut found.date,
+                _ => continue,
+            };
+            match place.first {
+                None => place.first = Some(value.as_bytes()),
+                Some(_) => place.again = true,
+            }
+        }
+        found
+    }
+}
+
+impl<'a> Once<'a> {
+    /// `None` when it is absent or empty.
+    fn value(self, name: &'static str) -> Result<Option<&'a [u8]>, SignatureError> {
+        match self.again {
+            true => Err(SignatureError::Repeated(name)),
+            false => Ok(self.first.filter(|value| !value.is_empty())),
+        }
     }
 }
 
 /// Each member of the protected header must be a header of the request with the same value, and
 /// a destination that is sent must be protected.
-fn check_headers(protected: &Protected<'_>, headers: &HeaderMap) -> Result<(), SignatureError> {
+fn check_headers(
+    protected: &Protected<'_>,
+    headers: &Headers<'_>,
+    all: &HeaderMap,
+) -> Result<(), SignatureError> {
     let required = [
-        (URI, &FSPIOP_URI, &protected.uri),
-        (HTTP_METHOD, &FSPIOP_HTTP_METHOD, &protected.method),
-        (SOURCE, &FSPIOP_SOURCE, &protected.source),
+        (URI, headers.uri, &protected.uri),
+        (HTTP_METHOD, headers.method, &protected.method),
+        (SOURCE, headers.source, &protected.source),
     ];
     for (name, sent, signed) in required {
-        check_header(header(headers, sent, name)?, name, signed)?;
+        check_header(sent.value(name)?, name, signed)?;
     }
-    let destination = header(headers, &FSPIOP_DESTINATION, DESTINATION)?;
+    let destination = headers.destination.value(DESTINATION)?;
     match &protected.destination {
         Some(signed) => check_header(destination, DESTINATION, signed)?,
         None if destination.is_some() => return Err(SignatureError::NotProtected(DESTINATION)),
         None => (),
     }
     if let Some(signed) = &protected.date {
-        check_header(header(headers, &DATE_HEADER, DATE)?, DATE, signed)?;
+        check_header(headers.date.value(DATE)?, DATE, signed)?;
     }
     for (name, signed) in &protected.others {
         // Names come from the sender; the sentence does not repeat them.
-        let value = HeaderName::from_bytes(name.as_bytes()).ok().and_then(|name| headers.get(name));
+        let value = HeaderName::from_bytes(name.as_bytes()).ok().and_then(|name| all.get(name));
         check_header(value.map(|value| value.as_bytes()), "a further header", signed)?;
     }
     Ok(())
@@ -197,7 +247,7 @@ fn is_signed(
     keys: &[VerificationKey],
     algorithm: Algorithm,
     signature: &[u8],
-    protected: &str,
+    protected: &[u8],
     body: &[u8],
 ) -> bool {
     let digest = algorithm.digest(protected, body);

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use jws::{Algorithm, KeyError, KeyRing, SigningKey, VerificationKey};
+use jws::{
+    Algorithm, KeyDirectory, KeyError, KeyKind, KeyRing, Reloaded, SigningKey, VerificationKey,
+};
 use ledger::FspName;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -178,4 +180,52 @@ proptest! {
         let private = SigningKey::from_pem(&bytes);
         prop_assert!(public.is_err() || private.is_err());
     }
+}
+
+#[test]
+fn a_key_is_shown_as_it_was_read() {
+    let vectors = vectors();
+    for (name, kind) in [("rsa", KeyKind::Rsa { bits: 2_048 }), ("ec", KeyKind::P256)] {
+        let pem = text(&vectors, name, "public");
+        let key = VerificationKey::from_pem(pem.as_bytes()).expect(name);
+        assert_eq!((key.to_pem(), key.kind()), (pem, kind));
+        let again = VerificationKey::from_der(key.der()).expect(name);
+        assert_eq!(again.fingerprint(), key.fingerprint());
+    }
+}
+
+#[test]
+fn a_directory_that_is_read_again_keeps_its_good_keys() {
+    let vectors = vectors();
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| directory.path().join(name);
+    let write = |name: &str, key: &str| {
+        fs::write(place(name), text(&vectors, key, "public")).expect(name);
+    };
+    write("payer.pem", "rsa");
+    write("payee.pem", "ec");
+    let keys = KeyDirectory::open(directory.path()).expect("good files");
+    let fingerprints = |name: &str| -> Vec<String> {
+        let name = FspName::new(name).expect("a name");
+        let keys = keys.ring();
+        keys.of(&name).iter().map(|key| key.fingerprint().to_string()).collect()
+    };
+    let (payer, payee) = (fingerprints("payer"), fingerprints("payee"));
+    let counts = |found: Reloaded| (found.keys, found.participants, found.faults.len());
+
+    fs::write(place("payer.pem"), "half a k").expect("written");
+    write("payer.2.pem", "rsa_next");
+    let generation = keys.generation();
+    assert_eq!(counts(keys.reload()), (3, 2, 1), "a broken file keeps its key");
+    assert_eq!(keys.generation(), generation + 1);
+    assert!(fingerprints("payer").contains(&payer[0]));
+
+    fs::remove_file(place("payer.pem")).expect("removed");
+    assert_eq!(counts(keys.reload()), (2, 2, 0), "a file that has gone takes its key along");
+    assert!(!fingerprints("payer").contains(&payer[0]));
+
+    fs::remove_dir_all(directory.path()).expect("removed");
+    assert_eq!(counts(keys.reload()), (2, 2, 1), "a directory that has gone changes nothing");
+    assert_eq!(fingerprints("payee"), payee);
+    assert!(KeyDirectory::open(directory.path()).is_err());
 }

@@ -286,6 +286,23 @@ pub enum Change {
         /// Template or base URL.
         value: String,
     },
+    /// `POST /participants/{name}/keys`: one more public key by which its messages are verified.
+    AddKey {
+        /// The participant.
+        name: FspName,
+        /// SHA-256 of `key`.
+        id: Digest,
+        /// The `SubjectPublicKeyInfo`, in DER; at most
+        /// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
+        key: Vec<u8>,
+    },
+    /// `DELETE /participants/{name}/keys/{id}`.
+    RemoveKey {
+        /// The participant.
+        name: FspName,
+        /// The key.
+        id: Digest,
+    },
     /// `recordFundsIn`, `recordFundsOutPrepareReserve`.
     MoveFunds(MoveFunds),
     /// `recordFundsOutCommit`, `recordFundsOutAbort`.

@@ -54,8 +54,8 @@ pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{ALL as ALL_OUTCOMES, Outcome};
 pub use query::{Cause, LookUp, TransferView};
 pub use register::{
-    ENDPOINTS_MAX, Holding, LEDGER_ACCOUNT_TYPES_MAX, Limit, ORACLES_MAX, PARTICIPANTS_MAX,
-    Participant, Register, SETTLEMENT_MODELS_MAX,
+    ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
+    ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
 pub use state::{Batch, Counters, Effects, RULES_VERSION, State};
 pub use state_hash::StateHashes;

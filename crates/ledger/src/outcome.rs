@@ -141,6 +141,11 @@ pub enum Outcome {
     OracleNotFound = 113,
     /// Admin: an account type of that name exists.
     LedgerAccountTypeExists = 114,
+
+    /// Admin: the participant has as many public keys as it may have.
+    KeysFull = 120,
+    /// Admin: the participant has no such public key.
+    KeyNotFound = 121,
 }
 
 impl Outcome {
@@ -160,7 +165,7 @@ impl Outcome {
 use Outcome::*;
 
 /// Every outcome, in order of number.
-pub const ALL: [Outcome; 64] = [
+pub const ALL: [Outcome; 66] = [
     Accepted,
     Repeated,
     PrepareModified,
@@ -225,4 +230,6 @@ pub const ALL: [Outcome; 64] = [
     OracleExists,
     OracleNotFound,
     LedgerAccountTypeExists,
+    KeysFull,
+    KeyNotFound,
 ];

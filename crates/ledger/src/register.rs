@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::accounts::AccountKind;
 use crate::command::{LedgerAccountType, Oracle, SettlementModel};
 use crate::hashing::Keyed;
-use crate::ids::{AccountId, FspName, OracleId, ParticipantIndex, Stamp};
+use crate::ids::{AccountId, Digest, FspName, OracleId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 
 /// Participants the register can hold.
@@ -21,6 +21,22 @@ pub const SETTLEMENT_MODELS_MAX: usize = 256;
 pub const ORACLES_MAX: usize = 1_000;
 /// Account types that can be added to the kernel's own.
 pub const LEDGER_ACCOUNT_TYPES_MAX: usize = 64;
+
+/// Public keys one participant can have at a time: old and new ones while they are changed.
+pub const KEYS_MAX: usize = 4;
+/// Longest public key, in bytes: RSA with 8,192 bits has half of it.
+pub const KEY_BYTES_MAX: usize = 2_048;
+
+/// A public key of a participant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// SHA-256 of `der`.
+    pub id: Digest,
+    /// The `SubjectPublicKeyInfo`, in DER.
+    pub der: Vec<u8>,
+    /// When it was added.
+    pub added: Stamp,
+}
 
 /// A net debit cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +75,8 @@ pub struct Participant {
     pub accounts: Vec<AccountId>,
     /// Endpoint type and value, in order of first setting.
     pub endpoints: Vec<(String, String)>,
+    /// Its public keys, oldest first.
+    pub keys: Vec<Key>,
 }
 
 impl Participant {
@@ -70,6 +88,7 @@ impl Participant {
             holdings: Vec::new(),
             accounts: Vec::new(),
             endpoints: Vec::new(),
+            keys: Vec::new(),
         }
     }
 

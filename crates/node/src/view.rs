@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use ledger::{Currency, FspName, ParticipantIndex, Settings, State};
+use ledger::{Currency, FspName, Key, ParticipantIndex, Settings, State};
 
 /// A participant as the edge sees it.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Member {
     pub currencies: Vec<(Currency, bool)>,
     /// Endpoint type and value.
     pub endpoints: Vec<(String, String)>,
+    /// Its public keys, oldest first.
+    pub keys: Vec<Key>,
 }
 
 impl Member {
@@ -60,6 +62,7 @@ impl View {
                     })
                     .collect(),
                 endpoints: participant.endpoints.clone(),
+                keys: participant.keys.clone(),
             })
             .collect();
         let by_name = members.iter().map(|member| (member.name, member.index)).collect();

@@ -8,6 +8,7 @@ use ledger::{Administer, Change, Currency, FspName, Outcome, State};
 use crate::form::{Form, known_currency, refuse};
 use crate::guard::Identity;
 use crate::hub::Hub;
+use crate::options::AdminKeys;
 use crate::refusals;
 use crate::resource::parameter;
 
@@ -16,6 +17,7 @@ pub(crate) struct Call<'a, H> {
     pub(crate) hub: &'a H,
     pub(crate) base_url: &'a str,
     pub(crate) reach: &'a Reach,
+    pub(crate) keys: &'a AdminKeys,
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,

@@ -147,4 +147,14 @@ pub struct Metrics {
     pub malformed: u64,
     /// Counter: calls to participants not made because their address is not allowed.
     pub calls_denied: u64,
+    /// Counter: signatures of participants that were good.
+    pub signatures_verified: u64,
+    /// Counter: messages refused for their signature.
+    pub signatures_refused: u64,
+    /// Counter: messages of the hub that were signed.
+    pub signatures_made: u64,
+    /// Counter: messages of the hub that could not be signed, and were not sent.
+    pub signatures_failed: u64,
+    /// Gauge: messages of the hub that wait for their signature.
+    pub signatures_waiting: u64,
 }

@@ -22,6 +22,7 @@ mod form;
 mod funds;
 mod guard;
 mod hub;
+mod keys;
 mod monitoring;
 mod options;
 mod oracles;
@@ -36,6 +37,6 @@ mod transactions;
 mod waterfall;
 
 pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
-pub use options::{AdminOptions, Auth, Limits};
+pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::serve;
 pub use token::{Token, load_or_create_token};

@@ -149,6 +149,31 @@ fn render(now: &Metrics) -> String {
             "Calls to addresses that are not allowed.",
             now.calls_denied,
         ),
+        (
+            Counter,
+            "upesi_signatures_verified_total",
+            "Good signatures of participants.",
+            now.signatures_verified,
+        ),
+        (
+            Counter,
+            "upesi_signatures_refused_total",
+            "Messages refused for their signature.",
+            now.signatures_refused,
+        ),
+        (Counter, "upesi_signatures_made_total", "Own messages signed.", now.signatures_made),
+        (
+            Counter,
+            "upesi_signatures_failed_total",
+            "Own messages that could not be signed.",
+            now.signatures_failed,
+        ),
+        (
+            Gauge,
+            "upesi_signatures_waiting",
+            "Own messages waiting for their signature.",
+            now.signatures_waiting,
+        ),
     ];
     let mut text = String::with_capacity(4_096);
     for (kind, name, help, value) in rows {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::reach::Reach;
+use jws::{KeyDirectory, VerificationKey};
 
 use crate::token::Token;
 
@@ -24,8 +25,19 @@ pub struct AdminOptions {
     pub base_url: String,
     /// Which addresses may be registered as endpoints.
     pub reach: Arc<Reach>,
+    /// Keys of signatures that are not in the register.
+    pub keys: AdminKeys,
     /// Bounds on what a client can occupy.
     pub limits: Limits,
+}
+
+/// Keys of signatures that are not in the register; none by default.
+#[derive(Clone, Debug, Default)]
+pub struct AdminKeys {
+    /// The public key that belongs to the hub's own, for partners to fetch.
+    pub hub: Option<VerificationKey>,
+    /// The directory of participants' keys.
+    pub directory: Option<Arc<KeyDirectory>>,
 }
 
 impl AdminOptions {
@@ -38,6 +50,7 @@ impl AdminOptions {
             origins: Vec::new(),
             base_url: "http://central-ledger".into(),
             reach: Arc::default(),
+            keys: AdminKeys::default(),
             limits: Limits::default(),
         }
     }

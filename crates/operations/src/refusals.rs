@@ -55,6 +55,10 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
             ErrorCode::MODIFIED_REQUEST,
             "a transfer with this transferId and other content exists",
         ),
+        Outcome::KeysFull => {
+            (ErrorCode::VALIDATION, "the participant has 4 public keys already: delete one first")
+        }
+        Outcome::KeyNotFound => (ErrorCode::ID_NOT_FOUND, "public key not found"),
         Outcome::OracleExists => internal("an oracle of this type and currency exists"),
         Outcome::OracleNotFound => internal("oracle not found"),
         Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
@@ -163,6 +167,8 @@ mod tests {
             OracleExists: 500 Internal Server Error, 2001: Internal server error - an oracle of this type and currency exists
             OracleNotFound: 500 Internal Server Error, 2001: Internal server error - oracle not found
             LedgerAccountTypeExists: 400 Bad Request, 3000: Generic client error - the ledger account type already exists
+            KeysFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 public keys already: delete one first
+            KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
         "#]].assert_eq(&table);
     }
 }

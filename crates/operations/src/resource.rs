@@ -13,6 +13,9 @@ pub(crate) enum Resource {
     Accounts(String),
     Account { name: String, account: String },
     AccountTransfer { name: String, account: String, transfer: String },
+    Keys(String),
+    Key { name: String, key: String },
+    KeyDirectoryReload,
     LedgerAccountTypes,
     SettlementModels,
     SettlementModel(String),
@@ -48,6 +51,7 @@ impl Resource {
         let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
         match segments.as_slice() {
             ["participants", rest @ ..] => Self::of_participants(rest),
+            ["keyDirectory", "reload"] => Some(Self::KeyDirectoryReload),
             ["ledgerAccountTypes"] => Some(Self::LedgerAccountTypes),
             ["settlementModels"] => Some(Self::SettlementModels),
             ["settlementModels", name] => Some(Self::SettlementModel((*name).into())),
@@ -82,13 +86,17 @@ impl Resource {
             Self::Participants
             | Self::Endpoints(_)
             | Self::Accounts(_)
+            | Self::Keys(_)
             | Self::LedgerAccountTypes
             | Self::SettlementModels
             | Self::Oracles => "GET, HEAD, POST",
             Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
                 "GET, HEAD, PUT"
             }
-            Self::InitialPositionAndLimits(_) | Self::DeadLetterResend(_) => "POST",
+            Self::InitialPositionAndLimits(_)
+            | Self::DeadLetterResend(_)
+            | Self::KeyDirectoryReload => "POST",
+            Self::Key { .. } => "GET, HEAD, DELETE",
             Self::Account { .. } => "POST, PUT",
             Self::AccountTransfer { .. } => "PUT",
             Self::Oracle(_) => "DELETE, PUT",
@@ -106,6 +114,8 @@ impl Resource {
             [name, "limits"] => Self::Limits(name.into()),
             [name, "positions"] => Self::Positions(name.into()),
             [name, "accounts"] => Self::Accounts(name.into()),
+            [name, "keys"] => Self::Keys(name.into()),
+            [name, "keys", key] => Self::Key { name: name.into(), key: key.into() },
             [name, "accounts", account] => {
                 Self::Account { name: name.into(), account: account.into() }
             }

@@ -29,7 +29,7 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, dead_letters, funds, monitoring, oracles, participants,
+    accounts, caps, catalogue, dead_letters, funds, keys, monitoring, oracles, participants,
     settlement_models, transactions, waterfall,
 };
 
@@ -158,6 +158,7 @@ impl<H: Hub> Server<H> {
             hub: &*self.hub,
             base_url: &self.options.base_url,
             reach: &self.options.reach,
+            keys: &self.options.keys,
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
@@ -187,6 +188,11 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::AccountTransfer { name, account, transfer }, _) => {
             funds::end(call, name, account, transfer).await
         }
+        (Resource::Keys(name), "POST") => keys::add(call, name).await,
+        (Resource::Keys(name), _) => keys::list(call, name).await,
+        (Resource::Key { name, key }, "DELETE") => keys::remove(call, name, key).await,
+        (Resource::Key { name, key }, _) => keys::show(call, name, key).await,
+        (Resource::KeyDirectoryReload, _) => keys::reload(call).await,
         (Resource::LedgerAccountTypes, "POST") => catalogue::create_account_type(call).await,
         (Resource::LedgerAccountTypes, _) => catalogue::account_types(call).await,
         (Resource::SettlementModels, "POST") => settlement_models::create(call).await,

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use ledger::{
     Abort, AccountId, AccountKind, Administer, Amount, Change, ChangeParties, Command, Currency,
     DeliveryResult, Digest, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState,
-    Fulfilment, FundsDirection, Genesis, LedgerAccountType, MoveFunds, NoticeId, Oracle, OracleId,
-    OracleUpdate, PartyBinding, PartyChangeForm, Prepare, Settings, SettlementModel, TransferId,
+    Fulfilment, FundsDirection, Genesis, KEY_BYTES_MAX, LedgerAccountType, MoveFunds, NoticeId,
+    Oracle, OracleId, OracleUpdate, PartyBinding, PartyChangeForm, Prepare, Settings,
+    SettlementModel, TransferId,
 };
 
 use crate::bytes::{FieldError, Reader, Writer};
@@ -66,9 +67,9 @@ pub const fn kind_of(command: &Command) -> u16 {
 /// Appends the fields of a command to `out`.
 ///
 /// Panics when a field is beyond its bound ([`ENTRIES_MAX`] entries, 65,535 bytes of free text,
-/// 255 bytes of a name or type, amounts of 18 digits before the point): the edge refuses such a
-/// command, and what can not be read back must not reach the log. An amount that is moved
-/// (of a prepare, of funds in or out) is never negative.
+/// [`KEY_BYTES_MAX`] of a key, 255 bytes of a name or type, amounts of 18 digits before the
+/// point): the edge refuses such a command, and what can not be read back must not reach the log.
+/// An amount that is moved (of a prepare, of funds in or out) is never negative.
 pub fn write_fields(command: &Command, out: &mut Vec<u8>) {
     let writer = &mut Writer(out);
     match command {
@@ -311,6 +312,8 @@ mod change {
     pub(super) const MOVE_FUNDS: u8 = 12;
     pub(super) const END_FUNDS_OUT: u8 = 13;
     pub(super) const REDELIVER: u8 = 14;
+    pub(super) const ADD_KEY: u8 = 20;
+    pub(super) const REMOVE_KEY: u8 = 21;
     /// [`MOVE_FUNDS`] with the digest of the request.
     pub(super) const MOVE_FUNDS_HASHED: u8 = 40;
     /// [`END_FUNDS_OUT`] with the digest of the request.
@@ -375,6 +378,8 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.short(endpoint);
             writer.long(value);
         }
+        Change::AddKey { name, id, key } => write_key(writer, (name, id), Some(key)),
+        Change::RemoveKey { name, id } => write_key(writer, (name, id), None),
         Change::MoveFunds(funds) => write_funds(writer, funds),
         Change::EndFundsOut(end) => write_funds_end(writer, end),
         Change::Redeliver { notice } => {
@@ -388,6 +393,18 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u32(id.0);
         }
         Change::CreateLedgerAccountType(added) => write_account_type(writer, added),
+    }
+}
+
+/// A key that is added, or removed when there is none of it but its id.
+fn write_key(writer: &mut Writer<'_>, (name, id): (&FspName, &Digest), key: Option<&Vec<u8>>) {
+    writer.u8(if key.is_some() { change::ADD_KEY } else { change::REMOVE_KEY });
+    writer.short(name.as_str());
+    writer.bytes(&id.0);
+    if let Some(key) = key {
+        assert!(key.len() <= KEY_BYTES_MAX, "a key has at most {KEY_BYTES_MAX} bytes");
+        writer.u16(key.len() as u16);
+        writer.bytes(key);
     }
 }
 
@@ -431,6 +448,17 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
             endpoint: reader.short()?.into(),
             value: reader.long()?,
         },
+        change::ADD_KEY => {
+            let (name, id) = (name(reader)?, Digest(reader.array()?));
+            let length = usize::from(reader.u16()?);
+            if KEY_BYTES_MAX < length {
+                return Err(FieldError::Value);
+            }
+            Change::AddKey { name, id, key: reader.take(length)?.into() }
+        }
+        change::REMOVE_KEY => {
+            Change::RemoveKey { name: name(reader)?, id: Digest(reader.array()?) }
+        }
         change::MOVE_FUNDS => Change::MoveFunds(read_funds(reader)?),
         change::MOVE_FUNDS_HASHED => {
             let funds = read_funds(reader)?;

@@ -18,6 +18,7 @@ use crate::address::AddressBook;
 use crate::connections::Connections;
 use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
+use crate::signatures::KeyBook;
 use crate::waiters::{Reply, Waiters};
 use crate::{Message, Options};
 
@@ -72,6 +73,11 @@ pub(crate) struct Counters {
     pub(crate) connections_refused: Counter,
     pub(crate) malformed: Counter,
     pub(crate) calls_denied: Counter,
+    pub(crate) signatures_verified: Counter,
+    pub(crate) signatures_refused: Counter,
+    pub(crate) signatures_asked: Counter,
+    pub(crate) signatures_made: Counter,
+    pub(crate) signatures_failed: Counter,
 }
 
 /// The state of one I/O thread.
@@ -92,6 +98,7 @@ pub(crate) struct Edge {
     pub(crate) forcing_record: Cell<bool>,
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
+    pub(crate) keys: KeyBook,
     pub(crate) forwards: Cell<usize>,
     pub(crate) null: Null,
     pub(crate) connections: Rc<Connections>,
@@ -133,6 +140,7 @@ impl Edge {
             forcing_record: Cell::new(false),
             pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),
             addresses: RefCell::new(AddressBook::default()),
+            keys: KeyBook::default(),
             forwards: Cell::new(0),
             null: Null::default(),
             connections: Connections::new(options.connections, Arc::clone(handle.stages())),
@@ -156,6 +164,11 @@ impl Edge {
             self.addresses.borrow_mut().clear();
         }
         Arc::clone(&self.view.borrow())
+    }
+
+    /// Rises whenever [`Edge::view`] finds another register.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
     }
 
     /// Submits a command and waits until it is durable and applied.

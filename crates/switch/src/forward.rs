@@ -17,6 +17,7 @@ use tokio::task::spawn_local;
 
 use crate::edge::Edge;
 use crate::pool::{Answer, Failure};
+use crate::signatures;
 
 /// Names and values for an endpoint's template.
 pub(crate) type Variables = Vec<(&'static str, String)>;
@@ -62,11 +63,7 @@ pub(crate) enum Undelivered {
 /// # Errors
 /// 503 when too many are on their way already.
 pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> {
-    if edge.options.forwards_max <= edge.forwards.get() {
-        return Err(Refusal::unavailable());
-    }
-    edge.forwards.set(edge.forwards.get() + 1);
-    edge.counters.forwards.add(1);
+    begin(edge)?;
     let edge = Rc::clone(edge);
     spawn_local(async move {
         carry(&edge, outgoing).await;
@@ -80,8 +77,15 @@ pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> 
 /// # Errors
 /// 503 when too many messages are on their way already.
 pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Refusal> {
-    let headers = own.headers(edge);
-    start(edge, Outgoing { to: own.to, headers, body: own.body, on_failure: None })
+    begin(edge)?;
+    let edge = Rc::clone(edge);
+    spawn_local(async move {
+        if tell(&edge, own).await.is_none() {
+            edge.counters.forwards_failed.add(1);
+        }
+        edge.forwards.set(edge.forwards.get() - 1);
+    });
+    Ok(())
 }
 
 /// A callback that the hub itself makes.
@@ -90,12 +94,6 @@ pub(crate) struct OwnMessage {
     pub(crate) resource: Resource,
     pub(crate) trace: TraceContext,
     pub(crate) body: Bytes,
-}
-
-impl OwnMessage {
-    fn headers(&self, edge: &Edge) -> HeaderMap {
-        hub_headers(edge, &self.to, self.resource, self.trace)
-    }
 }
 
 /// Headers of a message that the hub itself makes.
@@ -167,10 +165,29 @@ async fn carry(edge: &Rc<Edge>, outgoing: Outgoing) {
     edge.counters.forwards_failed.add(1);
     let Some(complaint) = outgoing.on_failure else { return };
     let (code, description) = explain(&result, complaint.no_endpoint);
-    let headers = hub_headers(edge, &complaint.to, complaint.resource, complaint.trace);
     let body = callback::error(code, &description, &[]);
+    let Complaint { to, resource, trace, .. } = complaint;
     // The sender cannot be reached either: it will ask again.
-    let _told = call(edge, &complaint.to, headers, body).await;
+    let _told = tell(edge, OwnMessage { to, resource, trace, body }).await;
+}
+
+/// Takes a place among the messages on their way.
+fn begin(edge: &Edge) -> Result<(), Refusal> {
+    if edge.options.forwards_max <= edge.forwards.get() {
+        return Err(Refusal::unavailable());
+    }
+    edge.forwards.set(edge.forwards.get() + 1);
+    edge.counters.forwards.add(1);
+    Ok(())
+}
+
+/// One attempt to deliver a message of the hub's own, signed if such are; `None` when it failed.
+async fn tell(edge: &Edge, own: OwnMessage) -> Option<()> {
+    let headers = hub_headers(edge, &own.to, own.resource, own.trace);
+    let kind = (&own.to.method, own.resource);
+    let (headers, body) = signatures::seal(edge, kind, headers, own.body).await?;
+    let answer = call(edge, &own.to, headers, body).await.ok()?;
+    answer.status.is_success().then_some(())
 }
 
 /// The error a sender hears: the one the peer answered with, or one for the way it failed

@@ -14,6 +14,9 @@
 //! Look-ups and quotes (`parties`, `quotes`) are not recorded: `forward` sends them on once, and
 //! tells the sender when that failed.
 //!
+//! Where the operator demands it, `signatures` verifies what comes in before 2, and has what the
+//! hub itself makes in 5 signed by `signer`.
+//!
 //! Each I/O thread is a world of its own: it accepts, parses, submits and sends with a runtime of
 //! its own, and owns the lanes of the participants assigned to it.
 #![warn(missing_docs)]
@@ -31,6 +34,8 @@ mod parties;
 mod pool;
 mod quotes;
 mod server;
+mod signatures;
+mod signer;
 mod socket;
 mod transfers;
 mod waiters;
@@ -55,6 +60,8 @@ pub use connections::ConnectionLimits;
 pub use notices::stored_message;
 pub use null::Decisions;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
+pub use signatures::Signatures;
+pub use signer::Signer;
 
 use edge::{Counters, Edge, Seat};
 
@@ -87,6 +94,8 @@ pub struct Options {
     pub forwards_max: usize,
     /// Whether transfers are decided.
     pub decisions: Decisions,
+    /// Signatures that are demanded and made.
+    pub signatures: Signatures,
 }
 
 impl Default for Options {
@@ -98,6 +107,7 @@ impl Default for Options {
             connections: ConnectionLimits::default(),
             forwards_max: 8_192,
             decisions: Decisions::Real,
+            signatures: Signatures::default(),
         }
     }
 }
@@ -285,6 +295,16 @@ pub struct Totals {
     pub malformed: u64,
     /// Calls to participants not made because their address is not allowed.
     pub calls_denied: u64,
+    /// Signatures of participants that were good.
+    pub signatures_verified: u64,
+    /// Messages refused because their signature was not.
+    pub signatures_refused: u64,
+    /// The hub's own messages that were to be signed.
+    pub signatures_asked: u64,
+    /// Of these, those that were; the others failed, or wait.
+    pub signatures_made: u64,
+    /// Of these, those that could not be, and were not sent.
+    pub signatures_failed: u64,
 }
 
 impl Traffic {
@@ -301,6 +321,11 @@ impl Traffic {
             connections_refused: sum.connections_refused + counters.connections_refused.get(),
             malformed: sum.malformed + counters.malformed.get(),
             calls_denied: sum.calls_denied + counters.calls_denied.get(),
+            signatures_verified: sum.signatures_verified + counters.signatures_verified.get(),
+            signatures_refused: sum.signatures_refused + counters.signatures_refused.get(),
+            signatures_asked: sum.signatures_asked + counters.signatures_asked.get(),
+            signatures_made: sum.signatures_made + counters.signatures_made.get(),
+            signatures_failed: sum.signatures_failed + counters.signatures_failed.get(),
         })
     }
 }

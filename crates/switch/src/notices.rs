@@ -26,6 +26,7 @@ use crate::edge::{Edge, Parcel};
 use crate::forward::{self, Destination, Undelivered};
 use crate::participants::{Answer, PartyNames, batch_fault};
 use crate::pool::{Asked, Failure};
+use crate::signatures;
 use crate::wording::{self, Named};
 
 /// One attempt to deliver a notice.
@@ -96,7 +97,7 @@ async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
             let body = own_body(edge, parcel).await?;
             let to = destination(notice);
             let headers = own_headers(edge, parcel, &to, Resource::Transfers);
-            Some((to, headers, body))
+            sealed(edge, to, Resource::Transfers, headers, body).await
         }
     }
 }
@@ -113,6 +114,18 @@ fn forwarded(edge: &Edge, notice: &Notice, message: &Message) -> Rendered {
         forward::rewrite_headers(edge, &mut headers, call, trace, Some(&recipient));
     }
     (to, headers, message.body.clone())
+}
+
+/// The hub's own message, signed anew for each attempt if such are.
+async fn sealed(
+    edge: &Edge,
+    to: Destination,
+    resource: Resource,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Option<Rendered> {
+    let (headers, body) = signatures::seal(edge, (&to.method, resource), headers, body).await?;
+    Some((to, headers, body))
 }
 
 fn own_headers(edge: &Edge, parcel: &Parcel, to: &Destination, resource: Resource) -> HeaderMap {
@@ -272,7 +285,7 @@ async fn parties(edge: &Edge, notice: &Notice) -> Option<Rendered> {
         PartyChangeForm::Single | PartyChangeForm::Delete => single_answer(notice, &change)?,
     };
     let headers = forward::hub_headers(edge, &to, Resource::Participants, trace);
-    Some((to, headers, body))
+    sealed(edge, to, Resource::Participants, headers, body).await
 }
 
 fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination, Bytes)> {

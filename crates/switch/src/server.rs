@@ -23,7 +23,7 @@ use tokio::task::spawn_local;
 use crate::connections::{Line, Place};
 use crate::edge::{Arrival, Edge};
 use crate::socket::{self, Protocol, Socket};
-use crate::{multiplexed, participants, parties, quotes, transfers};
+use crate::{multiplexed, participants, parties, quotes, signatures, transfers};
 
 /// A client must take what it is sent within this time.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -200,6 +200,7 @@ async fn answer(
     });
     let Parts { method, uri, headers, .. } = parts;
     let inbound = Inbound { envelope, method, uri, headers, body, arrival };
+    signatures::check(edge, resource, &inbound)?;
     let status = dispatch(edge, route, inbound).await?;
     Ok(empty(status))
 }

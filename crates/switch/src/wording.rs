@@ -4,6 +4,10 @@
 use fspiop::ErrorCode;
 use ledger::Outcome;
 
+/// As the reference writes it.
+const ON_US: &str = "Payer FSP and Payee FSP should be different, unless on-us tranfers are \
+                     allowed by the Scheme";
+
 /// What a reason can name: the fields of the prepare it is about, as they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -34,10 +38,7 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         PrepareExpirationPast => {
             validation(&format!("Expiration date {expiration} is already in the past"))
         }
-        PreparePayerIsPayee => validation(
-            "Payer FSP and Payee FSP should be different, unless on-us tranfers are allowed by \
-             the Scheme",
-        ),
+        PreparePayerIsPayee => validation(ON_US),
         PreparePayerAccountNotFound => account(payer, "not found"),
         PreparePayerAccountInactive => account(payer, "is inactive"),
         PreparePayeeAccountNotFound => account(payee, "not found"),
@@ -93,7 +94,9 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | LedgerAccountTypeExists
         | DeadLetterNotFound
         | RulesVersionRefused
-        | RegisterFull => return None,
+        | RegisterFull
+        | KeysFull
+        | KeyNotFound => return None,
     };
     Some((code, code.describe(&detail)))
 }

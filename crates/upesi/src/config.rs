@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fspiop::reach::{Network, NoNetwork, Reach};
@@ -22,6 +22,7 @@ pub(crate) struct Config {
     pub(crate) transfers: Transfers,
     pub(crate) delivery: Delivery,
     pub(crate) endpoints: Endpoints,
+    pub(crate) jws: Jws,
     pub(crate) log: Log,
 }
 
@@ -113,6 +114,47 @@ impl TryFrom<String> for Listed {
 
     fn try_from(text: String) -> Result<Self, NoNetwork> {
         text.parse().map(Self)
+    }
+}
+
+/// Signatures of messages.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Jws {
+    /// Resources whose messages are refused without a good signature.
+    validate: Vec<Resource>,
+    /// Resources of which the hub signs its own messages.
+    sign: Vec<Resource>,
+    /// Directory of participants' public keys.
+    pub(crate) keys: Option<PathBuf>,
+    /// The hub's private key.
+    pub(crate) signing_key: Option<PathBuf>,
+    /// Threads that sign; 0 chooses by the machine's cores.
+    signing_threads: usize,
+}
+
+/// A resource of the API, by its name in paths.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Resource {
+    Participants,
+    Parties,
+    Quotes,
+    Transfers,
+}
+
+impl Jws {
+    pub(crate) fn policy(&self) -> jws::Policy {
+        let resource = |it: &Resource| match it {
+            Resource::Participants => fspiop::Resource::Participants,
+            Resource::Parties => fspiop::Resource::Parties,
+            Resource::Quotes => fspiop::Resource::Quotes,
+            Resource::Transfers => fspiop::Resource::Transfers,
+        };
+        jws::Policy {
+            validate: self.validate.iter().map(resource).collect(),
+            sign: self.sign.iter().map(resource).collect(),
+        }
     }
 }
 
@@ -225,10 +267,12 @@ impl Config {
     /// I/O threads: half of the cores, for the other half has the sequencer and the kernel's
     /// network stack to carry.
     pub(crate) fn threads(&self) -> usize {
-        match self.fspiop.threads {
-            0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
-            threads => threads,
-        }
+        or_half_of_the_cores(self.fspiop.threads)
+    }
+
+    /// Threads that sign what the hub says.
+    pub(crate) fn signing_threads(&self) -> usize {
+        or_half_of_the_cores(self.jws.signing_threads)
     }
 
     /// Bounds of the connections from participants.
@@ -275,6 +319,11 @@ impl Config {
             ),
             (self.fspiop.threads > 64, "fspiop.threads must be at most 64"),
             (self.fspiop.connections_max == 0, "fspiop.connections_max must be at least 1"),
+            (self.jws.signing_threads > 64, "jws.signing_threads must be at most 64"),
+            (
+                !self.jws.sign.is_empty() && self.jws.signing_key.is_none(),
+                "jws.sign needs jws.signing_key, the file with the hub's private key",
+            ),
             (self.transfers.lane_capacity == 0, "transfers.lane_capacity must be at least 1"),
             (
                 !(1..=4_096).contains(&self.log.segment_mib),
@@ -307,6 +356,13 @@ impl Config {
     }
 }
 
+fn or_half_of_the_cores(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
+        threads => threads,
+    }
+}
+
 /// The line, from 1, that holds a byte.
 fn line_at(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
@@ -327,7 +383,20 @@ mod tests {
 
     #[test]
     fn a_word_it_does_not_know_is_an_error_that_names_it() {
-        let error = toml::from_str::<Config>("[fspiop]\nport = 4000").expect_err("unknown");
-        assert!(error.to_string().contains("port"), "{error}");
+        for (text, word) in [
+            ("[fspiop]\nport = 4000", "port"),
+            ("[jws]\nvalidate = [\"transfer\"]", "transfer"),
+            ("[jws]\nkey = \"hub.pem\"", "key"),
+        ] {
+            let error = toml::from_str::<Config>(text).expect_err("unknown");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_is_to_sign_needs_a_key() {
+        let config: Config = toml::from_str("[jws]\nsign = [\"transfers\"]").expect("known words");
+        let error = config.check().expect_err("there is no key").to_string();
+        assert!(error.contains("jws.signing_key"), "{error}");
     }
 }

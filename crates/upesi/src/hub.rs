@@ -81,6 +81,13 @@ impl Hub for NodeHub {
             connections_refused: traffic.connections_refused,
             malformed: traffic.malformed,
             calls_denied: traffic.calls_denied,
+            signatures_verified: traffic.signatures_verified,
+            signatures_refused: traffic.signatures_refused,
+            signatures_made: traffic.signatures_made,
+            signatures_failed: traffic.signatures_failed,
+            signatures_waiting: traffic
+                .signatures_asked
+                .saturating_sub(traffic.signatures_made + traffic.signatures_failed),
         }
     }
 

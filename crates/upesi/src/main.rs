@@ -5,6 +5,7 @@ mod check_config;
 mod config;
 mod hub;
 mod serve;
+mod signatures;
 mod verify;
 
 use std::path::PathBuf;

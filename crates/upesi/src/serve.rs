@@ -9,20 +9,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
+use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, InboxLimits, SystemClock};
-use operations::{AdminOptions, Auth};
+use operations::{AdminKeys, AdminOptions, Auth};
 use ports::Clock;
 use record::frame::LogIdentity;
 use sequencer::{Durability, Sequencer, Submission};
-use switch::Decisions;
+use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{self, Config};
 use crate::hub::NodeHub;
+use crate::signatures::{self, Keys};
 use crate::{Failure, ServeArguments};
 
 type Log = WatchedLog<FileLog<RealDisk>>;
@@ -41,10 +43,11 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
     let fspiop_address = fspiop.address();
     let auth = admin_auth(&config, &arguments.data)?;
+    let keys = Keys::open(&config)?;
     let (sequencer, directory) = open(&config, &arguments.data, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
-    let (runtime, signals) = start_runtime()?;
-    let options = switch::Options { decisions, ..switch_options(&config) };
+    let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
+    let options = switch::Options { decisions, ..switch_options(&config, keys.signatures) };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
@@ -67,7 +70,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         println!("upesi: NULL SWITCH: transfers are neither recorded nor decided; only to measure");
     }
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
-    let options = admin_options(&config, auth);
+    let options = admin_options(&config, auth, keys.admin);
     let ended = || node.has_ended() || running.has_ended();
     let admin = AdminSide { listener: admin_listener, hub, options };
     let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
@@ -80,14 +83,30 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     }
 }
 
-/// The signals that end the program.
+/// The signals that end the program, and the one that reads the directory of keys again.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// Only with such a directory: without one, a hang-up ends the program as everywhere.
+    hangup: Option<(Signal, Arc<KeyDirectory>)>,
+}
+
+impl Signals {
+    /// Waits for a hang-up.
+    async fn hangup(hangup: &mut Option<(Signal, Arc<KeyDirectory>)>) -> Arc<KeyDirectory> {
+        match hangup {
+            None => std::future::pending().await,
+            Some((signal, directory)) => {
+                // It ends only when the program does.
+                let _came = signal.recv().await;
+                Arc::clone(directory)
+            }
+        }
+    }
 }
 
 /// The runtime of this thread, and the signals, which from here on end nothing by themselves.
-fn start_runtime() -> Result<(Runtime, Signals), Failure> {
+fn start_runtime(keys: Option<Arc<KeyDirectory>>) -> Result<(Runtime, Signals), Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -97,7 +116,12 @@ fn start_runtime() -> Result<(Runtime, Signals), Failure> {
         signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))
     };
     let interrupt = listen(SignalKind::interrupt())?;
-    let signals = Signals { interrupt, terminate: listen(SignalKind::terminate())? };
+    let terminate = listen(SignalKind::terminate())?;
+    let hangup = match keys {
+        None => None,
+        Some(keys) => Some((listen(SignalKind::hangup())?, keys)),
+    };
+    let signals = Signals { interrupt, terminate, hangup };
     drop(context);
     Ok((runtime, signals))
 }
@@ -147,6 +171,7 @@ async fn wait_for_end(mut signals: Signals, ended: impl Fn() -> bool) -> Ending 
         tokio::select! {
             _ = signals.interrupt.recv() => return Ending::Signal,
             _ = signals.terminate.recv() => return Ending::Signal,
+            keys = Signals::hangup(&mut signals.hangup) => signatures::reload(keys).await,
             _ = watch.tick() => if ended() { return Ending::Broken },
         }
     }
@@ -251,7 +276,7 @@ fn configure(settings: Settings) -> Command {
     }))
 }
 
-fn switch_options(config: &Config) -> switch::Options {
+fn switch_options(config: &Config, signatures: Signatures) -> switch::Options {
     switch::Options {
         policy: config.policy(),
         pool: switch::PoolLimits {
@@ -261,6 +286,7 @@ fn switch_options(config: &Config) -> switch::Options {
         },
         connections: config.connections(),
         reach: Arc::new(config.reach()),
+        signatures,
         ..switch::Options::default()
     }
 }
@@ -280,8 +306,9 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-fn admin_options(config: &Config, auth: Auth) -> AdminOptions {
+fn admin_options(config: &Config, auth: Auth, keys: AdminKeys) -> AdminOptions {
     AdminOptions {
+        keys,
         hosts: config.admin.hosts.clone(),
         origins: config.admin.origins.clone(),
         reach: Arc::new(config.reach()),

@@ -20,6 +20,7 @@ mod prepare;
 mod redeliver;
 mod set_active;
 mod set_endpoint;
+mod set_keys;
 mod set_limits;
 
 use crate::command::{Change, Command};
@@ -75,6 +76,8 @@ fn administer_change(context: &mut Context<'_>, change: &Change) -> Outcome {
         Change::SetEndpoint { name, endpoint, value } => {
             set_endpoint::set(context, name, endpoint, value)
         }
+        Change::AddKey { name, id, key } => set_keys::add(context, name, *id, key),
+        Change::RemoveKey { name, id } => set_keys::remove(context, name, *id),
         Change::MoveFunds(funds) => funds::start(context, funds),
         Change::EndFundsOut(end) => funds::end_outflow(context, end),
         Change::Redeliver { notice } => redeliver::redeliver(context, *notice),

@@ -165,8 +165,14 @@ fn the_hash_tells_states_apart_that_differ_in_one_row() {
         Act::FundsOut { id: 1, party: 0, units: 1 },
         Act::Settings { on_us: true, put_aborted: false, covers_position: true },
     ];
-    let count = acts.len();
-    let hashes: BTreeSet<_> = acts.into_iter().map(changed).map(|hash| hash.0).collect();
+    let keyed = |id: u8| {
+        let mut world = base.clone();
+        world.administer(Change::AddKey { name: name(0), id: Digest([id; 32]), key: [1].into() });
+        world.state.hash()
+    };
+    let count = acts.len() + 2;
+    let hashes = acts.into_iter().map(changed).chain([keyed(1), keyed(2)]);
+    let hashes: BTreeSet<_> = hashes.map(|hash| hash.0).collect();
     assert_eq!(hashes.len(), count);
 }
 

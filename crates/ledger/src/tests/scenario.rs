@@ -136,7 +136,7 @@ impl Player {
             }
             "end" => self.end_batch(),
             "show" | "get" | "owed" | "dead" | "counters" | "deadline" | "accounts"
-            | "limit-of" | "oracles" | "account-types" => {
+            | "limit-of" | "oracles" | "account-types" | "keys" => {
                 let answer = self.answer(&words);
                 self.print(&format!("{line} -> {answer}"));
             }
@@ -284,6 +284,12 @@ impl Player {
             "account-types" => {
                 let names = self.state.register().account_types().iter();
                 names.map(|known| known.name.as_str()).collect::<Vec<_>>().join(", ")
+            }
+            "keys" => {
+                let (_, participant) =
+                    self.state.register().find(&name(words.at(1))).expect("known");
+                let text = |key: &Key| String::from_utf8(key.der.clone()).expect("a letter");
+                participant.keys.iter().map(text).collect::<Vec<_>>().join(", ")
             }
             "accounts" => {
                 let (_, participant) =
@@ -439,6 +445,12 @@ impl Player {
                 endpoint: words.at(2).to_owned(),
                 value: words.at(3).to_owned(),
             },
+            "key" => Change::AddKey {
+                name: name(words.at(1)),
+                id: digest(words.at(2)),
+                key: words.at(2).into(),
+            },
+            "key-removed" => Change::RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) },
             "funds-in" => self.funds(words, FundsDirection::In),
             "funds-out" => self.funds(words, FundsDirection::Out),
             "funds-commit" | "funds-abort" => Change::EndFundsOut(EndFundsOut {

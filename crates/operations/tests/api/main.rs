@@ -5,6 +5,7 @@
 mod conversation;
 mod guard;
 mod hub;
+mod keys;
 mod limits;
 mod monitoring;
 mod onboarding;

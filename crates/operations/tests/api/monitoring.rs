@@ -46,6 +46,11 @@ async fn every_metric_has_its_name_and_type() {
         connections_refused: 23,
         malformed: 24,
         calls_denied: 25,
+        signatures_verified: 26,
+        signatures_refused: 27,
+        signatures_made: 28,
+        signatures_failed: 29,
+        signatures_waiting: 30,
     };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -93,7 +98,17 @@ async fn every_metric_has_its_name_and_type() {
         # TYPE upesi_forwards_failed_total counter
         upesi_forwards_failed_total 20
         # TYPE upesi_attempts_total counter
-        upesi_attempts_total 21"#]]
+        upesi_attempts_total 21
+        # TYPE upesi_signatures_verified_total counter
+        upesi_signatures_verified_total 22
+        # TYPE upesi_signatures_refused_total counter
+        upesi_signatures_refused_total 23
+        # TYPE upesi_signatures_made_total counter
+        upesi_signatures_made_total 24
+        # TYPE upesi_signatures_failed_total counter
+        upesi_signatures_failed_total 25
+        # TYPE upesi_signatures_waiting gauge
+        upesi_signatures_waiting 26"#]]
     .assert_eq(&ours.join("\n"));
     for name in ["process_cpu_seconds_total ", "process_resident_memory_bytes "] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));

@@ -288,6 +288,8 @@ fn known_changes() -> Vec<(&'static str, Change)> {
         ("funds-out-commit", end(true)),
         ("funds-out-abort", end(false)),
         ("redeliver", Change::Redeliver { notice: NoticeId(u64::MAX) }),
+        ("add-key", Change::AddKey { name, id: Digest(sequence(1)), key: vec![0x30, 2, 5, 0] }),
+        ("remove-key", Change::RemoveKey { name, id: Digest(sequence(1)) }),
     ]
 }
 
@@ -558,6 +560,8 @@ fn change() -> impl Strategy<Value = Change> {
     ];
     let endpoint = (name(), short_text(), text())
         .prop_map(|(name, endpoint, value)| Change::SetEndpoint { name, endpoint, value });
+    let key = (name(), 0..6u8, prop::collection::vec(any::<u8>(), 0..40))
+        .prop_map(|(name, id, key)| Change::AddKey { name, id: Digest([id; 32]), key });
     prop_oneof![
         1 => settings().prop_map(Change::Configure),
         1 => any::<u32>().prop_map(|rules_version| Change::Activate { rules_version }),
@@ -592,6 +596,9 @@ fn change() -> impl Strategy<Value = Change> {
             }
         ),
         4 => later_change(),
+        2 => key,
+        1 => (name(), 0..6u8)
+            .prop_map(|(name, id)| Change::RemoveKey { name, id: Digest([id; 32]) }),
         1 => (0..30u64).prop_map(|notice| Change::Redeliver { notice: NoticeId(notice) }),
     ]
 }

@@ -14,5 +14,6 @@ mod kill;
 mod lookup_and_quotes;
 mod operations;
 mod refusals;
+mod signatures;
 mod support;
 mod transfers;

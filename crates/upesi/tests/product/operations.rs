@@ -16,7 +16,7 @@ use crate::support::switch::{Home, PROGRAM, Ports, finish};
 
 /// A refusal to start is one line that names these things, and a code that is not zero.
 #[track_caller]
-fn assert_refuses(output: &Output, named: &[&str]) {
+pub(crate) fn assert_refuses(output: &Output, named: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{}: {said}", output.status);
     assert_eq!(said.lines().count(), 1, "one line: {said}");

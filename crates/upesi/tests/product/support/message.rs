@@ -4,6 +4,13 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use http::{HeaderMap, HeaderName, Method};
+use jws::{KeyRing, Signed, SigningKey, VerificationKey};
+use ledger::FspName;
+
+use super::fsp::Callback;
+use crate::signatures::pem;
+
 /// A fulfilment and the condition it meets; any number of transfers may use them.
 pub(crate) const FULFILMENT: &str = "dGhlIHNlY3JldCBvZiBldmVyeSB0ZXN0LCAzMiBieS4";
 pub(crate) const CONDITION: &str = "BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc";
@@ -100,6 +107,22 @@ impl Message {
         self
     }
 
+    /// The same message under another method and path, with the media types that belong there.
+    pub(crate) fn sent_as(mut self, method: &str, path: &str) -> Self {
+        let other = Self::new(method, path, "").headers;
+        (self.method, self.path) = (method.to_owned(), path.to_owned());
+        for (name, value) in other.into_iter().filter(|(_, value)| value.contains("+json")) {
+            self = self.with(&name, &value);
+        }
+        self
+    }
+
+    /// The value of a header that was set.
+    pub(crate) fn header(&self, name: &str) -> String {
+        let found = self.headers.iter().find(|(key, _)| key == name);
+        found.unwrap_or_else(|| panic!("{self:?} has no {name}")).1.clone()
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.body
     }
@@ -124,6 +147,40 @@ impl Message {
         request.extend(b"0\r\n\r\n");
         request
     }
+}
+
+/// The message signed with a key made for tests.
+pub(crate) fn sign_with(message: Message, key: &str) -> Message {
+    let (method, path) = (message.method.clone(), message.path.clone());
+    let message = message.with("fspiop-uri", &path).with("fspiop-http-method", &method);
+    let headers = header_map(message.headers.iter().map(|(name, value)| (&**name, &**value)));
+    let key = SigningKey::from_pem(pem(key, "private").as_bytes()).unwrap();
+    let value = jws::sign(&headers, message.bytes(), &key).unwrap();
+    message.with("fspiop-signature", value.to_str().unwrap())
+}
+
+/// Asserts that what came from the hub is signed with a key made for tests.
+pub(crate) fn verifies(callback: &Callback, key: &str) {
+    let key = VerificationKey::from_pem(pem(key, "public").as_bytes()).unwrap();
+    let ring = KeyRing::new([(FspName::new("Hub").unwrap(), key)]).unwrap();
+    let texts: Vec<_> = callback
+        .headers
+        .0
+        .iter()
+        .map(|(name, value)| (&**name, std::str::from_utf8(value).unwrap()))
+        .collect();
+    let (method, path) = (Method::from_bytes(callback.method.as_bytes()).unwrap(), &*callback.path);
+    let (headers, body) = (&header_map(texts.into_iter()), callback.body.as_slice());
+    let outcome = jws::verify(&Signed { method: &method, path, headers, body }, &ring);
+    assert_eq!(outcome, Ok(()), "{callback:?}");
+}
+
+fn header_map<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    map
 }
 
 /// A transfer of a test, and the messages about it.

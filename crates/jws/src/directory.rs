@@ -1,0 +1,112 @@
+//! A directory of participants' public keys that can be read again while the hub runs.
+//!
+//! Files are `<fspId>.pem` and `<fspId>.<n>.pem`, `n` being digits: several keys of a participant
+//! are good at once. Other files, hidden ones and directories are left alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use ledger::FspName;
+
+use crate::key::VerificationKey;
+use crate::key_ring::{KeyRing, LoadError, insert, key_files, read_key};
+
+/// The keys of a directory as it was last read, for any thread.
+#[derive(Debug)]
+pub struct KeyDirectory {
+    path: PathBuf,
+    files: Mutex<Files>,
+    ring: RwLock<KeyRing>,
+    generation: AtomicU64,
+}
+
+type Files = BTreeMap<PathBuf, (FspName, VerificationKey)>;
+
+/// What reading a directory again came to.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// Keys in force now.
+    pub keys: usize,
+    /// Participants that they belong to.
+    pub participants: usize,
+    /// What could not be read, file by file.
+    pub faults: Vec<LoadError>,
+}
+
+impl KeyDirectory {
+    /// Reads a directory for the first time.
+    ///
+    /// # Errors
+    /// As of [`KeyRing::load`]: a hub that lacks keys would refuse messages that are good.
+    pub fn open(path: &Path) -> Result<Self, LoadError> {
+        let directory = Self {
+            path: path.to_owned(),
+            files: Mutex::default(),
+            ring: RwLock::default(),
+            generation: AtomicU64::new(0),
+        };
+        match directory.reload().faults.into_iter().next() {
+            None => Ok(directory),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// Reads the directory again; what it holds is in force with the next message. The key of a
+    /// file that has gone is dropped; one whose file cannot be read now, or holds no key, stays
+    /// as it was, and a directory that cannot be read changes nothing.
+    ///
+    /// Cost: reads every file, about 50 us each; not for a thread that serves messages.
+    pub fn reload(&self) -> Reloaded {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = Vec::new();
+        match key_files(&self.path) {
+            Ok(paths) => *files = read_all(paths, &mut files, &mut faults),
+            Err(fault) => faults.push(fault),
+        }
+        let mut ring = HashMap::new();
+        for (path, (name, key)) in files.iter() {
+            if let Err(source) = insert(&mut ring, *name, key.clone()) {
+                faults.push(LoadError::Key { path: path.clone(), source });
+            }
+        }
+        let reloaded =
+            Reloaded { keys: ring.values().map(Vec::len).sum(), participants: ring.len(), faults };
+        let ring = KeyRing(Arc::new(ring));
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+        self.generation.fetch_add(1, Ordering::Release);
+        reloaded
+    }
+
+    /// Rises whenever the directory is read again. One atomic load.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The keys as last read.
+    #[must_use]
+    pub fn ring(&self) -> KeyRing {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Reads the files; one that cannot be read keeps the key it had.
+fn read_all(paths: Vec<PathBuf>, before: &mut Files, faults: &mut Vec<LoadError>) -> Files {
+    let mut files = Files::new();
+    for path in paths {
+        match read_key(&path) {
+            Ok(entry) => {
+                files.insert(path, entry);
+            }
+            Err(fault) => {
+                faults.push(fault);
+                if let Some(entry) = before.remove(&path) {
+                    files.insert(path, entry);
+                }
+            }
+        }
+    }
+    files
+}

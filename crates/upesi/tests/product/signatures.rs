@@ -1,0 +1,246 @@
+//! Signatures between participants and the hub (hub-semantics 1.7), as far as a conversation in
+//! `conversations/jws` cannot show it: directories of keys, signals, restarts, many at once.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::operations::assert_refuses;
+use crate::support::fsp::Callback;
+use crate::support::message::{Message, Transfer, sign_with, verifies};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, Ports};
+
+/// A key made for tests, by name and form.
+pub(crate) fn pem(key: &str, form: &str) -> String {
+    let text = include_str!("../../../jws/tests/vectors/vectors.json");
+    let vectors: Value = serde_json::from_str(text).unwrap();
+    vectors["keys"][key][form].as_str().unwrap().to_owned()
+}
+
+/// A directory of keys beside the configuration that names it.
+struct Keys(TempDir);
+
+impl Keys {
+    fn of(files: &[(&str, &str)]) -> Self {
+        let keys = Self(tempfile::tempdir().unwrap());
+        files.iter().for_each(|(file, key)| keys.write(file, &pem(key, "public")));
+        keys
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.path(file), text).unwrap();
+    }
+
+    fn configuration(&self) -> String {
+        let path = self.0.path().display();
+        format!("[jws]\nvalidate = [\"transfers\"]\nkeys = \"{path}\"\n")
+    }
+}
+
+fn add_key(admin: &Admin, name: &str, key: &str) {
+    let body = json!({ "publicKey": pem(key, "public") }).to_string();
+    admin.must("POST", &format!("/participants/{name}/keys"), &body, 201);
+}
+
+/// Sends a prepare signed with a key: accepted, or refused with nothing changed.
+#[track_caller]
+fn check(scheme: &Scheme, key: &str, accepted: bool) {
+    let transfer = Transfer::of("1");
+    let message = sign_with(transfer.prepare().to("payeefsp"), key);
+    if accepted {
+        scheme.send(&message, 202);
+        scheme.payee.wait("POST", "/transfers");
+        scheme.settle();
+        scheme.payee.take(1);
+        return;
+    }
+    refused(scheme, &message);
+}
+
+/// 400, 3105; the log, the accounts and the other participants are as before.
+#[track_caller]
+fn refused(scheme: &Scheme, message: &Message) -> String {
+    scheme.settle();
+    let before = scheme.admin.state();
+    let answer = scheme.ask(message);
+    assert_eq!(answer.status(), 400, "{message:?}: {}", answer.text());
+    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(body["errorInformation"]["errorCode"], "3105", "{body}");
+    assert_eq!(scheme.admin.state(), before, "{message:?}");
+    for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
+        assert_eq!(fsp.take(0), [], "{} heard something", fsp.name);
+    }
+    body["errorInformation"]["errorDescription"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn keys_of_a_directory_change_without_a_restart() {
+    let keys = Keys::of(&[("payerfsp.pem", "rsa")]);
+    let mut scheme = Scheme::configured(&keys.configuration());
+    check(&scheme, "rsa", true);
+    check(&scheme, "ec", false);
+
+    // By a signal, and a broken file beside it.
+    keys.write("payerfsp.2.pem", &pem("ec", "public"));
+    keys.write("payerfsp.pem", "half a k");
+    scheme.switch.signal(Signal::HUP);
+    assert_eq!(scheme.switch.next_line(), "upesi: 2 keys of 1 participants in the directory");
+    assert!(scheme.switch.complaints().contains("payerfsp.pem"), "the broken file is named");
+    check(&scheme, "ec", true);
+    check(&scheme, "rsa", true);
+
+    // By the admin API; the file of the old key has gone.
+    fs::remove_file(keys.path("payerfsp.pem")).unwrap();
+    let answer = scheme.admin.call("POST", "/keyDirectory/reload", "");
+    assert_eq!(answer.text(), r#"{"participants":1,"keys":1,"faults":[]}"#);
+    check(&scheme, "rsa", false);
+    check(&scheme, "ec", true);
+
+    // The register's keys stand beside the directory's.
+    add_key(&scheme.admin, "payerfsp", "rsa");
+    check(&scheme, "rsa", true);
+    check(&scheme, "ec", true);
+    let shown: Value =
+        serde_json::from_str(&scheme.admin.get("/participants/payerfsp/keys")).unwrap();
+    let sources: Vec<_> = shown.as_array().unwrap().iter().map(|key| &key["source"]).collect();
+    assert_eq!(sources, ["register", "directory"]);
+    let id = shown[1]["id"].as_str().unwrap();
+    let refusal = scheme.admin.call("DELETE", &format!("/participants/payerfsp/keys/{id}"), "");
+    assert!(refusal.text().contains("remove its file"), "{}", refusal.text());
+    scheme.switch.signal(Signal::TERM);
+    let (status, complaints) = scheme.switch.end();
+    assert!(status.success(), "{status}");
+    assert_eq!(complaints.lines().count(), 1, "nothing but the broken file: {complaints}");
+}
+
+#[test]
+fn keys_of_the_register_outlive_a_crash() {
+    let configuration = "[jws]\nvalidate = [\"transfers\"]\n";
+    let scheme = Scheme::configured(configuration);
+    check(&scheme, "rsa", false);
+    add_key(&scheme.admin, "payerfsp", "rsa");
+    add_key(&scheme.admin, "payerfsp", "ec");
+    check(&scheme, "rsa", true);
+    let keys = scheme.admin.get("/participants/payerfsp/keys");
+    let id = serde_json::from_str::<Value>(&keys).unwrap()[0]["id"].as_str().unwrap().to_owned();
+    scheme.admin.must("DELETE", &format!("/participants/payerfsp/keys/{id}"), "", 204);
+    let keys = scheme.admin.get("/participants/payerfsp/keys");
+
+    let Scheme { switch, home, payer, payee, other, .. } = scheme;
+    switch.kill();
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    assert_eq!(admin.get("/participants/payerfsp/keys"), keys);
+    let scheme = Scheme { switch, home, admin, payer, payee, other };
+    check(&scheme, "rsa", false);
+    check(&scheme, "ec", true);
+    scheme.end();
+}
+
+#[test]
+fn a_message_changed_on_its_way_is_refused() {
+    let scheme = Scheme::configured("[jws]\nvalidate = [\"transfers\", \"quotes\"]\n");
+    add_key(&scheme.admin, "payerfsp", "rsa");
+    let transfer = Transfer::of("1");
+    let good = sign_with(transfer.prepare().to("payeefsp"), "rsa");
+    let value = good.header("fspiop-signature");
+    let parts: Value = serde_json::from_str(&value).unwrap();
+    let (signature, protected) =
+        (parts["signature"].as_str().unwrap(), parts["protectedHeader"].as_str().unwrap());
+    let with = |value: String| good.clone().with("fspiop-signature", &value);
+    let envelope = |signature: &str, protected: &str| {
+        with(format!(r#"{{"signature":"{signature}","protectedHeader":"{protected}"}}"#))
+    };
+    let mut body = good.bytes().to_vec();
+    let at = body.iter().position(|byte| *byte == b'1').unwrap();
+    body[at] = b'9';
+    for (message, expected) in [
+        (good.clone().without("fspiop-signature"), "FSPIOP-Signature is required"),
+        (with("x".repeat(8_193)), "longer than 8192 bytes"),
+        (with("{}".into()), "is not JSON with the texts"),
+        (envelope(&signature[1..], protected), "is not base64url"),
+        (envelope(&signature[4..], protected), "does not match the message"),
+        (envelope(signature, &protected.replacen("ey", "fy", 1)), "is not a JSON object"),
+        (good.clone().body(body), "does not match the message"),
+        (good.clone().with("fspiop-source", "payeefsp"), "FSPIOP-Source does not match"),
+        (good.clone().with("fspiop-destination", "otherfsp"), "FSPIOP-Destination does not match"),
+        (good.clone().with("fspiop-http-method", "PUT"), "FSPIOP-HTTP-Method does not match"),
+        (good.clone().with("fspiop-uri", "/quotes"), "FSPIOP-URI does not match"),
+        (good.clone().sent_as("POST", "/quotes"), "FSPIOP-URI does not match the path"),
+        (
+            good.clone().sent_as("PUT", &transfer.path()),
+            "FSPIOP-URI does not match the path of the request",
+        ),
+    ] {
+        let said = refused(&scheme, &message);
+        assert!(said.contains(expected), "{said}: {expected}");
+    }
+    scheme.send(&good, 202);
+    let heard = scheme.payee.wait("POST", "/transfers");
+    assert_eq!(heard.header("fspiop-signature"), value, "byte for byte");
+    assert_eq!(heard.body, good.bytes());
+    let verified = scheme.admin.metric("upesi_signatures_verified_total");
+    assert_eq!((verified, scheme.admin.metric("upesi_signatures_refused_total")), (1, 13));
+    scheme.end();
+}
+
+/// More answers at once than one signing thread has room for: each is signed, none is lost.
+#[test]
+fn many_answers_wait_for_their_signature() {
+    const ANSWERS: usize = 600;
+    let key = private_file("rsa", 0o600);
+    let path = key.0.path().join("hub.pem");
+    let scheme = Scheme::configured(&format!(
+        "[jws]\nsign = [\"transfers\"]\nsigning_threads = 1\nsigning_key = \"{}\"\n",
+        path.display()
+    ));
+    for _ in 0..ANSWERS {
+        scheme.send(&Transfer::of("1").get("payerfsp"), 202);
+    }
+    let admin = &scheme.admin;
+    admin.wait_for("upesi_signatures_made_total", |made| made == ANSWERS as u64);
+    admin.wait_for("upesi_signatures_waiting", |waiting| waiting == 0);
+    assert_eq!(admin.metric("upesi_signatures_failed_total"), 0);
+    let heard: Vec<Callback> = scheme.payer.take_unchecked(ANSWERS);
+    heard.iter().for_each(|callback| verifies(callback, "rsa"));
+    scheme.end();
+}
+
+/// A private key in a directory of its own, where it is `hub.pem`.
+fn private_file(key: &str, mode: u32) -> Keys {
+    let keys = Keys::of(&[]);
+    keys.write("hub.pem", &pem(key, "private"));
+    fs::set_permissions(keys.path("hub.pem"), fs::Permissions::from_mode(mode)).unwrap();
+    keys
+}
+
+#[test]
+fn keys_that_cannot_be_used() {
+    let open = private_file("rsa", 0o644);
+    let short = private_file("short", 0o600);
+    let private = Keys::of(&[]);
+    private.write("payerfsp.pem", &pem("rsa", "private"));
+    let setting = |name: &str, path: &Path| format!("[jws]\n{name} = \"{}\"\n", path.display());
+    let nowhere = Path::new("no-such-place");
+    for (text, named) in [
+        (setting("keys", nowhere), &["jws.keys", "no-such-place", "<fspId>.pem"][..]),
+        (setting("keys", private.0.path()), &["payerfsp.pem", "private key"]),
+        (setting("signing_key", nowhere), &["jws.signing_key", "no-such-place"]),
+        (setting("signing_key", &open.path("hub.pem")), &["chmod 600", "hub.pem"]),
+        (setting("signing_key", &short.path("hub.pem")), &["hub.pem", "2048 to 8192 bits"]),
+        ("[jws]\nsign = [\"quotes\"]\n".into(), &["jws.sign", "jws.signing_key"]),
+        ("[jws]\nvalidate = [\"quote\"]\n".into(), &["upesi.toml", "quote"]),
+        ("[jws]\nverify = true\n".into(), &["upesi.toml", "verify"]),
+    ] {
+        assert_refuses(&Home::configured(&text).serve_in_vain(Ports::free()), named);
+    }
+}

@@ -201,9 +201,12 @@ impl Switch {
     fn ended(&self, status: ExitStatus) -> HarnessError {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]);
-        let lines: Vec<&str> = tail.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+        let words = tail.lines().map(str::trim);
+        let said = |line: &&str| !line.is_empty() && !line.contains("ready; FSPIOP on");
+        let lines: Vec<&str> = words.filter(said).collect();
         let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-        HarnessError::Switch(format!("ended with {status}: {}", last.join("; ")))
+        let colon = if last.is_empty() { "" } else { ": " };
+        HarnessError::Switch(format!("ended with {status}{colon}{}", last.join("; ")))
     }
 }
 

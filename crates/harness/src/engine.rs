@@ -23,6 +23,7 @@ use crate::machine::{Environment, ProcessFigures, environment, own_cpu};
 use crate::onboarding::onboard;
 use crate::options::FspOptions;
 use crate::proof::{Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED};
+use crate::records::Bounds;
 use crate::scenario::Scenario;
 
 const POLL: Duration = Duration::from_millis(10);
@@ -270,8 +271,7 @@ impl Run<'_> {
     fn measure(&mut self, part: &mut Part) -> Result<(), HarnessError> {
         self.lay_in()?;
         part.concurrency = self.warm_up()?;
-        let (_, first, last) = trim(self.setup.length);
-        self.fleets.set_steady(first, last, matches!(self.setup.length, Length::Count(_)));
+        self.fleets.set_steady(trim(self.setup.length).1);
         part.start = self.reading();
         part.end = part.start.clone();
         self.live.step("measuring");
@@ -513,8 +513,7 @@ fn used(start: Option<ProcessFigures>, end: Option<ProcessFigures>) -> Option<Pr
 }
 
 /// What is left out of the steady part, and its bounds as the drivers take them.
-fn trim(length: Length) -> (Trim, u64, u64) {
-    let micros = |time: f64| (time * 1e6) as u64;
+fn trim(length: Length) -> (Trim, Bounds) {
     match length {
         Length::Time(time) => {
             let whole = time.as_secs_f64();
@@ -523,13 +522,14 @@ fn trim(length: Length) -> (Trim, u64, u64) {
             } else {
                 (whole * SHORT_TRIM.0, whole * SHORT_TRIM.1)
             };
-            (Trim { first, last, unit: "s" }, micros(first), micros(whole - last))
+            let bounds = [first, whole - last].map(Duration::from_secs_f64);
+            (Trim { first, last, unit: "s" }, Bounds::Time(bounds[0], bounds[1]))
         }
         Length::Count(count) => {
             let part = |share: f64| (count as f64 * share).floor();
             let (first, last) = (part(SHORT_TRIM.0), part(SHORT_TRIM.1));
             let trim = Trim { first, last, unit: "units" };
-            (trim, first as u64 + 1, count - last as u64 + 1)
+            (trim, Bounds::Count(first as u64 + 1, count - last as u64 + 1))
         }
     }
 }
@@ -542,12 +542,13 @@ mod tests {
     fn long_runs_lose_five_minutes_and_two_short_ones_their_share() {
         for (seconds, first, last) in [(3_600, 300.0, 120.0), (840, 300.0, 120.0), (100, 10.0, 4.0)]
         {
-            let (trim, from, to) = trim(Length::Time(Duration::from_secs(seconds)));
+            let (trim, bounds) = trim(Length::Time(Duration::from_secs(seconds)));
             assert_eq!((trim.first, trim.last), (first, last), "{seconds}");
-            assert_eq!(from, (first * 1e6) as u64);
-            assert_eq!(to, ((seconds as f64 - last) * 1e6) as u64);
+            let to = Duration::from_secs_f64(seconds as f64 - last);
+            assert_eq!(bounds, Bounds::Time(Duration::from_secs_f64(first), to));
         }
-        let (trim, first, last) = trim(Length::Count(1_000));
-        assert_eq!((trim.first, trim.last, first, last), (100.0, 40.0, 101, 961));
+        let (trim, bounds) = trim(Length::Count(1_000));
+        assert_eq!((trim.first, trim.last), (100.0, 40.0));
+        assert_eq!(bounds, Bounds::Count(101, 961));
     }
 }

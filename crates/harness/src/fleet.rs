@@ -24,7 +24,7 @@ use crate::error::HarnessError;
 use crate::lanes::{LanePlan, Pairs, lanes};
 use crate::machine::thread_cpu;
 use crate::options::FspOptions;
-use crate::records::{Latencies, Second, Steady, add_seconds};
+use crate::records::{Bounds, Latencies, Second, Steady, add_seconds};
 use crate::scenario::Scenario;
 
 const REGISTRATIONS_AT_ONCE: usize = 32;
@@ -203,13 +203,18 @@ impl Fleets {
         }
     }
 
-    /// Sets the bounds of the steady part, before the phase is entered: times after the start, or
-    /// numbers among the units that end.
-    pub(crate) fn set_steady(&self, first: u64, last: u64, per_fleet: bool) {
-        let threads = if per_fleet { self.fleets.len() as u64 } else { 1 };
+    /// Sets the bounds of the steady part, before the phase is entered.
+    pub(crate) fn set_steady(&self, bounds: Bounds) {
+        let threads = self.fleets.len() as u64;
+        let micros = |time: Duration| time.as_micros() as u64;
+        let [first, last] = match bounds {
+            Bounds::None => [0, 0],
+            Bounds::Time(first, last) => [micros(first), micros(last)],
+            Bounds::Count(first, last) => [first / threads, last / threads],
+        };
         for fleet in &self.fleets {
-            fleet.control.steady[0].store(first / threads, Ordering::Relaxed);
-            fleet.control.steady[1].store(last / threads, Ordering::Relaxed);
+            fleet.control.steady[0].store(first, Ordering::Relaxed);
+            fleet.control.steady[1].store(last, Ordering::Relaxed);
         }
     }
 

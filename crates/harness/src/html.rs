@@ -63,13 +63,15 @@ pub(crate) fn rates(results: &[BenchReport]) -> Lines<'static> {
 /// Latency over quantile, a line for each result.
 pub(crate) fn percentiles(results: &[BenchReport]) -> Lines<'static> {
     let series = results.iter().take(SERIES_MAX);
+    // The slowest of all has no place on this axis; the table has it.
+    let points = |result: &BenchReport| {
+        result.distribution_ms.iter().copied().filter(|&(quantile, _)| quantile < 1.0).collect()
+    };
     Lines {
         x_label: "percentile, whole measured part",
         y_label: "milliseconds",
         x_axis: Axis::Nines,
-        series: series
-            .map(|it| Series { name: name(it), points: it.distribution_ms.clone() })
-            .collect(),
+        series: series.map(|it| Series { name: name(it), points: points(it) }).collect(),
     }
 }
 

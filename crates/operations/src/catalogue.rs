@@ -39,6 +39,9 @@ const ENUMERATIONS: [(&str, Enumeration); 6] = [
     ("transferState", &[("RECEIVED", 1), ("RESERVED", 2), ("COMMITTED", 3), ("ABORTED", 4)]),
 ];
 
+/// Longest description of an account type, in characters.
+pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
+
 struct AccountType {
     name: &'static str,
     kind: AccountKind,
@@ -112,7 +115,7 @@ pub(crate) fn create_account_type<H: Hub>(call: &Call<'_, H>) -> Reply {
     let mut form = call.form()?;
     let is_fit = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let name = form.required("name", |form, name| form.word(name, 2..=30, is_fit))?;
-    form.required("description", |form, name| form.text(name, 1..=1_024))?;
+    form.required("description", |form, name| form.text(name, 1..=DESCRIPTION_CHARACTERS_MAX))?;
     form.required("isActive", Form::flag)?;
     form.required("isSettleable", Form::flag)?;
     form.finish()?;
@@ -140,6 +143,11 @@ pub(crate) fn enumerations<H: Hub>(call: &Call<'_, H>) -> Reply {
             None => Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "enumeration not found")),
         },
     }
+}
+
+/// The names of the enumerations.
+pub(crate) fn enumeration_names() -> [&'static str; 6] {
+    ENUMERATIONS.map(|(name, _)| name)
 }
 
 fn shape(known: &AccountType) -> AccountTypeShape {

@@ -22,6 +22,9 @@ pub(crate) enum Resource {
     DeadLetterResend(String),
     Health,
     Metrics,
+    FspiopDocument,
+    AdminDocument,
+    Documents,
 }
 
 /// Most segments that a known path has.
@@ -51,6 +54,9 @@ impl Resource {
             ["deadletters", id, "resend"] => Some(Self::DeadLetterResend((*id).into())),
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
+            ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
+            ["openapi", "admin.json"] => Some(Self::AdminDocument),
+            ["documents"] => Some(Self::Documents),
             _ => None,
         }
     }
@@ -64,7 +70,10 @@ impl Resource {
             | Self::Enums
             | Self::DeadLetters
             | Self::Health
-            | Self::Metrics => "GET, HEAD",
+            | Self::Metrics
+            | Self::FspiopDocument
+            | Self::AdminDocument
+            | Self::Documents => "GET, HEAD",
             Self::Participants
             | Self::Endpoints(_)
             | Self::Accounts(_)

@@ -29,7 +29,8 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, dead_letters, funds, monitoring, participants, settlement_models,
+    accounts, caps, catalogue, dead_letters, document, funds, monitoring, participants,
+    settlement_models,
 };
 
 /// Headers of one request.
@@ -190,6 +191,9 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
         (Resource::Health, _) => monitoring::health(&call.hub.health()),
         (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics()),
+        (Resource::FspiopDocument, _) => document::fspiop_json(),
+        (Resource::AdminDocument, _) => document::admin_json(),
+        (Resource::Documents, _) => document::page(),
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Parameter {
     pub schema: Value,
     /// A good value; none when the parameter is left out of a usual message.
     pub example: Option<Value>,
+    /// Name under which operations share it; `None` when it stands in the operation itself.
+    pub shared: Option<String>,
 }
 
 /// A body.
@@ -151,14 +153,19 @@ impl Api {
     /// The OpenAPI document.
     ///
     /// # Panics
-    /// When two operations have the same method and path: the description is part of the program.
+    /// When two operations have the same method and path, or two different parameters one shared
+    /// name: the description is part of the program.
     #[must_use]
     pub fn document(&self) -> Value {
         let mut paths: Map<String, Value> = Map::new();
+        let mut shared = Shared::default();
         for operation in &self.operations {
             let path = paths.entry(operation.path.clone()).or_insert_with(|| json!({}));
             let before = path.as_object_mut().and_then(|path| {
-                path.insert(operation.method.clone(), operation.render(Security::Stated))
+                path.insert(
+                    operation.method.clone(),
+                    operation.render(Security::Stated, &mut shared),
+                )
             });
             assert!(before.is_none(), "{} {} twice", operation.method, operation.path);
         }
@@ -168,7 +175,11 @@ impl Api {
             .map(|(name, text)| json!({"name": name, "description": text}))
             .collect();
         let schemas: Map<String, Value> = self.schemas.iter().cloned().collect();
-        let mut components = json!({"schemas": schemas});
+        let mut components = json!({
+            "schemas": schemas,
+            "parameters": shared.parameters,
+            "responses": shared.responses,
+        });
         if self.operations.iter().any(|operation| operation.needs_token) {
             components["securitySchemes"] = json!({BEARER: {"type": "http", "scheme": "bearer"}});
         }
@@ -191,6 +202,40 @@ impl Api {
     }
 }
 
+/// What operations share, by name.
+#[derive(Default)]
+struct Shared {
+    parameters: Map<String, Value>,
+    responses: Map<String, Value>,
+}
+
+impl Shared {
+    fn parameter(&mut self, parameter: &Parameter) -> Value {
+        match &parameter.shared {
+            None => parameter.render(),
+            Some(name) => share(&mut self.parameters, "parameters", name, parameter.render()),
+        }
+    }
+
+    /// Refusals are shared: status and codes say all about them.
+    fn answer(&mut self, answer: &Answer) -> (String, Value) {
+        let (status, rendered) = answer.render();
+        if answer.codes.is_empty() {
+            return (status, rendered);
+        }
+        let codes: Vec<String> = answer.codes.iter().map(ToString::to_string).collect();
+        let name = format!("Refused-{status}-{}", codes.join("-"));
+        (status, share(&mut self.responses, "responses", &name, rendered))
+    }
+}
+
+/// Keeps `value` under its name, and refers to it.
+fn share(all: &mut Map<String, Value>, kind: &str, name: &str, value: Value) -> Value {
+    let kept = all.entry(name).or_insert_with(|| value.clone());
+    assert!(*kept == value, "two different {kind} are called {name}");
+    json!({"$ref": format!("#/components/{kind}/{name}")})
+}
+
 /// Whether an operation says which token it needs: the hub's own calls say nothing of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Security {
@@ -199,14 +244,17 @@ enum Security {
 }
 
 impl Operation {
-    fn render(&self, security: Security) -> Value {
+    fn render(&self, security: Security, shared: &mut Shared) -> Value {
+        let parameters = self.parameters.iter().map(|one| shared.parameter(one));
+        let parameters: Vec<Value> = parameters.collect();
+        let answers: Map<_, _> = self.answers.iter().map(|one| shared.answer(one)).collect();
         let mut out = json!({
             "tags": [self.tag],
             "operationId": self.id,
             "summary": self.summary,
             "description": self.text,
-            "parameters": self.parameters.iter().map(Parameter::render).collect::<Vec<_>>(),
-            "responses": self.answers.iter().map(Answer::render).collect::<Map<_, _>>(),
+            "parameters": parameters,
+            "responses": answers,
         });
         if let Some(body) = &self.body {
             let entry = json!({"schema": body.schema, "example": body.example});
@@ -215,7 +263,8 @@ impl Operation {
             out["requestBody"] = json!({"required": true, "content": content});
         }
         if !self.calls.is_empty() {
-            out["callbacks"] = self.calls.iter().map(Call::render).collect::<Map<_, _>>().into();
+            out["callbacks"] =
+                self.calls.iter().map(|call| call.render(shared)).collect::<Map<_, _>>().into();
         }
         if security == Security::Stated && self.needs_token {
             out["security"] = json!([{BEARER: []}]);
@@ -260,8 +309,8 @@ impl Answer {
 }
 
 impl Call {
-    fn render(&self) -> (String, Value) {
-        let operation = self.operation.render(Security::Unsaid);
+    fn render(&self, shared: &mut Shared) -> (String, Value) {
+        let operation = self.operation.render(Security::Unsaid, shared);
         let call = json!({&self.address: {&self.operation.method: operation}});
         (self.name.to_owned(), call)
     }

@@ -1,7 +1,7 @@
 //! The FSPIOP API as the hub serves it: routes, headers and bodies from the tables of `fspiop`,
 //! words, codes, callbacks and examples from here.
 
-use ::fspiop::headers::{HEADER_RULES, HeaderForm, HeaderRule};
+use ::fspiop::headers::{HEADER_RULES, HeaderForm, HeaderRule, Presence};
 use ::fspiop::routes::{Operation as Asked, PLAIN_ROUTES, RouteRow, Segment};
 use ::fspiop::schema::Rule;
 use ::fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, PartyIdType, Resource};
@@ -217,6 +217,7 @@ fn identifier(asked: Asked, name: &str) -> Parameter {
         text: text.to_owned(),
         schema,
         example: Some(json!(example)),
+        shared: None,
     }
 }
 
@@ -250,14 +251,23 @@ fn header(rule: &HeaderRule, method: &Method, resource: &str) -> Parameter {
         HeaderForm::NameOrEmpty if rule.name == "fspiop-destination" => Some("payeefsp".to_owned()),
         _ => None,
     };
+    let name = spelled(rule.name.as_str());
+    let shared = match (rule.form.pattern(resource) == rule.form.pattern(""), rule.presence) {
+        (true, _) => name.clone(),
+        (false, Presence::RequiredToAsk) if !rule.presence.is_required(method) => {
+            format!("{name}-{resource}-tolerated")
+        }
+        (false, _) => format!("{name}-{resource}"),
+    };
     let once = if rule.once { " At most one line of it." } else { "" };
     Parameter {
-        name: spelled(rule.name.as_str()),
+        name,
         place: Place::Header,
         required: rule.presence.is_required(method),
         text: format!("{text}{once}"),
         schema,
         example: example.map(Value::from),
+        shared: Some(shared),
     }
 }
 

@@ -121,7 +121,8 @@ impl Page {
     }
 
     fn parameters(&mut self, key: &str, document: &Value, operation: &Value) {
-        let all: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
+        let all = operation["parameters"].as_array().into_iter().flatten();
+        let all: Vec<&Value> = all.map(|one| resolve(document, one)).collect();
         for (place, title) in [("path", "Path"), ("query", "Query"), ("header", "Headers")] {
             let rows: Vec<_> = all.iter().filter(|one| one["in"] == place).collect();
             if rows.is_empty() {
@@ -166,6 +167,7 @@ impl Page {
     fn answers(&mut self, key: &str, document: &Value, operation: &Value) {
         self.put("<h4>Answers</h4><table class=\"answers\">");
         for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+            let answer = resolve(document, answer);
             let class = status.chars().next().unwrap_or('0');
             let text = linked_codes(word(&answer["description"]));
             self.put(&format!("<tr><td><b class=\"s{class}\">{status}</b><td>{text}"));

@@ -68,6 +68,7 @@ pub fn fault_of_answer(
     let Some(answer) = operation["responses"].get(status.to_string()) else {
         return Some(format!("status {status} is not described"));
     };
+    let answer = resolve(document, answer);
     let Some((media, content)) = answer["content"].as_object().and_then(|all| all.iter().next())
     else {
         return (!body.is_empty()).then(|| format!("{status} has a body: {body}"));
@@ -102,6 +103,7 @@ fn played<'d>(
     operation: &'d Value,
 ) -> Played<'d> {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let parameters = parameters.map(|one| resolve(document, one));
     let values = parameters.map(|one| (one, one.get("example").map(plain))).collect();
     let content = operation["requestBody"]["content"].as_object();
     let usual = content.and_then(|content| {

@@ -144,6 +144,7 @@ fn change(method: &str, path: &str, id: &str, tag: &'static str, summary: &str) 
         text: format!("{text} At most {bytes} bytes."),
         schema: json!({"type": "string", "maxLength": bytes}),
         example: None,
+        shared: Some(name.to_owned()),
     }));
     operation.answers.extend([
         Answer::refusal(401, vec![ErrorCode::GENERIC_CLIENT]),
@@ -191,7 +192,15 @@ impl Describe for Operation {
     fn asks(mut self, name: &str, text: &str, schema: Value, example: Option<Value>) -> Self {
         let (name, text) = (name.to_owned(), text.to_owned());
         let place = Place::Query;
-        self.parameters.push(Parameter { name, place, required: false, text, schema, example });
+        self.parameters.push(Parameter {
+            name,
+            place,
+            required: false,
+            text,
+            schema,
+            example,
+            shared: None,
+        });
         self
     }
 
@@ -259,6 +268,7 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         text: text.to_owned(),
         schema,
         example: Some(example),
+        shared: None,
     }
 }
 

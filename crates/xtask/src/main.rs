@@ -3,6 +3,7 @@
 //! `ci` is what a merge must pass, `nightly` the proofs that take longer, `tidy` the rules of
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
+mod documents;
 mod steps;
 mod tidy;
 
@@ -36,6 +37,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
+    /// Writes docs/openapi/*.json anew from the code.
+    Openapi,
     /// Deterministic simulation: one seed is one run, repeated exactly.
     Simulate {
         /// The first seed.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
+        Command::Openapi => documents::write(&root),
         Command::Conversations { arguments } => {
             steps::run(&root, steps::conversations(&arguments).into())
         }

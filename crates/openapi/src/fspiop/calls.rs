@@ -160,6 +160,7 @@ fn header(name: &str, required: bool) -> Parameter {
         text: String::new(),
         schema: json!({"type": "string"}),
         example: None,
+        shared: Some(format!("call-{name}{}", if required { "" } else { "-optional" })),
     }
 }
 

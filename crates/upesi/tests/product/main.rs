@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod demo;
+mod documents;
 mod kill;
 mod lookup_and_quotes;
 mod operations;

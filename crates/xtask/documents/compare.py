@@ -1,0 +1,175 @@
+"""Compares our FSPIOP document with the published ones, rule by rule, and checks that every
+difference is in the table of docs/compatibility.md with its reason, and no other.
+
+Called by `cargo xtask published`.
+"""
+
+import argparse
+import fnmatch
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+PUBLISHED = {
+    "1.1": "fspiop-rest-v1.1-openapi3-snippets.yaml",
+    "2.0": "fspiop-rest-v2.0-openapi3-snippets.yaml",
+}
+BEGIN, END = "<!-- differences: begin -->", "<!-- differences: end -->"
+# Members of a schema that are compared, beside those of its structure.
+LEAVES = ("type", "pattern", "minLength", "maxLength", "minItems", "maxItems")
+
+
+class Document:
+    """The rules of a document, by operation."""
+
+    def __init__(self, path):
+        text = Path(path).read_text()
+        self.root = json.loads(text) if str(path).endswith(".json") else yaml.safe_load(text)
+
+    def resolve(self, value):
+        while isinstance(value, dict) and "$ref" in value:
+            at = self.root
+            for name in value["$ref"].removeprefix("#/").split("/"):
+                at = at[name]
+            value = at
+        return value
+
+    def operations(self):
+        """Rules by `METHOD /path`: each is a name with what it says."""
+        for path, item in self.root["paths"].items():
+            shared = item.get("parameters", [])
+            for method in ("get", "put", "post", "patch", "delete"):
+                if method not in item:
+                    continue
+                name = f"{method.upper()} {re.sub(r'{[^}]*}', '{}', path)}"
+                yield name, dict(self.rules(item[method], shared))
+
+    def rules(self, operation, shared):
+        for status in operation["responses"]:
+            yield f"status {status}", "answered"
+        for parameter in map(self.resolve, [*shared, *operation.get("parameters", [])]):
+            if parameter["in"] == "path":
+                continue
+            need = "required" if parameter.get("required") else "optional"
+            yield f"{parameter['in']} {parameter['name']}", need
+        body = self.resolve(operation.get("requestBody"))
+        if body:
+            entry = next(iter(body["content"].values()))
+            yield from self.members("body", entry["schema"], "required")
+
+    def members(self, name, schema, need):
+        schema = self.resolve(schema)
+        for part in schema.get("allOf", []):
+            schema = self.resolve(part) | schema
+        yield name, need
+        for leaf in LEAVES:
+            if leaf in schema:
+                yield f"{name} {leaf}", portable(schema[leaf])
+        if schema.get("additionalProperties") is False:
+            yield f"{name} closed", "yes"
+        if "enum" in schema:
+            yield f"{name} values", set(schema["enum"])
+        required = schema.get("required", [])
+        for member, inner in schema.get("properties", {}).items():
+            need = "required" if member in required else "optional"
+            yield from self.members(f"{name}.{member}", inner, need)
+        if "items" in schema:
+            yield from self.members(f"{name}[]", schema["items"], "optional")
+
+
+def portable(value):
+    """The same pattern in the same words."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("[\\d]", "[0-9]").replace("\\d", "[0-9]").replace("9-_]", "9_-]")
+
+
+def differences(ours, theirs):
+    """Lines that say what differs, from the published document to ours."""
+    ours, theirs = dict(ours.operations()), dict(theirs.operations())
+    for name in sorted(ours.keys() | theirs.keys()):
+        if name not in ours:
+            yield f"{name}: not in ours"
+        elif name not in theirs:
+            yield f"{name}: only in ours"
+        else:
+            yield from rule_differences(name, ours[name], theirs[name])
+
+
+def rule_differences(operation, ours, theirs):
+    for rule in sorted(ours.keys() | theirs.keys()):
+        here, there = ours.get(rule), theirs.get(rule)
+        if here == there:
+            continue
+        # What is inside a member that only one side has goes without saying.
+        member = rule.split(" ")[0]
+        outer = member if " " in rule else re.sub(r"(\[\]|\.[A-Za-z]+)$", "", rule)
+        is_inside = rule.startswith("body") and outer != rule
+        if is_inside and (outer in ours) != (outer in theirs):
+            continue
+        if isinstance(here, set) and isinstance(there, set):
+            change = [f"+{one}" for one in sorted(here - there)]
+            change += [f"-{one}" for one in sorted(there - here)]
+            yield f"{operation}: {rule}: {' '.join(change)}"
+        elif there is None:
+            yield f"{operation}: {rule}: {shown(here)} only in ours"
+        elif here is None:
+            yield f"{operation}: {rule}: {shown(there)} not in ours"
+        else:
+            yield f"{operation}: {rule}: {shown(there)} is {shown(here)} in ours"
+
+
+def shown(value):
+    return "a list" if isinstance(value, set) else str(value)
+
+
+def listed(path):
+    """Patterns of the table, each with its reason."""
+    text = Path(path).read_text()
+    table = text.split(BEGIN)[1].split(END)[0]
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 2 and cells[0].startswith("`"):
+            yield cells[0].strip("`").replace("\\|", "|"), cells[1]
+
+
+def fits(line, pattern):
+    """Whether a line is of a pattern, in which only the star is special."""
+    escaped = re.sub(r"([\[\]?])", r"[\1]", pattern)
+    return fnmatch.fnmatchcase(line, escaped)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ours", required=True)
+    parser.add_argument("--published", required=True)
+    parser.add_argument("--list", required=True, help="the file with the table")
+    parser.add_argument("--print", action="store_true", help="print every difference")
+    options = parser.parse_args()
+    ours = Document(options.ours)
+    found = {}
+    for version, name in PUBLISHED.items():
+        for line in differences(ours, Document(Path(options.published, name))):
+            found.setdefault(line, []).append(version)
+    if options.print:
+        for line, versions in found.items():
+            print(f"{','.join(versions)}\t{line}")
+    rows = dict(listed(options.list))
+    unlisted = [line for line in found if not any(fits(line, row) for row in rows)]
+    stale = [row for row in rows if not any(fits(line, row) for line in found)]
+    silent = [row for row, reason in rows.items() if not reason]
+    for line in unlisted:
+        print(f"not in {options.list}: {line}")
+    for row in stale:
+        print(f"in {options.list}, but no difference: {row}")
+    for row in silent:
+        print(f"in {options.list} without a reason: {row}")
+    print(f"{len(found)} differences in {len(rows)} rows")
+    sys.exit(1 if unlisted or stale or silent else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -280,6 +280,15 @@ fn list(schema: &str) -> Value {
     json!({"type": "array", "items": reference(schema)})
 }
 
+/// A list, or with a parameter that names one of them that one, or an empty object.
+fn one_or_all(schema: &str) -> Value {
+    json!({"anyOf": [
+        list(schema),
+        reference(schema),
+        {"type": "object", "additionalProperties": false},
+    ]})
+}
+
 /// The query parameter `currency`.
 const CURRENCY: &str = "Only this currency.";
 

@@ -21,11 +21,6 @@ pub(super) fn operations() -> Vec<Operation> {
     let accounts = "/participants/{name}/accounts";
     let account = "/participants/{name}/accounts/{id}";
     let outflow = "/participants/{name}/accounts/{id}/transfers/{transferId}";
-    let one_or_all = json!({"anyOf": [
-        list("Position"),
-        reference("Position"),
-        {"type": "object", "additionalProperties": false},
-    ]});
     let funds = json!({
         "transferId": EXAMPLE_TRANSFER,
         "externalReference": "advice 4711",
@@ -42,7 +37,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 reference("Currency"),
                 None,
             )
-            .answers(Answer::json(200, "Positions.", one_or_all))
+            .answers(Answer::json(200, "Positions.", super::one_or_all("Position")))
             .refuses(400, &[ErrorCode::MALFORMED_SYNTAX])
             .ends(&unknown),
         question(accounts, "listAccounts", TAG, "The accounts of a participant")

@@ -19,11 +19,6 @@ pub(super) fn operations() -> Vec<Operation> {
     ];
     let name = "/participants/{name}";
     let endpoints = "/participants/{name}/endpoints";
-    let one_or_all = json!({"anyOf": [
-        list("Endpoint"),
-        reference("Endpoint"),
-        {"type": "object", "additionalProperties": false},
-    ]});
     let active = json!({"isActive": true});
     vec![
         question("/participants", "listParticipants", TAG, "All participants, the hub first")
@@ -64,7 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 json!({"type": "string"}),
                 None,
             )
-            .answers(Answer::json(200, "Endpoints.", one_or_all))
+            .answers(Answer::json(200, "Endpoints.", super::one_or_all("Endpoint")))
             .ends(&unknown),
         change("post", endpoints, "setEndpoint", TAG, "Set where a participant is called")
             .says(

@@ -22,6 +22,10 @@ pub(super) fn all() -> Vec<(String, Value)> {
     all
 }
 
+const MOMENT_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$";
+const TRANSFER_ID_PATTERN: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-7][0-9a-fA-F]{3}\
+    -[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$";
+
 type Named = (&'static str, Value);
 
 fn simple() -> Vec<Named> {
@@ -53,41 +57,25 @@ fn simple() -> Vec<Named> {
             ),
         ),
         ("Number", json!({"type": "number", "description": "Exact: no digit is lost."})),
-        (
-            "Moment",
-            json!({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$"}),
-        ),
+        ("Moment", json!({"type": "string", "pattern": MOMENT_PATTERN})),
         ("Switch", json!({"type": "integer", "enum": [0, 1]})),
         (
             "TransferId",
             json!({
                 "type": "string",
                 "description": "A UUID of version 1 to 7, in either case, or a ULID.",
-                "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-7][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$",
+                "pattern": TRANSFER_ID_PATTERN,
             }),
         ),
     ]
 }
 
 fn requests() -> Vec<Named> {
-    let cap = |extra: Option<Named>| {
-        let members = [("type", one_of(&[NET_DEBIT_CAP])), ("value", reference("DecimalFromZero"))];
-        closed(members.into_iter().chain(extra), [])
-    };
-    let alarm = ("alarmPercentage", reference("DecimalFromZero"));
-    let amount = closed(
-        [("amount", reference("DecimalAboveZero")), ("currency", reference("Currency"))],
-        [],
-    );
-    let reason = text(1, funds::REASON_CHARACTERS_MAX);
-    let extensions = json!({
-        "type": "object",
-        "required": ["extension"],
-        "additionalProperties": false,
-        "properties": {"extension": {"type": "array", "maxItems": funds::EXTENSIONS_MAX}},
-        "description": "Checked and let go.",
-    });
-    let extensions = with(extensions, "/properties/extension/items", json!({}));
+    [requests_of_participants(), requests_of_caps(), requests_of_funds(), requests_of_types()]
+        .concat()
+}
+
+fn requests_of_participants() -> Vec<Named> {
     vec![
         (
             "NewParticipant",
@@ -113,6 +101,20 @@ fn requests() -> Vec<Named> {
                 [],
             ),
         ),
+        (
+            "NewAccount",
+            closed([("currency", reference("Currency")), ("type", one_of(&names(&KINDS)))], []),
+        ),
+    ]
+}
+
+fn requests_of_caps() -> Vec<Named> {
+    let cap = |extra: Option<Named>| {
+        let members = [("type", one_of(&[NET_DEBIT_CAP])), ("value", reference("DecimalFromZero"))];
+        closed(members.into_iter().chain(extra), [])
+    };
+    let alarm = ("alarmPercentage", reference("DecimalFromZero"));
+    vec![
         ("NewCap", closed([("currency", reference("Currency")), ("limit", cap(Some(alarm)))], [])),
         (
             "InitialPositionAndLimits",
@@ -121,10 +123,24 @@ fn requests() -> Vec<Named> {
                 [("initialPosition", reference("Decimal"))],
             ),
         ),
-        (
-            "NewAccount",
-            closed([("currency", reference("Currency")), ("type", one_of(&names(&KINDS)))], []),
-        ),
+    ]
+}
+
+fn requests_of_funds() -> Vec<Named> {
+    let amount = closed(
+        [("amount", reference("DecimalAboveZero")), ("currency", reference("Currency"))],
+        [],
+    );
+    let reason = text(1, funds::REASON_CHARACTERS_MAX);
+    let extensions = json!({
+        "type": "object",
+        "required": ["extension"],
+        "additionalProperties": false,
+        "properties": {"extension": {"type": "array", "maxItems": funds::EXTENSIONS_MAX}},
+        "description": "Checked and let go.",
+    });
+    let extensions = with(extensions, "/properties/extension/items", json!({}));
+    vec![
         (
             "Funds",
             closed(
@@ -139,6 +155,11 @@ fn requests() -> Vec<Named> {
             ),
         ),
         ("FundsEnd", closed([("action", one_of(&names(&funds::ENDS))), ("reason", reason)], [])),
+    ]
+}
+
+fn requests_of_types() -> Vec<Named> {
+    vec![
         (
             "NewAccountType",
             closed(
@@ -170,12 +191,33 @@ fn requests() -> Vec<Named> {
     ]
 }
 
+/// Forms that many answers hold.
+struct Common {
+    words: Value,
+    integer: Value,
+    currency: Value,
+    moment: Value,
+    switch: Value,
+}
+
+impl Common {
+    fn new() -> Self {
+        Self {
+            words: json!({"type": "string"}),
+            integer: json!({"type": "integer", "minimum": 0}),
+            currency: reference("Currency"),
+            moment: reference("Moment"),
+            switch: reference("Switch"),
+        }
+    }
+}
+
 fn answers() -> Vec<Named> {
-    let words = json!({"type": "string"});
-    let integer = json!({"type": "integer", "minimum": 0});
-    let currency = reference("Currency");
-    let moment = reference("Moment");
-    let switch = reference("Switch");
+    [answers_of_participants(), answers_of_accounts(), answers_of_the_hub()].concat()
+}
+
+fn answers_of_participants() -> Vec<Named> {
+    let Common { words, integer, currency, moment, switch } = Common::new();
     let summary = closed(
         [
             ("id", integer.clone()),
@@ -187,15 +229,6 @@ fn answers() -> Vec<Named> {
         ],
         [],
     );
-    let limit = closed(
-        [
-            ("type", one_of(&[NET_DEBIT_CAP])),
-            ("value", reference("Number")),
-            ("alarmPercentage", reference("Number")),
-        ],
-        [],
-    );
-    let service = closed([("name", words.clone()), ("status", one_of(&["OK", "DOWN"]))], []);
     vec![
         (
             "Participant",
@@ -213,6 +246,20 @@ fn answers() -> Vec<Named> {
             ),
         ),
         ("Endpoint", closed([("type", words.clone()), ("value", words.clone())], [])),
+    ]
+}
+
+fn answers_of_accounts() -> Vec<Named> {
+    let Common { words, integer, currency, moment, switch } = Common::new();
+    let limit = closed(
+        [
+            ("type", one_of(&[NET_DEBIT_CAP])),
+            ("value", reference("Number")),
+            ("alarmPercentage", reference("Number")),
+        ],
+        [],
+    );
+    vec![
         (
             "Cap",
             closed([("currency", currency.clone()), ("limit", limit)], [("name", words.clone())]),
@@ -243,6 +290,13 @@ fn answers() -> Vec<Named> {
                 [],
             ),
         ),
+    ]
+}
+
+fn answers_of_the_hub() -> Vec<Named> {
+    let Common { words, integer, moment, switch, .. } = Common::new();
+    let service = closed([("name", words.clone()), ("status", one_of(&["OK", "DOWN"]))], []);
+    vec![
         (
             "SettlementModel",
             closed(

@@ -1,4 +1,4 @@
-"""Compares our FSPIOP document with the published ones, rule by rule, and checks that every
+"""Compares our documents with the published ones, rule by rule, and checks that every
 difference is in the table of docs/compatibility.md with its reason, and no other.
 
 Called by `cargo xtask published`.
@@ -13,11 +13,12 @@ from pathlib import Path
 
 import yaml
 
+# Published documents, by ours.
 PUBLISHED = {
-    "1.1": "fspiop-rest-v1.1-openapi3-snippets.yaml",
-    "2.0": "fspiop-rest-v2.0-openapi3-snippets.yaml",
+    "fspiop": [
+        "fspiop-rest-v1.1-openapi3-snippets.yaml", "fspiop-rest-v2.0-openapi3-snippets.yaml"],
+    "admin": ["central-ledger-swagger.json"],
 }
-BEGIN, END = "<!-- differences: begin -->", "<!-- differences: end -->"
 # Members of a schema that are compared, beside those of its structure.
 LEAVES = ("type", "pattern", "minLength", "maxLength", "minItems", "maxItems")
 
@@ -53,6 +54,10 @@ class Document:
         for parameter in map(self.resolve, [*shared, *operation.get("parameters", [])]):
             if parameter["in"] == "path":
                 continue
+            if parameter["in"] == "body":
+                # Swagger 2.0.
+                yield from self.members("body", parameter["schema"], "required")
+                continue
             need = "required" if parameter.get("required") else "optional"
             yield f"{parameter['in']} {parameter['name']}", need
         body = self.resolve(operation.get("requestBody"))
@@ -71,7 +76,7 @@ class Document:
         if schema.get("additionalProperties") is False:
             yield f"{name} closed", "yes"
         if "enum" in schema:
-            yield f"{name} values", set(schema["enum"])
+            yield f"{name} values", set(map(str, schema["enum"]))
         required = schema.get("required", [])
         for member, inner in schema.get("properties", {}).items():
             need = "required" if member in required else "optional"
@@ -126,10 +131,11 @@ def shown(value):
     return "a list" if isinstance(value, set) else str(value)
 
 
-def listed(path):
-    """Patterns of the table, each with its reason."""
+def listed(path, name):
+    """Patterns of the table of one of our documents, each with its reason."""
     text = Path(path).read_text()
-    table = text.split(BEGIN)[1].split(END)[0]
+    begin, end = f"<!-- differences of {name}: begin -->", f"<!-- differences of {name}: end -->"
+    table = text.split(begin)[1].split(end)[0]
     for line in table.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 2 and cells[0].startswith("`"):
@@ -142,22 +148,17 @@ def fits(line, pattern):
     return fnmatch.fnmatchcase(line, escaped)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ours", required=True)
-    parser.add_argument("--published", required=True)
-    parser.add_argument("--list", required=True, help="the file with the table")
-    parser.add_argument("--print", action="store_true", help="print every difference")
-    options = parser.parse_args()
-    ours = Document(options.ours)
+def check(name, options):
+    """Whether the table of one of our documents says what differs, and nothing else."""
+    ours = Document(Path(options.ours, f"{name}.json"))
     found = {}
-    for version, name in PUBLISHED.items():
-        for line in differences(ours, Document(Path(options.published, name))):
-            found.setdefault(line, []).append(version)
+    for published in PUBLISHED[name]:
+        for line in differences(ours, Document(Path(options.published, published))):
+            found.setdefault(line, []).append(published)
     if options.print:
-        for line, versions in found.items():
-            print(f"{','.join(versions)}\t{line}")
-    rows = dict(listed(options.list))
+        for line, documents in found.items():
+            print(f"{line} ({', '.join(documents)})")
+    rows = dict(listed(options.list, name))
     unlisted = [line for line in found if not any(fits(line, row) for row in rows)]
     stale = [row for row in rows if not any(fits(line, row) for line in found)]
     silent = [row for row, reason in rows.items() if not reason]
@@ -167,8 +168,19 @@ def main():
         print(f"in {options.list}, but no difference: {row}")
     for row in silent:
         print(f"in {options.list} without a reason: {row}")
-    print(f"{len(found)} differences in {len(rows)} rows")
-    sys.exit(1 if unlisted or stale or silent else 0)
+    print(f"{name}: {len(found)} differences in {len(rows)} rows")
+    return not (unlisted or stale or silent)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ours", required=True, help="directory of our documents")
+    parser.add_argument("--published", required=True, help="directory of the published ones")
+    parser.add_argument("--list", required=True, help="the file with the tables")
+    parser.add_argument("--print", action="store_true", help="print every difference")
+    options = parser.parse_args()
+    good = [check(name, options) for name in PUBLISHED]
+    sys.exit(0 if all(good) else 1)
 
 
 if __name__ == "__main__":

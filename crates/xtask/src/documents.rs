@@ -20,10 +20,10 @@ pub(crate) fn write(root: &Path) -> bool {
     said(APIS.iter().try_for_each(|api| write_one(root, api)))
 }
 
-/// Compares the FSPIOP document with the published ones; every difference must be listed.
+/// Compares our documents with the published ones; every difference must be listed.
 pub(crate) fn compare(root: &Path) -> bool {
     said(Tools::ready(root).and_then(|tools| {
-        let ours = root.join(DIRECTORY).join("fspiop.json");
+        let ours = root.join(DIRECTORY);
         let list = root.join("docs/compatibility.md");
         let mut command = tools.script("compare.py");
         command.arg("--ours").arg(ours).arg("--published").arg(&tools.published);

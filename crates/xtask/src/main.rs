@@ -39,7 +39,7 @@ enum Command {
     },
     /// Writes docs/openapi/*.json anew from the code.
     Openapi,
-    /// Compares docs/openapi/fspiop.json with the published documents (needs python3 and npm).
+    /// Compares docs/openapi/*.json with the published documents (needs python3 and npm).
     Published,
     /// Plays the API documents against a switch with Schemathesis (needs python3 and npm).
     Schemathesis {

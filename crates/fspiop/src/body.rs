@@ -17,10 +17,43 @@ use serde::Deserialize;
 
 use crate::error::{ErrorCode, Refusal};
 use crate::route::PartyIdType;
-use crate::schema;
+use crate::routes::Operation;
+use crate::schema::{self, Rule};
 use crate::time::parse_date_time;
 
 mod rules;
+
+/// The rule that the body of a request for `operation` must meet; `None` where the body is not
+/// looked at.
+#[must_use]
+pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
+    match operation {
+        Operation::ParticipantsBatch => Some(&rules::BATCH_REGISTRATION),
+        Operation::ParticipantsPost => Some(&rules::PARTICIPANT_REGISTRATION),
+        Operation::ParticipantsPut => Some(&rules::PARTICIPANT_UPDATE),
+        Operation::PartiesPut => Some(&rules::ANY_OBJECT),
+        Operation::QuotesPost => Some(&rules::QUOTE_REQUEST),
+        Operation::QuotesPut => Some(&rules::QUOTE_RESPONSE),
+        Operation::TransfersPost => Some(&rules::TRANSFER_REQUEST),
+        Operation::TransfersPut => Some(&rules::TRANSFER_RESPONSE),
+        Operation::ParticipantsError
+        | Operation::PartiesError
+        | Operation::QuotesError
+        | Operation::TransfersError => Some(&rules::ERROR_INFORMATION_OBJECT),
+        Operation::Health
+        | Operation::EndpointCache
+        | Operation::ParticipantsBatchPut
+        | Operation::ParticipantsBatchError
+        | Operation::ParticipantsGet
+        | Operation::ParticipantsDelete
+        | Operation::PartiesGet
+        | Operation::QuotesGet
+        | Operation::TransfersGet
+        | Operation::TransfersPatch => None,
+    }
+}
+
+pub use rules::NAMED_RULES;
 
 /// How far a `completedTimestamp` may lie ahead of now, in milliseconds (hub-semantics 3.2).
 pub const COMPLETED_AHEAD_MS_MAX: u64 = 200;
@@ -98,6 +131,9 @@ pub enum TransferState {
 }
 
 impl TransferState {
+    /// The names as written in bodies.
+    pub(crate) const NAMES: &[&str] = &["RECEIVED", "RESERVED", "COMMITTED", "ABORTED"];
+
     /// Parses the name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

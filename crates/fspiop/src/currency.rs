@@ -38,6 +38,11 @@ pub fn is_known_currency(text: &str) -> bool {
     }
 }
 
+/// Every currency code of the scheme, sorted.
+pub fn known_currencies() -> impl Iterator<Item = &'static str> {
+    CODES.chunks(4).filter_map(|code| std::str::from_utf8(&code[..3]).ok())
+}
+
 const fn slot(code: [u8; 3]) -> usize {
     ((code[0] - b'A') as usize * 26 + (code[1] - b'A') as usize) * 26 + (code[2] - b'A') as usize
 }
@@ -48,7 +53,7 @@ mod tests {
 
     #[test]
     fn codes_are_known_exactly() {
-        let listed: Vec<_> = CODES.chunks(4).map(|code| &code[..3]).collect();
+        let listed: Vec<_> = known_currencies().map(str::as_bytes).collect();
         assert!(listed.is_sorted());
         for first in b'A'..=b'Z' {
             for second in b'A'..=b'Z' {

@@ -42,6 +42,100 @@ const ACCEPT_UNSUPPORTED: &str = "The Client requested an unsupported version, s
 const CONTENT_UNSUPPORTED: &str =
     "Client supplied a protocol version which is not supported by the server";
 
+/// What is asked of one header of a request.
+#[derive(Debug)]
+pub struct HeaderRule {
+    /// The name.
+    pub name: HeaderName,
+    /// When it must be there.
+    pub presence: Presence,
+    /// Whether a second line of this name is refused.
+    pub once: bool,
+    /// The form of its value.
+    pub form: HeaderForm,
+}
+
+/// When a header must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// In every request.
+    Required,
+    /// In requests that ask for something: not in PUT and PATCH.
+    RequiredToAsk,
+    /// Nowhere.
+    Optional,
+}
+
+impl Presence {
+    /// Whether a request with this method must have the header.
+    #[must_use]
+    pub fn is_required(self, method: &Method) -> bool {
+        match self {
+            Self::Required => true,
+            Self::RequiredToAsk => matches!(*method, Method::GET | Method::POST | Method::DELETE),
+            Self::Optional => false,
+        }
+    }
+}
+
+/// The form of a header's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderForm {
+    /// Media types of the resource, with or without a version, one of them supported.
+    MediaRanges,
+    /// The media type of the resource with a supported version of two digits.
+    MediaType,
+    /// IMF-fixdate.
+    Date,
+    /// The name of a participant: 1 to 32 bytes.
+    Name,
+    /// The same, where an empty value counts as none.
+    NameOrEmpty,
+    /// Any text: passed on, or read without complaint.
+    Any,
+}
+
+const fn rule(name: &'static str, presence: Presence, form: HeaderForm) -> HeaderRule {
+    HeaderRule { name: HeaderName::from_static(name), presence, once: true, form }
+}
+
+/// Every header that is looked at, in the order of the checks. The name of a header that may
+/// occur once is refused when it occurs twice.
+pub static HEADER_RULES: [HeaderRule; 11] = [
+    rule("accept", Presence::RequiredToAsk, HeaderForm::MediaRanges),
+    rule("content-type", Presence::Required, HeaderForm::MediaType),
+    rule("date", Presence::Required, HeaderForm::Date),
+    rule("fspiop-source", Presence::Required, HeaderForm::Name),
+    rule("fspiop-destination", Presence::Optional, HeaderForm::NameOrEmpty),
+    rule("fspiop-proxy", Presence::Optional, HeaderForm::NameOrEmpty),
+    rule("fspiop-signature", Presence::Optional, HeaderForm::Any),
+    rule("fspiop-uri", Presence::Optional, HeaderForm::Any),
+    rule("fspiop-http-method", Presence::Optional, HeaderForm::Any),
+    rule("traceparent", Presence::Optional, HeaderForm::Any),
+    rule("x-client-id", Presence::Optional, HeaderForm::Any),
+];
+
+impl HeaderForm {
+    /// The form as a pattern of ECMA 262, for requests about `resource`; `None` where any text
+    /// will do, or where only the length counts.
+    #[must_use]
+    pub fn pattern(self, resource: &str) -> Option<String> {
+        let media = format!("application/vnd\\.interoperability\\.{resource}\\+json");
+        let range = format!("{media}( ?; ?version=[0-9](\\.[0-9])?)?");
+        let supported = format!("{media}( ?; ?version=(1|2|1\\.0|1\\.1|2\\.0))?");
+        match self {
+            Self::MediaRanges => Some(format!("^({range},)*{supported}(,{range})*$")),
+            Self::MediaType => Some(format!("^{media} ?; ?version=(1\\.0|1\\.1|2\\.0)$")),
+            Self::Date => Some(DATE_PATTERN.to_owned()),
+            Self::Name | Self::NameOrEmpty | Self::Any => None,
+        }
+    }
+}
+
+const DATE_PATTERN: &str = "^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), (0[1-9]|[12][0-9]|3[01]) \
+    (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [0-9]{4} \
+    ([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60) GMT$";
+
 /// A protocol version the hub speaks, as written in `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -117,20 +211,9 @@ fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
     if headers.len() == headers.keys_len() {
         return Ok(());
     }
-    let singles = [
-        &ACCEPT,
-        &CONTENT_TYPE,
-        &DATE,
-        &FSPIOP_SOURCE,
-        &FSPIOP_DESTINATION,
-        &FSPIOP_PROXY,
-        &FSPIOP_SIGNATURE,
-        &FSPIOP_URI,
-        &FSPIOP_HTTP_METHOD,
-        &TRACEPARENT,
-        &X_CLIENT_ID,
-    ];
-    match singles.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+    let is_repeated =
+        |rule: &&HeaderRule| rule.once && headers.get_all(&rule.name).iter().nth(1).is_some();
+    match HEADER_RULES.iter().find(is_repeated).map(|rule| &rule.name) {
         Some(name) => Err(Refusal::malformed(&format!("Header {name} must not be repeated"))),
         None => Ok(()),
     }
@@ -152,11 +235,9 @@ fn check_identity(headers: &HeaderMap) -> Result<(), Refusal> {
 
 fn check_accept(headers: &HeaderMap, method: &Method, resource: &str) -> Result<(), Refusal> {
     let Some(accept) = headers.get(ACCEPT) else {
-        return match *method {
-            Method::GET | Method::POST | Method::DELETE => {
-                Err(Refusal::missing("Accept is required"))
-            }
-            _ => Ok(()),
+        return match Presence::RequiredToAsk.is_required(method) {
+            true => Err(Refusal::missing("Accept is required")),
+            false => Ok(()),
         };
     };
     let mut supported = false;
@@ -360,6 +441,43 @@ mod tests {
             400 Bad Request, 3101: Malformed syntax
                 Header fspiop-source must not be repeated
             ok"#]].assert_eq(&lines.join("\n"));
+    }
+
+    /// A text of the form `pattern`, made by proptest, which knows no anchors.
+    fn matching(pattern: &str) -> impl Strategy<Value = String> + use<> {
+        prop::string::string_regex(pattern.trim_start_matches('^').trim_end_matches('$'))
+            .expect("the patterns of headers are plain")
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_described_patterns_allow_is_accepted(
+            accept in matching(&HeaderForm::MediaRanges.pattern("transfers").expect("a pattern")),
+            content in matching(&HeaderForm::MediaType.pattern("transfers").expect("a pattern")),
+            date in matching(DATE_PATTERN),
+        ) {
+            let changes = [("accept", &*accept), ("content-type", &*content), ("date", &*date)];
+            prop_assert_eq!(outcome(&Method::POST, &changes), "ok");
+        }
+    }
+
+    #[test]
+    fn the_described_presence_and_number_are_those_of_the_check() {
+        let values = |rule: &HeaderRule| match rule.form {
+            HeaderForm::MediaRanges | HeaderForm::MediaType => JSON_2_0,
+            HeaderForm::Date => GOOD[2].1,
+            HeaderForm::Name | HeaderForm::NameOrEmpty | HeaderForm::Any => "payerfsp",
+        };
+        for rule in &HEADER_RULES {
+            let name: &'static str = rule.name.as_str().to_owned().leak();
+            for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
+                let refused = outcome(&method, &[(name, "")]) != "ok";
+                assert_eq!(refused, rule.presence.is_required(&method), "{method} {name}");
+            }
+            let again: &'static str = format!("+{name}").leak();
+            let twice = outcome(&Method::POST, &[(name, values(rule)), (again, values(rule))]);
+            assert_eq!(twice.contains("must not be repeated"), rule.once, "{name}: {twice}");
+        }
     }
 
     #[test]

@@ -32,19 +32,21 @@ mod json;
 pub mod payload;
 pub mod reach;
 mod route;
-mod schema;
+pub mod routes;
+pub mod schema;
 pub mod time;
 mod trace;
 
 use http::{HeaderMap, Method};
 
-pub use currency::is_known_currency;
+pub use currency::{is_known_currency, known_currencies};
 pub use error::{DESCRIPTION_CHARS_MAX, ErrorCode, Refusal, error_body};
 pub use hash::significant_hash;
 pub use headers::{RequestHeaders, Version};
 pub use route::{
-    ApiRoute, BODY_BYTES_MAX, Found, IDENTIFIER_CHARS_MAX, Identifier, PartyIdType, PartyPath,
-    Resource, Route, TRANSFER_BODY_BYTES_MAX, TransferPath, find, percent_encode,
+    ApiRoute, BODY_BYTES_MAX, Found, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, Identifier,
+    PartyIdType, PartyPath, Resource, Route, TRANSFER_BODY_BYTES_MAX, TransferPath, find,
+    percent_encode,
 };
 pub use trace::TraceContext;
 

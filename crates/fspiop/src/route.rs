@@ -12,6 +12,7 @@ use http::Method;
 use ledger::TransferId;
 
 use crate::error::Refusal;
+use crate::routes::{Operation, PLAIN_ROUTES, Segment};
 
 /// Longest identifier in a path, in characters after decoding (hub-semantics 1.6).
 pub const IDENTIFIER_CHARS_MAX: usize = 128;
@@ -57,13 +58,7 @@ impl Resource {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        match text {
-            "participants" => Some(Self::Participants),
-            "parties" => Some(Self::Parties),
-            "quotes" => Some(Self::Quotes),
-            "transfers" => Some(Self::Transfers),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|resource| resource.as_str() == text)
     }
 }
 
@@ -78,6 +73,9 @@ macro_rules! party_id_types {
         impl PartyIdType {
             /// Every kind.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Their names, in the same order.
+            pub const NAMES: &[&str] = &[$($text),*];
 
             /// Parses the name, case as written.
             #[must_use]
@@ -204,34 +202,8 @@ pub enum Found<'a> {
 #[derive(Clone, Debug)]
 pub struct ApiRoute<'a> {
     resource: Resource,
-    action: Action,
+    operation: Operation,
     segments: [&'a str; 3],
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Action {
-    PartyGet,
-    PartyPost,
-    PartyPut,
-    PartyError,
-    PartyDelete,
-    Batch,
-    Post,
-    Get,
-    Put,
-    Error,
-    /// Published, but not served by a hub.
-    NotServed,
-}
-
-impl Action {
-    /// The segments after the resource that are identifiers, not verbs.
-    fn identifiers<'s, 'a>(self, tail: &'s [&'a str]) -> &'s [&'a str] {
-        match (self, tail) {
-            (Self::PartyError | Self::Error, [identifiers @ .., _]) => identifiers,
-            _ => tail,
-        }
-    }
 }
 
 /// Finds the route of a path (without query).
@@ -243,31 +215,31 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Found<'a>, Refusal> {
     let Some(segments) = split(path, &mut all) else {
         return Err(Refusal::unknown_uri());
     };
-    if segments == ["health"] {
-        return match *method {
-            Method::GET => Ok(Found::Health),
-            _ => Err(Refusal::method_not_allowed()),
-        };
-    }
-    if segments == ["endpointcache"] {
-        return match *method {
-            Method::DELETE => Ok(Found::EndpointCache),
-            _ => Err(Refusal::method_not_allowed()),
+    if let [word] = segments
+        && let Some((known, _, operation)) = PLAIN_ROUTES.iter().find(|(_, name, _)| name == word)
+    {
+        return match operation {
+            _ if known != method => Err(Refusal::method_not_allowed()),
+            Operation::Health => Ok(Found::Health),
+            _ => Ok(Found::EndpointCache),
         };
     }
     let Some(resource) = segments.first().and_then(|name| Resource::parse(name)) else {
         return Err(Refusal::unknown_uri());
     };
     let tail = &segments[1..];
-    match action(resource, method, tail) {
-        Some(action) => {
+    let rows = resource.routes();
+    match rows.iter().find(|row| row.method == *method && row.fits(tail)) {
+        Some(row) => {
             let mut segments = [""; 3];
-            for (slot, segment) in segments.iter_mut().zip(action.identifiers(tail)) {
+            let identifiers =
+                tail.iter().zip(row.tail).filter(|(_, known)| is_identifier_of(known));
+            for (slot, (segment, _)) in segments.iter_mut().zip(identifiers) {
                 *slot = segment;
             }
-            Ok(Found::Api(ApiRoute { resource, action, segments }))
+            Ok(Found::Api(ApiRoute { resource, operation: row.operation, segments }))
         }
-        None if path_exists(resource, tail) => Err(Refusal::method_not_allowed()),
+        None if rows.iter().any(|row| row.fits(tail)) => Err(Refusal::method_not_allowed()),
         None => Err(Refusal::unknown_uri()),
     }
 }
@@ -287,27 +259,29 @@ impl<'a> ApiRoute<'a> {
     /// `PATCH /transfers/{ID}`.
     pub fn route(&self) -> Result<Route<'a>, Refusal> {
         let [first, ..] = self.segments;
-        let participants = self.resource == Resource::Participants;
-        let quotes = self.resource == Resource::Quotes;
-        Ok(match self.action {
-            Action::NotServed => return Err(Refusal::not_implemented()),
-            Action::Batch => Route::ParticipantsBatch,
-            Action::PartyPost => Route::ParticipantsPost(self.party()?),
-            Action::PartyDelete => Route::ParticipantsDelete(self.party()?),
-            Action::PartyGet if participants => Route::ParticipantsGet(self.party()?),
-            Action::PartyGet => Route::PartiesGet(self.party()?),
-            Action::PartyPut if participants => Route::ParticipantsPut(self.party()?),
-            Action::PartyPut => Route::PartiesPut(self.party()?),
-            Action::PartyError if participants => Route::ParticipantsError(self.party()?),
-            Action::PartyError => Route::PartiesError(self.party()?),
-            Action::Post if quotes => Route::QuotesPost,
-            Action::Post => Route::TransfersPost,
-            Action::Get if quotes => Route::QuotesGet(identifier(first, "ID")?),
-            Action::Get => Route::TransfersGet(transfer(first)?),
-            Action::Put if quotes => Route::QuotesPut(identifier(first, "ID")?),
-            Action::Put => Route::TransfersPut(transfer(first)?),
-            Action::Error if quotes => Route::QuotesError(identifier(first, "ID")?),
-            Action::Error => Route::TransfersError(transfer(first)?),
+        Ok(match self.operation {
+            Operation::ParticipantsBatch => Route::ParticipantsBatch,
+            Operation::ParticipantsGet => Route::ParticipantsGet(self.party()?),
+            Operation::ParticipantsPost => Route::ParticipantsPost(self.party()?),
+            Operation::ParticipantsPut => Route::ParticipantsPut(self.party()?),
+            Operation::ParticipantsError => Route::ParticipantsError(self.party()?),
+            Operation::ParticipantsDelete => Route::ParticipantsDelete(self.party()?),
+            Operation::PartiesGet => Route::PartiesGet(self.party()?),
+            Operation::PartiesPut => Route::PartiesPut(self.party()?),
+            Operation::PartiesError => Route::PartiesError(self.party()?),
+            Operation::QuotesPost => Route::QuotesPost,
+            Operation::QuotesGet => Route::QuotesGet(identifier(first, "ID")?),
+            Operation::QuotesPut => Route::QuotesPut(identifier(first, "ID")?),
+            Operation::QuotesError => Route::QuotesError(identifier(first, "ID")?),
+            Operation::TransfersPost => Route::TransfersPost,
+            Operation::TransfersGet => Route::TransfersGet(transfer(first)?),
+            Operation::TransfersPut => Route::TransfersPut(transfer(first)?),
+            Operation::TransfersError => Route::TransfersError(transfer(first)?),
+            Operation::Health
+            | Operation::EndpointCache
+            | Operation::ParticipantsBatchPut
+            | Operation::ParticipantsBatchError
+            | Operation::TransfersPatch => return Err(Refusal::not_implemented()),
         })
     }
 
@@ -357,45 +331,8 @@ fn split<'a, 's>(path: &'a str, all: &'s mut [&'a str; SEGMENTS_MAX]) -> Option<
     Some(&all[..count])
 }
 
-/// What a method asks of a path; `tail` is what follows the resource.
-fn action(resource: Resource, method: &Method, tail: &[&str]) -> Option<Action> {
-    match resource {
-        Resource::Participants => participants_action(method, tail),
-        Resource::Parties => parties_action(method, tail),
-        Resource::Quotes | Resource::Transfers => match (method, tail) {
-            (&Method::POST, []) => Some(Action::Post),
-            (&Method::GET, [_]) => Some(Action::Get),
-            (&Method::PUT, [_]) => Some(Action::Put),
-            (&Method::PUT, [_, "error"]) => Some(Action::Error),
-            (&Method::PATCH, [_]) if resource == Resource::Transfers => Some(Action::NotServed),
-            _ => None,
-        },
-    }
-}
-
-fn participants_action(method: &Method, tail: &[&str]) -> Option<Action> {
-    match (method, tail) {
-        (&Method::POST, []) => Some(Action::Batch),
-        (&Method::PUT, [_] | [_, "error"]) => Some(Action::NotServed),
-        (&Method::POST, [_, _] | [_, _, _]) => Some(Action::PartyPost),
-        (&Method::DELETE, [_, _] | [_, _, _]) => Some(Action::PartyDelete),
-        _ => parties_action(method, tail),
-    }
-}
-
-fn parties_action(method: &Method, tail: &[&str]) -> Option<Action> {
-    match (method, tail) {
-        (&Method::GET, [_, _] | [_, _, _]) => Some(Action::PartyGet),
-        (&Method::PUT, [_, _, "error"] | [_, _, _, "error"]) => Some(Action::PartyError),
-        (&Method::PUT, [_, _] | [_, _, _]) => Some(Action::PartyPut),
-        _ => None,
-    }
-}
-
-fn path_exists(resource: Resource, tail: &[&str]) -> bool {
-    [Method::GET, Method::PUT, Method::POST]
-        .iter()
-        .any(|method| action(resource, method, tail).is_some())
+const fn is_identifier_of(segment: &Segment) -> bool {
+    matches!(segment, Segment::Identifier(_))
 }
 
 fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
@@ -411,6 +348,9 @@ fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
         _ => Err(Refusal::malformed(&format!("Invalid identifier in /path/{name}"))),
     }
 }
+
+/// What [`is_identifier`] asks for, as a pattern of ECMA 262.
+pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\\\\]+$";
 
 fn is_identifier(text: &str) -> bool {
     let allowed = |c: char| {

@@ -23,7 +23,7 @@ use crate::error::{ErrorCode, Refusal};
 const SLOTS: usize = 16;
 
 /// What a value must be.
-pub(crate) enum Rule {
+pub enum Rule {
     /// A JSON text.
     Text(Text),
     /// A JSON object.
@@ -33,37 +33,55 @@ pub(crate) enum Rule {
 }
 
 /// A text: its length in characters, then its form.
-pub(crate) struct Text {
-    pub(crate) least: usize,
-    pub(crate) most: usize,
-    pub(crate) form: Form,
+pub struct Text {
+    /// Fewest characters.
+    pub least: usize,
+    /// Most characters; `usize::MAX` where there is no bound but that of the body.
+    pub most: usize,
+    /// Its form.
+    pub form: Form,
 }
 
 /// The form of a text.
-pub(crate) enum Form {
+pub enum Form {
     /// Any text.
     Any,
     /// Any text whose UTF-8 form is no longer than the bound in characters.
     Narrow,
     /// A text for which `holds`; `pattern` says the same to the client.
-    Pattern { pattern: &'static str, holds: fn(&str) -> bool },
-    /// One of a set of names, for which `holds`.
-    Name { holds: fn(&str) -> bool },
+    Pattern {
+        /// In the syntax of ECMA 262.
+        pattern: &'static str,
+        /// The same as code.
+        holds: fn(&str) -> bool,
+    },
+    /// One of these names.
+    OneOf(&'static [&'static str]),
+    /// One of a larger set of names.
+    Name {
+        /// Whether a text is one of them.
+        holds: fn(&str) -> bool,
+        /// All of them.
+        all: fn() -> Vec<&'static str>,
+    },
 }
 
 /// An object.
-pub(crate) struct Shape {
-    pub(crate) members: &'static [Member],
+pub struct Shape {
+    /// The members that are looked at.
+    pub members: &'static [Member],
     /// Names that must be present, in the order in which they are asked for.
-    pub(crate) required: &'static [&'static str],
+    pub required: &'static [&'static str],
     /// Whether members that are not listed are refused.
-    pub(crate) closed: bool,
+    pub closed: bool,
 }
 
 /// A member of an object.
-pub(crate) struct Member {
-    pub(crate) name: &'static str,
-    pub(crate) rule: &'static Rule,
+pub struct Member {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value must be.
+    pub rule: &'static Rule,
     pub(crate) capture: Capture,
 }
 
@@ -79,10 +97,13 @@ pub(crate) enum Capture {
 }
 
 /// A list of values that meet one rule. Nothing is captured from it.
-pub(crate) struct List {
-    pub(crate) item: &'static Rule,
-    pub(crate) least: usize,
-    pub(crate) most: usize,
+pub struct List {
+    /// What each value must be.
+    pub item: &'static Rule,
+    /// Fewest values.
+    pub least: usize,
+    /// Most values.
+    pub most: usize,
 }
 
 /// Texts captured from a message, each at the slot its member names.
@@ -247,7 +268,8 @@ impl Form {
     fn holds(&self, text: &str) -> bool {
         match self {
             Self::Any | Self::Narrow => true,
-            Self::Pattern { holds, .. } | Self::Name { holds } => holds(text),
+            Self::Pattern { holds, .. } | Self::Name { holds, .. } => holds(text),
+            Self::OneOf(names) => names.contains(&text),
         }
     }
 }

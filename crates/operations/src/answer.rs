@@ -8,6 +8,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// What goes back to the client.
@@ -37,6 +38,16 @@ impl Answer {
     /// 200 with the text form of metrics.
     pub(crate) fn metrics(text: String) -> Self {
         Self { status: StatusCode::OK, body: Some((METRICS, text.into())) }
+    }
+
+    /// 200 with a document that is JSON already.
+    pub(crate) const fn document(text: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: Some((JSON, text)) }
+    }
+
+    /// 200 with a page to read.
+    pub(crate) const fn page(text: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: Some((PAGE, text)) }
     }
 
     /// The error body of a refusal.

@@ -40,6 +40,9 @@ const ENUMERATIONS: [(&str, Enumeration); 6] = [
     ("transferState", &[("RECEIVED", 1), ("RESERVED", 2), ("COMMITTED", 3), ("ABORTED", 4)]),
 ];
 
+/// Longest description of an account type, in characters.
+pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
+
 struct AccountType {
     name: &'static str,
     kind: AccountKind,
@@ -94,8 +97,6 @@ const ACCOUNT_TYPES: [AccountType; 7] = [
 
 /// Number of the first added type: above all that the kernel knows.
 const FIRST_ADDED: usize = 8;
-/// Longest description, in characters.
-const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -146,6 +147,11 @@ pub(crate) fn enumerations<H: Hub>(call: &Call<'_, H>) -> Reply {
             None => Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "enumeration not found")),
         },
     }
+}
+
+/// The names of the enumerations.
+pub(crate) fn enumeration_names() -> [&'static str; 6] {
+    ENUMERATIONS.map(|(name, _)| name)
 }
 
 fn all_types(state: &State) -> Vec<AccountTypeShape> {

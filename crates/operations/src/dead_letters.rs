@@ -13,7 +13,7 @@ use crate::hub::Hub;
 use crate::shapes::DeadLetterShape;
 
 /// Dead letters shown at once.
-const PAGE_MAX: u64 = 1_000;
+pub(crate) const PAGE_MAX: u64 = 1_000;
 
 /// `GET /deadletters[?limit=1..1000][&before=id]`: the newest first; `before` the last id of
 /// one page gives the next.

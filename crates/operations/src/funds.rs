@@ -15,15 +15,16 @@ use crate::form::{Form, parse_transfer_id, refuse};
 use crate::hub::Hub;
 
 /// Longest external reference, in characters.
-const REFERENCE_CHARACTERS_MAX: usize = 256;
+pub(crate) const REFERENCE_CHARACTERS_MAX: usize = 256;
 /// Longest reason, in characters.
-const REASON_CHARACTERS_MAX: usize = 1_024;
+pub(crate) const REASON_CHARACTERS_MAX: usize = 1_024;
 /// Most extensions of a request (hub-semantics 1.6).
-const EXTENSIONS_MAX: usize = 16;
+pub(crate) const EXTENSIONS_MAX: usize = 16;
 
-const STARTS: [(&str, FundsDirection); 2] =
+pub(crate) const STARTS: [(&str, FundsDirection); 2] =
     [("recordFundsIn", FundsDirection::In), ("recordFundsOutPrepareReserve", FundsDirection::Out)];
-const ENDS: [(&str, bool); 2] = [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
+pub(crate) const ENDS: [(&str, bool); 2] =
+    [("recordFundsOutCommit", true), ("recordFundsOutAbort", false)];
 
 /// Funds in, or the reservation of funds out.
 ///

@@ -17,9 +17,9 @@ use crate::options::{AdminOptions, Auth};
 use crate::token::{Fingerprint, Token};
 
 /// Longest text of an `X-Actor` header, in bytes.
-const ACTOR_BYTES_MAX: usize = 128;
+pub(crate) const ACTOR_BYTES_MAX: usize = 128;
 /// Longest text of an `X-Reason` header, in bytes.
-const REASON_BYTES_MAX: usize = 1_024;
+pub(crate) const REASON_BYTES_MAX: usize = 1_024;
 
 const X_ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const X_REASON: HeaderName = HeaderName::from_static("x-reason");

@@ -18,6 +18,7 @@ mod call;
 mod caps;
 mod catalogue;
 mod dead_letters;
+pub mod document;
 mod form;
 mod funds;
 mod guard;

@@ -1,6 +1,8 @@
 //! `/participants`, `/participants/{name}` and `/participants/{name}/endpoints`
 //! (hub-semantics 4.1).
 
+use std::ops::RangeInclusive;
+
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{Change, FspName};
@@ -12,10 +14,12 @@ use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::{EndpointShape, ParticipantShape, of_participant};
 
+/// Characters of a name.
+pub(crate) const NAME: RangeInclusive<usize> = 2..=30;
 /// Longest type of an endpoint, in characters.
-const ENDPOINT_TYPE_CHARACTERS_MAX: usize = 64;
+pub(crate) const ENDPOINT_TYPE_CHARACTERS_MAX: usize = 64;
 /// Longest value of an endpoint, in characters.
-const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
+pub(crate) const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
 
 /// `GET /participants`: all of them, the hub first; with `isProxy=true` none, for the hub knows
 /// no proxies.
@@ -37,7 +41,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
 /// other schemes are not served: 501.
 pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
     let mut form = call.form()?;
-    let name = form.required("name", |form, name| form.word(name, 2..=30, is_name_character))?;
+    let name = form.required("name", |form, name| form.word(name, NAME, is_name_character))?;
     if form.flag("isProxy")?.unwrap_or(false) {
         return Err(Refusal::not_implemented());
     }

@@ -31,6 +31,9 @@ pub(crate) enum Resource {
     Metrics,
     Watching,
     Waterfall(String),
+    FspiopDocument,
+    AdminDocument,
+    Documents,
 }
 
 /// Most segments that a known path has.
@@ -67,6 +70,9 @@ impl Resource {
             ["metrics"] => Some(Self::Metrics),
             ["waterfall"] => Some(Self::Watching),
             ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
+            ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
+            ["openapi", "admin.json"] => Some(Self::AdminDocument),
+            ["documents"] => Some(Self::Documents),
             _ => None,
         }
     }
@@ -82,7 +88,10 @@ impl Resource {
             | Self::DeadLetters
             | Self::Health
             | Self::Metrics
-            | Self::Waterfall(_) => "GET, HEAD",
+            | Self::Waterfall(_)
+            | Self::FspiopDocument
+            | Self::AdminDocument
+            | Self::Documents => "GET, HEAD",
             Self::Participants
             | Self::Endpoints(_)
             | Self::Accounts(_)

@@ -29,8 +29,8 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, dead_letters, funds, keys, monitoring, oracles, participants,
-    settlement_models, transactions, waterfall,
+    accounts, caps, catalogue, dead_letters, document, funds, keys, monitoring, oracles,
+    participants, settlement_models, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -214,6 +214,9 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::Watching, "PUT") => waterfall::switch(call),
         (Resource::Watching, _) => waterfall::show(call),
         (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),
+        (Resource::FspiopDocument, _) => document::fspiop_json(),
+        (Resource::AdminDocument, _) => document::admin_json(),
+        (Resource::Documents, _) => document::page(),
     }
 }
 

@@ -11,12 +11,12 @@ use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::SettlementModelShape;
 
-const GRANULARITIES: [(&str, bool); 2] = [("GROSS", false), ("NET", true)];
-const INTERCHANGES: [(&str, bool); 2] = [("BILATERAL", false), ("MULTILATERAL", true)];
-const DELAYS: [(&str, bool); 2] = [("IMMEDIATE", false), ("DEFERRED", true)];
-const LEDGER_ACCOUNTS: [(&str, AccountKind); 2] =
+pub(crate) const GRANULARITIES: [(&str, bool); 2] = [("GROSS", false), ("NET", true)];
+pub(crate) const INTERCHANGES: [(&str, bool); 2] = [("BILATERAL", false), ("MULTILATERAL", true)];
+pub(crate) const DELAYS: [(&str, bool); 2] = [("IMMEDIATE", false), ("DEFERRED", true)];
+pub(crate) const LEDGER_ACCOUNTS: [(&str, AccountKind); 2] =
     [("INTERCHANGE_FEE", AccountKind::InterchangeFee), ("POSITION", AccountKind::Position)];
-const SETTLEMENT_ACCOUNTS: [(&str, AccountKind); 2] = [
+pub(crate) const SETTLEMENT_ACCOUNTS: [(&str, AccountKind); 2] = [
     ("SETTLEMENT", AccountKind::Settlement),
     ("INTERCHANGE_FEE_SETTLEMENT", AccountKind::InterchangeFeeSettlement),
 ];

@@ -8,6 +8,7 @@ mod serve;
 mod signatures;
 mod verify;
 
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,7 +34,8 @@ Examples:
   upesi demo --seconds 60 --json r.json
   upesi bench transfer --rate 1000   latency of transfers at a constant rate, and what they cost
   upesi serve --data /var/lib/upesi  the switch alone: FSPIOP on 4000, admin on 3001
-  upesi verify --data /var/lib/upesi prove what the log says, offline";
+  upesi verify --data /var/lib/upesi prove what the log says, offline
+  upesi openapi fspiop               the API as participants see it, as an OpenAPI document";
 
 #[derive(Subcommand)]
 enum Command {
@@ -48,6 +50,8 @@ enum Command {
     /// `bench --ceiling` measures against. Never for money.
     #[command(hide = true)]
     NullSwitch(ServeArguments),
+    /// Print the OpenAPI document of an API, as the running switch serves it on its admin port.
+    Openapi(OpenapiArguments),
     /// Run simulated DFSPs against any hub.
     Simulate(harness::SimulateOptions),
     /// Explain a configuration file: every setting, dangerous combinations with what to set
@@ -72,6 +76,23 @@ pub(crate) struct ServeArguments {
     /// Admin address, instead of the configured one; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<std::net::SocketAddr>,
+}
+
+/// Arguments of `openapi`.
+#[derive(clap::Args)]
+struct OpenapiArguments {
+    /// Which API.
+    #[arg(value_enum)]
+    api: DescribedApi,
+}
+
+/// An API that describes itself.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum DescribedApi {
+    /// What participants call, port 4000.
+    Fspiop,
+    /// What operators call, port 3001.
+    Admin,
 }
 
 /// Arguments of `verify`.
@@ -102,6 +123,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
         Command::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),
+        Command::Openapi(arguments) => print_document(arguments.api),
         Command::Simulate(options) => {
             harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
         }
@@ -114,6 +136,20 @@ fn main() -> ExitCode {
             eprintln!("upesi: {failure}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn print_document(api: DescribedApi) -> Result<(), Failure> {
+    let document = match api {
+        DescribedApi::Fspiop => openapi::fspiop::document(),
+        DescribedApi::Admin => operations::document::admin(),
+    };
+    let text = openapi::text(&document);
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write the document: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
 mod counts;
+mod documents;
 mod steps;
 mod tidy;
 
@@ -43,6 +44,22 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
+    /// Writes docs/openapi/*.json anew from the code.
+    Openapi,
+    /// Compares docs/openapi/*.json with the published documents (needs python3 and npm).
+    Published,
+    /// Plays the API documents against a switch with Schemathesis (needs python3 and npm).
+    Schemathesis {
+        /// Seconds for all documents together.
+        #[arg(long, default_value_t = 120)]
+        seconds: u64,
+        /// Which messages are made: the same seed makes the same ones.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only documents whose name holds this: "ours", "admin", "FSPIOP 2.0".
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
     /// Deterministic simulation: one seed is one run, repeated exactly.
     Simulate {
         /// The first seed.
@@ -60,6 +77,11 @@ fn main() -> ExitCode {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
         Command::Counts { check } => counts::run(&root, check),
+        Command::Openapi => documents::write(&root),
+        Command::Published => documents::compare(&root),
+        Command::Schemathesis { seconds, seed, only } => {
+            documents::play(&root, &documents::Play { seconds, seed, only })
+        }
         Command::Conversations { arguments } => {
             steps::run(&root, steps::conversations(&arguments).into())
         }

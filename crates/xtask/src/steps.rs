@@ -82,7 +82,8 @@ pub(crate) fn conversations(arguments: &[String]) -> [Step; 2] {
 
 /// Proofs whose strength grows with time; each takes its share of the budget.
 pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
-    let share = u64::from(minutes) * 60 / 3;
+    let share = u64::from(minutes) * 60 / 4;
+    let itself = "run --quiet --locked --package xtask --";
     vec![
         with(
             cargo(
@@ -108,6 +109,16 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             proves: "no operation of the core takes more instructions than before",
             work: Work::Inside(|root| counts::run(root, true)),
         },
+        cargo(
+            "published",
+            "every difference from the published documents is listed",
+            &format!("{itself} published"),
+        ),
+        cargo(
+            "schemathesis",
+            "no answer that the API documents do not know",
+            &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
+        ),
     ]
 }
 

@@ -3,7 +3,7 @@
 use ledger::{Amount, TransferId};
 
 use super::{BATCH_PARTIES_MAX, TransferState};
-use crate::currency::is_known_currency;
+use crate::currency::{is_known_currency, known_currencies};
 use crate::json::{EXTENSION_KEY_CHARS_MAX, EXTENSION_VALUE_CHARS_MAX, EXTENSIONS_MAX};
 use crate::route::PartyIdType;
 use crate::schema::{Capture, Form, List, Member, Rule, Shape, Text};
@@ -69,8 +69,8 @@ const fn bounded_pattern(
     Rule::Text(Text { least, most, form: Form::Pattern { pattern, holds } })
 }
 
-const fn name(holds: fn(&str) -> bool) -> Rule {
-    Rule::Text(Text { least: 0, most: UNBOUNDED, form: Form::Name { holds } })
+const fn one_of(names: &'static [&'static str]) -> Rule {
+    Rule::Text(Text { least: 0, most: UNBOUNDED, form: Form::OneOf(names) })
 }
 
 const fn object(required: &'static [&'static str], members: &'static [Member]) -> Rule {
@@ -107,8 +107,11 @@ static FSP_ID: Rule = Rule::Text(Text { least: 1, most: 32, form: Form::Narrow }
 static AMOUNT_TEXT: Rule = pattern("^([0]|([1-9][0-9]{0,17}))([.][0-9]{0,3}[1-9])?$", |text| {
     Amount::parse(text).is_some()
 });
-static CURRENCY: Rule =
-    Rule::Text(Text { least: 3, most: 3, form: Form::Name { holds: is_known_currency } });
+static CURRENCY: Rule = Rule::Text(Text {
+    least: 3,
+    most: 3,
+    form: Form::Name { holds: is_known_currency, all: || known_currencies().collect() },
+});
 static ILP_PACKET: Rule =
     bounded_pattern(1, ILP_PACKET_CHARS_MAX, "^[A-Za-z0-9-_]+[=]{0,2}$", is_ilp_packet);
 static ILP_CONDITION: Rule = bounded_pattern(0, 48, "^[A-Za-z0-9-_]{43}$", is_ilp_condition);
@@ -155,7 +158,7 @@ pub(super) static TRANSFER_REQUEST: Rule = object(
     ],
 );
 
-static TRANSFER_STATE: Rule = name(|text| TransferState::parse(text).is_some());
+static TRANSFER_STATE: Rule = one_of(TransferState::NAMES);
 
 /// `TransfersIDPutResponse`.
 pub(super) static TRANSFER_RESPONSE: Rule = object(
@@ -184,7 +187,7 @@ static ERROR_INFORMATION: Rule = object(
 pub(super) static ERROR_INFORMATION_OBJECT: Rule =
     object(&["errorInformation"], &[kept("errorInformation", &ERROR_INFORMATION, 0)]);
 
-static PARTY_ID_TYPE: Rule = name(|text| PartyIdType::parse(text).is_some());
+static PARTY_ID_TYPE: Rule = one_of(PartyIdType::NAMES);
 static TEXT_128: Rule = text(1, 128);
 static TEXT_2048: Rule = text(1, 2048);
 static PARTY_ID_INFO: Rule = object(
@@ -233,15 +236,13 @@ static PARTY: Rule = object(
     ],
 );
 
-static AMOUNT_TYPE: Rule = name(|text| matches!(text, "SEND" | "RECEIVE"));
-static SCENARIO: Rule =
-    name(|text| matches!(text, "DEPOSIT" | "WITHDRAWAL" | "TRANSFER" | "PAYMENT" | "REFUND"));
+static AMOUNT_TYPE: Rule = one_of(&["SEND", "RECEIVE"]);
+static SCENARIO: Rule = one_of(&["DEPOSIT", "WITHDRAWAL", "TRANSFER", "PAYMENT", "REFUND"]);
 static SUB_SCENARIO: Rule = pattern("^[A-Z_]{1,32}$", |text| {
     (1..=32).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
 });
-static PAYER_OR_PAYEE: Rule = name(|text| matches!(text, "PAYER" | "PAYEE"));
-static INITIATOR_TYPE: Rule =
-    name(|text| matches!(text, "CONSUMER" | "AGENT" | "BUSINESS" | "DEVICE"));
+static PAYER_OR_PAYEE: Rule = one_of(&["PAYER", "PAYEE"]);
+static INITIATOR_TYPE: Rule = one_of(&["CONSUMER", "AGENT", "BUSINESS", "DEVICE"]);
 static REFUND: Rule = object(
     &["originalTransactionId"],
     &[checked("originalTransactionId", &CORRELATION_ID), checked("refundReason", &TEXT_128)],
@@ -339,6 +340,43 @@ pub(super) static BATCH_REGISTRATION: Rule = object(
         kept("currency", &CURRENCY, BATCH_CURRENCY),
     ],
 );
+
+/// Rules by the names that the published documents give them, for documents made from them.
+pub static NAMED_RULES: [(&str, &Rule); 33] = [
+    ("Amount", &AMOUNT_TEXT),
+    ("AmountType", &AMOUNT_TYPE),
+    ("BalanceOfPayments", &BALANCE_OF_PAYMENTS),
+    ("CorrelationId", &CORRELATION_ID),
+    ("Currency", &CURRENCY),
+    ("Date", &DATE),
+    ("DateTime", &DATE_TIME),
+    ("ErrorCode", &ERROR_CODE_TEXT),
+    ("ErrorDescription", &ERROR_DESCRIPTION_TEXT),
+    ("ErrorInformation", &ERROR_INFORMATION),
+    ("ErrorInformationObject", &ERROR_INFORMATION_OBJECT),
+    ("Extension", &EXTENSION),
+    ("ExtensionList", &EXTENSION_LIST_RULE),
+    ("FspId", &FSP_ID),
+    ("FxRate", &FX_RATE),
+    ("GeoCode", &GEO_CODE),
+    ("IlpCondition", &ILP_CONDITION),
+    ("IlpPacket", &ILP_PACKET),
+    ("Money", &MONEY),
+    ("ParticipantsPostRequest", &BATCH_REGISTRATION),
+    ("ParticipantsTypeIDPutRequest", &PARTICIPANT_UPDATE),
+    ("ParticipantsTypeIDSubIDPostRequest", &PARTICIPANT_REGISTRATION),
+    ("Party", &PARTY),
+    ("PartyComplexName", &COMPLEX_NAME),
+    ("PartyIdInfo", &PARTY_ID_INFO),
+    ("PartyIdType", &PARTY_ID_TYPE),
+    ("PartyPersonalInfo", &PERSONAL_INFO),
+    ("QuotesIDPutResponse", &QUOTE_RESPONSE),
+    ("QuotesPostRequest", &QUOTE_REQUEST),
+    ("Refund", &REFUND),
+    ("TransactionType", &TRANSACTION_TYPE),
+    ("TransfersIDPutResponse", &TRANSFER_RESPONSE),
+    ("TransfersPostRequest", &TRANSFER_REQUEST),
+];
 
 /// Any object.
 pub(super) static ANY_OBJECT: Rule = object(&[], &[]);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::schema::Rule;
+use crate::schema::{Form, Rule};
 
 const CONDITION: &str = "f5sqb7tBTWPd5Y8BDFdMm9BJR_MNI4isf8p8n4D5pHA";
 
@@ -991,4 +991,53 @@ fn a_truncated_message_is_always_3102() {
             }
         }
     }
+}
+
+/// A pattern as proptest reads it: without anchors and without what looks ahead.
+fn without_anchors(pattern: &str) -> String {
+    let inner = pattern.trim_start_matches('^').trim_end_matches('$').replace("$|^", "|");
+    inner.replace("9-_]", "9_-]").replace("\\d", "[0-9]").replace("[[0-9]]", "[0-9]")
+}
+
+#[test]
+fn every_described_rule_is_the_one_that_is_checked() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for (name, rule) in rules::NAMED_RULES {
+        let Rule::Text(text) = rule else { continue };
+        let accepts = |candidate: &str| {
+            let body = serde_json::to_vec(candidate).expect("a text");
+            crate::schema::verdicts(&body, rule) == (true, Some(true))
+        };
+        match &text.form {
+            Form::OneOf(names) => assert!(names.iter().all(|name| accepts(name)), "{name}"),
+            Form::Name { all, .. } => assert!(all().into_iter().all(accepts), "{name}"),
+            Form::Any | Form::Narrow => assert!(accepts("a"), "{name}"),
+            Form::Pattern { pattern, .. } => {
+                let strategy = prop::string::string_regex(&without_anchors(pattern));
+                let strategy = strategy.unwrap_or_else(|error| panic!("{name}: {error}"));
+                for _ in 0..200 {
+                    let tree = strategy.new_tree(&mut runner).expect("a text of the pattern");
+                    let candidate = proptest::strategy::ValueTree::current(&tree);
+                    let fits = candidate.chars().count() <= text.most;
+                    assert_eq!(accepts(&candidate), fits, "{name}: {candidate:?}");
+                }
+            }
+        }
+        let is_open = matches!(text.form, Form::Any | Form::Narrow);
+        assert_eq!(accepts("\u{1}"), is_open, "{name}");
+        if text.most != usize::MAX {
+            assert!(!accepts(&"1".repeat(text.most + 1)), "{name}");
+        }
+        if 0 < text.least {
+            assert!(!accepts(""), "{name}");
+        }
+    }
+}
+
+#[test]
+fn names_of_states_are_read_back() {
+    for name in TransferState::NAMES {
+        assert_eq!(TransferState::parse(name).map(TransferState::as_str), Some(*name));
+    }
+    assert_eq!(TransferState::parse("SETTLED"), None);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod conversation;
+mod document;
 mod guard;
 mod hub;
 mod keys;

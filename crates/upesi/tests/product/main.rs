@@ -9,6 +9,7 @@
 
 mod bench;
 mod demo;
+mod documents;
 mod edge;
 mod kill;
 mod lookup_and_quotes;

@@ -5,10 +5,11 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 21] = [
+const RINGS: [(&str, Ring); 22] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
+    ("openapi", Ring::SansIo),
     ("ports", Ring::SansIo),
     ("sequencer", Ring::SansIo),
     ("delivery", Ring::SansIo),

@@ -1,0 +1,192 @@
+//! The table of routes: method and path of every operation, by resource.
+//!
+//! [`crate::find`] looks requests up here, and the published document of the API is made from it,
+//! so that the two cannot differ. Costs: a look-up walks the rows of one resource, at most 13,
+//! and compares a method and a few segments of each.
+
+use http::Method;
+
+use crate::route::Resource;
+
+/// What is asked for, without the identifiers of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `GET /health`.
+    Health,
+    /// `DELETE /endpointcache`.
+    EndpointCache,
+    /// `POST /participants`.
+    ParticipantsBatch,
+    /// `PUT /participants/{ID}`: sent by hubs, not served by one.
+    ParticipantsBatchPut,
+    /// `PUT /participants/{ID}/error`: sent by hubs, not served by one.
+    ParticipantsBatchError,
+    /// `GET /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsGet,
+    /// `POST /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsPost,
+    /// `PUT /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsPut,
+    /// `PUT /participants/{Type}/{ID}[/{SubId}]/error`.
+    ParticipantsError,
+    /// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
+    ParticipantsDelete,
+    /// `GET /parties/{Type}/{ID}[/{SubId}]`.
+    PartiesGet,
+    /// `PUT /parties/{Type}/{ID}[/{SubId}]`.
+    PartiesPut,
+    /// `PUT /parties/{Type}/{ID}[/{SubId}]/error`.
+    PartiesError,
+    /// `POST /quotes`.
+    QuotesPost,
+    /// `GET /quotes/{ID}`.
+    QuotesGet,
+    /// `PUT /quotes/{ID}`.
+    QuotesPut,
+    /// `PUT /quotes/{ID}/error`.
+    QuotesError,
+    /// `POST /transfers`.
+    TransfersPost,
+    /// `GET /transfers/{ID}`.
+    TransfersGet,
+    /// `PUT /transfers/{ID}`.
+    TransfersPut,
+    /// `PUT /transfers/{ID}/error`.
+    TransfersError,
+    /// `PATCH /transfers/{ID}`: sent by hubs, not served by one.
+    TransfersPatch,
+}
+
+impl Operation {
+    /// Whether the hub answers with more than 501, 2002.
+    #[must_use]
+    pub const fn is_served(self) -> bool {
+        !matches!(
+            self,
+            Self::ParticipantsBatchPut | Self::ParticipantsBatchError | Self::TransfersPatch
+        )
+    }
+}
+
+/// A segment of a path after the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// Any text, read as the identifier of this name.
+    Identifier(&'static str),
+    /// This word.
+    Word(&'static str),
+}
+
+/// One row: the requests with this method and path.
+#[derive(Debug)]
+pub struct RouteRow {
+    /// The method.
+    pub method: Method,
+    /// What follows the resource in the path.
+    pub tail: &'static [Segment],
+    /// What is asked for.
+    pub operation: Operation,
+}
+
+impl RouteRow {
+    /// Whether `tail`, the segments of a path after the resource, is of this row's form.
+    pub(crate) fn fits(&self, tail: &[&str]) -> bool {
+        self.tail.len() == tail.len()
+            && self.tail.iter().zip(tail).all(|(known, found)| match known {
+                Segment::Identifier(_) => true,
+                Segment::Word(word) => word == found,
+            })
+    }
+
+    /// The path with `{Name}` in place of each identifier.
+    #[must_use]
+    pub fn template(&self, resource: Resource) -> String {
+        let mut path = format!("/{}", resource.as_str());
+        for segment in self.tail {
+            path += &match segment {
+                Segment::Identifier(name) => format!("/{{{name}}}"),
+                Segment::Word(word) => format!("/{word}"),
+            };
+        }
+        path
+    }
+}
+
+/// Paths of one word, for which no header is asked.
+pub static PLAIN_ROUTES: [(Method, &str, Operation); 2] = [
+    (Method::GET, "health", Operation::Health),
+    (Method::DELETE, "endpointcache", Operation::EndpointCache),
+];
+
+const NONE: &[Segment] = &[];
+const ID: &[Segment] = &[Segment::Identifier("ID")];
+const ID_ERROR: &[Segment] = &[Segment::Identifier("ID"), Segment::Word("error")];
+const PARTY: &[Segment] = &[Segment::Identifier("Type"), Segment::Identifier("ID")];
+const PARTY_ERROR: &[Segment] =
+    &[Segment::Identifier("Type"), Segment::Identifier("ID"), Segment::Word("error")];
+const SUB_PARTY: &[Segment] =
+    &[Segment::Identifier("Type"), Segment::Identifier("ID"), Segment::Identifier("SubId")];
+const SUB_PARTY_ERROR: &[Segment] = &[
+    Segment::Identifier("Type"),
+    Segment::Identifier("ID"),
+    Segment::Identifier("SubId"),
+    Segment::Word("error"),
+];
+
+const fn row(method: Method, tail: &'static [Segment], operation: Operation) -> RouteRow {
+    RouteRow { method, tail, operation }
+}
+
+// The first row that fits counts: words stand before identifiers.
+static PARTICIPANTS: [RouteRow; 13] = [
+    row(Method::POST, NONE, Operation::ParticipantsBatch),
+    row(Method::GET, PARTY, Operation::ParticipantsGet),
+    row(Method::GET, SUB_PARTY, Operation::ParticipantsGet),
+    row(Method::POST, PARTY, Operation::ParticipantsPost),
+    row(Method::POST, SUB_PARTY, Operation::ParticipantsPost),
+    row(Method::DELETE, PARTY, Operation::ParticipantsDelete),
+    row(Method::DELETE, SUB_PARTY, Operation::ParticipantsDelete),
+    row(Method::PUT, ID, Operation::ParticipantsBatchPut),
+    row(Method::PUT, ID_ERROR, Operation::ParticipantsBatchError),
+    row(Method::PUT, PARTY_ERROR, Operation::ParticipantsError),
+    row(Method::PUT, SUB_PARTY_ERROR, Operation::ParticipantsError),
+    row(Method::PUT, PARTY, Operation::ParticipantsPut),
+    row(Method::PUT, SUB_PARTY, Operation::ParticipantsPut),
+];
+static PARTIES: [RouteRow; 6] = [
+    row(Method::GET, PARTY, Operation::PartiesGet),
+    row(Method::GET, SUB_PARTY, Operation::PartiesGet),
+    row(Method::PUT, PARTY_ERROR, Operation::PartiesError),
+    row(Method::PUT, SUB_PARTY_ERROR, Operation::PartiesError),
+    row(Method::PUT, PARTY, Operation::PartiesPut),
+    row(Method::PUT, SUB_PARTY, Operation::PartiesPut),
+];
+static QUOTES: [RouteRow; 4] = [
+    row(Method::POST, NONE, Operation::QuotesPost),
+    row(Method::GET, ID, Operation::QuotesGet),
+    row(Method::PUT, ID, Operation::QuotesPut),
+    row(Method::PUT, ID_ERROR, Operation::QuotesError),
+];
+static TRANSFERS: [RouteRow; 5] = [
+    row(Method::POST, NONE, Operation::TransfersPost),
+    row(Method::PUT, ID, Operation::TransfersPut),
+    row(Method::GET, ID, Operation::TransfersGet),
+    row(Method::PUT, ID_ERROR, Operation::TransfersError),
+    row(Method::PATCH, ID, Operation::TransfersPatch),
+];
+
+impl Resource {
+    /// Every resource.
+    pub const ALL: [Self; 4] = [Self::Participants, Self::Parties, Self::Quotes, Self::Transfers];
+
+    /// The rows of this resource; of two that fit a request the first counts.
+    #[must_use]
+    pub fn routes(self) -> &'static [RouteRow] {
+        match self {
+            Self::Participants => &PARTICIPANTS,
+            Self::Parties => &PARTIES,
+            Self::Quotes => &QUOTES,
+            Self::Transfers => &TRANSFERS,
+        }
+    }
+}

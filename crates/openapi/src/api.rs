@@ -1,0 +1,328 @@
+//! An API as data, and its rendering.
+
+use ::fspiop::ErrorCode;
+use serde_json::{Map, Value, json};
+
+/// Version of the OpenAPI specification that documents are written in.
+const OPENAPI_VERSION: &str = "3.0.3";
+/// Name of the one way to prove who asks.
+const BEARER: &str = "bearer";
+
+/// A whole API.
+#[derive(Debug)]
+pub struct Api {
+    /// Its name.
+    pub title: &'static str,
+    /// What a reader must know first; CommonMark.
+    pub text: String,
+    /// Where it is served by default.
+    pub server: &'static str,
+    /// Groups of operations with a sentence about each, in the order in which they are read.
+    pub tags: Vec<(&'static str, &'static str)>,
+    /// Schemas that operations refer to, by name.
+    pub schemas: Vec<(String, Value)>,
+    /// What it can do.
+    pub operations: Vec<Operation>,
+}
+
+/// One operation: a method on a path.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Method in lower case.
+    pub method: String,
+    /// Path with `{Name}` for each identifier.
+    pub path: String,
+    /// The group it belongs to.
+    pub tag: &'static str,
+    /// Its name, unlike any other's.
+    pub id: String,
+    /// A few words.
+    pub summary: String,
+    /// What a client must know; CommonMark.
+    pub text: String,
+    /// Identifiers, query and headers.
+    pub parameters: Vec<Parameter>,
+    /// What is sent with it.
+    pub body: Option<Body>,
+    /// Every status that it answers with.
+    pub answers: Vec<Answer>,
+    /// Calls that the hub makes because of it.
+    pub calls: Vec<Call>,
+    /// Whether it needs the bearer token.
+    pub needs_token: bool,
+}
+
+/// Where a parameter stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the path.
+    Path,
+    /// In the query.
+    Query,
+    /// A header.
+    Header,
+}
+
+/// A parameter.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+    /// Whether it must be there.
+    pub required: bool,
+    /// What it means.
+    pub text: String,
+    /// What it must be.
+    pub schema: Value,
+    /// A good value; none when the parameter is left out of a usual message.
+    pub example: Option<Value>,
+    /// Name under which operations share it; `None` when it stands in the operation itself.
+    pub shared: Option<String>,
+}
+
+/// A body.
+#[derive(Clone, Debug)]
+pub struct Body {
+    /// Media types under which it may be sent, the usual one first.
+    pub media: Vec<String>,
+    /// What it must be.
+    pub schema: Value,
+    /// A good one.
+    pub example: Value,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its status; 0 stands for any of 200 to 299.
+    pub status: u16,
+    /// What it means.
+    pub text: String,
+    /// Media type and schema of the body; `None` when there is none.
+    pub content: Option<(String, Value)>,
+    /// Codes that its error body can carry; empty when it is no error.
+    pub codes: Vec<ErrorCode>,
+}
+
+/// A call that the hub makes to a participant because of an operation.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its name within the operation.
+    pub name: &'static str,
+    /// Where it goes to.
+    pub address: String,
+    /// The call itself.
+    pub operation: Operation,
+}
+
+impl Answer {
+    /// An answer without a body.
+    #[must_use]
+    pub fn empty(status: u16, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), content: None, codes: Vec::new() }
+    }
+
+    /// An answer of JSON.
+    #[must_use]
+    pub fn json(status: u16, text: impl Into<String>, schema: Value) -> Self {
+        let content = Some(("application/json".to_owned(), schema));
+        Self { content, ..Self::empty(status, text) }
+    }
+
+    /// A refusal: the error body, with one of the codes.
+    #[must_use]
+    pub fn refusal(status: u16, mut codes: Vec<ErrorCode>) -> Self {
+        codes.sort_unstable();
+        codes.dedup();
+        let numbers: Vec<String> = codes.iter().map(ToString::to_string).collect();
+        let narrowed = json!({"properties": {"errorInformation": {"properties": {
+            "errorCode": {"type": "string", "enum": numbers},
+        }}}});
+        let schema =
+            json!({"allOf": [{"$ref": "#/components/schemas/ErrorInformationObject"}, narrowed]});
+        let names: Vec<String> =
+            codes.iter().map(|code| format!("{code} {}", code.name())).collect();
+        let text = format!("Refused: {}.", names.join("; "));
+        Self { codes, ..Self::json(status, text, schema) }
+    }
+}
+
+impl Api {
+    /// The OpenAPI document.
+    ///
+    /// # Panics
+    /// When two operations have the same method and path, or two different parameters one shared
+    /// name: the description is part of the program.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let mut paths: Map<String, Value> = Map::new();
+        let mut shared = Shared::default();
+        for operation in &self.operations {
+            let path = paths.entry(operation.path.clone()).or_insert_with(|| json!({}));
+            let before = path.as_object_mut().and_then(|path| {
+                path.insert(
+                    operation.method.clone(),
+                    operation.render(Security::Stated, &mut shared),
+                )
+            });
+            assert!(before.is_none(), "{} {} twice", operation.method, operation.path);
+        }
+        let tags: Vec<Value> = self
+            .tags
+            .iter()
+            .map(|(name, text)| json!({"name": name, "description": text}))
+            .collect();
+        let schemas: Map<String, Value> = self.schemas.iter().cloned().collect();
+        let mut components = json!({
+            "schemas": schemas,
+            "parameters": shared.parameters,
+            "responses": shared.responses,
+        });
+        if self.operations.iter().any(|operation| operation.needs_token) {
+            components["securitySchemes"] = json!({BEARER: {"type": "http", "scheme": "bearer"}});
+        }
+        json!({
+            "openapi": OPENAPI_VERSION,
+            "info": {
+                "title": self.title,
+                "version": env!("CARGO_PKG_VERSION"),
+                "description": self.text,
+                "license": {
+                    "name": "Apache-2.0",
+                    "url": "https://www.apache.org/licenses/LICENSE-2.0",
+                },
+            },
+            "servers": [{"url": self.server}],
+            "tags": tags,
+            "paths": paths,
+            "components": components,
+        })
+    }
+}
+
+/// What operations share, by name.
+#[derive(Default)]
+struct Shared {
+    parameters: Map<String, Value>,
+    responses: Map<String, Value>,
+}
+
+impl Shared {
+    fn parameter(&mut self, parameter: &Parameter) -> Value {
+        match &parameter.shared {
+            None => parameter.render(),
+            Some(name) => share(&mut self.parameters, "parameters", name, parameter.render()),
+        }
+    }
+
+    /// Refusals are shared: status and codes say all about them.
+    fn answer(&mut self, answer: &Answer) -> (String, Value) {
+        let (status, rendered) = answer.render();
+        if answer.codes.is_empty() {
+            return (status, rendered);
+        }
+        let codes: Vec<String> = answer.codes.iter().map(ToString::to_string).collect();
+        let name = format!("Refused-{status}-{}", codes.join("-"));
+        (status, share(&mut self.responses, "responses", &name, rendered))
+    }
+}
+
+/// Keeps `value` under its name, and refers to it.
+fn share(all: &mut Map<String, Value>, kind: &str, name: &str, value: Value) -> Value {
+    let kept = all.entry(name).or_insert_with(|| value.clone());
+    assert!(*kept == value, "two different {kind} are called {name}");
+    json!({"$ref": format!("#/components/{kind}/{name}")})
+}
+
+/// Whether an operation says which token it needs: the hub's own calls say nothing of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Security {
+    Stated,
+    Unsaid,
+}
+
+impl Operation {
+    fn render(&self, security: Security, shared: &mut Shared) -> Value {
+        let parameters = self.parameters.iter().map(|one| shared.parameter(one));
+        let parameters: Vec<Value> = parameters.collect();
+        let answers: Map<_, _> = self.answers.iter().map(|one| shared.answer(one)).collect();
+        let mut out = json!({
+            "tags": [self.tag],
+            "operationId": self.id,
+            "summary": self.summary,
+            "description": self.text,
+            "parameters": parameters,
+            "responses": answers,
+        });
+        if let Some(body) = &self.body {
+            let entry = json!({"schema": body.schema, "example": body.example});
+            let content: Map<String, Value> =
+                body.media.iter().map(|media| (media.clone(), entry.clone())).collect();
+            out["requestBody"] = json!({"required": true, "content": content});
+        }
+        if !self.calls.is_empty() {
+            out["callbacks"] =
+                self.calls.iter().map(|call| call.render(shared)).collect::<Map<_, _>>().into();
+        }
+        if security == Security::Stated && self.needs_token {
+            out["security"] = json!([{BEARER: []}]);
+        }
+        out
+    }
+}
+
+impl Parameter {
+    fn render(&self) -> Value {
+        let place = match self.place {
+            Place::Path => "path",
+            Place::Query => "query",
+            Place::Header => "header",
+        };
+        let mut out = json!({
+            "name": self.name,
+            "in": place,
+            "required": self.required,
+            "description": self.text,
+            "schema": self.schema,
+        });
+        if let Some(example) = &self.example {
+            out["example"] = example.clone();
+        }
+        out
+    }
+}
+
+impl Answer {
+    fn render(&self) -> (String, Value) {
+        let mut out = json!({"description": self.text});
+        if let Some((media, schema)) = &self.content {
+            out["content"] = json!({media: {"schema": schema}});
+        }
+        let status = match self.status {
+            0 => "2XX".to_owned(),
+            status => status.to_string(),
+        };
+        (status, out)
+    }
+}
+
+impl Call {
+    fn render(&self, shared: &mut Shared) -> (String, Value) {
+        let operation = self.operation.render(Security::Unsaid, shared);
+        let call = json!({&self.address: {&self.operation.method: operation}});
+        (self.name.to_owned(), call)
+    }
+}
+
+/// A document as it is committed and served: indented, members sorted, one line end at its end.
+///
+/// # Panics
+/// Never: a value can be written.
+#[must_use]
+pub fn text(document: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(document).expect("a value can be written");
+    text.push('\n');
+    text
+}

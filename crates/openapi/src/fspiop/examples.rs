@@ -1,0 +1,78 @@
+//! A good message for each operation that has a body.
+
+use ::fspiop::routes::Operation as Asked;
+use serde_json::{Value, json};
+
+pub(super) const TRANSFER_ID: &str = "b51ec534-ee48-4575-b6a9-ead2955b8069";
+pub(super) const QUOTE_ID: &str = "7c23e80c-d078-4077-8263-2c047876fcf6";
+const CONDITION: &str = "Zmh6rfhivXdsj8GLjp-OIAiXFIVu4jOzkCpZHQ1fKSU";
+const FULFILMENT: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const PACKET: &str = "AYIBgQAAAAAAAASwNGxldmVsb25lLmRmc3AxLm1lci45T2RTOF81MDdqUUZERmZlakgyOVc4bXFm";
+
+pub(super) fn of(asked: Asked) -> Value {
+    match asked {
+        Asked::ParticipantsBatch => json!({
+            "requestId": QUOTE_ID,
+            "currency": "XOF",
+            "partyList": [
+                {"partyIdType": "MSISDN", "partyIdentifier": "27713803912", "fspId": "payerfsp"},
+                {"partyIdType": "ALIAS", "partyIdentifier": "grace", "fspId": "payerfsp"},
+            ],
+        }),
+        Asked::ParticipantsPost | Asked::ParticipantsPut => {
+            json!({"fspId": "payerfsp", "currency": "XOF"})
+        }
+        Asked::PartiesPut => json!({"party": {
+            "partyIdInfo": party("payeefsp"),
+            "name": "Grace Banda",
+            "personalInfo": {"complexName": {"firstName": "Grace", "lastName": "Banda"}},
+        }}),
+        Asked::QuotesPost => json!({
+            "quoteId": QUOTE_ID,
+            "transactionId": "85feac2f-39b2-491b-817e-4a03203d4f14",
+            "payer": {"partyIdInfo": party("payerfsp")},
+            "payee": {"partyIdInfo": party("payeefsp")},
+            "amountType": "SEND",
+            "amount": {"currency": "XOF", "amount": "1500"},
+            "transactionType": {
+                "scenario": "TRANSFER", "initiator": "PAYER", "initiatorType": "CONSUMER",
+            },
+            "note": "rent",
+        }),
+        Asked::QuotesPut => json!({
+            "transferAmount": {"currency": "XOF", "amount": "1500"},
+            "payeeReceiveAmount": {"currency": "XOF", "amount": "1485"},
+            "payeeFspFee": {"currency": "XOF", "amount": "15"},
+            "expiration": "2099-12-31T23:59:59.000Z",
+            "ilpPacket": PACKET,
+            "condition": CONDITION,
+        }),
+        Asked::TransfersPost => transfer(),
+        Asked::TransfersPut => json!({"transferState": "COMMITTED", "fulfilment": FULFILMENT}),
+        Asked::ParticipantsError
+        | Asked::PartiesError
+        | Asked::QuotesError
+        | Asked::TransfersError => error("5104", "Payee rejected transaction"),
+        _ => json!({}),
+    }
+}
+
+pub(super) fn transfer() -> Value {
+    json!({
+        "transferId": TRANSFER_ID,
+        "payerFsp": "payerfsp",
+        "payeeFsp": "payeefsp",
+        "amount": {"currency": "XOF", "amount": "1500"},
+        "ilpPacket": PACKET,
+        "condition": CONDITION,
+        "expiration": "2099-12-31T23:59:59.000Z",
+    })
+}
+
+pub(super) fn error(code: &str, description: &str) -> Value {
+    json!({"errorInformation": {"errorCode": code, "errorDescription": description}})
+}
+
+pub(super) fn party(fsp: &str) -> Value {
+    json!({"partyIdType": "MSISDN", "partyIdentifier": "27713803912", "fspId": fsp})
+}

@@ -1,0 +1,47 @@
+//! What is fixed: types of accounts and enumerations.
+
+use fspiop::ErrorCode;
+use openapi::schema::reference;
+use openapi::{Answer, Operation};
+use serde_json::json;
+
+use super::{Describe, change, list, question};
+use crate::catalogue::enumeration_names;
+
+const TAG: &str = "hub";
+
+pub(super) fn operations() -> Vec<Operation> {
+    let types = "/ledgerAccountTypes";
+    let numbers = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+    let example = json!({
+        "name": "HUB_FEE",
+        "description": "Fees of the hub",
+        "isActive": true,
+        "isSettleable": false,
+    });
+    let known = format!("One of {}.", enumeration_names().join(", "));
+    let one_or_all = json!({"anyOf": [
+        {"type": "object", "additionalProperties": numbers},
+        numbers,
+    ]});
+    vec![
+        question(types, "listAccountTypes", TAG, "Types of accounts").answers(Answer::json(
+            200,
+            "Types.",
+            list("AccountType"),
+        )),
+        change("post", types, "createAccountType", TAG, "Add a type of account")
+            .says(
+                "Types belong to the rules of the hub. `HUB_FEE`, which provisioning adds, is \
+                 there from the start and answered 201; another known one is 400, a new one 501.",
+            )
+            .takes("NewAccountType", example)
+            .answers(Answer::json(201, "The type.", reference("AccountType")))
+            .refuses(400, &[ErrorCode::GENERIC_CLIENT])
+            .refuses(501, &[ErrorCode::NOT_IMPLEMENTED]),
+        question("/enums", "listEnumerations", TAG, "Names and their numbers")
+            .asks("id", &known, json!({"type": "string"}), None)
+            .answers(Answer::json(200, "All of them by name, or the one.", one_or_all))
+            .refuses(400, &[ErrorCode::ID_NOT_FOUND]),
+    ]
+}

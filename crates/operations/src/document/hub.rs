@@ -1,0 +1,54 @@
+//! Dead letters, health, figures, documents, and what is published but not served.
+
+use fspiop::ErrorCode;
+use ledger::Outcome;
+use openapi::schema::reference;
+use openapi::{Answer, Operation};
+use serde_json::json;
+
+use super::{Describe, change, list, question};
+use crate::dead_letters::PAGE_MAX;
+
+const TAG: &str = "hub";
+
+pub(super) fn operations() -> Vec<Operation> {
+    let letters = "/deadletters";
+    let any = json!({"type": "object"});
+    let text = json!({"type": "string"});
+    let page = Answer {
+        content: Some(("text/html".to_owned(), text.clone())),
+        ..Answer::empty(200, "One page.")
+    };
+    let figures = Answer {
+        content: Some(("text/plain".to_owned(), text)),
+        ..Answer::empty(200, "Counters and gauges in the text form of Prometheus.")
+    };
+    vec![
+        question(letters, "listDeadLetters", "delivery", "Notices that were given up")
+            .says("The newest first; `before` with the last id of a page gives the next.")
+            .asks(
+                "limit",
+                "How many.",
+                json!({"type": "integer", "minimum": 1, "maximum": PAGE_MAX}),
+                Some(json!(100)),
+            )
+            .asks("before", "Only older ones.", json!({"type": "integer", "minimum": 0}), None)
+            .answers(Answer::json(200, "Dead letters.", list("DeadLetter")))
+            .refuses(400, &[ErrorCode::VALIDATION, ErrorCode::MALFORMED_SYNTAX]),
+        change("post", "/deadletters/{id}/resend", "resend", "delivery", "Send a notice again")
+            .says("With a fresh set of attempts. Needs no body.")
+            .answers(Answer::empty(202, "Owed again."))
+            .ends(&[Outcome::DeadLetterNotFound]),
+        question("/transactions/{id}", "showTransaction", TAG, "Not served")
+            .refuses(501, &[ErrorCode::NOT_IMPLEMENTED]),
+        question("/health", "health", TAG, "Whether the hub works")
+            .answers(Answer::json(200, "Every part works.", reference("Health")))
+            .answers(Answer::json(502, "A part has stopped.", reference("Health"))),
+        question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
+        question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
+            .answers(Answer::json(200, "The document.", any.clone())),
+        question("/openapi/admin.json", "adminDocument", TAG, "This API as OpenAPI")
+            .answers(Answer::json(200, "The document.", any)),
+        question("/documents", "documents", TAG, "Both APIs to read").answers(page),
+    ]
+}

@@ -1,0 +1,418 @@
+//! Forms of bodies and answers.
+
+use openapi::schema::reference;
+use serde_json::{Map, Value, json};
+
+use crate::accounts::KINDS;
+use crate::catalogue::DESCRIPTION_CHARACTERS_MAX;
+use crate::funds;
+use crate::participants::{ENDPOINT_TYPE_CHARACTERS_MAX, ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
+use crate::settlement_models as models;
+use crate::shapes::NET_DEBIT_CAP;
+
+/// Every named schema: those of `fspiop` for refusals, and our own.
+pub(super) fn all() -> Vec<(String, Value)> {
+    let shared = ["ErrorInformationObject", "ErrorInformation", "ErrorCode", "ErrorDescription"];
+    let lists = ["ExtensionList", "Extension", "Currency"];
+    let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
+    let mut all = openapi::schema::of_named_rules();
+    all.retain(|(name, _)| wanted(name));
+    let own = [simple(), requests(), answers()].concat();
+    all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
+    all
+}
+
+const MOMENT_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$";
+const TRANSFER_ID_PATTERN: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-7][0-9a-fA-F]{3}\
+    -[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$";
+
+type Named = (&'static str, Value);
+
+fn simple() -> Vec<Named> {
+    let decimal = |number: Value, pattern: &str| {
+        json!({
+            "description": "At most 18 digits, 4 of them after the point.",
+            "anyOf": [number, {"type": "string", "pattern": pattern}],
+        })
+    };
+    let digits = "[0-9]{1,18}(\\.[0-9]{1,4})?";
+    vec![
+        (
+            "Flag",
+            json!({"anyOf": [
+                {"type": "boolean"},
+                {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"},
+            ]}),
+        ),
+        ("Decimal", decimal(json!({"type": "number"}), &format!("^-?{digits}$"))),
+        (
+            "DecimalFromZero",
+            decimal(json!({"type": "number", "minimum": 0}), &format!("^{digits}$")),
+        ),
+        (
+            "DecimalAboveZero",
+            decimal(
+                json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}),
+                &format!("^{digits}$"),
+            ),
+        ),
+        ("Number", json!({"type": "number", "description": "Exact: no digit is lost."})),
+        ("Moment", json!({"type": "string", "pattern": MOMENT_PATTERN})),
+        ("Switch", json!({"type": "integer", "enum": [0, 1]})),
+        (
+            "TransferId",
+            json!({
+                "type": "string",
+                "description": "A UUID of version 1 to 7, in either case, or a ULID.",
+                "pattern": TRANSFER_ID_PATTERN,
+            }),
+        ),
+    ]
+}
+
+fn requests() -> Vec<Named> {
+    [requests_of_participants(), requests_of_caps(), requests_of_funds(), requests_of_types()]
+        .concat()
+}
+
+fn requests_of_participants() -> Vec<Named> {
+    vec![
+        (
+            "NewParticipant",
+            closed(
+                [("name", word(NAME, "^[A-Za-z0-9._~-]+$")), ("currency", reference("Currency"))],
+                [("isProxy", reference("Flag"))],
+            ),
+        ),
+        ("Activity", closed([("isActive", reference("Flag"))], [])),
+        (
+            "NewEndpoint",
+            closed(
+                [
+                    ("type", word(1..=ENDPOINT_TYPE_CHARACTERS_MAX, "^[A-Za-z0-9_]+$")),
+                    (
+                        "value",
+                        word(
+                            1..=ENDPOINT_VALUE_CHARACTERS_MAX,
+                            "^[^\\u0000-\\u001f\\u007f-\\u009f]+$",
+                        ),
+                    ),
+                ],
+                [],
+            ),
+        ),
+        (
+            "NewAccount",
+            closed([("currency", reference("Currency")), ("type", one_of(&names(&KINDS)))], []),
+        ),
+    ]
+}
+
+fn requests_of_caps() -> Vec<Named> {
+    let cap = |extra: Option<Named>| {
+        let members = [("type", one_of(&[NET_DEBIT_CAP])), ("value", reference("DecimalFromZero"))];
+        closed(members.into_iter().chain(extra), [])
+    };
+    let alarm = ("alarmPercentage", reference("DecimalFromZero"));
+    vec![
+        ("NewCap", closed([("currency", reference("Currency")), ("limit", cap(Some(alarm)))], [])),
+        (
+            "InitialPositionAndLimits",
+            closed(
+                [("currency", reference("Currency")), ("limit", cap(None))],
+                [("initialPosition", reference("Decimal"))],
+            ),
+        ),
+    ]
+}
+
+fn requests_of_funds() -> Vec<Named> {
+    let amount = closed(
+        [("amount", reference("DecimalAboveZero")), ("currency", reference("Currency"))],
+        [],
+    );
+    let reason = text(1, funds::REASON_CHARACTERS_MAX);
+    let extensions = json!({
+        "type": "object",
+        "required": ["extension"],
+        "additionalProperties": false,
+        "properties": {"extension": {"type": "array", "maxItems": funds::EXTENSIONS_MAX}},
+        "description": "Checked and let go.",
+    });
+    let extensions = with(extensions, "/properties/extension/items", json!({}));
+    vec![
+        (
+            "Funds",
+            closed(
+                [
+                    ("transferId", reference("TransferId")),
+                    ("externalReference", text(1, funds::REFERENCE_CHARACTERS_MAX)),
+                    ("action", one_of(&names(&funds::STARTS))),
+                    ("reason", reason.clone()),
+                    ("amount", amount),
+                ],
+                [("extensionList", extensions)],
+            ),
+        ),
+        ("FundsEnd", closed([("action", one_of(&names(&funds::ENDS))), ("reason", reason)], [])),
+    ]
+}
+
+fn requests_of_types() -> Vec<Named> {
+    vec![
+        (
+            "NewAccountType",
+            closed(
+                [
+                    ("name", word(2..=30, "^[A-Za-z0-9_]+$")),
+                    ("description", text(1, DESCRIPTION_CHARACTERS_MAX)),
+                    ("isActive", reference("Flag")),
+                    ("isSettleable", reference("Flag")),
+                ],
+                [],
+            ),
+        ),
+        (
+            "NewSettlementModel",
+            closed(
+                [
+                    ("name", word(2..=30, "^[A-Za-z0-9]+$")),
+                    ("settlementGranularity", one_of(&names(&models::GRANULARITIES))),
+                    ("settlementInterchange", one_of(&names(&models::INTERCHANGES))),
+                    ("settlementDelay", one_of(&names(&models::DELAYS))),
+                    ("requireLiquidityCheck", reference("Flag")),
+                    ("ledgerAccountType", one_of(&names(&models::LEDGER_ACCOUNTS))),
+                    ("autoPositionReset", reference("Flag")),
+                    ("settlementAccountType", one_of(&names(&models::SETTLEMENT_ACCOUNTS))),
+                ],
+                [("currency", currency_or_null())],
+            ),
+        ),
+    ]
+}
+
+/// Forms that many answers hold.
+struct Common {
+    words: Value,
+    integer: Value,
+    currency: Value,
+    moment: Value,
+    switch: Value,
+}
+
+impl Common {
+    fn new() -> Self {
+        Self {
+            words: json!({"type": "string"}),
+            integer: json!({"type": "integer", "minimum": 0}),
+            currency: reference("Currency"),
+            moment: reference("Moment"),
+            switch: reference("Switch"),
+        }
+    }
+}
+
+fn answers() -> Vec<Named> {
+    [answers_of_participants(), answers_of_accounts(), answers_of_the_hub()].concat()
+}
+
+fn answers_of_participants() -> Vec<Named> {
+    let Common { words, integer, currency, moment, switch } = Common::new();
+    let summary = closed(
+        [
+            ("id", integer.clone()),
+            ("ledgerAccountType", words.clone()),
+            ("currency", currency.clone()),
+            ("isActive", switch.clone()),
+            ("createdDate", or_null(words.clone())),
+            ("createdBy", words.clone()),
+        ],
+        [],
+    );
+    vec![
+        (
+            "Participant",
+            closed(
+                [
+                    ("name", words.clone()),
+                    ("id", words.clone()),
+                    ("created", moment.clone()),
+                    ("isActive", switch.clone()),
+                    ("links", closed([("self", words.clone())], [])),
+                    ("accounts", json!({"type": "array", "items": summary})),
+                    ("isProxy", switch.clone()),
+                ],
+                [],
+            ),
+        ),
+        ("Endpoint", closed([("type", words.clone()), ("value", words.clone())], [])),
+    ]
+}
+
+fn answers_of_accounts() -> Vec<Named> {
+    let Common { words, integer, currency, moment, switch } = Common::new();
+    let limit = closed(
+        [
+            ("type", one_of(&[NET_DEBIT_CAP])),
+            ("value", reference("Number")),
+            ("alarmPercentage", reference("Number")),
+        ],
+        [],
+    );
+    vec![
+        (
+            "Cap",
+            closed([("currency", currency.clone()), ("limit", limit)], [("name", words.clone())]),
+        ),
+        (
+            "Position",
+            closed(
+                [
+                    ("currency", currency.clone()),
+                    ("value", reference("Number")),
+                    ("changedDate", moment.clone()),
+                ],
+                [],
+            ),
+        ),
+        (
+            "Account",
+            closed(
+                [
+                    ("id", integer.clone()),
+                    ("ledgerAccountType", words.clone()),
+                    ("currency", currency.clone()),
+                    ("isActive", switch.clone()),
+                    ("value", reference("Number")),
+                    ("reservedValue", reference("Number")),
+                    ("changedDate", moment.clone()),
+                ],
+                [],
+            ),
+        ),
+    ]
+}
+
+fn answers_of_the_hub() -> Vec<Named> {
+    let Common { words, integer, moment, switch, .. } = Common::new();
+    let service = closed([("name", words.clone()), ("status", one_of(&["OK", "DOWN"]))], []);
+    vec![
+        (
+            "SettlementModel",
+            closed(
+                [
+                    ("settlementModelId", integer.clone()),
+                    ("name", words.clone()),
+                    ("isActive", json!({"type": "boolean"})),
+                    ("settlementGranularity", one_of(&names(&models::GRANULARITIES))),
+                    ("settlementInterchange", one_of(&names(&models::INTERCHANGES))),
+                    ("settlementDelay", one_of(&names(&models::DELAYS))),
+                    ("currency", currency_or_null()),
+                    ("requireLiquidityCheck", json!({"type": "boolean"})),
+                    ("ledgerAccountTypeId", or_null(words.clone())),
+                    ("settlementAccountType", or_null(words.clone())),
+                    ("autoPositionReset", json!({"type": "boolean"})),
+                ],
+                [],
+            ),
+        ),
+        (
+            "AccountType",
+            closed(
+                [
+                    ("id", integer.clone()),
+                    ("name", words.clone()),
+                    ("description", words.clone()),
+                    ("isActive", switch.clone()),
+                    ("isSettleable", switch),
+                ],
+                [],
+            ),
+        ),
+        (
+            "DeadLetter",
+            closed(
+                [
+                    ("id", integer.clone()),
+                    ("recipient", words.clone()),
+                    ("transferId", or_null(words.clone())),
+                    ("message", words.clone()),
+                    ("outcome", integer.clone()),
+                    ("logPosition", integer.clone()),
+                    ("createdDate", moment.clone()),
+                    ("attempts", integer.clone()),
+                    ("lastStatus", or_null(integer)),
+                    ("lastAttemptDate", moment.clone()),
+                ],
+                [],
+            ),
+        ),
+        (
+            "Health",
+            closed(
+                [
+                    ("status", one_of(&["OK", "DOWN"])),
+                    ("uptime", json!({"type": "number", "description": "Seconds."})),
+                    ("startTime", moment),
+                    ("versionNumber", words),
+                    ("services", json!({"type": "array", "items": service})),
+                ],
+                [],
+            ),
+        ),
+    ]
+}
+
+/// An object with these members and no other.
+fn closed(
+    required: impl IntoIterator<Item = Named>,
+    optional: impl IntoIterator<Item = Named>,
+) -> Value {
+    let mut members = Map::new();
+    let mut names = Vec::new();
+    for (name, schema) in required {
+        names.push(name);
+        members.insert(name.to_owned(), schema);
+    }
+    members.extend(optional.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
+    json!({
+        "type": "object",
+        "required": names,
+        "additionalProperties": false,
+        "properties": members,
+    })
+}
+
+fn text(least: usize, most: usize) -> Value {
+    json!({"type": "string", "minLength": least, "maxLength": most})
+}
+
+fn word(characters: std::ops::RangeInclusive<usize>, pattern: &str) -> Value {
+    with(text(*characters.start(), *characters.end()), "/pattern", json!(pattern))
+}
+
+fn one_of(names: &[&str]) -> Value {
+    json!({"type": "string", "enum": names})
+}
+
+fn currency_or_null() -> Value {
+    let names = fspiop::known_currencies().map(Value::from).chain([Value::Null]);
+    json!({"type": "string", "nullable": true, "enum": names.collect::<Vec<_>>()})
+}
+
+fn or_null(schema: Value) -> Value {
+    with(schema, "/nullable", json!(true))
+}
+
+/// `schema` with a member more, at this path of names.
+fn with(mut schema: Value, path: &str, value: Value) -> Value {
+    let (parent, name) = path.rsplit_once('/').unwrap_or_default();
+    if let Some(members) = schema.pointer_mut(parent).and_then(Value::as_object_mut) {
+        members.insert(name.to_owned(), value);
+    }
+    schema
+}
+
+fn names<'n, T>(choices: &[(&'n str, T)]) -> Vec<&'n str> {
+    choices.iter().map(|(name, _)| *name).collect()
+}

@@ -1,0 +1,125 @@
+//! The described API against the real one: every example is taken, every message that breaks a
+//! described rule is refused, and every answer is as described.
+
+use openapi::play::{Message, Played, fault_of_answer, operations};
+use serde_json::{Value, json};
+
+use crate::conversation::Server;
+
+/// Changes that others need, in their order; the rest follows in the order of the document.
+const FIRST: [&str; 5] =
+    ["createHubAccount", "createParticipant", "setInitialCap", "changeCap", "moveFunds"];
+
+/// Examples that the state of a fresh hub does not allow, with what they are answered.
+const REFUSED: [(&str, u16); 2] = [
+    // There is no dead letter.
+    ("resend", 400),
+    // Published, not served.
+    ("showTransaction", 501),
+];
+
+#[tokio::test]
+async fn every_example_is_taken_and_answered_as_described() {
+    let server = Server::start().await;
+    let document = operations::document::admin();
+    let account = json!({"currency": "XOF", "type": "HUB_MULTILATERAL_SETTLEMENT"}).to_string();
+    server.check_status("POST /participants/Hub/accounts", &account, 201).await;
+    let mut all = operations(&document);
+    let place = |played: &Played<'_>| FIRST.iter().position(|id| *id == played.id);
+    all.sort_by_key(|played| place(played).unwrap_or(FIRST.len()));
+    for played in all {
+        let message = fitted(&server, played.id, played.good.clone()).await;
+        let (status, fault) = play(&server, &document, &played, &message).await;
+        assert_eq!(fault, None, "{} with {}", played.id, message.what);
+        let refused = REFUSED.iter().find(|(id, _)| *id == played.id).map(|(_, status)| *status);
+        match refused {
+            Some(expected) => assert_eq!(status, expected, "{}", played.id),
+            None => assert!((200..300).contains(&status), "{}: {status} {message:?}", played.id),
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_described_rule_is_checked() {
+    let server = Server::start().await;
+    let document = operations::document::admin();
+    let mut count = 0;
+    for played in operations(&document) {
+        for message in &played.bad {
+            let (status, fault) = play(&server, &document, &played, message).await;
+            assert_eq!(fault, None, "{} when {}", played.id, message.what);
+            assert!((400..500).contains(&status), "{} when {}: {status}", played.id, message.what);
+            count += 1;
+        }
+    }
+    assert!(150 < count, "{count} rules");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn documents_and_page_are_served() {
+    let server = Server::start().await;
+    for (request, form) in [
+        ("GET /openapi/fspiop.json", "\"openapi\": \"3.0.3\""),
+        ("GET /openapi/admin.json", "\"openapi\": \"3.0.3\""),
+        ("GET /documents", "<!doctype html>"),
+    ] {
+        let answer = server.send(request, "host: localhost\r\n", "").await;
+        assert_eq!(answer.status, 200, "{request}");
+        assert!(answer.body.contains(form), "{request}");
+    }
+    server.stop().await;
+}
+
+/// What the examples leave to the state: numbers of accounts, and an outflow that can end.
+async fn fitted(server: &Server, id: &str, mut message: Message) -> Message {
+    let kind = match id {
+        "moveFunds" | "endFundsOut" => "SETTLEMENT",
+        "switchAccount" => "POSITION",
+        _ => return message,
+    };
+    let answer = server.ask("GET /participants/payerfsp/accounts", "").await;
+    let accounts: Value = serde_json::from_str(answer.split_once(' ').unwrap().1).unwrap();
+    let mut of_kind = accounts.as_array().unwrap().iter();
+    let account = of_kind.find(|account| account["ledgerAccountType"] == kind).unwrap();
+    let number = account["id"].to_string();
+    message.path = message.path.replace("/accounts/1", &format!("/accounts/{number}"));
+    if id == "endFundsOut" {
+        let outflow = "01HV0000000000000000000000";
+        let body = json!({
+            "transferId": outflow,
+            "externalReference": "r",
+            "action": "recordFundsOutPrepareReserve",
+            "reason": "r",
+            "amount": {"amount": 1, "currency": "XOF"},
+        });
+        let request = format!("POST /participants/payerfsp/accounts/{number}");
+        server.check_status(&request, &body.to_string(), 202).await;
+        let place = message.path.rfind('/').unwrap() + 1;
+        message.path.replace_range(place.., outflow);
+    }
+    message
+}
+
+/// Status, and what of the answer is not as described.
+async fn play(
+    server: &Server,
+    document: &Value,
+    played: &Played<'_>,
+    message: &Message,
+) -> (u16, Option<String>) {
+    let mut headers = "host: localhost\r\n".to_owned();
+    if played.needs_token {
+        headers += &format!("authorization: Bearer {}\r\n", server.token());
+    }
+    for (name, value) in &message.headers {
+        headers += &format!("{name}: {value}\r\n");
+    }
+    let request = format!("{} {}", message.method, message.path);
+    let body = message.body.as_ref().map_or("", |(_, text)| text);
+    let answer = server.send(&request, &headers, body).await;
+    let media = answer.header("content-type");
+    let fault = fault_of_answer(document, played.operation, answer.status, media, &answer.body);
+    (answer.status, fault.map(|fault| format!("{fault}: {}", answer.body)))
+}

@@ -1,0 +1,82 @@
+//! The API documents against the running switch: what is printed, served and committed is the
+//! same, every example is taken, every message that breaks a described rule is refused, and no
+//! answer is other than described.
+
+use std::process::Command;
+
+use openapi::play::{Message, Played, fault_of_answer, operations};
+use serde_json::Value;
+
+use crate::support::http::{Connection, Parsed};
+use crate::support::scheme::Scheme;
+use crate::support::switch::{PROGRAM, finish};
+
+const APIS: [&str; 2] = ["fspiop", "admin"];
+
+fn printed(api: &str) -> String {
+    let mut command = Command::new("sh");
+    // Through a file, for a pipe that nobody reads yet holds less than a document.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("document.json");
+    command.arg("-c").arg(format!("{PROGRAM} openapi {api} > {}", path.display()));
+    let output = finish(command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn documents_in_the_repository_are_those_of_the_code() {
+    for api in APIS {
+        let path = format!("{}/../../docs/openapi/{api}.json", env!("CARGO_MANIFEST_DIR"));
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == printed(api),
+            "docs/openapi/{api}.json is not what the code describes: run cargo xtask openapi"
+        );
+    }
+}
+
+#[test]
+fn the_switch_does_what_its_document_says() {
+    let scheme = Scheme::start();
+    for api in APIS {
+        let served = scheme.admin.get(&format!("/openapi/{api}.json"));
+        assert!(served == printed(api), "{api}");
+    }
+    let document: Value = serde_json::from_str(&printed("fspiop")).unwrap();
+    let mut client = Connection::open(scheme.switch.fspiop).unwrap();
+    for played in operations(&document) {
+        let status = play(&mut client, &document, &played, &played.good);
+        let is_served = played.operation["responses"].get("501").is_none();
+        assert_eq!((200..300).contains(&status), is_served, "{}: {status}", played.id);
+        for message in &played.bad {
+            let status = play(&mut client, &document, &played, message);
+            let refused = if is_served { 400..500 } else { 400..502 };
+            assert!(refused.contains(&status), "{} when {}: {status}", played.id, message.what);
+        }
+    }
+    scheme.settle();
+    scheme.end();
+}
+
+/// Sends a message and answers with the status, which with all else must be as described.
+#[track_caller]
+fn play(client: &mut Connection, document: &Value, played: &Played<'_>, message: &Message) -> u16 {
+    let answer = client.exchange(render(message).as_bytes()).unwrap();
+    let Parsed { headers, .. } = &answer;
+    let media = headers.get("content-type");
+    let text = answer.text();
+    let fault =
+        fault_of_answer(document, played.operation, answer.status(), media.as_deref(), &text);
+    assert_eq!(fault, None, "{} when {}: {text}", played.id, message.what);
+    answer.status()
+}
+
+fn render(message: &Message) -> String {
+    let mut text = format!("{} {} HTTP/1.1\r\nhost: hub\r\n", message.method, message.path);
+    for (name, value) in &message.headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    let body = message.body.as_ref().map_or("", |(_, text)| text);
+    text + &format!("content-length: {}\r\n\r\n{body}", body.len())
+}

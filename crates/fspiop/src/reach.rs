@@ -6,8 +6,8 @@
 //! address when the operator has said which are meant. A name is checked by what it resolves to,
 //! each time a connection is made, for whoever owns it may point it elsewhere at any time.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// Never called once any network is named, not even inside an allowed one: this host as seen

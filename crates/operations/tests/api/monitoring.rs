@@ -99,16 +99,24 @@ async fn every_metric_has_its_name_and_type() {
         upesi_forwards_failed_total 20
         # TYPE upesi_attempts_total counter
         upesi_attempts_total 21
+        # TYPE upesi_connections_total counter
+        upesi_connections_total 22
+        # TYPE upesi_connections_refused_total counter
+        upesi_connections_refused_total 23
+        # TYPE upesi_malformed_requests_total counter
+        upesi_malformed_requests_total 24
+        # TYPE upesi_calls_denied_total counter
+        upesi_calls_denied_total 25
         # TYPE upesi_signatures_verified_total counter
-        upesi_signatures_verified_total 22
+        upesi_signatures_verified_total 26
         # TYPE upesi_signatures_refused_total counter
-        upesi_signatures_refused_total 23
+        upesi_signatures_refused_total 27
         # TYPE upesi_signatures_made_total counter
-        upesi_signatures_made_total 24
+        upesi_signatures_made_total 28
         # TYPE upesi_signatures_failed_total counter
-        upesi_signatures_failed_total 25
+        upesi_signatures_failed_total 29
         # TYPE upesi_signatures_waiting gauge
-        upesi_signatures_waiting 26"#]]
+        upesi_signatures_waiting 30"#]]
     .assert_eq(&ours.join("\n"));
     for name in ["process_cpu_seconds_total ", "process_resident_memory_bytes "] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));

@@ -349,7 +349,7 @@ fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
     }
 }
 
-/// What [`is_identifier`] asks for, as a pattern of ECMA 262.
+/// What an identifier of a path must be, its length aside, as a pattern of ECMA 262.
 pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\\\\]+$";
 
 fn is_identifier(text: &str) -> bool {

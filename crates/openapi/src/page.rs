@@ -137,7 +137,7 @@ impl Page {
                 let need = need(row["required"] == true);
                 self.put(&format!("<tr><td><code>{name}</code>{need}<td>"));
                 let form = form(key, document, &row["schema"]);
-                let text = escaped(word(&row["description"]));
+                let text = paired(&escaped(word(&row["description"])), "`", "code");
                 self.put(&format!("{form}<td>{text}"));
                 if let Some(example) = row.get("example") {
                     self.put(&format!(

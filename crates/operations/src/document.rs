@@ -1,7 +1,7 @@
 //! The admin API described as data, and served: `GET /openapi/{fspiop,admin}.json` and the page
 //! `GET /documents`.
 //!
-//! **A new route needs one thing here: its operation in [`operations`]**, in the file of its
+//! **A new route needs one thing here: its operation in `operations`**, in the file of its
 //! resource under `document`. A test holds the list against the router, in both directions, and
 //! `tests/api/document.rs` plays every described rule against the real handlers, so that a wrong
 //! description fails as a missing one does. Codes of changes come from the table of outcomes

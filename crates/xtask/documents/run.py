@@ -26,8 +26,6 @@ CHECKS = (
 PUBLISHED_CHECKS = "no_server_error,published_status"
 # Of the published documents only what is served: the rest is 404 by docs/compatibility.md.
 SERVED = r"^/(participants|parties|quotes|transfers)(/|$)"
-# Published operations that stand for the answers of this or that service, not of a hub as a
-# whole, are compared in docs/compatibility.md.
 FSPS = ("payerfsp", "payeefsp")
 ENDPOINTS = {
     "PARTICIPANT_PUT": "/participants/{{partyIdType}}/{{partyIdentifier}}",
@@ -123,7 +121,9 @@ def play(name, kind, location, url, seconds, seed, more):
         program, "run", str(location), "--url", url, "--max-time", str(seconds),
         "--phases", "examples,coverage,fuzzing", "--seed", str(seed), "--no-color",
         "--request-timeout", "30", "--warnings", "off", "--continue-on-failure", *more]
-    return subprocess.run(command, env=environment, cwd=HERE, check=False).returncode == 0
+    # It keeps notes where it runs.
+    with tempfile.TemporaryDirectory() as directory:
+        return subprocess.run(command, env=environment, cwd=directory).returncode == 0
 
 
 def main():

@@ -416,7 +416,8 @@ fn is_identifier(text: &str) -> bool {
     let allowed = |c: char| {
         !c.is_whitespace() && !c.is_control() && !matches!(c, '{' | '}' | '<' | '>' | '`' | '\\')
     };
-    !text.is_empty()
+    // Dots alone are no name to whoever resolves paths.
+    !matches!(text, "" | "." | "..")
         && crate::error::first_chars(text, IDENTIFIER_CHARS_MAX).len() == text.len()
         && text.chars().all(allowed)
 }

@@ -3,7 +3,7 @@
 //! The way of one transfer, and where to read it:
 //!
 //! 1. `server` reads `POST /transfers`; `fspiop` checks route, headers and body.
-//! 2. `transfers` makes it a command and hands it over; the request waits.
+//! 2. `transfers` makes it a command (`commands`) and hands it over; the request waits.
 //! 3. The node commits it: durable, then applied (`sequencer`, `journal`, `ledger::prepare`).
 //! 4. `driver` is woken once per batch: the waiting request is answered 202, and the notice that
 //!    the kernel owes the payee goes to the `delivery` policy.
@@ -19,6 +19,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod commands;
 mod driver;
 mod edge;
 mod forward;
@@ -46,7 +47,9 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use commands::command_of;
 pub use pool::PoolLimits;
+pub use server::Envelope;
 
 use edge::{Counters, Edge, Seat};
 

@@ -21,9 +21,10 @@ use ledger::{
 use ports::{OwnedPayload, OwnedRecord};
 
 use crate::Message;
+use crate::commands::batch_fault;
 use crate::edge::{Edge, Parcel};
 use crate::forward::{self, Destination, Undelivered};
-use crate::participants::{Answer, PartyNames, batch_fault};
+use crate::participants::{Answer, PartyNames};
 use crate::pool::Failure;
 use crate::wording::{self, Named};
 

@@ -3,6 +3,7 @@
 //! `ci` is what a merge must pass, `nightly` the proofs that take longer, `tidy` the rules of
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
+mod fuzz;
 mod steps;
 mod tidy;
 
@@ -30,6 +31,8 @@ enum Command {
         #[arg(long, default_value_t = 30)]
         minutes: u32,
     },
+    /// Fuzz targets under libFuzzer, with a table of what each one did at the end.
+    Fuzz(fuzz::Options),
     /// Golden conversations, against the switch built here or, with --hub, any other hub.
     Conversations {
         /// Arguments of the runner: files, --hub, --admin, --token, --write-index and others.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
+        Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Conversations { arguments } => {
             steps::run(&root, steps::conversations(&arguments).into())
         }

@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 19] = [
+const RINGS: [(&str, Ring); 20] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -24,6 +24,7 @@ const RINGS: [(&str, Ring); 19] = [
     ("harness", Ring::Assembly),
     ("simulation", Ring::Assembly),
     ("conversations", Ring::Assembly),
+    ("fuzzing", Ring::Assembly),
     ("xtask", Ring::Assembly),
 ];
 

@@ -119,7 +119,7 @@ pub(crate) fn check<'de>(body: &'de [u8], rule: &'static Rule) -> Result<Capture
     let walk = Walk { rule, slot: Some(0), captures: &mut captures };
     // Asked of the whole body, for what is skipped is not looked at; and cheaper than text by text.
     let Ok(text) = std::str::from_utf8(body) else {
-        return Err(Refusal::malformed("/requestBody must be JSON in UTF-8"));
+        return Err(Refusal::malformed("/requestBody must be JSON"));
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     match walk.deserialize(&mut deserializer).and_then(|()| deserializer.end()) {

@@ -13,9 +13,11 @@
 
 #![warn(missing_docs)]
 
+pub mod admin;
 pub mod bodies;
 pub mod endpoint;
 mod json;
+mod kernel;
 pub mod mutation;
 mod refusal;
 pub mod request;
@@ -33,7 +35,7 @@ pub struct Target {
 }
 
 /// Every target, those first whose subjects change least.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "prepare", run: bodies::prepare },
     Target { name: "fulfil", run: bodies::fulfil },
     Target { name: "error", run: bodies::error },
@@ -49,5 +51,6 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "signature", run: signature::signature },
     Target { name: "canonical", run: signature::canonical },
     Target { name: "endpoint", run: endpoint::endpoint },
+    Target { name: "admin", run: admin::admin },
     Target { name: "request", run: request::request },
 ];

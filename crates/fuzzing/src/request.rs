@@ -15,7 +15,7 @@ use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
 use switch::{Envelope, command_of};
 
 use crate::endpoint::check_segment;
-use crate::{refusal, stored};
+use crate::{kernel, refusal, stored};
 
 /// Header lines of one request, as many as the server takes.
 const HEADERS_MAX: usize = 128;
@@ -241,4 +241,9 @@ fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, bo
     write_fields(command, &mut fields);
     let again = read_fields(kind_of(command), FIELDS_VERSION, &fields);
     assert_eq!(again.as_ref(), Ok(command), "a command is read back");
+    // The kernel asserts its own invariants; a resend meets what the first one left.
+    let mut state = kernel::scheme();
+    for _ in 0..2 {
+        kernel::decide(&mut state, command);
+    }
 }

@@ -34,5 +34,5 @@ mod token;
 
 pub use hub::{Health, Hub, Metrics, ServiceStatus, Unavailable};
 pub use options::{AdminOptions, Auth, Limits};
-pub use server::serve;
+pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

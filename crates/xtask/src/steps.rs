@@ -129,7 +129,7 @@ fn fresh_seed() -> String {
 }
 
 /// Fuzz targets, about: they share the time of their step.
-const FUZZ_TARGETS: f64 = 16.0;
+const FUZZ_TARGETS: f64 = 17.0;
 
 /// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
 /// the heaviest one (the histories of `delivery`), and there are about ten of them.

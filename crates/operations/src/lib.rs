@@ -39,5 +39,5 @@ mod waterfall;
 
 pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
-pub use server::serve;
+pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

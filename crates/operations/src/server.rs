@@ -1,6 +1,7 @@
 //! The server: connections, their bounds, and the way of one request.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -82,6 +83,17 @@ pub async fn serve(
     let _ended = timeout(limits.shutdown_time, drained).await;
 }
 
+/// Answers one request that came by no connection: all phases but the parsing of HTTP. `peer` is
+/// who is recorded as having asked. Must run within a tokio runtime with time enabled.
+pub async fn answer(
+    hub: Arc<impl Hub>,
+    options: AdminOptions,
+    request: Request<Full<Bytes>>,
+    peer: IpAddr,
+) -> Response<Full<Bytes>> {
+    Server { hub, options }.answer(request, peer).await
+}
+
 struct Server<H> {
     hub: Arc<H>,
     options: AdminOptions,
@@ -117,7 +129,10 @@ async fn serve_connection<H: Hub>(
 }
 
 impl<H: Hub> Server<H> {
-    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Full<Bytes>> {
+    async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         let (head, body) = request.into_parts();
         if let Err(refusal) = fspiop::framing::check(&head) {
             let mut response = Answer::refusal(&refusal).into_response(None);
@@ -132,13 +147,16 @@ impl<H: Hub> Server<H> {
         }
     }
 
-    async fn reply(
+    async fn reply<B>(
         &self,
         head: &Parts,
-        body: Incoming,
+        body: B,
         resource: Option<Resource>,
         peer: IpAddr,
-    ) -> Reply {
+    ) -> Reply
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         guard::check_origin(&self.options, head)?;
         let guarded = matches!(resource, Some(Resource::State | Resource::Transaction(_)));
         let open = guard::is_reading(&head.method) && !guarded;
@@ -225,7 +243,10 @@ fn knows(resource: &Resource, method: &Method) -> bool {
 }
 
 /// Reads a body of JSON within its bounds of size and time.
-async fn read_body(head: &Parts, body: Incoming, limits: Limits) -> Result<Bytes, Refusal> {
+async fn read_body<B>(head: &Parts, body: B, limits: Limits) -> Result<Bytes, Refusal>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
     let content_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
     if !content_type.is_none_or(is_json) {
         let detail = "Unsupported Media Type: the body must be application/json";

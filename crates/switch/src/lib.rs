@@ -3,7 +3,7 @@
 //! The way of one transfer, and where to read it:
 //!
 //! 1. `server` reads `POST /transfers`; `fspiop` checks route, headers and body.
-//! 2. `transfers` makes it a command and hands it over; the request waits.
+//! 2. `transfers` makes it a command (`commands`) and hands it over; the request waits.
 //! 3. The node commits it: durable, then applied (`sequencer`, `journal`, `ledger::prepare`).
 //! 4. `driver` is woken once per batch: the waiting request is answered 202, and the notice that
 //!    the kernel owes the payee goes to the `delivery` policy.
@@ -22,6 +22,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod commands;
 mod connections;
 mod driver;
 mod edge;
@@ -56,10 +57,12 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use commands::command_of;
 pub use connections::ConnectionLimits;
 pub use notices::stored_message;
 pub use null::Decisions;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
+pub use server::Envelope;
 pub use signatures::Signatures;
 pub use signer::Signer;
 

@@ -22,9 +22,10 @@ use node::stages::{self, Moment, What};
 use ports::{OwnedPayload, OwnedRecord};
 
 use crate::Message;
+use crate::commands::batch_fault;
 use crate::edge::{Edge, Parcel};
 use crate::forward::{self, Destination, Undelivered};
-use crate::participants::{Answer, PartyNames, batch_fault};
+use crate::participants::{Answer, PartyNames};
 use crate::pool::{Asked, Failure};
 use crate::signatures;
 use crate::wording::{self, Named};

@@ -9,12 +9,12 @@ use fspiop::body::{
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyIdType, PartyPath, Refusal, Resource};
 use http::{Method, StatusCode};
-use ledger::{ChangeParties, Command, Currency, FspName, PartyBinding, PartyChangeForm};
+use ledger::Command;
 
-use crate::Message;
 use crate::edge::{Edge, Stored};
 use crate::forward::{self, Destination, Outgoing, OwnMessage, Variables};
 use crate::server::Inbound;
+use crate::{Message, commands};
 
 /// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`.
 pub(crate) async fn register(
@@ -35,9 +35,8 @@ pub(crate) async fn register(
         Method::POST => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
     };
-    let notify = inbound.envelope.destination.unwrap_or(fsp);
-    let party = binding(&path, fsp, currency);
-    submit(edge, inbound, notify, PartyChangeForm::Single, vec![party]).await?;
+    let command = commands::register(&inbound.envelope, &path, fsp, currency);
+    submit(edge, inbound, command).await?;
     Ok(accepted)
 }
 
@@ -48,31 +47,18 @@ pub(crate) async fn delete(
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
     known_source(edge, &inbound)?;
-    let source = inbound.envelope.source;
-    let party = binding(&path, source, None);
-    submit(edge, inbound, source, PartyChangeForm::Delete, vec![party]).await?;
+    let command = commands::remove(&inbound.envelope, &path);
+    submit(edge, inbound, command).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
 /// `POST /participants`: each entry for itself; what is wrong with one is said in the callback.
 pub(crate) async fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
     known_source(edge, &inbound)?;
-    let source = inbound.envelope.source;
     let batch = BatchRegistration::parse(&inbound.body)?;
-    let parties = batch
-        .parties
-        .iter()
-        .filter(|party| batch_fault(&source, party).is_none())
-        .map(|party| PartyBinding {
-            id_type: party.kind.as_str().into(),
-            id: party.id.to_string(),
-            sub_id: party.sub_id.as_ref().map(ToString::to_string),
-            currency: batch.currency,
-            fsp: source,
-        })
-        .collect();
+    let command = commands::register_batch(&inbound.envelope, &batch);
     drop(batch);
-    submit(edge, inbound, source, PartyChangeForm::Batch, parties).await?;
+    submit(edge, inbound, command).await?;
     Ok(StatusCode::OK)
 }
 
@@ -142,27 +128,6 @@ pub(crate) fn put_error(
     Ok(StatusCode::OK)
 }
 
-/// What is wrong with one entry of a batch, if anything.
-pub(crate) fn batch_fault(
-    source: &FspName,
-    party: &fspiop::body::BatchParty<'_>,
-) -> Option<(ErrorCode, String)> {
-    if party.fsp != Some(*source) {
-        let code = ErrorCode::PARTY_NOT_FOUND;
-        return Some((code, code.describe("fspId is not the requester's")));
-    }
-    let is_dots = |text: &str| matches!(text, "." | "..");
-    if !party.kind.allows(&party.id)
-        || is_dots(&party.id)
-        || party.sub_id.as_deref().is_some_and(is_dots)
-    {
-        let code = ErrorCode::ADD_PARTY;
-        let kind = party.kind.as_str();
-        return Some((code, code.describe(&format!("not the form of a {kind}"))));
-    }
-    None
-}
-
 /// A party as paths and templates name it, in the escaped form of a path.
 pub(crate) struct PartyNames {
     pub(crate) kind: PartyIdType,
@@ -207,30 +172,7 @@ fn known_source(edge: &Edge, inbound: &Inbound) -> Result<(), Refusal> {
     }
 }
 
-fn binding(path: &PartyPath<'_>, fsp: FspName, currency: Option<Currency>) -> PartyBinding {
-    PartyBinding {
-        id_type: path.kind.as_str().into(),
-        id: path.id.text.to_string(),
-        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.text.to_string()),
-        currency,
-        fsp,
-    }
-}
-
-async fn submit(
-    edge: &Edge,
-    inbound: Inbound,
-    notify: FspName,
-    form: PartyChangeForm,
-    parties: Vec<PartyBinding>,
-) -> Result<(), Refusal> {
-    let command = Command::ChangeParties(Box::new(ChangeParties {
-        source: inbound.envelope.source,
-        notify,
-        form,
-        parties,
-        trace: inbound.envelope.trace.trace_id,
-    }));
+async fn submit(edge: &Edge, inbound: Inbound, command: Command) -> Result<(), Refusal> {
     let mut payload = Vec::new();
     fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
     let message = Message { headers: inbound.headers, body: inbound.body };

@@ -37,13 +37,18 @@ const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What of a request's headers outlives their rewriting.
-#[derive(Clone, Copy)]
-pub(crate) struct Envelope {
-    pub(crate) source: ledger::FspName,
-    pub(crate) destination: Option<ledger::FspName>,
-    pub(crate) version: fspiop::Version,
-    pub(crate) trace: fspiop::TraceContext,
-    pub(crate) through_proxy: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// `FSPIOP-Source`.
+    pub source: ledger::FspName,
+    /// `FSPIOP-Destination`.
+    pub destination: Option<ledger::FspName>,
+    /// Version of the `Content-Type`.
+    pub version: fspiop::Version,
+    /// The trace the message belongs to: its own, or one opened for it.
+    pub trace: fspiop::TraceContext,
+    /// Whether a proxy stands in for the source.
+    pub through_proxy: bool,
 }
 
 /// An accepted message: everything but the route, which borrows from the path.

@@ -3,35 +3,24 @@
 
 use std::rc::Rc;
 
-use fspiop::body::{ErrorInformation, Fulfil, Fulfilment, Prepare, TransferState};
+use fspiop::body::{ErrorInformation, Fulfil, Prepare};
 use fspiop::endpoint::EndpointType;
-use fspiop::{ErrorCode, Refusal, Resource, TransferPath, Version, significant_hash};
+use fspiop::{ErrorCode, Refusal, Resource, TransferPath};
 use http::{Method, StatusCode};
-use ledger::{Command, Digest, FulfilState, LookUp, State};
+use ledger::{LookUp, State};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::Message;
 use crate::edge::{Edge, Stored};
 use crate::forward::{self, Destination, OwnMessage};
 use crate::notices;
 use crate::server::Inbound;
+use crate::{Message, commands};
 
 /// `POST /transfers`.
 pub(crate) async fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<StatusCode, Refusal> {
     let prepare = Prepare::parse(&inbound.body)?;
-    let command = Command::Prepare(Box::new(ledger::Prepare {
-        id: prepare.transfer,
-        source: inbound.envelope.source,
-        payer: prepare.payer,
-        payee: prepare.payee,
-        currency: prepare.amount.currency,
-        amount: prepare.amount.amount,
-        condition: prepare.condition,
-        expiration_ms: prepare.expiration_ms,
-        hash: Digest(significant_hash(&inbound.body)),
-        trace: inbound.envelope.trace.trace_id,
-    }));
+    let command = commands::prepare(&inbound.envelope, &prepare, &inbound.body);
     let trace = inbound.envelope.trace;
     let call = (&Method::POST, "/transfers");
     forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
@@ -50,19 +39,7 @@ pub(crate) async fn put(
         fulfil.check_completed(edge.wall_ms())?;
     }
     let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
-    let command = Command::Fulfil(Box::new(ledger::Fulfil {
-        id,
-        source: inbound.envelope.source,
-        destination: inbound.envelope.destination,
-        state: state(fulfil.state, inbound.envelope.version),
-        fulfilment: match fulfil.fulfilment {
-            None => ledger::Fulfilment::Absent,
-            Some(Fulfilment::Undecodable) => ledger::Fulfilment::Undecodable,
-            Some(Fulfilment::Preimage(preimage)) => ledger::Fulfilment::Present(preimage),
-        },
-        hash: Digest(significant_hash(&inbound.body)),
-        trace: inbound.envelope.trace.trace_id,
-    }));
+    let command = commands::fulfil(&inbound.envelope, id, &fulfil, &inbound.body);
     drop(fulfil);
     rewrite_answer(edge, &mut inbound);
     edge.submit(command, stored(inbound)).await?;
@@ -77,14 +54,7 @@ pub(crate) async fn put_error(
 ) -> Result<StatusCode, Refusal> {
     let error = ErrorInformation::parse(&inbound.body)?;
     let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
-    let command = Command::Abort(Box::new(ledger::Abort {
-        id,
-        source: inbound.envelope.source,
-        destination: inbound.envelope.destination,
-        code_is_known: error.code.is_accepted(),
-        hash: Digest(significant_hash(&inbound.body)),
-        trace: inbound.envelope.trace.trace_id,
-    }));
+    let command = commands::abort(&inbound.envelope, id, &error, &inbound.body);
     drop(error);
     rewrite_answer(edge, &mut inbound);
     edge.submit(command, stored(inbound)).await?;
@@ -146,16 +116,6 @@ pub(crate) fn get(
         let _sent = forward::start_callback(&edge, message);
     });
     Ok(StatusCode::ACCEPTED)
-}
-
-/// What version 1.0 does not know is left to time out (hub-semantics 3.6).
-fn state(state: TransferState, version: Version) -> FulfilState {
-    match (state, version) {
-        (TransferState::Reserved, Version::V1_0) => FulfilState::ReservedUnderVersion10,
-        (TransferState::Reserved, _) => FulfilState::Reserved,
-        (TransferState::Aborted, _) => FulfilState::Aborted,
-        (TransferState::Committed | TransferState::Received, _) => FulfilState::Committed,
-    }
 }
 
 fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {

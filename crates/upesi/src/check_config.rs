@@ -247,6 +247,9 @@ mod tests {
         for Setting { name, value, .. } in settings(&BTreeMap::new()) {
             let (section, key) = name.split_once('.').expect("a row has a section");
             by_section.entry(section).or_default().push(key);
+            if value == "none" {
+                continue;
+            }
             let text = format!("[{section}]\n{key} = {value}");
             let parsed: Result<Config, _> = toml::from_str(&text);
             assert!(parsed.is_ok(), "{text}: {}", parsed.expect_err("it failed").message());

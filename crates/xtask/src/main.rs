@@ -5,6 +5,7 @@
 
 mod counts;
 mod documents;
+mod fuzz;
 mod steps;
 mod tidy;
 
@@ -38,6 +39,8 @@ enum Command {
         #[arg(long, default_value_t = 30)]
         minutes: u32,
     },
+    /// Fuzz targets under libFuzzer, with a table of what each one did at the end.
+    Fuzz(fuzz::Options),
     /// Golden conversations, against the switch built here or, with --hub, any other hub.
     Conversations {
         /// Arguments of the runner: files, --hub, --admin, --token, --write-index and others.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Schemathesis { seconds, seed, only } => {
             documents::play(&root, &documents::Play { seconds, seed, only })
         }
+        Command::Fuzz(options) => fuzz::run(&root, &options),
         Command::Conversations { arguments } => {
             steps::run(&root, steps::conversations(&arguments).into())
         }

@@ -82,8 +82,9 @@ pub(crate) fn conversations(arguments: &[String]) -> [Step; 2] {
 
 /// Proofs whose strength grows with time; each takes its share of the budget.
 pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
-    let share = u64::from(minutes) * 60 / 4;
+    let share = u64::from(minutes) * 60 / 5;
     let itself = "run --quiet --locked --package xtask --";
+    let fuzz_minutes = f64::from(minutes) / 5.0 / FUZZ_TARGETS;
     vec![
         with(
             cargo(
@@ -119,6 +120,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "no answer that the API documents do not know",
             &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
         ),
+        cargo(
+            "fuzz",
+            "no bytes that come in break what must hold",
+            &format!("run --locked --package xtask -- fuzz --cpu-minutes {fuzz_minutes:.2}"),
+        ),
     ]
 }
 
@@ -137,6 +143,9 @@ fn fresh_seed() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.unwrap_or_default().as_secs().to_string()
 }
+
+/// Fuzz targets, about: they share the time of their step.
+const FUZZ_TARGETS: f64 = 17.0;
 
 /// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
 /// the heaviest one (the histories of `delivery`), and there are about ten of them.

@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 22] = [
+const RINGS: [(&str, Ring); 23] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -27,6 +27,7 @@ const RINGS: [(&str, Ring); 22] = [
     ("microbench", Ring::Assembly),
     ("simulation", Ring::Assembly),
     ("conversations", Ring::Assembly),
+    ("fuzzing", Ring::Assembly),
     ("xtask", Ring::Assembly),
 ];
 

@@ -1,0 +1,384 @@
+//! Bodies: one target for each form that `fspiop::body` reads.
+//!
+//! What is held for every one of them:
+//!
+//! - accepted means: JSON to the letter (RFC 8259), of the published form, no member that is read
+//!   comes twice; refused means that one of these fails, and the code is that of a fault there is;
+//! - the fields are what the body says, read a second way: texts to the letter, amounts through
+//!   the ledger and back, moments by another calendar;
+//! - the same bytes give the same, and so does the same body with other whitespace;
+//! - the hash by which resends are told is that of the body without whitespace, and another one
+//!   for a body that differs in anything else;
+//! - a member written a second time, escaped or not, is refused.
+
+use std::fmt::Debug;
+
+use fspiop::body::{
+    BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Money,
+    ParticipantRegistration, ParticipantUpdate, Prepare, Quote, QuoteResponse, check_object,
+};
+use fspiop::{BODY_BYTES_MAX, Refusal, TRANSFER_BODY_BYTES_MAX, significant_hash};
+use ledger::Amount;
+
+use crate::json::{Document, Fault, Node};
+use crate::{refusal, schema};
+
+/// Longest body for which all is asked; longer ones are only parsed.
+const BYTES_MAX: usize = 64 * 1024;
+/// Members that are written a second time, at most.
+const REPEATS_MAX: usize = 16;
+
+/// A form of bodies.
+struct Form {
+    schema: &'static str,
+    bytes_max: usize,
+    /// Parses the body, holds it against what another reader found, and tells all of it.
+    parse: fn(&[u8], Option<&Node>) -> Result<String, Refusal>,
+}
+
+/// `POST /transfers`.
+pub fn prepare(data: &[u8]) {
+    check(data, "prepare", TRANSFER_BODY_BYTES_MAX, |body, seen| {
+        let found = Prepare::parse(body)?;
+        if let Some(seen) = seen {
+            same(seen, "transferId", found.transfer);
+            same(seen, "payerFsp", found.payer);
+            same(seen, "payeeFsp", found.payee);
+            same_money(seen, "amount", Some(found.amount));
+            let condition = seen.text("condition").map(decode_base64url);
+            assert_eq!(condition.as_deref(), Some(&found.condition[..]), "condition");
+            same_moment(seen, "expiration", Some(found.expiration_ms));
+        }
+        tell(&found)
+    });
+}
+
+/// `PUT /transfers/{ID}`.
+pub fn fulfil(data: &[u8]) {
+    check(data, "fulfil", TRANSFER_BODY_BYTES_MAX, |body, seen| {
+        let found = Fulfil::parse(body)?;
+        if let Some(seen) = seen {
+            same(seen, "transferState", found.state.as_str());
+            same_moment(seen, "completedTimestamp", found.completed_ms);
+            let text = seen.text("fulfilment");
+            match found.fulfilment {
+                None => assert_eq!(text, None),
+                Some(Fulfilment::Preimage(preimage)) => {
+                    assert_eq!(text.map(str::to_owned), Some(encode_base64url(&preimage)));
+                }
+                // 43 characters hold two bits more than 32 bytes have: they must be zero.
+                Some(Fulfilment::Undecodable) => {
+                    let decoded = text.map(decode_base64url).unwrap_or_default();
+                    assert_ne!(text.map(str::to_owned), Some(encode_base64url(&decoded)));
+                }
+            }
+            same_extensions(seen, "extensionList/extension", found.extension_list.as_deref());
+        }
+        // No moment of receipt makes the check of the time panic.
+        for now_ms in [0, 1_700_000_000_000, u64::MAX] {
+            let _verdict = found.check_completed(now_ms);
+        }
+        let extensions = found.extension_list.as_deref().map(Extension::list);
+        tell(&(found.state, found.fulfilment, found.completed_ms, extensions))
+    });
+}
+
+/// `PUT …/error`.
+pub fn error(data: &[u8]) {
+    check(data, "error", BODY_BYTES_MAX, |body, seen| {
+        let found = ErrorInformation::parse(body)?;
+        if let Some(seen) = seen {
+            same(seen, "errorInformation/errorCode", found.code);
+            same(seen, "errorInformation/errorDescription", &found.description);
+            let list = "errorInformation/extensionList/extension";
+            same_extensions(seen, list, found.extension_list.as_deref());
+        }
+        let (code, description) = found.effective();
+        assert!(code.is_accepted(), "what is passed on is a code of the scheme");
+        assert!((1..=128).contains(&description.chars().count()));
+        let extensions = found.extension_list.as_deref().map(Extension::list).unwrap_or_default();
+        // What the hub would make of it is a body that it would accept itself.
+        let own = fspiop::callback::error(code, &description, &extensions);
+        let again = ErrorInformation::parse(&own).expect("the hub's own bodies are sound");
+        assert_eq!((again.code, &*again.description), (code, &*description));
+        tell(&(found.code, &found.description, extensions))
+    });
+}
+
+/// `POST /quotes`.
+pub fn quote(data: &[u8]) {
+    check(data, "quote", TRANSFER_BODY_BYTES_MAX, |body, seen| {
+        let found = Quote::parse(body)?;
+        if let Some(seen) = seen {
+            same(seen, "quoteId", found.quote);
+            same_option(seen, "payer/partyIdInfo/fspId", found.payer.as_ref());
+            same_option(seen, "payee/partyIdInfo/fspId", found.payee.as_ref());
+            same_money(seen, "amount", Some(found.amount));
+            let items = seen.items("payer/supportedCurrencies").len();
+            assert_eq!(items, found.payer_currencies.len(), "every currency is known");
+        }
+        tell(&found)
+    });
+}
+
+/// `PUT /quotes/{ID}`.
+pub fn quote_answer(data: &[u8]) {
+    check(data, "quote_answer", TRANSFER_BODY_BYTES_MAX, |body, seen| {
+        let found = QuoteResponse::parse(body)?;
+        if let Some(seen) = seen {
+            same_money(seen, "transferAmount", Some(found.transfer_amount));
+            same_money(seen, "payeeReceiveAmount", found.receive_amount);
+            same_moment(seen, "expiration", Some(found.expiration_ms));
+        }
+        tell(&(found, found.payee_currency()))
+    });
+}
+
+/// `PUT /parties/{Type}/{ID}`.
+pub fn party(data: &[u8]) {
+    check(data, "party", BODY_BYTES_MAX, |body, _| check_object(body).map(|()| String::new()));
+}
+
+/// `POST /participants/{Type}/{ID}`.
+pub fn registration(data: &[u8]) {
+    check(data, "registration", BODY_BYTES_MAX, |body, seen| {
+        let found = ParticipantRegistration::parse(body)?;
+        if let Some(seen) = seen {
+            same(seen, "fspId", found.fsp);
+            same_option(seen, "currency", found.currency.as_ref());
+        }
+        tell(&found)
+    });
+}
+
+/// `PUT /participants/{Type}/{ID}`.
+pub fn update(data: &[u8]) {
+    check(data, "update", BODY_BYTES_MAX, |body, seen| {
+        let found = ParticipantUpdate::parse(body)?;
+        if let Some(seen) = seen {
+            same_option(seen, "fspId", found.fsp.as_ref());
+            same_option(seen, "currency", found.currency.as_ref());
+        }
+        tell(&found)
+    });
+}
+
+/// `POST /participants`.
+pub fn batch(data: &[u8]) {
+    check(data, "batch", BODY_BYTES_MAX, |body, seen| {
+        let found = BatchRegistration::parse(body)?;
+        if let Some(seen) = seen {
+            same(seen, "requestId", &found.request);
+            same_option(seen, "currency", found.currency.as_ref());
+            let items = seen.items("partyList");
+            assert_eq!(items.len(), found.parties.len(), "no party is lost");
+            for (item, party) in items.iter().zip(&found.parties) {
+                same(item, "partyIdType", party.kind.as_str());
+                same(item, "partyIdentifier", &party.id);
+                same_option(item, "partySubIdOrType", party.sub_id.as_ref());
+                same_option(item, "fspId", party.fsp.as_ref());
+            }
+        }
+        tell(&found)
+    });
+}
+
+fn check(
+    data: &[u8],
+    schema: &'static str,
+    bytes_max: usize,
+    parse: fn(&[u8], Option<&Node>) -> Result<String, Refusal>,
+) {
+    let form = Form { schema, bytes_max, parse };
+    if form.bytes_max < data.len() {
+        return;
+    }
+    let document = if data.len() <= BYTES_MAX { Document::read(data) } else { Err(Fault::Deep) };
+    let seen = document.as_ref().ok().map(|document| &document.root);
+    let found = (form.parse)(data, seen);
+    assert_eq!(found, (form.parse)(data, None), "the same bytes give the same");
+    if let Err(refused) = &found {
+        refusal::check(refused);
+        assert!(
+            matches!(refused.code.number(), 3100..=3103),
+            "bodies are refused with 3100 to 3103: {refused}"
+        );
+    }
+    match document {
+        Err(Fault::Deep) => (),
+        Err(fault) => form.check_no_document(data, fault, &found),
+        Ok(document) => {
+            form.check_verdict(data, &document, &found);
+            form.check_whitespace(data, &document, &found);
+            form.check_hash(data, &document);
+            if found.is_ok() {
+                form.check_repeats(data, &document);
+            }
+        }
+    }
+}
+
+impl Form {
+    fn check_no_document(&self, data: &[u8], fault: Fault, found: &Result<String, Refusal>) {
+        let Err(refused) = found else {
+            panic!("{} was accepted, but is no JSON: {fault:?}", self.schema);
+        };
+        let code = refused.code.number();
+        match fault {
+            // Something else may be wrong before the place where it ends.
+            Fault::Early if may_be_odd(data) => assert!(matches!(code, 3101 | 3102), "{refused}"),
+            Fault::Early => assert_eq!(code, 3102, "{refused}"),
+            // The four digits of an escape are looked at when all of them are there.
+            Fault::Malformed if data[data.len().saturating_sub(5)..].contains(&b'\\') => {
+                assert!(matches!(code, 3101 | 3102), "{refused}");
+            }
+            Fault::Malformed | Fault::Deep => assert_eq!(code, 3101, "{refused}"),
+        }
+    }
+
+    fn check_verdict(&self, data: &[u8], document: &Document, found: &Result<String, Refusal>) {
+        let root = &document.root;
+        let mut findings = schema::check(root, self.schema);
+        // Beside the form, parsers may refuse what JSON allows but nobody reads alike.
+        let is_odd = root.repeats() || root.has_broken_text() || root.has_huge_number(data);
+        match found {
+            Ok(_) => {
+                assert!(findings.codes.is_empty(), "accepted against {:?}", findings.codes);
+                assert!(!findings.repeats_known, "a member was accepted twice");
+            }
+            Err(refused) => {
+                if is_odd {
+                    findings.codes.push(3101);
+                }
+                let code = refused.code.number();
+                assert!(findings.codes.contains(&code), "{refused}, not {:?}", findings.codes);
+            }
+        }
+    }
+
+    fn check_whitespace(&self, data: &[u8], document: &Document, found: &Result<String, Refusal>) {
+        let blanks: [&[u8]; 4] = [b"", b" ", b"\r\n\t", b"\n  "];
+        for turn in [0, 1] {
+            let body = document.write(data, |at| blanks[(at * turn + turn * 3) % 4]);
+            assert_eq!(&(self.parse)(&body, None), found, "whitespace says nothing");
+            assert_eq!(significant_hash(&body), significant_hash(data), "nor does it to the hash");
+        }
+    }
+
+    fn check_hash(&self, data: &[u8], document: &Document) {
+        let compact = document.write(data, |_| b"");
+        let hash = significant_hash(data);
+        assert_eq!(hash, *blake3::hash(&compact).as_bytes(), "the hash is of the tokens");
+        let Some(token) = document.tokens.get(data.len() % document.tokens.len()) else { return };
+        let mut changed = data.to_vec();
+        match changed[token.start] {
+            // A blank within a text counts.
+            b'"' => changed.insert(token.start + 1, b' '),
+            byte => changed[token.start] = byte ^ 1,
+        }
+        assert_ne!(hash, significant_hash(&changed), "another body has another hash");
+    }
+
+    /// Puts each member that is read in front once more, with another value.
+    fn check_repeats(&self, data: &[u8], document: &Document) {
+        let start = document.root.span.start + 1;
+        for (at, name) in schema::members(self.schema).take(REPEATS_MAX).enumerate() {
+            if document.root.all(name).next().is_none() {
+                continue;
+            }
+            let spelled = match at % 2 {
+                0 => name.to_owned(),
+                _ => format!("\\u{:04x}{}", name.as_bytes()[0], &name[1..]),
+            };
+            let mut body = data[..start].to_vec();
+            body.extend_from_slice(format!("\"{spelled}\":\"\",").as_bytes());
+            body.extend_from_slice(&data[start..]);
+            let twice = (self.parse)(&body, None);
+            assert!(twice.is_err(), "{name} was accepted with two values");
+        }
+    }
+}
+
+/// Whether the bytes hold what JSON allows but parsers refuse: halves of surrogate pairs, numbers
+/// that are too large.
+fn may_be_odd(data: &[u8]) -> bool {
+    let has = |pair: fn(u8, u8) -> bool| data.windows(2).any(|two| pair(two[0], two[1]));
+    std::str::from_utf8(data).is_err()
+        || has(|first, second| first == b'\\' && second == b'u')
+        || has(|first, second| first.is_ascii_digit() && second.eq_ignore_ascii_case(&b'e'))
+        || data.split(|byte| !byte.is_ascii_digit()).any(|digits| 300 < digits.len())
+}
+
+fn tell(found: &impl Debug) -> Result<String, Refusal> {
+    Ok(format!("{found:?}"))
+}
+
+fn same(seen: &Node, path: &str, found: impl ToString) {
+    assert_eq!(seen.text(path), Some(found.to_string().as_str()), "{path}");
+}
+
+fn same_option(seen: &Node, path: &str, found: Option<&(impl ToString + ?Sized)>) {
+    assert_eq!(seen.text(path).map(str::to_owned), found.map(ToString::to_string), "{path}");
+}
+
+fn same_money(seen: &Node, path: &str, found: Option<Money>) {
+    same_option(seen, &format!("{path}/amount"), found.map(|money| money.amount).as_ref());
+    same_option(seen, &format!("{path}/currency"), found.map(|money| money.currency).as_ref());
+    if let Some(Money { amount, .. }) = found {
+        assert_eq!(Amount::parse(&amount.to_string()), Some(amount), "an amount is its text");
+        assert_eq!(Amount::parse_decimal(&amount.to_string()), Some(amount));
+        assert!(Amount::ZERO <= amount);
+    }
+}
+
+/// By another calendar: jiff's.
+fn same_moment(seen: &Node, path: &str, found: Option<u64>) {
+    let expected = seen.text(path).map(|text| {
+        let moment: jiff::Timestamp = text.parse().expect("the pattern allows moments only");
+        u64::try_from(moment.as_millisecond()).unwrap_or(0)
+    });
+    assert_eq!(expected, found, "{path}");
+}
+
+fn same_extensions(seen: &Node, path: &str, found: Option<&str>) {
+    let expected: Vec<_> =
+        seen.items(path).iter().map(|item| (item.text("key"), item.text("value"))).collect();
+    let found = found.map(Extension::list).unwrap_or_default();
+    let found: Vec<_> =
+        found.iter().map(|entry| (Some(&*entry.key), Some(&*entry.value))).collect();
+    assert_eq!(expected, found, "{path}");
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+fn decode_base64url(text: &str) -> Vec<u8> {
+    let (mut out, mut bits, mut held) = (Vec::new(), 0u32, 0);
+    for byte in text.bytes() {
+        let value = DIGITS.iter().position(|digit| *digit == byte).expect("the pattern holds");
+        bits = bits << 6 | value as u32;
+        held += 6;
+        if 8 <= held {
+            held -= 8;
+            out.push((bits >> held) as u8);
+            bits &= (1 << held) - 1;
+        }
+    }
+    out
+}
+
+pub(crate) fn encode_base64url(bytes: &[u8]) -> String {
+    let (mut out, mut bits, mut held) = (String::new(), 0u32, 0);
+    for byte in bytes {
+        bits = bits << 8 | u32::from(*byte);
+        held += 8;
+        while 6 <= held {
+            held -= 6;
+            out.push(char::from(DIGITS[(bits >> held) as usize & 63]));
+        }
+        bits &= (1 << held) - 1;
+    }
+    if 0 < held {
+        out.push(char::from(DIGITS[(bits << (6 - held)) as usize & 63]));
+    }
+    out
+}

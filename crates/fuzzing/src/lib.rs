@@ -1,0 +1,56 @@
+//! Fuzz targets: what must hold for any bytes that come in, or are read back.
+//!
+//! A target is a function over bytes that returns, or panics with what does not hold. The same
+//! functions serve two drivers: the test `replay` of this crate, which needs nothing and runs
+//! always (the seeds and some thousands of mutations of them, in seconds), and the programs in
+//! `fuzz/`, which cargo-fuzz builds for a search guided by coverage (docs/internals/fuzzing.md).
+//!
+//! Nothing here shares code with what it judges where a second way could be had: JSON is read by
+//! a reader of our own ([`bodies`]), forms are held against the published patterns
+//! (`schemas.json`), moments against another calendar.
+//!
+//! Bounds: inputs beyond those that the hub itself would read are let go.
+
+#![warn(missing_docs)]
+
+pub mod admin;
+pub mod bodies;
+pub mod endpoint;
+mod json;
+mod kernel;
+pub mod mutation;
+mod refusal;
+pub mod request;
+mod schema;
+pub mod signature;
+pub mod stored;
+
+/// One target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name: of the program in `fuzz/fuzz_targets` and of the directory with its seeds.
+    pub name: &'static str,
+    /// Tries one input.
+    pub run: fn(&[u8]),
+}
+
+/// Every target, those first whose subjects change least.
+pub const TARGETS: [Target; 17] = [
+    Target { name: "prepare", run: bodies::prepare },
+    Target { name: "fulfil", run: bodies::fulfil },
+    Target { name: "error", run: bodies::error },
+    Target { name: "quote", run: bodies::quote },
+    Target { name: "quote_answer", run: bodies::quote_answer },
+    Target { name: "party", run: bodies::party },
+    Target { name: "registration", run: bodies::registration },
+    Target { name: "update", run: bodies::update },
+    Target { name: "batch", run: bodies::batch },
+    Target { name: "frame", run: stored::frame },
+    Target { name: "command", run: stored::command },
+    Target { name: "payload", run: stored::payload },
+    Target { name: "signature", run: signature::signature },
+    Target { name: "canonical", run: signature::canonical },
+    Target { name: "endpoint", run: endpoint::endpoint },
+    Target { name: "admin", run: admin::admin },
+    Target { name: "request", run: request::request },
+];

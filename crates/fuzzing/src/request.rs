@@ -1,0 +1,249 @@
+//! The way of a request without its sockets: path, headers, identifiers and body are checked, the
+//! command is made, the headers are rewritten, and all of it is stored.
+
+use bytes::Bytes;
+use fspiop::forward::{Forwarding, rewrite};
+use fspiop::headers::{
+    FSPIOP_DESTINATION, FSPIOP_HTTP_METHOD, FSPIOP_PROXY, FSPIOP_SIGNATURE, FSPIOP_SOURCE,
+    FSPIOP_URI, HEADER_BYTES_MAX, RequestHeaders, TRACEPARENT, TRACESTATE,
+};
+use fspiop::{Accepted, Found, Identifier, Refusal, Route, TraceContext, accept};
+use http::header::{ACCEPT, CONTENT_TYPE, DATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use ledger::{Command, FspName};
+use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
+use switch::{Envelope, command_of};
+
+use crate::endpoint::check_segment;
+use crate::{kernel, refusal, stored};
+
+/// Header lines of one request, as many as the server takes.
+const HEADERS_MAX: usize = 128;
+
+/// A request as text: a line with method and target, lines of headers, an empty line, the body.
+/// What the HTTP parser would refuse is let go.
+pub fn request(data: &[u8]) {
+    let (head, body) = split(data);
+    let Some((method, uri, headers)) = parse(head) else { return };
+    let path = uri.path();
+    let found = accept(&method, path, &headers);
+    let again = accept(&method, path, &headers);
+    assert_eq!(format!("{found:?}"), format!("{again:?}"), "the same head gives the same");
+    match found {
+        Err(refused) => check_refusal(&refused),
+        Ok(Accepted::Health | Accepted::EndpointCache) => (),
+        Ok(Accepted::Message { route, headers: found }) => {
+            check_headers(&headers, &found);
+            check_route(&method, path, &route);
+            message(&method, path, &route, &found, &headers, body);
+        }
+    }
+}
+
+/// Head and body, which an empty line parts.
+pub(crate) fn split(data: &[u8]) -> (&[u8], &[u8]) {
+    let at = data.windows(2).position(|pair| pair == b"\n\n");
+    at.map_or((data, b""), |at| (&data[..at], &data[at + 2..]))
+}
+
+fn parse(head: &[u8]) -> Option<(Method, Uri, HeaderMap)> {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let mut words = lines.next()?.splitn(2, |byte| *byte == b' ');
+    let method = Method::from_bytes(words.next()?).ok()?;
+    let uri = Uri::try_from(words.next()?).ok()?;
+    let mut headers = HeaderMap::new();
+    for line in lines.take(HEADERS_MAX) {
+        let at = line.iter().position(|byte| *byte == b':')?;
+        let name = HeaderName::from_bytes(&line[..at]).ok()?;
+        let value = HeaderValue::from_bytes(line[at + 1..].trim_ascii()).ok()?;
+        headers.append(name, value);
+    }
+    let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    (length <= HEADER_BYTES_MAX).then_some((method, uri, headers))
+}
+
+fn check_refusal(refused: &Refusal) {
+    refusal::check(refused);
+    let code = refused.code.number();
+    let expected = match refused.status.as_u16() {
+        400 => (3100..=3103).contains(&code),
+        404 => code == 3002,
+        405 => code == 3000,
+        406 => code == 3001 && !refused.extensions.is_empty(),
+        501 => code == 2002,
+        _ => false,
+    };
+    assert!(expected, "a head is not refused like this: {refused}");
+}
+
+/// What was read is what stands there, once.
+fn check_headers(headers: &HeaderMap, found: &RequestHeaders<'_>) {
+    let only = |name: &HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next().map(HeaderValue::as_bytes);
+        assert!(values.next().is_none(), "{name} was accepted twice");
+        value
+    };
+    let named = |name: Option<FspName>| name.map(|name| name.as_str().as_bytes().to_vec());
+    let sent = |name| only(name).filter(|value| !value.is_empty()).map(<[u8]>::to_vec);
+    assert_eq!(sent(&FSPIOP_SOURCE), named(Some(found.source)));
+    assert_eq!(sent(&FSPIOP_DESTINATION), named(found.destination));
+    assert_eq!(sent(&FSPIOP_PROXY), named(found.proxy));
+    assert_eq!(only(&FSPIOP_SIGNATURE), found.signature.map(HeaderValue::as_bytes));
+    let version = format!("version={}", found.version.as_str());
+    assert!(only(&CONTENT_TYPE).is_some_and(|value| value.ends_with(version.as_bytes())));
+    let date = only(&DATE).and_then(|value| std::str::from_utf8(value).ok());
+    assert!(date.is_some_and(|date| date.len() == 29 && date.ends_with(" GMT")));
+    let trace = only(&TRACEPARENT).and_then(TraceContext::parse);
+    assert_eq!(trace.is_some(), found.trace.is_some());
+}
+
+/// Identifiers fill their segments, and the path leads back to the same route.
+fn check_route(method: &Method, path: &str, route: &Route<'_>) {
+    for (name, identifier) in identifiers(route) {
+        check_segment(name, identifier.raw);
+        assert!(!matches!(&*identifier.text, "." | ".."), "{name} means another place");
+        assert!((1..=128).contains(&identifier.text.chars().count()));
+        let encoded = fspiop::percent_encode(&identifier.text);
+        let encoded: Uri = format!("/{encoded}").parse().expect("it is fit for a path");
+        assert_eq!(encoded.path().matches('/').count(), 1);
+    }
+    let _uri: Uri = path.parse().expect("a path is forwarded as it came");
+    let Ok(Found::Api(again)) = fspiop::find(method, path) else {
+        panic!("the path has been found before");
+    };
+    assert_eq!(again.route().as_ref(), Ok(route));
+    if let Route::TransfersGet(transfer)
+    | Route::TransfersPut(transfer)
+    | Route::TransfersError(transfer) = route
+        && let Some(id) = transfer.id
+    {
+        assert_eq!(id.to_string(), transfer.name.text, "an id is its text");
+    }
+}
+
+fn identifiers<'r, 'a>(route: &'r Route<'a>) -> Vec<(&'static str, &'r Identifier<'a>)> {
+    match route {
+        Route::ParticipantsGet(party)
+        | Route::ParticipantsPost(party)
+        | Route::ParticipantsPut(party)
+        | Route::ParticipantsError(party)
+        | Route::ParticipantsDelete(party)
+        | Route::PartiesGet(party)
+        | Route::PartiesPut(party)
+        | Route::PartiesError(party) => {
+            let sub_id = party.sub_id.as_ref().map(|sub_id| ("SubId", sub_id));
+            [("ID", &party.id)].into_iter().chain(sub_id).collect()
+        }
+        Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) => vec![("ID", id)],
+        Route::TransfersGet(path) | Route::TransfersPut(path) | Route::TransfersError(path) => {
+            vec![("ID", &path.name)]
+        }
+        Route::ParticipantsBatch | Route::QuotesPost | Route::TransfersPost => Vec::new(),
+    }
+}
+
+fn message(
+    method: &Method,
+    path: &str,
+    route: &Route<'_>,
+    found: &RequestHeaders<'_>,
+    headers: &HeaderMap,
+    body: &[u8],
+) {
+    let trace = found.trace.unwrap_or(TraceContext::new([7; 16]));
+    let envelope = Envelope {
+        source: found.source,
+        destination: found.destination,
+        version: found.version,
+        trace,
+        through_proxy: found.proxy.is_some(),
+    };
+    let forwarded = forward(method, path, headers, trace, found.destination.as_ref());
+    match command_of(route, &envelope, body) {
+        Err(refused) => check_refusal(&refused),
+        Ok(None) => (),
+        Ok(Some(command)) => check_command(&command, &envelope, &forwarded, body),
+    }
+    stored::stored_again(&forwarded, body);
+}
+
+/// Rewrites the headers and holds them against what a forwarded message keeps.
+fn forward(
+    method: &Method,
+    path: &str,
+    inbound: &HeaderMap,
+    trace: TraceContext,
+    destination: Option<&FspName>,
+) -> HeaderMap {
+    let with = Forwarding { method, path, destination, trace, span: 9, now_ms: 0 };
+    let mut outgoing = inbound.clone();
+    rewrite(&mut outgoing, &with);
+    for name in [&FSPIOP_SOURCE, &FSPIOP_SIGNATURE, &CONTENT_TYPE, &DATE, &FSPIOP_PROXY] {
+        assert_eq!(outgoing.get(name), inbound.get(name), "{name} is forwarded as it came");
+    }
+    for name in [&FSPIOP_URI, &FSPIOP_HTTP_METHOD, &FSPIOP_DESTINATION] {
+        if let Some(value) = inbound.get(name).filter(|value| !value.is_empty()) {
+            assert_eq!(outgoing.get(name), Some(value), "{name} is forwarded as it came");
+        }
+    }
+    for name in [
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "host",
+        "content-length",
+        "expect",
+        "proxy-authorization",
+    ] {
+        assert!(!outgoing.contains_key(name), "{name} belongs to one connection");
+    }
+    assert!(*method != Method::PUT || !outgoing.contains_key(ACCEPT), "no Accept on PUT");
+    let parent = outgoing.get(&TRACEPARENT).map(HeaderValue::as_bytes);
+    let parent = parent.and_then(TraceContext::parse).expect("a message belongs to a trace");
+    assert_eq!(parent, trace, "the trace goes on");
+    assert!(outgoing.contains_key(&TRACESTATE));
+    let mut again = outgoing.clone();
+    rewrite(&mut again, &with);
+    assert_eq!(again, outgoing, "what is rewritten stays");
+    outgoing
+}
+
+/// A command says what the message says, fits into a record, and is read back from it.
+fn check_command(command: &Command, envelope: &Envelope, headers: &HeaderMap, body: &[u8]) {
+    let hash = fspiop::significant_hash(body);
+    let (source, trace) = match command {
+        Command::Prepare(prepare) => {
+            assert_eq!(prepare.hash.0, hash);
+            (prepare.source, prepare.trace)
+        }
+        Command::Fulfil(fulfil) => {
+            assert_eq!(fulfil.hash.0, hash);
+            (fulfil.source, fulfil.trace)
+        }
+        Command::Abort(abort) => {
+            assert_eq!(abort.hash.0, hash);
+            (abort.source, abort.trace)
+        }
+        Command::ChangeParties(change) => (change.source, change.trace),
+        other => panic!("no message becomes {other:?}"),
+    };
+    assert_eq!((source, trace), (envelope.source, envelope.trace.trace_id));
+    let mut payload = Vec::new();
+    fspiop::payload::encode(headers, body, &mut payload);
+    assert!(fspiop::payload::decode(&Bytes::from(payload.clone())).is_ok());
+    let record = sequencer::encode(command, Some(&payload));
+    assert!(record.is_ok(), "a message within its bounds fits into a record");
+    let mut fields = Vec::new();
+    write_fields(command, &mut fields);
+    let again = read_fields(kind_of(command), FIELDS_VERSION, &fields);
+    assert_eq!(again.as_ref(), Ok(command), "a command is read back");
+    // The kernel asserts its own invariants; a resend meets what the first one left.
+    let mut state = kernel::scheme();
+    for _ in 0..2 {
+        kernel::decide(&mut state, command);
+    }
+}

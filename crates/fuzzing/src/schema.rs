@@ -1,0 +1,161 @@
+//! The published forms of the bodies, written down a second time (`schemas.json`), and a plain
+//! validator for them.
+//!
+//! The tables of `fspiop` say the same in another way. Where the hub departs from the published
+//! form on purpose, the file says so in a member `because`.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex_lite::Regex;
+use serde_json::Value as Json;
+
+use crate::json::{Node, Value};
+
+/// What a value must be.
+#[derive(Debug)]
+enum Rule {
+    Text {
+        characters: (usize, usize),
+        bytes_max: usize,
+        patterns: Vec<Regex>,
+        names: Vec<String>,
+        is_currency: bool,
+    },
+    Object {
+        members: HashMap<String, Rule>,
+        required: Vec<String>,
+        closed: bool,
+    },
+    List {
+        item: Box<Rule>,
+        items: (usize, usize),
+    },
+}
+
+/// What is wrong with a document.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Codes that a refusal may carry: one for each fault, for which comes first is not asked.
+    pub(crate) codes: Vec<u16>,
+    /// Whether a member that the form knows comes twice.
+    pub(crate) repeats_known: bool,
+}
+
+static SCHEMAS: LazyLock<HashMap<String, Rule>> = LazyLock::new(|| {
+    let all: Json = serde_json::from_str(include_str!("schemas.json")).expect("it is JSON");
+    let all = all.as_object().expect("it is an object");
+    all.keys().map(|name| (name.clone(), compile(&all[name], all))).collect()
+});
+
+/// Holds a document against the form of that name.
+pub(crate) fn check(node: &Node, schema: &str) -> Findings {
+    let mut findings = Findings::default();
+    rule(schema).check(node, &mut findings);
+    findings
+}
+
+/// Names of the members at the top of a form.
+pub(crate) fn members(schema: &str) -> impl Iterator<Item = &'static str> {
+    match rule(schema) {
+        Rule::Object { members, .. } => {
+            let mut names: Vec<_> = members.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            names.into_iter()
+        }
+        _ => Vec::new().into_iter(),
+    }
+}
+
+fn rule(schema: &str) -> &'static Rule {
+    SCHEMAS.get(schema).unwrap_or_else(|| panic!("schemas.json has no {schema}"))
+}
+
+impl Rule {
+    fn check(&self, node: &Node, findings: &mut Findings) {
+        match (self, &node.value) {
+            (Self::Text { .. }, Value::Text(text)) => {
+                if text.is_broken {
+                    findings.codes.push(3101);
+                } else if !self.holds(&text.text) {
+                    findings.codes.push(3100);
+                }
+            }
+            (Self::Object { members, required, closed }, Value::Object(found)) => {
+                for name in required {
+                    if node.all(name).next().is_none() {
+                        findings.codes.push(3102);
+                    }
+                }
+                for (name, value) in found {
+                    match members.get(&name.text) {
+                        Some(rule) => {
+                            findings.repeats_known |= 1 < node.all(&name.text).count();
+                            rule.check(value, findings);
+                        }
+                        None if *closed => findings.codes.push(3103),
+                        None => (),
+                    }
+                }
+            }
+            (Self::List { item, items }, Value::List(found)) => {
+                if found.len() < items.0 || items.1 < found.len() {
+                    findings.codes.push(3100);
+                }
+                found.iter().for_each(|value| item.check(value, findings));
+            }
+            _ => findings.codes.push(3101),
+        }
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        let Self::Text { characters, bytes_max, patterns, names, is_currency } = self else {
+            return false;
+        };
+        let length = text.chars().count();
+        characters.0 <= length
+            && length <= characters.1
+            && text.len() <= *bytes_max
+            && patterns.iter().all(|pattern| pattern.is_match(text))
+            && (names.is_empty() || names.iter().any(|name| name == text))
+            && (!is_currency || fspiop::is_known_currency(text))
+    }
+}
+
+fn compile(json: &Json, all: &serde_json::Map<String, Json>) -> Rule {
+    if let Some(name) = json["is"].as_str() {
+        return compile(&all[name], all);
+    }
+    let number = |name: &str, otherwise: usize| {
+        json[name].as_u64().map_or(otherwise, |number| number as usize)
+    };
+    let texts = |name: &str| -> Vec<String> {
+        let list = json[name].as_array().into_iter().flatten();
+        list.map(|text| text.as_str().expect("a list of texts").to_owned()).collect()
+    };
+    match json["type"].as_str() {
+        Some("text") => Rule::Text {
+            characters: (number("least", 0), number("most", usize::MAX)),
+            bytes_max: number("bytes", usize::MAX),
+            patterns: texts("patterns")
+                .iter()
+                .map(|pattern| Regex::new(pattern).expect("a pattern"))
+                .collect(),
+            names: texts("names"),
+            is_currency: json["currency"] == true,
+        },
+        Some("list") => Rule::List {
+            item: Box::new(compile(&json["item"], all)),
+            items: (number("least", 0), number("most", usize::MAX)),
+        },
+        Some("object") => {
+            let members = json["members"].as_object().into_iter().flatten();
+            Rule::Object {
+                members: members.map(|(name, rule)| (name.clone(), compile(rule, all))).collect(),
+                required: texts("required"),
+                closed: json["closed"] == true,
+            }
+        }
+        other => panic!("schemas.json has the type {other:?}"),
+    }
+}

@@ -1,0 +1,194 @@
+//! From a checked message to the command that the kernel decides. Nothing here reads a clock or
+//! touches a socket: the same message gives the same command.
+
+use fspiop::body::{
+    BatchParty, BatchRegistration, ErrorInformation, Fulfil, Fulfilment, ParticipantRegistration,
+    ParticipantUpdate, Prepare, TransferState,
+};
+use fspiop::{ErrorCode, PartyPath, Refusal, Route, Version, significant_hash};
+use ledger::{
+    ChangeParties, Command, Currency, Digest, FspName, FulfilState, PartyBinding, PartyChangeForm,
+    TransferId,
+};
+
+use crate::server::Envelope;
+
+/// The command that a message becomes; `None` for the messages that are not recorded.
+///
+/// # Errors
+/// As the body's `parse` says: 3100 to 3103.
+pub fn command_of(
+    route: &Route<'_>,
+    envelope: &Envelope,
+    body: &[u8],
+) -> Result<Option<Command>, Refusal> {
+    let source = envelope.source;
+    Ok(Some(match route {
+        Route::TransfersPost => prepare(envelope, &Prepare::parse(body)?, body),
+        Route::TransfersPut(path) => {
+            let fulfilled = Fulfil::parse(body)?;
+            let Some(id) = path.id else { return Ok(None) };
+            fulfil(envelope, id, &fulfilled, body)
+        }
+        Route::TransfersError(path) => {
+            let error = ErrorInformation::parse(body)?;
+            let Some(id) = path.id else { return Ok(None) };
+            abort(envelope, id, &error, body)
+        }
+        Route::ParticipantsPost(path) => {
+            let registration = ParticipantRegistration::parse(body)?;
+            register(envelope, path, registration.fsp, registration.currency)
+        }
+        Route::ParticipantsPut(path) => {
+            let update = ParticipantUpdate::parse(body)?;
+            register(envelope, path, update.fsp.unwrap_or(source), update.currency)
+        }
+        Route::ParticipantsDelete(path) => remove(envelope, path),
+        Route::ParticipantsBatch => register_batch(envelope, &BatchRegistration::parse(body)?),
+        _ => return Ok(None),
+    }))
+}
+
+/// `POST /transfers`.
+pub(crate) fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
+    Command::Prepare(Box::new(ledger::Prepare {
+        id: prepare.transfer,
+        source: envelope.source,
+        payer: prepare.payer,
+        payee: prepare.payee,
+        currency: prepare.amount.currency,
+        amount: prepare.amount.amount,
+        condition: prepare.condition,
+        expiration_ms: prepare.expiration_ms,
+        hash: Digest(significant_hash(body)),
+        trace: envelope.trace.trace_id,
+    }))
+}
+
+/// `PUT /transfers/{ID}`.
+pub(crate) fn fulfil(
+    envelope: &Envelope,
+    id: TransferId,
+    fulfil: &Fulfil<'_>,
+    body: &[u8],
+) -> Command {
+    Command::Fulfil(Box::new(ledger::Fulfil {
+        id,
+        source: envelope.source,
+        destination: envelope.destination,
+        state: state(fulfil.state, envelope.version),
+        fulfilment: match fulfil.fulfilment {
+            None => ledger::Fulfilment::Absent,
+            Some(Fulfilment::Undecodable) => ledger::Fulfilment::Undecodable,
+            Some(Fulfilment::Preimage(preimage)) => ledger::Fulfilment::Present(preimage),
+        },
+        hash: Digest(significant_hash(body)),
+        trace: envelope.trace.trace_id,
+    }))
+}
+
+/// `PUT /transfers/{ID}/error`.
+pub(crate) fn abort(
+    envelope: &Envelope,
+    id: TransferId,
+    error: &ErrorInformation<'_>,
+    body: &[u8],
+) -> Command {
+    Command::Abort(Box::new(ledger::Abort {
+        id,
+        source: envelope.source,
+        destination: envelope.destination,
+        code_is_known: error.code.is_accepted(),
+        hash: Digest(significant_hash(body)),
+        trace: envelope.trace.trace_id,
+    }))
+}
+
+/// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`: `fsp` serves the party.
+pub(crate) fn register(
+    envelope: &Envelope,
+    path: &PartyPath<'_>,
+    fsp: FspName,
+    currency: Option<Currency>,
+) -> Command {
+    let notify = envelope.destination.unwrap_or(fsp);
+    let party = binding(path, fsp, currency);
+    change_parties(envelope, notify, PartyChangeForm::Single, vec![party])
+}
+
+/// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
+pub(crate) fn remove(envelope: &Envelope, path: &PartyPath<'_>) -> Command {
+    let party = binding(path, envelope.source, None);
+    change_parties(envelope, envelope.source, PartyChangeForm::Delete, vec![party])
+}
+
+/// `POST /participants`: the entries without a fault.
+pub(crate) fn register_batch(envelope: &Envelope, batch: &BatchRegistration<'_>) -> Command {
+    let source = envelope.source;
+    let parties = batch
+        .parties
+        .iter()
+        .filter(|party| batch_fault(&source, party).is_none())
+        .map(|party| PartyBinding {
+            id_type: party.kind.as_str().into(),
+            id: party.id.to_string(),
+            sub_id: party.sub_id.as_ref().map(ToString::to_string),
+            currency: batch.currency,
+            fsp: source,
+        })
+        .collect();
+    change_parties(envelope, source, PartyChangeForm::Batch, parties)
+}
+
+/// What is wrong with one entry of a batch, if anything.
+pub(crate) fn batch_fault(source: &FspName, party: &BatchParty<'_>) -> Option<(ErrorCode, String)> {
+    if party.fsp != Some(*source) {
+        let code = ErrorCode::PARTY_NOT_FOUND;
+        return Some((code, code.describe("fspId is not the requester's")));
+    }
+    let is_dots = |text: &str| matches!(text, "." | "..");
+    if !party.kind.allows(&party.id)
+        || is_dots(&party.id)
+        || party.sub_id.as_deref().is_some_and(is_dots)
+    {
+        let code = ErrorCode::ADD_PARTY;
+        let kind = party.kind.as_str();
+        return Some((code, code.describe(&format!("not the form of a {kind}"))));
+    }
+    None
+}
+
+fn change_parties(
+    envelope: &Envelope,
+    notify: FspName,
+    form: PartyChangeForm,
+    parties: Vec<PartyBinding>,
+) -> Command {
+    Command::ChangeParties(Box::new(ChangeParties {
+        source: envelope.source,
+        notify,
+        form,
+        parties,
+        trace: envelope.trace.trace_id,
+    }))
+}
+
+fn binding(path: &PartyPath<'_>, fsp: FspName, currency: Option<Currency>) -> PartyBinding {
+    PartyBinding {
+        id_type: path.kind.as_str().into(),
+        id: path.id.text.to_string(),
+        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.text.to_string()),
+        currency,
+        fsp,
+    }
+}
+
+/// What version 1.0 does not know is left to time out (hub-semantics 3.6).
+fn state(state: TransferState, version: Version) -> FulfilState {
+    match (state, version) {
+        (TransferState::Reserved, Version::V1_0) => FulfilState::ReservedUnderVersion10,
+        (TransferState::Reserved, _) => FulfilState::Reserved,
+        (TransferState::Aborted, _) => FulfilState::Aborted,
+        (TransferState::Committed | TransferState::Received, _) => FulfilState::Committed,
+    }
+}

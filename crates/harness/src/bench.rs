@@ -7,8 +7,8 @@ use dfsp::SimulatorOptions;
 
 use crate::baseline::baseline;
 use crate::bench_report::{
-    BenchReport, Configuration, Durability, Payload, Security, Share, Spread, Stored, SystemCalls,
-    Window,
+    BenchReport, Ceiling, Configuration, Durability, Payload, Security, Share, Spread, Stored,
+    SystemCalls, Window,
 };
 use crate::child::{Confirm, SwitchCommand};
 use crate::demo::{Profile, check_writable, summary, write_json};
@@ -95,6 +95,54 @@ pub fn run(
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
     options.check(scenario)?;
+    if !options.ceiling {
+        let (command, measured) = measure(scenario, options, command)?;
+        return Ok(report(scenario, options, &command, measured));
+    }
+    // Before and after, so that a machine that grows slower or faster on the way shows.
+    let before = ceiling(scenario, options, command)?;
+    let (own, measured) = measure(scenario, options, command)?;
+    let cut = measured.cut.is_some();
+    let mut report = report(scenario, options, &own, measured);
+    if cut {
+        return Ok(report);
+    }
+    let after = ceiling(scenario, options, command)?;
+    let rate_per_s = (before + after) / 2.0;
+    report.ratio_to_ceiling = Some(report.achieved_per_s / rate_per_s);
+    report.ceiling = Some(Ceiling { rate_per_s, before_per_s: before, after_per_s: after });
+    Ok(report)
+}
+
+/// What a switch reaches that neither records nor decides, in half of the time or count.
+fn ceiling(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<f64, HarnessError> {
+    let half = BenchOptions {
+        seconds: options.seconds / 2.0,
+        count: options.count.map(|count| count.div_ceil(2)),
+        data: None,
+        ..options.clone()
+    };
+    eprintln!("the ceiling: a switch that neither records nor decides");
+    let (_, measured) = measure(scenario, &half, &command.null())?;
+    if let Some(cut) = measured.cut {
+        return Err(cut);
+    }
+    // Its books never change, so of the checks only those of the units mean something.
+    match unit_checks(&measured).iter().find_map(|check| check.problems.first()) {
+        Some(problem) => Err(HarnessError::Hub(format!("as a null switch: {problem}"))),
+        None => Ok(measured.good as f64 / measured.seconds),
+    }
+}
+
+fn measure(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<(SwitchCommand, Measured), HarnessError> {
     let confirm = if options.confirm_to_payee { Confirm::On } else { Confirm::Off };
     let mut command = command.clone().confirming(confirm);
     command.program = options.program.clone().unwrap_or(command.program);
@@ -131,7 +179,8 @@ pub fn run(
     };
     let mut measured = carry_out(&setup)?;
     measured.checks.extend(unit_checks(&measured));
-    Ok(report(scenario, options, &command, measured))
+    drop(setup);
+    Ok((command, measured))
 }
 
 /// What must be true of the units themselves.

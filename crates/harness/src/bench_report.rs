@@ -96,8 +96,12 @@ pub struct Window {
 /// The rate that harness and sockets reach by themselves.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ceiling {
-    /// Units a second.
+    /// Units a second through a switch that neither records nor decides: the mean of both runs.
     pub rate_per_s: f64,
+    /// In the run before.
+    pub before_per_s: f64,
+    /// In the run after.
+    pub after_per_s: f64,
 }
 
 /// Of the switch's process, per unit.

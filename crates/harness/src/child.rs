@@ -100,6 +100,15 @@ impl SwitchCommand {
         self
     }
 
+    /// The same program as a switch that neither records nor decides transfers.
+    #[must_use]
+    pub(crate) fn null(&self) -> Self {
+        let mut command = self.clone();
+        let serve = command.serve.iter_mut().find(|argument| *argument == "serve");
+        serve.into_iter().for_each(|argument| *argument = "null-switch".into());
+        command
+    }
+
     /// Whether the log in `data` is good; else what `verify` said.
     pub(crate) fn verify(&self, data: &Path) -> Result<(), String> {
         let places = Places { data, fspiop: None, admin: None };

@@ -210,6 +210,10 @@ pub struct BenchOptions {
     /// Write a report with charts to this file: one page of HTML that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Before and after, measure a switch that forwards transfers without recording or deciding
+    /// them, and tell the ratio to it.
+    #[arg(long, conflicts_with_all = ["hub", "confirm_to_payee"])]
+    pub ceiling: bool,
     /// What the FSPs are like.
     #[command(flatten)]
     pub fsps: FspOptions,
@@ -322,6 +326,7 @@ impl BenchOptions {
             port: 0,
             json: None,
             report: None,
+            ceiling: false,
             fsps: FspOptions::standard(),
         }
     }
@@ -361,6 +366,12 @@ impl BenchOptions {
             require(fsps, "--pairs skewed takes 4 to 64 --fsps")?;
             require(self.fsps.threads == 1, "--pairs skewed takes one thread")?;
         }
+        let bare = matches!(scenario, Scenario::Transfer | Scenario::Prepare | Scenario::Whole)
+            && self.fsps.style == Style::Committed;
+        require(
+            !self.ceiling || bare,
+            "--ceiling goes with transfer, prepare and whole, and payees that answer COMMITTED",
+        )?;
         let known = self.hub.is_none() || self.admin.is_some() || self.existing;
         require(known, "--hub needs --admin for onboarding, or --existing")
     }

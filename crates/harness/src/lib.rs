@@ -45,6 +45,7 @@ mod records;
 mod report;
 mod scenario;
 mod simulate;
+mod waterfalls;
 
 pub use crate::baseline::{BaselineReport, baseline};
 pub use crate::bench::{bench, bench_harness, run};
@@ -67,3 +68,4 @@ pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
 pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;
+pub use crate::waterfalls::{WaterfallOptions, waterfall};

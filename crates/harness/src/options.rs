@@ -395,7 +395,7 @@ fn check_rate(rate: Option<f64>) -> Result<(), HarnessError> {
     require(sensible, "--rate takes 0.01 to 1000000 a second")
 }
 
-fn require(fulfilled: bool, problem: &str) -> Result<(), HarnessError> {
+pub(crate) fn require(fulfilled: bool, problem: &str) -> Result<(), HarnessError> {
     if fulfilled { Ok(()) } else { Err(HarnessError::Options(problem.to_owned())) }
 }
 

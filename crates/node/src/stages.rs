@@ -156,6 +156,7 @@ impl Stages {
         for thread in &self.threads {
             marks.extend(locked(thread).iter().filter(|mark| mark.transfer == *transfer));
         }
+        let all = marks.clone();
         let mut stages = Vec::new();
         while let Some(first) = marks.first().copied() {
             let (mut message, rest): (Vec<_>, Vec<_>) =
@@ -163,9 +164,24 @@ impl Stages {
             stages_of_message(&mut message, &mut stages);
             marks = rest;
         }
+        stages.extend(payees_own_time(&all));
         stages.sort_by_key(|stage| (stage.start_ns, stage.end_ns));
         stages
     }
+}
+
+/// From the prepare's last byte to the first of the payee's answer.
+fn payees_own_time(marks: &[Mark]) -> Option<Stage> {
+    let is_prepare = |what| matches!(what, What::Sending(NoticeKind::Prepare, _));
+    let is_answer = |what| matches!(what, What::Taking(Inbound::Fulfil | Inbound::Abort));
+    let first = |moment, is: &dyn Fn(What) -> bool| {
+        let of_moment = marks.iter().filter(|mark| mark.moment == moment && is(mark.what));
+        of_moment.map(|mark| mark.at_ns).min()
+    };
+    let start_ns = first(Moment::Written, &is_prepare)?;
+    let end_ns = first(Moment::Arrived, &is_answer)?;
+    let label = "payee: own time until its answer".to_owned();
+    (start_ns <= end_ns).then_some(Stage { start_ns, end_ns, label })
 }
 
 /// A message seen more than once (a resend, a retry) makes its stages again from each first

@@ -54,6 +54,9 @@ enum Command {
     Openapi(OpenapiArguments),
     /// Run simulated DFSPs against any hub.
     Simulate(harness::SimulateOptions),
+    /// Show where the time of a transfer went: its stages inside the switch, the participants' own
+    /// time, and the gaps in which nobody worked.
+    Waterfall(harness::WaterfallOptions),
     /// Explain a configuration file: every setting, dangerous combinations with what to set
     /// instead, and how long a message can take by its timeouts.
     CheckConfig(check_config::CheckConfigArguments),
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => {
             harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
         }
+        Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
     };
@@ -151,6 +155,13 @@ fn print_document(api: DescribedApi) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+fn waterfall(options: &harness::WaterfallOptions) -> Result<(), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
+    harness::waterfall(options, &harness::SwitchCommand::standard(program))
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 fn demo(options: &harness::DemoOptions) -> Result<(), Failure> {

@@ -1,0 +1,353 @@
+//! `upesi waterfall`: where the time of a transfer went.
+//!
+//! Three sources: transfers sent through a switch started for it (one, some with a pause between
+//! them, or some at once), a transfer that a running switch still remembers, or a file. Shown as
+//! figures on the terminal, and as a page, a picture or a file of events.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use dfsp::{Course, End, Outcome, Payment, Simulator, SimulatorOptions};
+use ledger::{Amount, FspName, TransferId};
+use serde::Deserialize;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+use waterfall::page::{Waterfalls, median_run, page, stages};
+use waterfall::svg::{Style, draw, summary};
+use waterfall::{Event, Unit, events, figures};
+
+use crate::admin::{Admin, resolve};
+use crate::child::{Confirm, SwitchCommand};
+use crate::error::HarnessError;
+use crate::fleet::{Bound, plan};
+use crate::hub::HubChoice;
+use crate::interrupt::Interrupt;
+use crate::live::Live;
+use crate::onboarding::onboard;
+use crate::options::{FspOptions, require};
+
+const COUNT_MAX: usize = 1_000;
+/// Transfers before those that are drawn: connections are made, code and data are warm.
+const WARMING: usize = 20;
+const AMOUNT: Amount = Amount::from_units(123_400);
+
+/// Options of `waterfall`.
+#[derive(Args, Clone, Debug)]
+pub struct WaterfallOptions {
+    /// Draw the events of this file: a JSON object per line, or one array, of start, end, label.
+    #[arg(value_name = "FILE", conflicts_with_all = ["count", "at_once", "transfer"])]
+    pub file: Option<PathBuf>,
+    /// What start and end in the file count: ms, us or ns.
+    #[arg(long, default_value = "ms", value_parser = unit)]
+    pub unit: Unit,
+    /// Send so many transfers, one after the other.
+    #[arg(long, default_value_t = 1)]
+    pub count: usize,
+    /// Seconds between two of them.
+    #[arg(long, default_value_t = 1.0)]
+    pub apart: f64,
+    /// Send so many transfers at the same moment instead.
+    #[arg(long, value_name = "COUNT", conflicts_with = "count")]
+    pub at_once: Option<usize>,
+    /// Draw this transfer of a running switch, which must be noting stages (PUT /waterfall).
+    #[arg(long, value_name = "ID", requires = "admin")]
+    pub transfer: Option<String>,
+    /// The admin address of that switch, such as http://127.0.0.1:3001.
+    #[arg(long, value_name = "URL", requires = "transfer")]
+    pub admin: Option<String>,
+    /// Leave out events whose label begins with this (repeatable).
+    #[arg(long, value_name = "PREFIX")]
+    pub exclude: Vec<String>,
+    /// Colour of bars, or of those whose label begins with a prefix: HEX or PREFIX:HEX
+    /// (repeatable).
+    #[arg(long, value_name = "[PREFIX:]HEX", value_parser = bar_colour)]
+    pub bar_color: Vec<(String, String)>,
+    /// Write to this file: .html a page, .svg one picture, .json or .ndjson the events, one file
+    /// with all events of all transfers.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+fn unit(text: &str) -> Result<Unit, String> {
+    Unit::parse(text).ok_or_else(|| "one of ms, us, ns".to_owned())
+}
+
+fn bar_colour(text: &str) -> Result<(String, String), String> {
+    let (prefix, hex) = text.rsplit_once(':').unwrap_or(("", text));
+    let digits = hex.strip_prefix('#').unwrap_or(hex);
+    let good = matches!(digits.len(), 3 | 6) && digits.bytes().all(|it| it.is_ascii_hexdigit());
+    good.then(|| (prefix.to_owned(), format!("#{digits}")))
+        .ok_or_else(|| "a colour has 3 or 6 hexadecimal digits, such as 0072b2".to_owned())
+}
+
+/// Draws waterfalls and prints their figures.
+///
+/// # Errors
+/// The options make no sense, a file is unreadable, the switch cannot be started or does not
+/// answer, or a transfer did not commit.
+pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<(), HarnessError> {
+    let many = options.at_once.unwrap_or(options.count);
+    require((1..=COUNT_MAX).contains(&many), "--count and --at-once take 1 to 1000")?;
+    require((0.0..=60.0).contains(&options.apart), "--apart takes 0 to 60 seconds")?;
+    let form = options.out.as_deref().map(Form::of).transpose()?;
+    let (title, unit, mut runs) = collect(options, command)?;
+    for run in &mut runs {
+        let left_out = |event: &Event| {
+            options.exclude.iter().any(|prefix| event.label.starts_with(prefix.as_str()))
+        };
+        run.retain(|event| !left_out(event));
+    }
+    let style = Style { unit, colours: options.bar_color.clone() };
+    print!("{}", describe(&runs, unit));
+    if let (Some(path), Some(form)) = (&options.out, form) {
+        let notes = notes(options);
+        let all = Waterfalls { title: &title, notes: &notes, runs: &runs, style: &style };
+        std::fs::write(path, form.render(&all)).map_err(HarnessError::file(path))?;
+        println!("written         {}", path.display());
+    }
+    Ok(())
+}
+
+/// What a file of results is.
+#[derive(Clone, Copy)]
+enum Form {
+    Page,
+    Picture,
+    Events,
+}
+
+impl Form {
+    fn of(path: &Path) -> Result<Self, HarnessError> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("html") => Ok(Self::Page),
+            Some("svg") => Ok(Self::Picture),
+            Some("json" | "ndjson") => Ok(Self::Events),
+            _ => Err(HarnessError::Options("--out ends in .html, .svg, .json or .ndjson".into())),
+        }
+    }
+
+    fn render(self, all: &Waterfalls<'_>) -> String {
+        match self {
+            Self::Page => page(all),
+            Self::Picture => {
+                let median = median_run(all.runs).map_or(&[][..], |at| &all.runs[at]);
+                draw(median, all.style)
+            }
+            Self::Events => all.runs.iter().map(|run| events::write(run)).collect(),
+        }
+    }
+}
+
+type Collected = (String, Unit, Vec<Vec<Event>>);
+
+fn collect(options: &WaterfallOptions, command: &SwitchCommand) -> Result<Collected, HarnessError> {
+    if let Some(path) = &options.file {
+        let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
+        let events = events::parse(&text)
+            .map_err(|error| HarnessError::Options(format!("{}: {error}", path.display())))?;
+        return Ok((path.display().to_string(), options.unit, vec![events]));
+    }
+    if let (Some(transfer), Some(address)) = (&options.transfer, &options.admin) {
+        let mut admin = Admin::new(resolve(address)?, None);
+        let run = stages_of(&mut admin, transfer)?;
+        return Ok((format!("Transfer {transfer}"), Unit::Nanoseconds, vec![run]));
+    }
+    let runs = send(options, command)?;
+    Ok(("Where the time of a transfer went".to_owned(), Unit::Nanoseconds, runs))
+}
+
+fn notes(options: &WaterfallOptions) -> Vec<String> {
+    if options.file.is_some() || options.transfer.is_some() {
+        return Vec::new();
+    }
+    let how = match options.at_once {
+        Some(count) => format!("{count} transfers sent at the same moment"),
+        None if options.count == 1 => "One transfer".to_owned(),
+        None => format!("{} transfers, {} s apart", options.count, options.apart),
+    };
+    vec![
+        format!("{how}, through a switch of this build on this machine, synced before the answer."),
+        "Payer and payee are simulators in one process. A stage reaches from one moment that the \
+         switch noted to the next; several messages are under way at the same time."
+            .to_owned(),
+    ]
+}
+
+/// The figures of all runs, and the median of each stage.
+fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
+    let mut text = String::new();
+    let median = median_run(runs).map_or(&[][..], |at| &runs[at]);
+    let name = if runs.len() == 1 { "waterfall" } else { "median" };
+    let _written = writeln!(text, "{name:<15} {}", summary(&figures(median), unit));
+    for stage in stages(runs) {
+        let _written = writeln!(
+            text,
+            "  {:<44} p50 {:>12}  p99 {:>12}  longest {:>12}",
+            stage.label,
+            unit.show(stage.p50),
+            unit.show(stage.p99),
+            unit.show(stage.max)
+        );
+    }
+    text
+}
+
+#[derive(Deserialize)]
+struct Noted {
+    events: Vec<Event>,
+}
+
+fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Vec<Event>, HarnessError> {
+    let path = format!("/waterfall/{transfer}");
+    let answered = admin.must("GET", &path, None, &[200])?;
+    let noted: Noted = serde_json::from_slice(&answered.body)
+        .map_err(|error| HarnessError::Hub(format!("GET {path} answered {error}")))?;
+    let mut run = noted.events;
+    events::sort(&mut run);
+    Ok(run)
+}
+
+/// Sends transfers through a switch of our own and asks it for their stages.
+fn send(
+    options: &WaterfallOptions,
+    command: &SwitchCommand,
+) -> Result<Vec<Vec<Event>>, HarnessError> {
+    let interrupt = Interrupt::listen();
+    let mut live = Live::new();
+    live.step("starting the switch");
+    let command = command.clone().confirming(Confirm::Off);
+    let mut hub = HubChoice::Spawn { command: &command, data: None }.start()?;
+    let mut admin = hub.admin()?.expect("a switch of ours has an admin API");
+    let fsps = FspOptions { fsps: 2, subscribers: 1, ..FspOptions::standard() };
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(HarnessError::file("the runtime"))?;
+    let pair = runtime.block_on(async { Pair::bind(plan(&fsps, hub.fspiop())) })?;
+    // The simulators must answer while the onboarding waits: their runtime runs on.
+    onboard(&mut admin, fsps.currency, &pair.bound(), &interrupt)?;
+    admin.must("PUT", "/waterfall", Some(r#"{"enabled":true}"#), &[200])?;
+    live.step("sending transfers");
+    let transfers = runtime.block_on(async {
+        pair.send(WARMING, Duration::ZERO, &interrupt).await?;
+        match options.at_once {
+            Some(count) => pair.send_at_once(count).await,
+            None => {
+                pair.send(options.count, Duration::from_secs_f64(options.apart), &interrupt).await
+            }
+        }
+    })?;
+    let runs = transfers.iter().map(|id| stages_of(&mut admin, &id.to_string())).collect();
+    runtime.block_on(async { pair.stop() });
+    hub.stop()?;
+    runs
+}
+
+/// A payer and a payee on this thread.
+struct Pair {
+    payer: Simulator,
+    payee: Simulator,
+    payee_name: FspName,
+}
+
+impl Pair {
+    fn bind(simulators: Vec<SimulatorOptions>) -> Result<Self, HarnessError> {
+        let mut bound = simulators.into_iter().map(Simulator::bind);
+        let mut next = || bound.next().expect("two are planned");
+        let [payer, payee] = [next(), next()];
+        let payer = payer.map_err(HarnessError::file("127.0.0.1"))?;
+        let payee = payee.map_err(HarnessError::file("127.0.0.1"))?;
+        let payee_name = FspName::new(payee.name()).expect("a simulator's name is one");
+        Ok(Self { payer, payee, payee_name })
+    }
+
+    fn bound(&self) -> [Bound; 2] {
+        [&self.payer, &self.payee].map(|simulator| Bound {
+            name: simulator.name().to_owned(),
+            address: simulator.address(),
+            subscribers: simulator.subscribers(),
+            endpoints: simulator.endpoints(),
+        })
+    }
+
+    fn payment(&self) -> Payment {
+        Payment {
+            course: Course::Transfer(self.payee_name),
+            payer_msisdn: self.payer.subscribers().start,
+            payee_msisdn: self.payee.subscribers().start,
+            amount: AMOUNT,
+            intended: Instant::now(),
+        }
+    }
+
+    async fn send(
+        &self,
+        count: usize,
+        apart: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<TransferId>, HarnessError> {
+        let mut sent = Vec::with_capacity(count);
+        for _ in 0..count {
+            interrupt.check()?;
+            let outcome = self.payer.run_transaction(self.payment()).await;
+            sent.push(committed(outcome.map_err(unstarted)?)?);
+            tokio::time::sleep(apart).await;
+        }
+        Ok(sent)
+    }
+
+    async fn send_at_once(&self, count: usize) -> Result<Vec<TransferId>, HarnessError> {
+        let tasks: Vec<_> = (0..count)
+            .map(|_| {
+                let (payer, payment) = (self.payer.clone(), self.payment());
+                spawn_local(async move { payer.run_transaction(payment).await })
+            })
+            .collect();
+        let mut sent = Vec::with_capacity(count);
+        for task in tasks {
+            let outcome = task.await.map_err(unstarted)?;
+            sent.push(committed(outcome.map_err(unstarted)?)?);
+        }
+        Ok(sent)
+    }
+
+    fn stop(&self) {
+        self.payer.stop();
+        self.payee.stop();
+    }
+}
+
+fn unstarted(error: impl std::fmt::Display) -> HarnessError {
+    HarnessError::Hub(format!("a transfer was not started: {error}"))
+}
+
+fn committed(outcome: Outcome) -> Result<TransferId, HarnessError> {
+    match outcome.end {
+        End::Committed => Ok(outcome.transfer),
+        other => Err(HarnessError::Hub(format!("transfer {}: {other:?}", outcome.transfer))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_may_be_of_a_prefix() {
+        assert_eq!(bar_colour("0072b2"), Ok((String::new(), "#0072b2".into())));
+        assert_eq!(bar_colour("fulfil: x:#abc"), Ok(("fulfil: x".into(), "#abc".into())));
+        for bad in ["", "red", "12345", "a:b:zzz"] {
+            assert!(bar_colour(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_file_says_what_it_is() {
+        for (name, good) in [("a.html", true), ("a.svg", true), ("a.ndjson", true), ("a", false)] {
+            assert_eq!(Form::of(Path::new(name)).is_ok(), good, "{name}");
+        }
+    }
+}

@@ -282,7 +282,7 @@ impl<'a> ApiRoute<'a> {
     /// Decodes and checks the identifiers.
     ///
     /// # Errors
-    /// 3100 for an unknown party id type, 3101 for an identifier outside its rule, 2002 with 501
+    /// 3100 for an unknown party id type and for a quote's id of no known form, 3101 for an identifier outside its rule, 2002 with 501
     /// for the routes that are published but not served: `PUT /participants/{ID}[/error]` and
     /// `PATCH /transfers/{ID}`.
     pub fn route(&self) -> Result<Route<'a>, Refusal> {
@@ -302,11 +302,11 @@ impl<'a> ApiRoute<'a> {
             Action::PartyError => Route::PartiesError(self.party()?),
             Action::Post if quotes => Route::QuotesPost,
             Action::Post => Route::TransfersPost,
-            Action::Get if quotes => Route::QuotesGet(identifier(first, "ID")?),
+            Action::Get if quotes => Route::QuotesGet(quote(first)?),
             Action::Get => Route::TransfersGet(transfer(first)?),
-            Action::Put if quotes => Route::QuotesPut(identifier(first, "ID")?),
+            Action::Put if quotes => Route::QuotesPut(quote(first)?),
             Action::Put => Route::TransfersPut(transfer(first)?),
-            Action::Error if quotes => Route::QuotesError(identifier(first, "ID")?),
+            Action::Error if quotes => Route::QuotesError(quote(first)?),
             Action::Error => Route::TransfersError(transfer(first)?),
         })
     }
@@ -401,6 +401,18 @@ fn path_exists(resource: Resource, tail: &[&str]) -> bool {
 fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
     let name = identifier(raw, "ID")?;
     Ok(TransferPath { id: TransferId::parse(&name.text), name })
+}
+
+/// The id of a quote must have the form of one, as its published document asks.
+fn quote(raw: &str) -> Result<Identifier<'_>, Refusal> {
+    let id = identifier(raw, "id")?;
+    match TransferId::parse(&id.text) {
+        Some(_) => Ok(id),
+        None => {
+            let pattern = crate::body::CORRELATION_ID_PATTERN;
+            Err(Refusal::invalid(&format!("/path/id must match pattern \"{pattern}\"")))
+        }
+    }
 }
 
 /// Decodes one segment and holds it against the rule every identifier must meet.
@@ -736,7 +748,7 @@ mod tests {
                 GET /parties/CONSENT/123: PartiesGet CONSENT 123
                 GET /parties/THIRD_PARTY_LINK/123: PartiesGet THIRD_PARTY_LINK 123
                 GET /transfers/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/id
                 GET /parties/ALIAS/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 400 Malformed syntax - Invalid identifier in /path/ID
             "#]],
         );

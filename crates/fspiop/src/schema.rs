@@ -6,14 +6,17 @@
 //! each member as listed), so that the refusal names the failure the reference would name.
 //! Both walks use the same tables; a test holds their verdicts against each other.
 //!
+//! Where a text is asked for, a number, a boolean and `null` are read as their text, as the
+//! reference reads them (hub-semantics 1.3); see [`text_of`].
+//!
 //! Bounds: the fast walk recurses only as deep as the tables, members it does not know are
 //! skipped without recursion; the slow walk refuses what is nested deeper than 128 levels.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -150,7 +153,10 @@ fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
 fn fault(value: &Value, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
     match (rule, value) {
         (Rule::Text(rule), Value::String(text)) => rule.fault(text),
-        (Rule::Text(_), _) => wrong_type("string"),
+        (Rule::Text(rule), _) => match text_of(value) {
+            Some(text) => rule.fault(&text),
+            None => wrong_type("string"),
+        },
         (Rule::Object(shape), Value::Object(members)) => object_fault(members, shape, path),
         (Rule::Object(_), _) => wrong_type("object"),
         (Rule::List(list), Value::Array(items)) => list_fault(items, list, path),
@@ -275,7 +281,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_, 'de> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.rule {
-            Rule::Text(_) => deserializer.deserialize_str(self),
+            Rule::Text(_) => deserializer.deserialize_any(self),
             Rule::Object(_) => deserializer.deserialize_map(self),
             Rule::List(_) => deserializer.deserialize_seq(self),
         }
@@ -285,6 +291,18 @@ impl<'de> DeserializeSeed<'de> for Walk<'_, 'de> {
 impl<'de> Walk<'_, 'de> {
     fn holds(&self, text: &str) -> bool {
         matches!(self.rule, Rule::Text(rule) if rule.holds(text))
+    }
+
+    /// A value that is no text but can be read as one.
+    #[cold]
+    fn scalar<E: Error>(self, value: impl Into<Value>) -> Result<(), E> {
+        match text_of(&value.into()) {
+            Some(text) if self.holds(&text) => {
+                self.capture(Cow::Owned(text));
+                Ok(())
+            }
+            _ => Err(E::custom("a value is no text that meets its rule")),
+        }
     }
 
     fn capture(self, text: Cow<'de, str>) {
@@ -340,6 +358,26 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
             self.capture(Cow::Owned(text.to_owned()));
         }
         Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.scalar(value)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.scalar(Value::Null)
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
@@ -410,6 +448,50 @@ impl Visitor<'_> for Key {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
         Ok(self.shape.find(name))
+    }
+}
+
+/// Significant digits that every binary fraction keeps: a number with more cannot be read exactly.
+const EXACT_DIGITS: usize = 15;
+
+/// A value as the text that stands for it: a text itself, a number in decimal notation, a boolean
+/// by its name, `null` as the empty text. `None` for objects and lists, and for a number whose
+/// digits are not known exactly, for an amount must never be rounded.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => Some(String::new()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() => exact_text(float),
+            _ => Some(number.to_string()),
+        },
+        Value::Object(_) | Value::Array(_) => None,
+    }
+}
+
+/// A binary fraction in decimal notation, when that is exact and short.
+fn exact_text(value: f64) -> Option<String> {
+    // Adding zero takes the sign of a negative zero away.
+    let text = (value + 0.0).to_string();
+    let digits = text.bytes().filter(u8::is_ascii_digit).skip_while(|digit| *digit == b'0');
+    (digits.count() <= EXACT_DIGITS).then_some(text)
+}
+
+/// A text of a list that was captured as it was written and has met its rule: whatever
+/// [`text_of`] reads as a text.
+#[derive(Debug)]
+pub(crate) struct Scalar<'de>(pub(crate) Cow<'de, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw: &'de RawValue = Deserialize::deserialize(deserializer)?;
+        if let Ok(text) = serde_json::from_str::<&str>(raw.get()) {
+            return Ok(Self(Cow::Borrowed(text)));
+        }
+        let value: Value = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        let text = text_of(&value).ok_or_else(|| D::Error::custom("a value is no text"))?;
+        Ok(Self(Cow::Owned(text)))
     }
 }
 

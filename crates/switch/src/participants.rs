@@ -22,7 +22,6 @@ pub(crate) async fn register(
     path: PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    known_source(edge, &inbound)?;
     let source = inbound.envelope.source;
     let (fsp, currency) = if inbound.method == Method::POST {
         let registration = ParticipantRegistration::parse(&inbound.body)?;
@@ -31,6 +30,7 @@ pub(crate) async fn register(
         let update = ParticipantUpdate::parse(&inbound.body)?;
         (update.fsp.unwrap_or(source), update.currency)
     };
+    known_source(edge, &inbound)?;
     let accepted = match inbound.method {
         Method::POST => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
@@ -56,9 +56,9 @@ pub(crate) async fn delete(
 
 /// `POST /participants`: each entry for itself; what is wrong with one is said in the callback.
 pub(crate) async fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
-    known_source(edge, &inbound)?;
     let source = inbound.envelope.source;
     let batch = BatchRegistration::parse(&inbound.body)?;
+    known_source(edge, &inbound)?;
     let parties = batch
         .parties
         .iter()

@@ -64,7 +64,7 @@ pub(crate) fn put(
     path: PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    body::check_object(&inbound.body)?;
+    body::check_party(&inbound.body)?;
     pass_on(edge, &path, inbound, Call::Put)
 }
 

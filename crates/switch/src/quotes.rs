@@ -40,7 +40,7 @@ pub(crate) fn put_error(
     id: Identifier<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    ErrorInformation::parse(&inbound.body)?;
+    ErrorInformation::parse_of_quote(&inbound.body)?;
     let path = format!("/quotes/{}/error", id.raw);
     send(edge, inbound, &Method::PUT, id.raw, path, None)
 }

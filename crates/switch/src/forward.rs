@@ -9,14 +9,16 @@ use fspiop::body::ErrorInformation;
 use fspiop::callback::{self, HubMessage};
 use fspiop::endpoint::EndpointType;
 use fspiop::forward::{Forwarding, rewrite};
+use fspiop::headers::{TRACEPARENT, TRACESTATE};
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
 use ledger::{FspName, ParticipantIndex};
 use tokio::task::spawn_local;
 
 use crate::edge::Edge;
 use crate::pool::{Answer, Failure};
+use crate::server::Inbound;
 
 /// Names and values for an endpoint's template.
 pub(crate) type Variables = Vec<(&'static str, String)>;
@@ -45,9 +47,27 @@ pub(crate) struct Outgoing {
 pub(crate) struct Complaint {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
-    pub(crate) trace: TraceContext,
+    pub(crate) trace: Trace,
     /// The code when the recipient has no endpoint.
     pub(crate) no_endpoint: ErrorCode,
+}
+
+/// The trace that a message of the hub's own belongs to: that of the message it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub(crate) context: TraceContext,
+    pub(crate) state: Option<HeaderValue>,
+}
+
+impl Trace {
+    /// The trace of a message as it was received. A state without a valid parent belongs to none.
+    pub(crate) fn of(inbound: &Inbound) -> Self {
+        let parent = inbound.headers.get(&TRACEPARENT);
+        let state = parent
+            .and_then(|value| TraceContext::parse(value.as_bytes()))
+            .and_then(|_| inbound.headers.get(&TRACESTATE).cloned());
+        Self { context: inbound.envelope.trace, state }
+    }
 }
 
 /// Why a message was not delivered.
@@ -88,13 +108,13 @@ pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Ref
 pub(crate) struct OwnMessage {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
-    pub(crate) trace: TraceContext,
+    pub(crate) trace: Trace,
     pub(crate) body: Bytes,
 }
 
 impl OwnMessage {
     fn headers(&self, edge: &Edge) -> HeaderMap {
-        hub_headers(edge, &self.to, self.resource, self.trace)
+        hub_headers(edge, &self.to, self.resource, &self.trace)
     }
 }
 
@@ -103,7 +123,7 @@ pub(crate) fn hub_headers(
     edge: &Edge,
     to: &Destination,
     resource: Resource,
-    trace: TraceContext,
+    trace: &Trace,
 ) -> HeaderMap {
     let view = edge.view();
     let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
@@ -113,8 +133,8 @@ pub(crate) fn hub_headers(
         path: &to.path,
         hub: &view.hub,
         recipient: &recipient,
-        trace,
-        trace_state: None,
+        trace: trace.context,
+        trace_state: trace.state.as_ref(),
         span: edge.unique(),
         now_ms: edge.wall_ms(),
     })
@@ -166,7 +186,7 @@ async fn carry(edge: &Rc<Edge>, outgoing: Outgoing) {
     edge.counters.forwards_failed.add(1);
     let Some(complaint) = outgoing.on_failure else { return };
     let (code, description) = explain(&result, complaint.no_endpoint);
-    let headers = hub_headers(edge, &complaint.to, complaint.resource, complaint.trace);
+    let headers = hub_headers(edge, &complaint.to, complaint.resource, &complaint.trace);
     let body = callback::error(code, &description, &[]);
     // The sender cannot be reached either: it will ask again.
     let _told = call(edge, &complaint.to, headers, body).await;

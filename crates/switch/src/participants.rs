@@ -13,7 +13,7 @@ use ledger::{ChangeParties, Command, Currency, FspName, PartyBinding, PartyChang
 
 use crate::Message;
 use crate::edge::Edge;
-use crate::forward::{self, Destination, Outgoing, OwnMessage, Variables};
+use crate::forward::{self, Destination, Outgoing, OwnMessage, Trace, Variables};
 use crate::server::Inbound;
 
 /// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`.
@@ -103,7 +103,7 @@ pub(crate) fn get(
             (names.to(asker, Answer::Error), body)
         }
     };
-    let trace = inbound.envelope.trace;
+    let trace = Trace::of(inbound);
     let own = OwnMessage { to, resource: Resource::Participants, trace, body };
     forward::start_callback(edge, own)?;
     Ok(StatusCode::ACCEPTED)
@@ -128,7 +128,7 @@ pub(crate) fn put_error(
         if let Some(sender) = view.find(&envelope.source).map(|member| member.index) {
             let code = ErrorCode::DESTINATION_FSP;
             let body = fspiop::callback::error(code, &code.describe(""), &[]);
-            let (to, trace) = (names.to(sender, Answer::Error), envelope.trace);
+            let (to, trace) = (names.to(sender, Answer::Error), Trace::of(&inbound));
             let own = OwnMessage { to, resource: Resource::Participants, trace, body };
             forward::start_callback(edge, own)?;
         }

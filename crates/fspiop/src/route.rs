@@ -282,9 +282,9 @@ impl<'a> ApiRoute<'a> {
     /// Decodes and checks the identifiers.
     ///
     /// # Errors
-    /// 3100 for an unknown party id type and for a quote's id of no known form, 3101 for an identifier outside its rule, 2002 with 501
-    /// for the routes that are published but not served: `PUT /participants/{ID}[/error]` and
-    /// `PATCH /transfers/{ID}`.
+    /// 3100 for an unknown party id type and for a quote's id of no known form, 3101 for an
+    /// identifier outside its rule, 2002 with 501 for the routes that are published but not
+    /// served: `PUT /participants/{ID}[/error]` and `PATCH /transfers/{ID}`.
     pub fn route(&self) -> Result<Route<'a>, Refusal> {
         let [first, ..] = self.segments;
         let participants = self.resource == Resource::Participants;

@@ -2,22 +2,23 @@
 //!
 //! The fast walk reads the JSON text once, borrows what is captured, and stops at the first
 //! member that breaks a rule, in the order of the text. Only then does the slow walk go over the
-//! parsed value in the order of the rules (type, required members, members not allowed, then
+//! members in the order of the rules (type, required members, members not allowed, then
 //! each member as listed), so that the refusal names the failure the reference would name.
 //! Both walks use the same tables; a test holds their verdicts against each other.
 //!
 //! Where a text is asked for, a number, a boolean and `null` are read as their text, as the
-//! reference reads them (hub-semantics 1.3); see [`text_of`].
+//! reference reads them (hub-semantics 1.3); see [`text_of`]. Only a body that fails without is
+//! walked once more with it.
 //!
 //! Bounds: the fast walk recurses only as deep as the tables, members it does not know are
-//! skipped without recursion; the slow walk refuses what is nested deeper than 128 levels.
+//! skipped without recursion, and so does the slow one.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, Refusal};
@@ -118,19 +119,33 @@ impl<'de> Captures<'de> {
 /// 3102 for a missing member and for JSON that ends too early, 3103 for a member not allowed,
 /// 3100 for the rest (hub-semantics 1.3).
 pub(crate) fn check<'de>(body: &'de [u8], rule: &'static Rule) -> Result<Captures<'de>, Refusal> {
-    let mut captures = Captures::default();
-    let walk = Walk { rule, slot: Some(0), captures: &mut captures };
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    match walk.deserialize(&mut deserializer).and_then(|()| deserializer.end()) {
-        Ok(()) => Ok(captures),
-        Err(error) => Err(explain(body, rule, &error)),
+    match walk(body, rule, Reading::Texts) {
+        Ok(captures) => Ok(captures),
+        Err(_) => check_again(body, rule),
     }
 }
 
-/// Words the refusal of a body that the fast walk did not accept.
 #[cold]
+fn check_again<'de>(body: &'de [u8], rule: &'static Rule) -> Result<Captures<'de>, Refusal> {
+    walk(body, rule, Reading::Scalars).map_err(|error| explain(body, rule, &error))
+}
+
+fn walk<'de>(
+    body: &'de [u8],
+    rule: &'static Rule,
+    reading: Reading,
+) -> Result<Captures<'de>, serde_json::Error> {
+    let mut captures = Captures::default();
+    let walk = Walk { rule, reading, slot: Some(0), captures: &mut captures };
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    walk.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(captures)
+}
+
+/// Words the refusal of a body that the fast walk did not accept.
 fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
-    let value: Value = match serde_json::from_slice(body) {
+    let value: &RawValue = match serde_json::from_slice(body) {
         Ok(value) => value,
         Err(error) if error.is_eof() => {
             return Refusal::missing("/requestBody ends before its JSON does");
@@ -138,7 +153,7 @@ fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
         Err(_) => return Refusal::malformed("/requestBody must be JSON"),
     };
     let mut path = String::from("/requestBody");
-    match fault(&value, rule, &mut path) {
+    match fault(value.get(), rule, &mut path) {
         Some((code, message)) => Refusal::new(code, &format!("{path} {message}")),
         // Only a repeated name passes the slow walk, which sees the last of its values.
         None => {
@@ -149,23 +164,26 @@ fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
     }
 }
 
-/// The first failure of `value`; `path` then leads to the value that failed.
-fn fault(value: &Value, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
-    match (rule, value) {
-        (Rule::Text(rule), Value::String(text)) => rule.fault(text),
-        (Rule::Text(rule), _) => match text_of(value) {
+/// The first failure of a value; `path` then leads to the value that failed.
+fn fault(raw: &str, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
+    match rule {
+        Rule::Text(rule) => match text_of(raw) {
             Some(text) => rule.fault(&text),
             None => wrong_type("string"),
         },
-        (Rule::Object(shape), Value::Object(members)) => object_fault(members, shape, path),
-        (Rule::Object(_), _) => wrong_type("object"),
-        (Rule::List(list), Value::Array(items)) => list_fault(items, list, path),
-        (Rule::List(_), _) => wrong_type("array"),
+        Rule::Object(shape) => match serde_json::from_str(raw) {
+            Ok(members) => object_fault(&members, shape, path),
+            Err(_) => wrong_type("object"),
+        },
+        Rule::List(list) => match serde_json::from_str::<Vec<&RawValue>>(raw) {
+            Ok(items) => list_fault(&items, list, path),
+            Err(_) => wrong_type("array"),
+        },
     }
 }
 
 fn object_fault(
-    members: &serde_json::Map<String, Value>,
+    members: &HashMap<String, &RawValue>,
     shape: &Shape,
     path: &mut String,
 ) -> Option<(ErrorCode, String)> {
@@ -184,7 +202,7 @@ fn object_fault(
             let length = path.len();
             path.push('/');
             path.push_str(member.name);
-            if let Some(fault) = fault(value, member.rule, path) {
+            if let Some(fault) = fault(value.get(), member.rule, path) {
                 return Some(fault);
             }
             path.truncate(length);
@@ -193,7 +211,7 @@ fn object_fault(
     None
 }
 
-fn list_fault(items: &[Value], list: &List, path: &mut String) -> Option<(ErrorCode, String)> {
+fn list_fault(items: &[&RawValue], list: &List, path: &mut String) -> Option<(ErrorCode, String)> {
     if items.len() > list.most {
         return invalid(format!("must NOT have more than {} items", list.most));
     }
@@ -203,7 +221,7 @@ fn list_fault(items: &[Value], list: &List, path: &mut String) -> Option<(ErrorC
     for (at, item) in items.iter().enumerate() {
         let length = path.len();
         path.push_str(&format!("/{at}"));
-        if let Some(fault) = fault(item, list.item, path) {
+        if let Some(fault) = fault(item.get(), list.item, path) {
             return Some(fault);
         }
         path.truncate(length);
@@ -268,9 +286,19 @@ impl Shape {
     }
 }
 
+/// What is taken for a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Texts only: nearly every message has nothing else.
+    Texts,
+    /// Whatever [`text_of`] reads as one.
+    Scalars,
+}
+
 /// The fast walk: one value, held against its rule while it is read.
 struct Walk<'w, 'de> {
     rule: &'static Rule,
+    reading: Reading,
     /// First slot of the value; `None` when nothing of it is captured.
     slot: Option<usize>,
     captures: &'w mut Captures<'de>,
@@ -281,7 +309,17 @@ impl<'de> DeserializeSeed<'de> for Walk<'_, 'de> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.rule {
-            Rule::Text(_) => deserializer.deserialize_any(self),
+            Rule::Text(_) if self.reading == Reading::Scalars => {
+                let raw: &'de RawValue = Deserialize::deserialize(deserializer)?;
+                match text_of(raw.get()) {
+                    Some(text) if self.holds(&text) => {
+                        self.capture(text);
+                        Ok(())
+                    }
+                    _ => Err(D::Error::custom("a value is no text that meets its rule")),
+                }
+            }
+            Rule::Text(_) => deserializer.deserialize_str(self),
             Rule::Object(_) => deserializer.deserialize_map(self),
             Rule::List(_) => deserializer.deserialize_seq(self),
         }
@@ -291,18 +329,6 @@ impl<'de> DeserializeSeed<'de> for Walk<'_, 'de> {
 impl<'de> Walk<'_, 'de> {
     fn holds(&self, text: &str) -> bool {
         matches!(self.rule, Rule::Text(rule) if rule.holds(text))
-    }
-
-    /// A value that is no text but can be read as one.
-    #[cold]
-    fn scalar<E: Error>(self, value: impl Into<Value>) -> Result<(), E> {
-        match text_of(&value.into()) {
-            Some(text) if self.holds(&text) => {
-                self.capture(Cow::Owned(text));
-                Ok(())
-            }
-            _ => Err(E::custom("a value is no text that meets its rule")),
-        }
     }
 
     fn capture(self, text: Cow<'de, str>) {
@@ -316,7 +342,7 @@ impl<'de> Walk<'_, 'de> {
         member: &'static Member,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        let captures = &mut *self.captures;
+        let (captures, reading) = (&mut *self.captures, self.reading);
         let at = |offset| self.slot.map(|slot| slot + offset);
         let slot = match member.capture {
             Capture::No => None,
@@ -327,11 +353,11 @@ impl<'de> Walk<'_, 'de> {
                     captures.slots[slot] = Some(Cow::Borrowed(raw.get()));
                 }
                 let mut inner = serde_json::Deserializer::from_str(raw.get());
-                let walk = Walk { rule: member.rule, slot: None, captures };
+                let walk = Walk { rule: member.rule, reading, slot: None, captures };
                 return walk.deserialize(&mut inner).map_err(A::Error::custom);
             }
         };
-        map.next_value_seed(Walk { rule: member.rule, slot, captures })
+        map.next_value_seed(Walk { rule: member.rule, reading, slot, captures })
     }
 }
 
@@ -358,26 +384,6 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
             self.capture(Cow::Owned(text.to_owned()));
         }
         Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.scalar(value)
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        self.scalar(value)
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.scalar(value)
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        self.scalar(value)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.scalar(Value::Null)
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
@@ -412,8 +418,10 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
             return Err(A::Error::custom("a list breaks its rule"));
         };
         let mut count = 0;
-        let captures = self.captures;
-        while items.next_element_seed(Walk { rule: list.item, slot: None, captures })?.is_some() {
+        let (captures, reading) = (self.captures, self.reading);
+        let mut next =
+            || items.next_element_seed(Walk { rule: list.item, reading, slot: None, captures });
+        while next()?.is_some() {
             count += 1;
             if count > list.most {
                 return Err(A::Error::custom("a list is too long"));
@@ -451,31 +459,28 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Significant digits that every binary fraction keeps: a number with more cannot be read exactly.
-const EXACT_DIGITS: usize = 15;
-
-/// A value as the text that stands for it: a text itself, a number in decimal notation, a boolean
-/// by its name, `null` as the empty text. `None` for objects and lists, and for a number whose
-/// digits are not known exactly, for an amount must never be rounded.
-pub(crate) fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Null => Some(String::new()),
-        Value::Bool(value) => Some(value.to_string()),
-        Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => exact_text(float),
-            _ => Some(number.to_string()),
+/// A JSON value as the text that stands for it: a text itself, a number as it is written without
+/// closing zeros, a boolean by its name, `null` as the empty text. `None` for objects, lists, and
+/// numbers with an exponent.
+pub(crate) fn text_of(raw: &str) -> Option<Cow<'_, str>> {
+    match raw.as_bytes().first()? {
+        b'"' => match serde_json::from_str::<&str>(raw) {
+            Ok(text) => Some(Cow::Borrowed(text)),
+            Err(_) => serde_json::from_str(raw).ok().map(Cow::Owned),
         },
-        Value::Object(_) | Value::Array(_) => None,
+        b'n' => Some(Cow::Borrowed("")),
+        b't' | b'f' => Some(Cow::Borrowed(raw)),
+        b'-' | b'0'..=b'9' if !raw.contains(['e', 'E']) => Some(Cow::Borrowed(decimal(raw))),
+        _ => None,
     }
 }
 
-/// A binary fraction in decimal notation, when that is exact and short.
-fn exact_text(value: f64) -> Option<String> {
-    // Adding zero takes the sign of a negative zero away.
-    let text = (value + 0.0).to_string();
-    let digits = text.bytes().filter(u8::is_ascii_digit).skip_while(|digit| *digit == b'0');
-    (digits.count() <= EXACT_DIGITS).then_some(text)
+fn decimal(number: &str) -> &str {
+    let short = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    if short == "-0" { "0" } else { short }
 }
 
 /// A text of a list that was captured as it was written and has met its rule: whatever
@@ -486,12 +491,7 @@ pub(crate) struct Scalar<'de>(pub(crate) Cow<'de, str>);
 impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw: &'de RawValue = Deserialize::deserialize(deserializer)?;
-        if let Ok(text) = serde_json::from_str::<&str>(raw.get()) {
-            return Ok(Self(Cow::Borrowed(text)));
-        }
-        let value: Value = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
-        let text = text_of(&value).ok_or_else(|| D::Error::custom("a value is no text"))?;
-        Ok(Self(Cow::Owned(text)))
+        text_of(raw.get()).map(Self).ok_or_else(|| D::Error::custom("a value is no text"))
     }
 }
 
@@ -499,8 +499,43 @@ impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
 /// does (`None` when the body is not JSON to a parser that builds values).
 #[cfg(test)]
 pub(crate) fn verdicts(body: &[u8], rule: &'static Rule) -> (bool, Option<bool>) {
-    let slow = serde_json::from_slice::<Value>(body)
+    let slow = serde_json::from_slice::<&RawValue>(body)
         .ok()
-        .map(|value| fault(&value, rule, &mut String::new()).is_none());
+        .map(|value| fault(value.get(), rule, &mut String::new()).is_none());
     (check(body, rule).is_ok(), slow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_the_text_they_stand_for() {
+        for (json, expected) in [
+            (r#""a""#, Some("a")),
+            ("7", Some("7")),
+            ("-1", Some("-1")),
+            ("1.50", Some("1.5")),
+            ("1.0", Some("1")),
+            ("-0", Some("0")),
+            ("1e3", None),
+            ("10.0", Some("10")),
+            ("100", Some("100")),
+            ("-0.0", Some("0")),
+            ("0.0001", Some("0.0001")),
+            ("18446744073709551615", Some("18446744073709551615")),
+            ("12345678901234567890123", Some("12345678901234567890123")),
+            ("123456789012345678.1230", Some("123456789012345678.123")),
+            (r#""a\u00e9""#, Some("aé")),
+            (r#""\ud800""#, None),
+            ("true", Some("true")),
+            ("null", Some("")),
+            ("[]", None),
+            ("{}", None),
+        ] {
+            assert_eq!(text_of(json).as_deref(), expected, "{json}");
+            let scalar = serde_json::from_str::<Scalar<'_>>(json).ok();
+            assert_eq!(scalar.map(|scalar| scalar.0.into_owned()).as_deref(), expected, "{json}");
+        }
+    }
 }

@@ -99,8 +99,10 @@ const fn raw(name: &'static str, rule: &'static Rule, slot: usize) -> Member {
     Member { name, rule, capture: Capture::Raw(slot) }
 }
 
-pub(crate) const CORRELATION_ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$\
-     |^[0-9A-HJKMNP-TV-Z]{26}$";
+pub(crate) const CORRELATION_ID_PATTERN: &str = concat!(
+    "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+    "|^[0-9A-HJKMNP-TV-Z]{26}$"
+);
 static CORRELATION_ID: Rule = pattern(CORRELATION_ID_PATTERN, is_correlation_id);
 /// `CorrelationId` of the quotes' document, which names the empty text by its length.
 static QUOTE_CORRELATION_ID: Rule =

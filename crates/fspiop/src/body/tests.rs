@@ -368,10 +368,10 @@ fn what_is_no_json_is_told_from_what_ends_too_early() {
         text: 400 Bad Request, 3101: Malformed syntax - /requestBody must be JSON
         comma: 400 Bad Request, 3101: Malformed syntax - /requestBody must be JSON
         list: 400 Bad Request, 3101: Malformed syntax - /requestBody must be object
-        number: 400 Bad Request, 3101: Malformed syntax - /requestBody must be JSON
+        number: 400 Bad Request, 3101: Malformed syntax - /requestBody must be object
         not UTF-8: 400 Bad Request, 3101: Malformed syntax - /requestBody must be JSON
         repeated: 400 Bad Request, 3102: Missing mandatory element - /requestBody must have required property 'payeeFsp'
-        deep: 400 Bad Request, 3101: Malformed syntax - /requestBody must be JSON
+        deep: 400 Bad Request, 3102: Missing mandatory element - /requestBody must have required property 'transferId'
     "#]].assert_eq(&lines);
 }
 

@@ -3,8 +3,8 @@
 //! Each type has a `parse` that takes the bytes as received. What the hub does not read it still
 //! checks, as the reference does (hub-semantics 1.6, the published service documents), and the
 //! original bytes are what is forwarded. Costs: one pass; no allocation unless a captured text
-//! holds escapes. Members that are not known are allowed and skipped, but for the top level of
-//! the quote messages, whose published form is closed (3103).
+//! holds escapes, or is written as a number. Members that are not known are allowed and skipped,
+//! but for the top level of the quote messages, whose published form is closed (3103).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::error::{ErrorCode, Refusal};
 use crate::route::PartyIdType;
 use crate::routes::Operation;
-use crate::schema::{self, Rule};
+use crate::schema::{self, Rule, Scalar};
 use crate::time::parse_date_time;
 
 mod rules;
@@ -31,15 +31,15 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
         Operation::ParticipantsBatch => Some(&rules::BATCH_REGISTRATION),
         Operation::ParticipantsPost => Some(&rules::PARTICIPANT_REGISTRATION),
         Operation::ParticipantsPut => Some(&rules::PARTICIPANT_UPDATE),
-        Operation::PartiesPut => Some(&rules::ANY_OBJECT),
+        Operation::PartiesPut => Some(&rules::PARTY_RESPONSE),
         Operation::QuotesPost => Some(&rules::QUOTE_REQUEST),
         Operation::QuotesPut => Some(&rules::QUOTE_RESPONSE),
         Operation::TransfersPost => Some(&rules::TRANSFER_REQUEST),
         Operation::TransfersPut => Some(&rules::TRANSFER_RESPONSE),
-        Operation::ParticipantsError
-        | Operation::PartiesError
-        | Operation::QuotesError
-        | Operation::TransfersError => Some(&rules::ERROR_INFORMATION_OBJECT),
+        Operation::ParticipantsError | Operation::PartiesError | Operation::TransfersError => {
+            Some(&rules::ERROR_INFORMATION_OBJECT)
+        }
+        Operation::QuotesError => Some(&rules::QUOTE_ERROR),
         Operation::Health
         | Operation::EndpointCache
         | Operation::ParticipantsBatchPut
@@ -53,6 +53,7 @@ pub fn rule_of(operation: Operation) -> Option<&'static Rule> {
     }
 }
 
+pub(crate) use rules::CORRELATION_ID_PATTERN;
 pub use rules::NAMED_RULES;
 
 /// How far a `completedTimestamp` may lie ahead of now, in milliseconds (hub-semantics 3.2).
@@ -233,7 +234,19 @@ impl<'a> ErrorInformation<'a> {
     /// # Errors
     /// The first rule that fails: 3100 to 3103.
     pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
-        let mut found = schema::check(body, &rules::ERROR_INFORMATION_OBJECT)?;
+        Self::parse_by(body, &rules::ERROR_INFORMATION_OBJECT)
+    }
+
+    /// Parses and checks the body of a quote's error, whose top level is closed.
+    ///
+    /// # Errors
+    /// The first rule that fails: 3100 to 3103.
+    pub fn parse_of_quote(body: &'a [u8]) -> Result<Self, Refusal> {
+        Self::parse_by(body, &rules::QUOTE_ERROR)
+    }
+
+    fn parse_by(body: &'a [u8], rule: &'static schema::Rule) -> Result<Self, Refusal> {
+        let mut found = schema::check(body, rule)?;
         Ok(Self {
             code: found.require(rules::ERROR_CODE, ErrorCode::parse),
             description: found.take(rules::ERROR_DESCRIPTION).unwrap_or_default(),
@@ -254,7 +267,7 @@ impl<'a> ErrorInformation<'a> {
 }
 
 /// An entry of an extension list.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
     /// `key`, 1 to 32 characters.
     pub key: String,
@@ -267,10 +280,23 @@ impl Extension {
     #[must_use]
     pub fn list(raw: &str) -> Vec<Self> {
         #[derive(Deserialize)]
-        struct List {
-            extension: Vec<Extension>,
+        struct List<'a> {
+            #[serde(borrow)]
+            extension: Vec<Entry<'a>>,
         }
-        serde_json::from_str::<List>(raw).map(|list| list.extension).unwrap_or_default()
+        #[derive(Deserialize)]
+        struct Entry<'a> {
+            #[serde(borrow)]
+            key: Scalar<'a>,
+            #[serde(borrow)]
+            value: Scalar<'a>,
+        }
+        let read = |entry: Entry<'_>| Self {
+            key: entry.key.0.into_owned(),
+            value: entry.value.0.into_owned(),
+        };
+        let entries = serde_json::from_str::<List<'_>>(raw).map(|list| list.extension);
+        entries.unwrap_or_default().into_iter().map(read).collect()
     }
 }
 
@@ -454,32 +480,32 @@ impl<'a> BatchRegistration<'a> {
 #[serde(rename_all = "camelCase")]
 struct RawParty<'a> {
     #[serde(borrow)]
-    party_id_type: Cow<'a, str>,
+    party_id_type: Scalar<'a>,
     #[serde(borrow)]
-    party_identifier: Cow<'a, str>,
+    party_identifier: Scalar<'a>,
     #[serde(borrow, default)]
-    party_sub_id_or_type: Option<Cow<'a, str>>,
+    party_sub_id_or_type: Option<Scalar<'a>>,
     #[serde(borrow, default)]
-    fsp_id: Option<Cow<'a, str>>,
+    fsp_id: Option<Scalar<'a>>,
 }
 
 impl<'a> RawParty<'a> {
     fn into_party(self) -> Option<BatchParty<'a>> {
         Some(BatchParty {
-            kind: PartyIdType::parse(&self.party_id_type)?,
-            id: self.party_identifier,
-            sub_id: self.party_sub_id_or_type,
-            fsp: self.fsp_id.and_then(|name| FspName::new(&name)),
+            kind: PartyIdType::parse(&self.party_id_type.0)?,
+            id: self.party_identifier.0,
+            sub_id: self.party_sub_id_or_type.map(|sub_id| sub_id.0),
+            fsp: self.fsp_id.and_then(|name| FspName::new(&name.0)),
         })
     }
 }
 
-/// Checks that a body is one JSON object, which is all the hub asks of `PUT /parties/…`.
+/// Checks the body of `PUT /parties/…`, of which the hub reads nothing.
 ///
 /// # Errors
-/// 3102 when the JSON ends too early, 3101 for anything else that is no object.
-pub fn check_object(body: &[u8]) -> Result<(), Refusal> {
-    schema::check(body, &rules::ANY_OBJECT).map(drop)
+/// The first rule that fails: 3100 to 3103.
+pub fn check_party(body: &[u8]) -> Result<(), Refusal> {
+    schema::check(body, &rules::PARTY_RESPONSE).map(drop)
 }
 
 fn money(found: &schema::Captures<'_>, slot: usize) -> Option<Money> {

@@ -254,9 +254,9 @@ impl<'a> ApiRoute<'a> {
     /// Decodes and checks the identifiers.
     ///
     /// # Errors
-    /// 3100 for an unknown party id type, 3101 for an identifier outside its rule, 2002 with 501
-    /// for the routes that are published but not served: `PUT /participants/{ID}[/error]` and
-    /// `PATCH /transfers/{ID}`.
+    /// 3100 for an unknown party id type and for a quote's id of no known form, 3101 for an
+    /// identifier outside its rule, 2002 with 501 for the routes that are published but not
+    /// served: `PUT /participants/{ID}[/error]` and `PATCH /transfers/{ID}`.
     pub fn route(&self) -> Result<Route<'a>, Refusal> {
         let [first, ..] = self.segments;
         Ok(match self.operation {
@@ -270,9 +270,9 @@ impl<'a> ApiRoute<'a> {
             Operation::PartiesPut => Route::PartiesPut(self.party()?),
             Operation::PartiesError => Route::PartiesError(self.party()?),
             Operation::QuotesPost => Route::QuotesPost,
-            Operation::QuotesGet => Route::QuotesGet(identifier(first, "ID")?),
-            Operation::QuotesPut => Route::QuotesPut(identifier(first, "ID")?),
-            Operation::QuotesError => Route::QuotesError(identifier(first, "ID")?),
+            Operation::QuotesGet => Route::QuotesGet(quote(first)?),
+            Operation::QuotesPut => Route::QuotesPut(quote(first)?),
+            Operation::QuotesError => Route::QuotesError(quote(first)?),
             Operation::TransfersPost => Route::TransfersPost,
             Operation::TransfersGet => Route::TransfersGet(transfer(first)?),
             Operation::TransfersPut => Route::TransfersPut(transfer(first)?),
@@ -338,6 +338,18 @@ const fn is_identifier_of(segment: &Segment) -> bool {
 fn transfer(raw: &str) -> Result<TransferPath<'_>, Refusal> {
     let name = identifier(raw, "ID")?;
     Ok(TransferPath { id: TransferId::parse(&name.text), name })
+}
+
+/// The id of a quote must have the form of one, as its published document asks.
+fn quote(raw: &str) -> Result<Identifier<'_>, Refusal> {
+    let id = identifier(raw, "id")?;
+    match TransferId::parse(&id.text) {
+        Some(_) => Ok(id),
+        None => {
+            let pattern = crate::body::CORRELATION_ID_PATTERN;
+            Err(Refusal::invalid(&format!("/path/id must match pattern \"{pattern}\"")))
+        }
+    }
 }
 
 /// Decodes one segment and holds it against the rule every identifier must meet.
@@ -677,7 +689,7 @@ mod tests {
                 GET /parties/CONSENT/123: PartiesGet CONSENT 123
                 GET /parties/THIRD_PARTY_LINK/123: PartiesGet THIRD_PARTY_LINK 123
                 GET /transfers/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/id
                 GET /parties/ALIAS/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 400 Malformed syntax - Invalid identifier in /path/ID
             "#]],
         );

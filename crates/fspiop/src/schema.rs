@@ -2,19 +2,23 @@
 //!
 //! The fast walk reads the JSON text once, borrows what is captured, and stops at the first
 //! member that breaks a rule, in the order of the text. Only then does the slow walk go over the
-//! parsed value in the order of the rules (type, required members, members not allowed, then
+//! members in the order of the rules (type, required members, members not allowed, then
 //! each member as listed), so that the refusal names the failure the reference would name.
 //! Both walks use the same tables; a test holds their verdicts against each other.
 //!
+//! Where a text is asked for, a number, a boolean and `null` are read as their text, as the
+//! reference reads them (hub-semantics 1.3); see [`text_of`]. Only a body that fails without is
+//! walked once more with it.
+//!
 //! Bounds: the fast walk recurses only as deep as the tables, members it does not know are
-//! skipped without recursion; the slow walk refuses what is nested deeper than 128 levels.
+//! skipped without recursion, and so does the slow one.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
-use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, Refusal};
@@ -136,23 +140,37 @@ impl<'de> Captures<'de> {
 /// 3102 for a missing member and for JSON that ends too early, 3103 for a member not allowed,
 /// 3100 for the rest (hub-semantics 1.3).
 pub(crate) fn check<'de>(body: &'de [u8], rule: &'static Rule) -> Result<Captures<'de>, Refusal> {
-    let mut captures = Captures::default();
-    let walk = Walk { rule, slot: Some(0), captures: &mut captures };
     // Asked of the whole body, for what is skipped is not looked at; and cheaper than text by text.
     let Ok(text) = std::str::from_utf8(body) else {
         return Err(Refusal::malformed("/requestBody must be JSON"));
     };
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    match walk.deserialize(&mut deserializer).and_then(|()| deserializer.end()) {
-        Ok(()) => Ok(captures),
-        Err(error) => Err(explain(body, rule, &error)),
+    match walk(text, rule, Reading::Texts) {
+        Ok(captures) => Ok(captures),
+        Err(_) => check_again(text, rule),
     }
 }
 
-/// Words the refusal of a body that the fast walk did not accept.
 #[cold]
-fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
-    let value: Value = match serde_json::from_slice(body) {
+fn check_again<'de>(text: &'de str, rule: &'static Rule) -> Result<Captures<'de>, Refusal> {
+    walk(text, rule, Reading::Scalars).map_err(|error| explain(text, rule, &error))
+}
+
+fn walk<'de>(
+    text: &'de str,
+    rule: &'static Rule,
+    reading: Reading,
+) -> Result<Captures<'de>, serde_json::Error> {
+    let mut captures = Captures::default();
+    let walk = Walk { rule, reading, slot: Some(0), captures: &mut captures };
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    walk.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(captures)
+}
+
+/// Words the refusal of a body that the fast walk did not accept.
+fn explain(text: &str, rule: &Rule, error: &serde_json::Error) -> Refusal {
+    let value: &RawValue = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) if error.is_eof() => {
             return Refusal::missing("/requestBody ends before its JSON does");
@@ -160,31 +178,37 @@ fn explain(body: &[u8], rule: &Rule, error: &serde_json::Error) -> Refusal {
         Err(_) => return Refusal::malformed("/requestBody must be JSON"),
     };
     let mut path = String::from("/requestBody");
-    match fault(&value, rule, &mut path) {
+    match fault(value.get(), rule, &mut path) {
         Some((code, message)) => Refusal::new(code, &format!("{path} {message}")),
         // Only a repeated name passes the slow walk, which sees the last of its values.
         None => {
-            let text = error.to_string();
-            let name = text.split('\'').nth(1).unwrap_or_default();
+            let said = error.to_string();
+            let name = said.split('\'').nth(1).unwrap_or_default();
             Refusal::malformed(&format!("/requestBody must NOT repeat property '{name}'"))
         }
     }
 }
 
-/// The first failure of `value`; `path` then leads to the value that failed.
-fn fault(value: &Value, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
-    match (rule, value) {
-        (Rule::Text(rule), Value::String(text)) => rule.fault(text),
-        (Rule::Text(_), _) => wrong_type("string"),
-        (Rule::Object(shape), Value::Object(members)) => object_fault(members, shape, path),
-        (Rule::Object(_), _) => wrong_type("object"),
-        (Rule::List(list), Value::Array(items)) => list_fault(items, list, path),
-        (Rule::List(_), _) => wrong_type("array"),
+/// The first failure of a value; `path` then leads to the value that failed.
+fn fault(raw: &str, rule: &Rule, path: &mut String) -> Option<(ErrorCode, String)> {
+    match rule {
+        Rule::Text(rule) => match text_of(raw) {
+            Some(text) => rule.fault(&text),
+            None => wrong_type("string"),
+        },
+        Rule::Object(shape) => match serde_json::from_str(raw) {
+            Ok(members) => object_fault(&members, shape, path),
+            Err(_) => wrong_type("object"),
+        },
+        Rule::List(list) => match serde_json::from_str::<Vec<&RawValue>>(raw) {
+            Ok(items) => list_fault(&items, list, path),
+            Err(_) => wrong_type("array"),
+        },
     }
 }
 
 fn object_fault(
-    members: &serde_json::Map<String, Value>,
+    members: &HashMap<String, &RawValue>,
     shape: &Shape,
     path: &mut String,
 ) -> Option<(ErrorCode, String)> {
@@ -203,7 +227,7 @@ fn object_fault(
             let length = path.len();
             path.push('/');
             path.push_str(member.name);
-            if let Some(fault) = fault(value, member.rule, path) {
+            if let Some(fault) = fault(value.get(), member.rule, path) {
                 return Some(fault);
             }
             path.truncate(length);
@@ -212,7 +236,7 @@ fn object_fault(
     None
 }
 
-fn list_fault(items: &[Value], list: &List, path: &mut String) -> Option<(ErrorCode, String)> {
+fn list_fault(items: &[&RawValue], list: &List, path: &mut String) -> Option<(ErrorCode, String)> {
     if items.len() > list.most {
         return invalid(format!("must NOT have more than {} items", list.most));
     }
@@ -222,7 +246,7 @@ fn list_fault(items: &[Value], list: &List, path: &mut String) -> Option<(ErrorC
     for (at, item) in items.iter().enumerate() {
         let length = path.len();
         path.push_str(&format!("/{at}"));
-        if let Some(fault) = fault(item, list.item, path) {
+        if let Some(fault) = fault(item.get(), list.item, path) {
             return Some(fault);
         }
         path.truncate(length);
@@ -288,9 +312,19 @@ impl Shape {
     }
 }
 
+/// What is taken for a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Texts only: nearly every message has nothing else.
+    Texts,
+    /// Whatever [`text_of`] reads as one.
+    Scalars,
+}
+
 /// The fast walk: one value, held against its rule while it is read.
 struct Walk<'w, 'de> {
     rule: &'static Rule,
+    reading: Reading,
     /// First slot of the value; `None` when nothing of it is captured.
     slot: Option<usize>,
     captures: &'w mut Captures<'de>,
@@ -301,6 +335,16 @@ impl<'de> DeserializeSeed<'de> for Walk<'_, 'de> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.rule {
+            Rule::Text(_) if self.reading == Reading::Scalars => {
+                let raw: &'de RawValue = Deserialize::deserialize(deserializer)?;
+                match text_of(raw.get()) {
+                    Some(text) if self.holds(&text) => {
+                        self.capture(text);
+                        Ok(())
+                    }
+                    _ => Err(D::Error::custom("a value is no text that meets its rule")),
+                }
+            }
             Rule::Text(_) => deserializer.deserialize_str(self),
             Rule::Object(_) => deserializer.deserialize_map(self),
             Rule::List(_) => deserializer.deserialize_seq(self),
@@ -324,7 +368,7 @@ impl<'de> Walk<'_, 'de> {
         member: &'static Member,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        let captures = &mut *self.captures;
+        let (captures, reading) = (&mut *self.captures, self.reading);
         let at = |offset| self.slot.map(|slot| slot + offset);
         let slot = match member.capture {
             Capture::No => None,
@@ -335,11 +379,11 @@ impl<'de> Walk<'_, 'de> {
                     captures.slots[slot] = Some(Cow::Borrowed(raw.get()));
                 }
                 let mut inner = serde_json::Deserializer::from_str(raw.get());
-                let walk = Walk { rule: member.rule, slot: None, captures };
+                let walk = Walk { rule: member.rule, reading, slot: None, captures };
                 return walk.deserialize(&mut inner).map_err(A::Error::custom);
             }
         };
-        map.next_value_seed(Walk { rule: member.rule, slot, captures })
+        map.next_value_seed(Walk { rule: member.rule, reading, slot, captures })
     }
 }
 
@@ -400,8 +444,10 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
             return Err(A::Error::custom("a list breaks its rule"));
         };
         let mut count = 0;
-        let captures = self.captures;
-        while items.next_element_seed(Walk { rule: list.item, slot: None, captures })?.is_some() {
+        let (captures, reading) = (self.captures, self.reading);
+        let mut next =
+            || items.next_element_seed(Walk { rule: list.item, reading, slot: None, captures });
+        while next()?.is_some() {
             count += 1;
             if count > list.most {
                 return Err(A::Error::custom("a list is too long"));
@@ -439,12 +485,83 @@ impl Visitor<'_> for Key {
     }
 }
 
+/// A JSON value as the text that stands for it: a text itself, a number as it is written without
+/// closing zeros, a boolean by its name, `null` as the empty text. `None` for objects, lists, and
+/// numbers with an exponent.
+pub(crate) fn text_of(raw: &str) -> Option<Cow<'_, str>> {
+    match raw.as_bytes().first()? {
+        b'"' => match serde_json::from_str::<&str>(raw) {
+            Ok(text) => Some(Cow::Borrowed(text)),
+            Err(_) => serde_json::from_str(raw).ok().map(Cow::Owned),
+        },
+        b'n' => Some(Cow::Borrowed("")),
+        b't' | b'f' => Some(Cow::Borrowed(raw)),
+        b'-' | b'0'..=b'9' if !raw.contains(['e', 'E']) => Some(Cow::Borrowed(decimal(raw))),
+        _ => None,
+    }
+}
+
+fn decimal(number: &str) -> &str {
+    let short = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    if short == "-0" { "0" } else { short }
+}
+
+/// A text of a list that was captured as it was written and has met its rule: whatever
+/// [`text_of`] reads as a text.
+#[derive(Debug)]
+pub(crate) struct Scalar<'de>(pub(crate) Cow<'de, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw: &'de RawValue = Deserialize::deserialize(deserializer)?;
+        text_of(raw.get()).map(Self).ok_or_else(|| D::Error::custom("a value is no text"))
+    }
+}
+
 /// What the two walks say of a body: whether the fast one accepts it, and whether the slow one
 /// does (`None` when the body is not JSON to a parser that builds values).
 #[cfg(test)]
 pub(crate) fn verdicts(body: &[u8], rule: &'static Rule) -> (bool, Option<bool>) {
-    let slow = serde_json::from_slice::<Value>(body)
+    let slow = serde_json::from_slice::<&RawValue>(body)
         .ok()
-        .map(|value| fault(&value, rule, &mut String::new()).is_none());
+        .map(|value| fault(value.get(), rule, &mut String::new()).is_none());
     (check(body, rule).is_ok(), slow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_the_text_they_stand_for() {
+        for (json, expected) in [
+            (r#""a""#, Some("a")),
+            ("7", Some("7")),
+            ("-1", Some("-1")),
+            ("1.50", Some("1.5")),
+            ("1.0", Some("1")),
+            ("-0", Some("0")),
+            ("1e3", None),
+            ("10.0", Some("10")),
+            ("100", Some("100")),
+            ("-0.0", Some("0")),
+            ("0.0001", Some("0.0001")),
+            ("18446744073709551615", Some("18446744073709551615")),
+            ("12345678901234567890123", Some("12345678901234567890123")),
+            ("123456789012345678.1230", Some("123456789012345678.123")),
+            (r#""a\u00e9""#, Some("aé")),
+            (r#""\ud800""#, None),
+            ("true", Some("true")),
+            ("null", Some("")),
+            ("[]", None),
+            ("{}", None),
+        ] {
+            assert_eq!(text_of(json).as_deref(), expected, "{json}");
+            let scalar = serde_json::from_str::<Scalar<'_>>(json).ok();
+            assert_eq!(scalar.map(|scalar| scalar.0.into_owned()).as_deref(), expected, "{json}");
+        }
+    }
 }

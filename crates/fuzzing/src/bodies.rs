@@ -15,7 +15,7 @@ use std::fmt::Debug;
 
 use fspiop::body::{
     BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Money,
-    ParticipantRegistration, ParticipantUpdate, Prepare, Quote, QuoteResponse, check_object,
+    ParticipantRegistration, ParticipantUpdate, Prepare, Quote, QuoteResponse, check_party,
 };
 use fspiop::{BODY_BYTES_MAX, Refusal, TRANSFER_BODY_BYTES_MAX, significant_hash};
 use ledger::Amount;
@@ -136,7 +136,7 @@ pub fn quote_answer(data: &[u8]) {
 
 /// `PUT /parties/{Type}/{ID}`.
 pub fn party(data: &[u8]) {
-    check(data, "party", BODY_BYTES_MAX, |body, _| check_object(body).map(|()| String::new()));
+    check(data, "party", BODY_BYTES_MAX, |body, _| check_party(body).map(|()| String::new()));
 }
 
 /// `POST /participants/{Type}/{ID}`.

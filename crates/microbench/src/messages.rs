@@ -1,6 +1,6 @@
 //! One message of each kind, as a DFSP of the scheme sends it.
 
-use fspiop::body::{ErrorInformation, Fulfil, Prepare, Quote, QuoteResponse, check_object};
+use fspiop::body::{ErrorInformation, Fulfil, Prepare, Quote, QuoteResponse, check_party};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// An inbound message before anything of it was looked at.
@@ -67,7 +67,7 @@ pub(crate) const SAMPLES: [Sample; 8] = [
         path: "/parties/MSISDN/27713803912",
         resource: "parties",
         body: PARTY,
-        parse: |body| check_object(body).is_ok(),
+        parse: |body| check_party(body).is_ok(),
         recorded: false,
     },
     Sample {

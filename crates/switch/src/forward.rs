@@ -9,14 +9,16 @@ use fspiop::body::ErrorInformation;
 use fspiop::callback::{self, HubMessage};
 use fspiop::endpoint::EndpointType;
 use fspiop::forward::{Forwarding, rewrite};
+use fspiop::headers::{TRACEPARENT, TRACESTATE};
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
 use ledger::{FspName, ParticipantIndex};
 use tokio::task::spawn_local;
 
 use crate::edge::Edge;
 use crate::pool::{Answer, Failure};
+use crate::server::Inbound;
 use crate::signatures;
 
 /// Names and values for an endpoint's template.
@@ -46,9 +48,27 @@ pub(crate) struct Outgoing {
 pub(crate) struct Complaint {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
-    pub(crate) trace: TraceContext,
+    pub(crate) trace: Trace,
     /// The code when the recipient has no endpoint.
     pub(crate) no_endpoint: ErrorCode,
+}
+
+/// The trace that a message of the hub's own belongs to: that of the message it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub(crate) context: TraceContext,
+    pub(crate) state: Option<HeaderValue>,
+}
+
+impl Trace {
+    /// The trace of a message as it was received. A state without a valid parent belongs to none.
+    pub(crate) fn of(inbound: &Inbound) -> Self {
+        let parent = inbound.headers.get(&TRACEPARENT);
+        let state = parent
+            .and_then(|value| TraceContext::parse(value.as_bytes()))
+            .and_then(|_| inbound.headers.get(&TRACESTATE).cloned());
+        Self { context: inbound.envelope.trace, state }
+    }
 }
 
 /// Why a message was not delivered.
@@ -92,7 +112,7 @@ pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Ref
 pub(crate) struct OwnMessage {
     pub(crate) to: Destination,
     pub(crate) resource: Resource,
-    pub(crate) trace: TraceContext,
+    pub(crate) trace: Trace,
     pub(crate) body: Bytes,
 }
 
@@ -101,7 +121,7 @@ pub(crate) fn hub_headers(
     edge: &Edge,
     to: &Destination,
     resource: Resource,
-    trace: TraceContext,
+    trace: &Trace,
 ) -> HeaderMap {
     let view = edge.view();
     let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
@@ -111,8 +131,8 @@ pub(crate) fn hub_headers(
         path: &to.path,
         hub: &view.hub,
         recipient: &recipient,
-        trace,
-        trace_state: None,
+        trace: trace.context,
+        trace_state: trace.state.as_ref(),
         span: edge.unique(),
         now_ms: edge.wall_ms(),
     })
@@ -183,7 +203,7 @@ fn begin(edge: &Edge) -> Result<(), Refusal> {
 
 /// One attempt to deliver a message of the hub's own, signed if such are; `None` when it failed.
 async fn tell(edge: &Edge, own: OwnMessage) -> Option<()> {
-    let headers = hub_headers(edge, &own.to, own.resource, own.trace);
+    let headers = hub_headers(edge, &own.to, own.resource, &own.trace);
     let kind = (&own.to.method, own.resource);
     let (headers, body) = signatures::seal(edge, kind, headers, own.body).await?;
     let answer = call(edge, &own.to, headers, body).await.ok()?;

@@ -24,7 +24,7 @@ use ports::{OwnedPayload, OwnedRecord};
 use crate::Message;
 use crate::commands::batch_fault;
 use crate::edge::{Edge, Parcel};
-use crate::forward::{self, Destination, Undelivered};
+use crate::forward::{self, Destination, Trace, Undelivered};
 use crate::participants::{Answer, PartyNames};
 use crate::pool::{Asked, Failure};
 use crate::signatures;
@@ -130,13 +130,9 @@ async fn sealed(
 }
 
 fn own_headers(edge: &Edge, parcel: &Parcel, to: &Destination, resource: Resource) -> HeaderMap {
-    let trace = TraceContext::new(parcel.notice.trace);
-    let mut headers = forward::hub_headers(edge, to, resource, trace);
     let state = parcel.message.as_ref().and_then(|message| message.headers.get(&TRACESTATE));
-    if let Some(state) = state {
-        headers.insert(&TRACESTATE, state.clone());
-    }
-    headers
+    let context = TraceContext::new(parcel.notice.trace);
+    forward::hub_headers(edge, to, resource, &Trace { context, state: state.cloned() })
 }
 
 fn destination(notice: &Notice) -> Destination {
@@ -280,12 +276,13 @@ async fn parties(edge: &Edge, notice: &Notice) -> Option<Rendered> {
     let command = record::command::read_fields(record.kind, record.version, &record.fields);
     let Ok(Command::ChangeParties(change)) = command else { return None };
     let message = stored_message(record)?;
-    let trace = TraceContext::new(notice.trace);
+    let state = message.headers.get(&TRACESTATE).cloned();
+    let trace = Trace { context: TraceContext::new(notice.trace), state };
     let (to, body) = match change.form {
         PartyChangeForm::Batch => batch_answer(notice, &change, &message)?,
         PartyChangeForm::Single | PartyChangeForm::Delete => single_answer(notice, &change)?,
     };
-    let headers = forward::hub_headers(edge, &to, Resource::Participants, trace);
+    let headers = forward::hub_headers(edge, &to, Resource::Participants, &trace);
     sealed(edge, to, Resource::Participants, headers, body).await
 }
 

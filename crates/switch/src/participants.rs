@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use ledger::Command;
 
 use crate::edge::{Edge, Stored};
-use crate::forward::{self, Destination, Outgoing, OwnMessage, Variables};
+use crate::forward::{self, Destination, Outgoing, OwnMessage, Trace, Variables};
 use crate::server::Inbound;
 use crate::{Message, commands};
 
@@ -22,7 +22,6 @@ pub(crate) async fn register(
     path: PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    known_source(edge, &inbound)?;
     let source = inbound.envelope.source;
     let (fsp, currency) = if inbound.method == Method::POST {
         let registration = ParticipantRegistration::parse(&inbound.body)?;
@@ -31,6 +30,7 @@ pub(crate) async fn register(
         let update = ParticipantUpdate::parse(&inbound.body)?;
         (update.fsp.unwrap_or(source), update.currency)
     };
+    known_source(edge, &inbound)?;
     let accepted = match inbound.method {
         Method::POST => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
@@ -54,8 +54,8 @@ pub(crate) async fn delete(
 
 /// `POST /participants`: each entry for itself; what is wrong with one is said in the callback.
 pub(crate) async fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
-    known_source(edge, &inbound)?;
     let batch = BatchRegistration::parse(&inbound.body)?;
+    known_source(edge, &inbound)?;
     let command = commands::register_batch(&inbound.envelope, &batch);
     drop(batch);
     submit(edge, inbound, command).await?;
@@ -89,7 +89,7 @@ pub(crate) fn get(
             (names.to(asker, Answer::Error), body)
         }
     };
-    let trace = inbound.envelope.trace;
+    let trace = Trace::of(inbound);
     let own = OwnMessage { to, resource: Resource::Participants, trace, body };
     forward::start_callback(edge, own)?;
     Ok(StatusCode::ACCEPTED)
@@ -114,7 +114,7 @@ pub(crate) fn put_error(
         if let Some(sender) = view.find(&envelope.source).map(|member| member.index) {
             let code = ErrorCode::DESTINATION_FSP;
             let body = fspiop::callback::error(code, &code.describe(""), &[]);
-            let (to, trace) = (names.to(sender, Answer::Error), envelope.trace);
+            let (to, trace) = (names.to(sender, Answer::Error), Trace::of(&inbound));
             let own = OwnMessage { to, resource: Resource::Participants, trace, body };
             forward::start_callback(edge, own)?;
         }

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use fspiop::endpoint::EndpointType;
-use fspiop::{ErrorCode, PartyPath, Refusal, Resource, TraceContext, body};
+use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
 use http::{Method, StatusCode};
 use ledger::{FspName, ParticipantIndex};
 
 use crate::edge::Edge;
-use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Variables};
+use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace, Variables};
 use crate::server::Inbound;
 
 /// FSPs that one look-up is forwarded to, at most.
@@ -39,7 +39,7 @@ pub(crate) fn get(
     };
     let target = PartyTarget::new(&path);
     if targets.is_empty() {
-        let own = target.error(source, envelope.trace, ErrorCode::PARTY_NOT_FOUND, "");
+        let own = target.error(source, Trace::of(&inbound), ErrorCode::PARTY_NOT_FOUND, "");
         forward::start_callback(edge, own)?;
         return Ok(StatusCode::ACCEPTED);
     }
@@ -52,7 +52,7 @@ pub(crate) fn get(
         }
         forward::rewrite_headers(edge, &mut headers, call, envelope.trace, Some(&name));
         let to = target.to(participant, Method::GET, Call::Get);
-        let on_failure = Some(target.complaint(source, envelope.trace));
+        let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
         forward::start(edge, Outgoing { to, headers, body: inbound.body.clone(), on_failure })?;
     }
     Ok(StatusCode::ACCEPTED)
@@ -64,7 +64,7 @@ pub(crate) fn put(
     path: PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    body::check_object(&inbound.body)?;
+    body::check_party(&inbound.body)?;
     pass_on(edge, &path, inbound, Call::Put)
 }
 
@@ -92,14 +92,14 @@ fn pass_on(
     let target = PartyTarget::new(path);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        let own = target.error(source, envelope.trace, ErrorCode::DESTINATION_FSP, "");
+        let own = target.error(source, Trace::of(&inbound), ErrorCode::DESTINATION_FSP, "");
         forward::start_callback(edge, own)?;
         return Ok(StatusCode::OK);
     };
     let to = target.to(recipient, Method::PUT, call);
     let rewriting = (&Method::PUT, to.path.as_str());
+    let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
     forward::rewrite_headers(edge, &mut inbound.headers, rewriting, envelope.trace, None);
-    let on_failure = Some(target.complaint(source, envelope.trace));
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
     Ok(StatusCode::OK)
@@ -151,7 +151,7 @@ impl PartyTarget {
     fn error(
         &self,
         to: ParticipantIndex,
-        trace: TraceContext,
+        trace: Trace,
         code: ErrorCode,
         detail: &str,
     ) -> OwnMessage {
@@ -160,7 +160,7 @@ impl PartyTarget {
         OwnMessage { to, resource: Resource::Parties, trace, body }
     }
 
-    fn complaint(&self, to: ParticipantIndex, trace: TraceContext) -> Complaint {
+    fn complaint(&self, to: ParticipantIndex, trace: Trace) -> Complaint {
         Complaint {
             to: self.to(to, Method::PUT, Call::Error),
             resource: Resource::Parties,

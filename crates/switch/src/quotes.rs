@@ -10,7 +10,7 @@ use ledger::{Currency, FspName};
 use node::View;
 
 use crate::edge::Edge;
-use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage};
+use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace};
 use crate::server::{Envelope, Inbound};
 
 /// `POST /quotes`.
@@ -40,7 +40,7 @@ pub(crate) fn put_error(
     id: Identifier<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    ErrorInformation::parse(&inbound.body)?;
+    ErrorInformation::parse_of_quote(&inbound.body)?;
     let path = format!("/quotes/{}/error", id.raw);
     send(edge, inbound, &Method::PUT, id.raw, path, None)
 }
@@ -125,7 +125,7 @@ fn send(
     let (Some(recipient), None) = (recipient, &fault) else {
         if let (Some(to), Some((code, description))) = (error_to, fault) {
             let body = fspiop::callback::error(code, &description, &[]);
-            let trace = envelope.trace;
+            let trace = Trace::of(&inbound);
             let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
             forward::start_callback(edge, own)?;
         }
@@ -138,12 +138,13 @@ fn send(
         path,
         variables: Vec::new(),
     };
+    let trace = Trace::of(&inbound);
     let call = (method, to.path.as_str());
     forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
     let on_failure = error_to.map(|to| Complaint {
         to,
         resource: Resource::Quotes,
-        trace: envelope.trace,
+        trace,
         no_endpoint: ErrorCode::DESTINATION_FSP,
     });
     let Inbound { headers, body, .. } = inbound;

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::edge::{Edge, Stored};
-use crate::forward::{self, Destination, OwnMessage};
+use crate::forward::{self, Destination, OwnMessage, Trace};
 use crate::notices;
 use crate::server::Inbound;
 use crate::{Message, commands};
@@ -81,7 +81,7 @@ pub(crate) fn get(
         path: format!("/transfers/{name}{suffix}"),
         variables: vec![("transferId", name.clone())],
     };
-    let trace = inbound.envelope.trace;
+    let trace = Trace::of(inbound);
     let own = move |to, body| OwnMessage { to, resource: Resource::Transfers, trace, body };
     let (answer, answered) = oneshot::channel();
     let look_up = move |state: &State| {
@@ -148,7 +148,7 @@ fn not_found_to_sender(
             variables: vec![("transferId", name.to_owned())],
         };
         let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
-        let trace = inbound.envelope.trace;
+        let trace = Trace::of(inbound);
         let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
         forward::start_callback(edge, own)?;
     }

@@ -1,6 +1,7 @@
 //! The tables of the published documents: patterns, lengths, required members, in their order.
 
 use ledger::{Amount, TransferId};
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::{BATCH_PARTIES_MAX, TransferState};
 use crate::currency::{is_known_currency, known_currencies};
@@ -98,18 +99,21 @@ const fn raw(name: &'static str, rule: &'static Rule, slot: usize) -> Member {
     Member { name, rule, capture: Capture::Raw(slot) }
 }
 
-static CORRELATION_ID: Rule = pattern(
-    "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$\
-     |^[0-9A-HJKMNP-TV-Z]{26}$",
-    |text| TransferId::parse(text).is_some(),
+pub(crate) const CORRELATION_ID_PATTERN: &str = concat!(
+    "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+    "|^[0-9A-HJKMNP-TV-Z]{26}$"
 );
+static CORRELATION_ID: Rule = pattern(CORRELATION_ID_PATTERN, is_correlation_id);
+/// `CorrelationId` of the quotes' document, which names the empty text by its length.
+static QUOTE_CORRELATION_ID: Rule =
+    bounded_pattern(1, UNBOUNDED, CORRELATION_ID_PATTERN, is_correlation_id);
 static FSP_ID: Rule = Rule::Text(Text { least: 1, most: 32, form: Form::Narrow });
 static AMOUNT_TEXT: Rule = pattern("^([0]|([1-9][0-9]{0,17}))([.][0-9]{0,3}[1-9])?$", |text| {
     Amount::parse(text).is_some()
 });
 static CURRENCY: Rule = Rule::Text(Text {
-    least: 3,
-    most: 3,
+    least: 0,
+    most: usize::MAX,
     form: Form::Name { holds: is_known_currency, all: || known_currencies().collect() },
 });
 static ILP_PACKET: Rule =
@@ -138,10 +142,11 @@ static EXTENSION: Rule = object(
 static EXTENSIONS: Rule = Rule::List(List { item: &EXTENSION, least: 1, most: EXTENSIONS_MAX });
 static EXTENSION_LIST_RULE: Rule = object(&["extension"], &[checked("extension", &EXTENSIONS)]);
 
-static MONEY: Rule = object(
-    &["currency", "amount"],
-    &[kept("currency", &CURRENCY, MONEY_CURRENCY), kept("amount", &AMOUNT_TEXT, MONEY_AMOUNT)],
-);
+static MONEY_MEMBERS: [Member; 2] =
+    [kept("currency", &CURRENCY, MONEY_CURRENCY), kept("amount", &AMOUNT_TEXT, MONEY_AMOUNT)];
+static MONEY: Rule = object(&["currency", "amount"], &MONEY_MEMBERS);
+/// `Money` of the quotes' document, which asks for its members in another order.
+static QUOTE_MONEY: Rule = object(&["amount", "currency"], &MONEY_MEMBERS);
 
 /// `TransfersPostRequest`.
 pub(super) static TRANSFER_REQUEST: Rule = object(
@@ -185,15 +190,43 @@ static ERROR_INFORMATION: Rule = object(
 
 /// `ErrorInformationObject`.
 pub(super) static ERROR_INFORMATION_OBJECT: Rule =
-    object(&["errorInformation"], &[kept("errorInformation", &ERROR_INFORMATION, 0)]);
+    object(&["errorInformation"], &ERROR_INFORMATION_MEMBERS);
+static ERROR_INFORMATION_MEMBERS: [Member; 1] = [kept("errorInformation", &ERROR_INFORMATION, 0)];
+
+/// `ErrorInformationObject` of the quotes' document, which is closed.
+pub(super) static QUOTE_ERROR: Rule =
+    closed_object(&["errorInformation"], &ERROR_INFORMATION_MEMBERS);
 
 static PARTY_ID_TYPE: Rule = one_of(PartyIdType::NAMES);
+/// `PartyIdType` of the quotes' document, which does not know the account lookup's two more.
+static QUOTE_PARTY_ID_TYPE: Rule = one_of(&[
+    "MSISDN",
+    "EMAIL",
+    "PERSONAL_ID",
+    "BUSINESS",
+    "DEVICE",
+    "ACCOUNT_ID",
+    "IBAN",
+    "ALIAS",
+]);
+static PARTY_IDENTIFIER: Rule = bounded_pattern(1, 128, "^[^\\s{}]+$", is_party_identifier);
 static TEXT_128: Rule = text(1, 128);
 static TEXT_2048: Rule = text(1, 2048);
 static PARTY_ID_INFO: Rule = object(
     &["partyIdType", "partyIdentifier"],
     &[
         checked("partyIdType", &PARTY_ID_TYPE),
+        checked("partyIdentifier", &PARTY_IDENTIFIER),
+        checked("partySubIdOrType", &TEXT_128),
+        checked("fspId", &FSP_ID),
+        checked("extensionList", &EXTENSION_LIST_RULE),
+    ],
+);
+/// `PartyIdInfo` of the quotes' document.
+static QUOTE_PARTY_ID_INFO: Rule = object(
+    &["partyIdType", "partyIdentifier"],
+    &[
+        checked("partyIdType", &QUOTE_PARTY_ID_TYPE),
         checked("partyIdentifier", &TEXT_128),
         checked("partySubIdOrType", &TEXT_128),
         kept("fspId", &FSP_ID, PARTY_FSP),
@@ -228,7 +261,21 @@ static CURRENCIES: Rule = Rule::List(List { item: &CURRENCY, least: 0, most: 16 
 static PARTY: Rule = object(
     &["partyIdInfo"],
     &[
-        kept("partyIdInfo", &PARTY_ID_INFO, 0),
+        checked("partyIdInfo", &PARTY_ID_INFO),
+        checked("merchantClassificationCode", &MERCHANT_CODE),
+        checked("name", &TEXT_128),
+        checked("personalInfo", &PERSONAL_INFO),
+        checked("supportedCurrencies", &CURRENCIES),
+    ],
+);
+/// `PartiesTypeIDPutResponse`.
+pub(super) static PARTY_RESPONSE: Rule = object(&["party"], &[checked("party", &PARTY)]);
+
+/// `Party` of the quotes' document.
+static QUOTE_PARTY: Rule = object(
+    &["partyIdInfo"],
+    &[
+        kept("partyIdInfo", &QUOTE_PARTY_ID_INFO, 0),
         checked("merchantClassificationCode", &MERCHANT_CODE),
         checked("name", &TEXT_128),
         checked("personalInfo", &PERSONAL_INFO),
@@ -245,7 +292,7 @@ static PAYER_OR_PAYEE: Rule = one_of(&["PAYER", "PAYEE"]);
 static INITIATOR_TYPE: Rule = one_of(&["CONSUMER", "AGENT", "BUSINESS", "DEVICE"]);
 static REFUND: Rule = object(
     &["originalTransactionId"],
-    &[checked("originalTransactionId", &CORRELATION_ID), checked("refundReason", &TEXT_128)],
+    &[checked("originalTransactionId", &QUOTE_CORRELATION_ID), checked("refundReason", &TEXT_128)],
 );
 static BALANCE_OF_PAYMENTS: Rule = pattern("^[1-9]\\d{2}$", |text| {
     text.len() == 3 && is_digits(text, 3) && !text.starts_with('0')
@@ -282,14 +329,14 @@ static FX_RATE: Rule = object(
 pub(super) static QUOTE_REQUEST: Rule = closed_object(
     &["amount", "amountType", "payee", "payer", "quoteId", "transactionId", "transactionType"],
     &[
-        kept("quoteId", &CORRELATION_ID, QUOTE_ID),
-        checked("transactionId", &CORRELATION_ID),
-        checked("transactionRequestId", &CORRELATION_ID),
-        kept("payee", &PARTY, QUOTE_PAYEE),
-        kept("payer", &PARTY, QUOTE_PAYER),
+        kept("quoteId", &QUOTE_CORRELATION_ID, QUOTE_ID),
+        checked("transactionId", &QUOTE_CORRELATION_ID),
+        checked("transactionRequestId", &QUOTE_CORRELATION_ID),
+        kept("payee", &QUOTE_PARTY, QUOTE_PAYEE),
+        kept("payer", &QUOTE_PARTY, QUOTE_PAYER),
         checked("amountType", &AMOUNT_TYPE),
-        kept("amount", &MONEY, QUOTE_AMOUNT),
-        checked("fees", &MONEY),
+        kept("amount", &QUOTE_MONEY, QUOTE_AMOUNT),
+        checked("fees", &QUOTE_MONEY),
         checked("transactionType", &TRANSACTION_TYPE),
         checked("converter", &PAYER_OR_PAYEE),
         checked("currencyConversion", &FX_RATE),
@@ -304,10 +351,10 @@ pub(super) static QUOTE_REQUEST: Rule = closed_object(
 pub(super) static QUOTE_RESPONSE: Rule = closed_object(
     &["condition", "expiration", "ilpPacket", "transferAmount"],
     &[
-        kept("transferAmount", &MONEY, TRANSFER_AMOUNT),
-        kept("payeeReceiveAmount", &MONEY, RECEIVE_AMOUNT),
-        checked("payeeFspFee", &MONEY),
-        checked("payeeFspCommission", &MONEY),
+        kept("transferAmount", &QUOTE_MONEY, TRANSFER_AMOUNT),
+        kept("payeeReceiveAmount", &QUOTE_MONEY, RECEIVE_AMOUNT),
+        checked("payeeFspFee", &QUOTE_MONEY),
+        checked("payeeFspCommission", &QUOTE_MONEY),
         kept("expiration", &DATE_TIME, QUOTE_EXPIRATION),
         checked("geoCode", &GEO_CODE),
         checked("ilpPacket", &ILP_PACKET),
@@ -378,9 +425,6 @@ pub static NAMED_RULES: [(&str, &Rule); 33] = [
     ("TransfersPostRequest", &TRANSFER_REQUEST),
 ];
 
-/// Any object.
-pub(super) static ANY_OBJECT: Rule = object(&[], &[]);
-
 fn is_base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
@@ -404,14 +448,36 @@ fn is_digits(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Letters, marks, digits and a little punctuation, not only blanks. Beyond ASCII every character
-/// that is not a control passes: which of them are letters is for the receiver to say.
+fn is_correlation_id(text: &str) -> bool {
+    TransferId::parse(text).is_some()
+}
+
+/// No blanks, as the patterns' language counts them, and no braces.
+fn is_party_identifier(text: &str) -> bool {
+    let is_blank = |c: char| c.is_whitespace() && c != '\u{85}' || c == '\u{feff}';
+    !text.is_empty() && !text.chars().any(|c| is_blank(c) || matches!(c, '{' | '}'))
+}
+
+/// Letters, marks, digits, joiners and a little punctuation, not only blanks.
 fn is_person_name(text: &str) -> bool {
-    let allowed = |c: char| match c {
+    text.chars().all(is_of_names) && text.chars().any(|c| c != ' ')
+}
+
+fn is_of_names(c: char) -> bool {
+    match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | ' ' | '.' | ',' | '\'' | '-' => true,
-        _ => !c.is_ascii() && !c.is_control(),
-    };
-    text.chars().all(allowed) && !text.trim().is_empty()
+        '\u{200c}' | '\u{200d}' => true,
+        _ if c.is_ascii() => false,
+        _ => {
+            let group = c.general_category_group();
+            let category = c.general_category();
+            matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Mark)
+                || matches!(
+                    category,
+                    GeneralCategory::DecimalNumber | GeneralCategory::ConnectorPunctuation
+                )
+        }
+    }
 }
 
 /// An optional sign, degrees up to `most` without leading zeros, at most six decimals.

@@ -223,3 +223,51 @@ fn an_interrupted_run_shows_what_it_has_and_is_void() {
     assert!(!status.success() && output.contains("VOID"), "{output} {rest:?}");
     assert!(output.contains("interrupted"), "{output}");
 }
+
+#[test]
+fn the_ceiling_is_measured_before_and_after() {
+    let result = measure("transfer", &["--count", "300", "--concurrency", "8", "--ceiling"]);
+    let number = |name: &str| result["ceiling"][name].as_f64().expect("a rate");
+    let mean = (number("before_per_s") + number("after_per_s")) / 2.0;
+    assert_eq!(number("rate_per_s"), mean);
+    let ratio = result["ratio_to_ceiling"].as_f64().expect("a ratio");
+    let rate = result["achieved_per_s"].as_f64().expect("a rate");
+    assert!((ratio * mean - rate).abs() < 1e-6 * rate, "{ratio} x {mean} is not {rate}");
+    let refused = bench(&["lookup", "--ceiling"]);
+    assert!(!refused.status.success() && said(&refused).contains("--ceiling goes with"));
+}
+
+/// Stages of real transfers, and the same figures again from the file they were written to.
+#[test]
+fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
+    let place = TempDir::new().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let waterfall = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("waterfall").args(arguments);
+        let output = finish(command);
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let (events, page) = (path("one.ndjson"), path("many.html"));
+    let one = waterfall(&["--out", &events]);
+    for stage in ["prepare: receive", "prepare: sync", "prepare to payee: connect", "fulfil: apply"]
+    {
+        assert!(one.contains(stage), "{stage} is missing: {one}");
+    }
+    let again = waterfall(&[&events, "--unit", "ns", "--out", &path("one.svg")]);
+    let figures = |text: &str| {
+        text[text.find("Events").expect("figures")..].lines().next().map(str::to_owned)
+    };
+    assert_eq!(figures(&again), figures(&one));
+    let many = waterfall(&["--at-once", "5", "--out", &page]);
+    assert!(many.starts_with("median"), "{many}");
+    let html = std::fs::read_to_string(&page).expect("it was written");
+    assert!(html.contains("The median of 5") && html.contains("participant's own time"));
+    let other = finish({
+        let mut command = Command::new(PROGRAM);
+        command.args(["waterfall", "--out", &path("x.pdf")]);
+        command
+    });
+    assert!(!other.status.success() && said(&other).contains(".html"));
+}

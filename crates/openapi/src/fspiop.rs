@@ -25,11 +25,11 @@ registration means: recorded and synced. Everything else comes by a call to the 
 addresses; such calls stand under *callbacks*, with the name of the endpoint, as registered in the \
 admin API, to which they go. An answer of 200 to 299 to a callback counts as delivered; a callback \
 about a recorded message is sent again until it is.\n\n\
-**Order of checks**: path, headers, identifiers of the path, signature, body, sender. Only the first failure \
-is answered.\n\n\
+**Order of checks**: path, headers, identifiers of the path, signature, body, sender. Only the \
+first failure is answered.\n\n\
 **Refusals** carry `errorInformation`. A path that is not in this document is answered 404 with \
-3002, another method on a path 405 with 3000. What is no HTTP, or could be read in two ways, is 400 \
-with 3101 (without `Host` 3102), and the connection is closed.\n\n\
+3002, another method on a path 405 with 3000. What is no HTTP, or could be read in two ways, is \
+400 with 3101 (without `Host` 3102), and the connection is closed.\n\n\
 **Bounds**: headers 65536 bytes and 100 lines, bodies of quotes and transfers 131072 bytes, other \
 bodies 5242880 bytes; what is larger is refused with 400 and 3104, never with 413, headers over \
 HTTP/2 with 431. Headers or a body that do not arrive in time are 408 with 3000. A connection too \

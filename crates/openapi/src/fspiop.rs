@@ -25,13 +25,21 @@ registration means: recorded and synced. Everything else comes by a call to the 
 addresses; such calls stand under *callbacks*, with the name of the endpoint, as registered in the \
 admin API, to which they go. An answer of 200 to 299 to a callback counts as delivered; a callback \
 about a recorded message is sent again until it is.\n\n\
-**Order of checks**: path, headers, identifiers of the path, body, sender. Only the first failure \
-is answered.\n\n\
+**Order of checks**: path, headers, identifiers of the path, signature, body, sender. Only the \
+first failure is answered.\n\n\
 **Refusals** carry `errorInformation`. A path that is not in this document is answered 404 with \
-3002, another method on a path 405 with 3000. A request that is no HTTP, or whose headers are too \
-many, is refused by the connection, with 400 or 431 and no body.\n\n\
-**Bounds**: headers 65536 bytes, bodies of quotes and transfers 131072 bytes, other bodies 5242880 \
-bytes; what is larger is refused with 3104.";
+3002, another method on a path 405 with 3000. What is no HTTP, or could be read in two ways, is \
+400 with 3101 (without `Host` 3102), and the connection is closed.\n\n\
+**Bounds**: headers 65536 bytes and 100 lines, bodies of quotes and transfers 131072 bytes, other \
+bodies 5242880 bytes; what is larger is refused with 400 and 3104, never with 413, headers over \
+HTTP/2 with 431. Headers or a body that do not arrive in time are 408 with 3000. A connection too \
+many, and whatever does not fit a full queue, is 503 with 2003: nothing has happened, and the same \
+message may be sent again.\n\n\
+**Signatures** (JWS) are demanded for the resources that the configuration names, by default none, \
+on messages with a body: `RS256`, `RS384`, `RS512` or `ES256` by a key of the sender. A bad or \
+missing one is 400 with 3105. The hub signs what it makes itself if it is configured to; what it \
+forwards keeps the sender's signature. HTTP/1.1 and, by prior knowledge, HTTP/2 are served on one \
+port, without TLS.";
 
 /// The document.
 #[must_use]
@@ -132,6 +140,10 @@ fn answers(row: &RouteRow, said: &words::Words, rule: Option<&'static Rule>) -> 
             faults.push(ErrorCode::MALFORMED_SYNTAX);
         }
         faults.push(ErrorCode::TOO_LARGE_PAYLOAD);
+        if matches!(row.method, Method::POST | Method::PUT | Method::PATCH) {
+            // Demanded where the configuration says so.
+            faults.push(ErrorCode::INVALID_SIGNATURE);
+        }
         faults.extend(rule.map(rule_codes).unwrap_or_default());
         faults.extend_from_slice(said.faults);
         answers.push(Answer::refusal(408, vec![ErrorCode::GENERIC_CLIENT]));
@@ -294,7 +306,10 @@ fn header_text(name: &str) -> &'static str {
         "fspiop-source" => "Who made the message.",
         "fspiop-destination" => "Who the message is for, when the sender knows; empty is absent.",
         "fspiop-proxy" => "Proxy of another scheme that stands in for the source.",
-        "fspiop-signature" => "JWS over protected header and body; passed on as it came.",
+        "fspiop-signature" => {
+            "JWS over protected header and body; passed on as it came. Verified where the \
+             configuration demands it, and then required on messages with a body."
+        }
         "fspiop-uri" => "Path as signed; added when absent.",
         "fspiop-http-method" => "Method as signed; added when absent.",
         "traceparent" => "Trace context of W3C; the hub's calls join the trace.",

@@ -26,15 +26,19 @@ mod accounts;
 mod caps;
 mod catalogue;
 mod hub;
+mod keys;
+mod oracles;
 mod participants;
 mod schemas;
 mod settlement_models;
+mod waterfall;
 
 const TEXT: &str = "\
-For operators: onboarding, accounts and funds, caps, settlement models, dead letters, health.\n\n\
+For operators: onboarding, public keys, accounts and funds, caps, settlement models, oracles, \
+dead letters, health.\n\n\
 A **change** needs the bearer token of the data directory, unless the configuration says \
-otherwise; reading needs none. Its answer comes after it is recorded, synced and decided. \
-`X-Actor` and `X-Reason` are recorded with it.\n\n\
+otherwise; reading needs none, but for `/state` and `/transactions`. The answer to a change comes \
+after it is recorded, synced and decided. `X-Actor` and `X-Reason` are recorded with it.\n\n\
 The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
 a configured one: else 403. `HEAD` is answered as `GET` without the body. A path that is not in \
 this document is answered 404 with 3002, another method on a path 405 with 3000. A request that is \
@@ -54,10 +58,13 @@ pub fn admin() -> Value {
         server: "http://127.0.0.1:3001",
         tags: vec![
             ("participants", "Who takes part, and where they are called."),
+            ("keys", "Public keys by which signatures are verified."),
             ("caps", "Net debit caps."),
             ("accounts", "Accounts, positions, funds in and out."),
             ("settlement", "Settlement models; nothing settles yet."),
+            ("oracles", "A registry of oracles; none is called."),
             ("delivery", "Notices that were given up."),
+            ("measurement", "Where a transfer's time went."),
             ("hub", "The hub itself: names, health, figures, documents."),
         ],
         schemas: schemas::all(),
@@ -70,10 +77,13 @@ pub fn admin() -> Value {
 fn operations() -> Vec<Operation> {
     [
         participants::operations(),
+        keys::operations(),
         caps::operations(),
         accounts::operations(),
         settlement_models::operations(),
+        oracles::operations(),
         catalogue::operations(),
+        waterfall::operations(),
         hub::operations(),
     ]
     .concat()
@@ -130,9 +140,7 @@ fn question(path: &str, id: &str, tag: &'static str, summary: &str) -> Operation
 
 /// A change: what every one of them has.
 fn change(method: &str, path: &str, id: &str, tag: &'static str, summary: &str) -> Operation {
-    let mut operation = question(path, id, tag, summary);
-    operation.method = method.to_owned();
-    operation.needs_token = true;
+    let mut operation = order(method, path, id, tag, summary);
     let told = [
         ("X-Actor", "Who asks; recorded with the change.", ACTOR_BYTES_MAX),
         ("X-Reason", "Why; recorded with the change.", REASON_BYTES_MAX),
@@ -146,15 +154,15 @@ fn change(method: &str, path: &str, id: &str, tag: &'static str, summary: &str) 
         example: None,
         shared: Some(name.to_owned()),
     }));
-    operation.answers.extend([
-        Answer::refusal(401, vec![ErrorCode::GENERIC_CLIENT]),
-        Answer::refusal(408, vec![ErrorCode::GENERIC_CLIENT]),
-    ]);
-    let general =
-        [ErrorCode::VALIDATION, ErrorCode::MALFORMED_SYNTAX, ErrorCode::TOO_LARGE_PAYLOAD];
-    // 500 when the token's file cannot be read.
-    let outcomes = [Outcome::Repeated, Outcome::RegisterFull];
-    operation.refuses(400, &general).refuses(500, &[ErrorCode::INTERNAL_SERVER]).ends(&outcomes)
+    operation.ends(&[Outcome::Repeated, Outcome::RegisterFull])
+}
+
+/// What needs the token as a change does, and is not recorded.
+fn order(method: &str, path: &str, id: &str, tag: &'static str, summary: &str) -> Operation {
+    let mut operation = question(path, id, tag, summary).guarded();
+    operation.method = method.to_owned();
+    let body = [ErrorCode::MALFORMED_SYNTAX, ErrorCode::TOO_LARGE_PAYLOAD];
+    operation.refuses(400, &body).refuses(408, &[ErrorCode::GENERIC_CLIENT])
 }
 
 /// What operations are made of, step by step.
@@ -165,8 +173,12 @@ trait Describe: Sized {
     fn at(self, name: &str, example: &str) -> Self;
     /// Takes a query parameter.
     fn asks(self, name: &str, text: &str, schema: Value, example: Option<Value>) -> Self;
-    /// Takes a body of this form.
+    /// Needs the token.
+    fn guarded(self) -> Self;
+    /// Takes a body of this form, and nothing else in it.
     fn takes(self, schema: &str, example: Value) -> Self;
+    /// Takes a body of this form, whatever else is in it.
+    fn takes_with_more(self, schema: &str, example: Value) -> Self;
     /// Answers with this.
     fn answers(self, answer: Answer) -> Self;
     /// Refuses with these codes.
@@ -204,10 +216,23 @@ impl Describe for Operation {
         self
     }
 
-    fn takes(mut self, schema: &str, example: Value) -> Self {
+    fn guarded(mut self) -> Self {
+        self.needs_token = true;
+        self.refuses(401, &[ErrorCode::GENERIC_CLIENT])
+            // An `X-Actor` or `X-Reason` that is too long.
+            .refuses(400, &[ErrorCode::VALIDATION])
+            // The token's file cannot be read.
+            .refuses(500, &[ErrorCode::INTERNAL_SERVER])
+    }
+
+    fn takes(self, schema: &str, example: Value) -> Self {
+        self.takes_with_more(schema, example).refuses(400, &[ErrorCode::TOO_MANY_ELEMENTS])
+    }
+
+    fn takes_with_more(mut self, schema: &str, example: Value) -> Self {
         let media = vec!["application/json".to_owned()];
         self.body = Some(Body { media, schema: reference(schema), example });
-        self.refuses(400, &[ErrorCode::MISSING_ELEMENT, ErrorCode::TOO_MANY_ELEMENTS])
+        self.refuses(400, &[ErrorCode::MISSING_ELEMENT])
     }
 
     fn answers(mut self, answer: Answer) -> Self {
@@ -250,6 +275,22 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
             json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
             json!(1),
         ),
+        "id" if path.starts_with("/transactions") => {
+            ("The transfer.", reference("TransferId"), json!(EXAMPLE_TRANSFER))
+        }
+        "id" if path.starts_with("/oracles") => (
+            "The oracle's number, as the list shows it.",
+            json!({"type": "string", "minLength": 1}),
+            json!("1"),
+        ),
+        "key" => (
+            "SHA-256 of the key, as the list shows it.",
+            json!({"type": "string", "minLength": 1}),
+            json!("0".repeat(64)),
+        ),
+        "transferId" if path.starts_with("/waterfall") => {
+            ("The transfer.", reference("TransferId"), json!(EXAMPLE_TRANSFER))
+        }
         "transferId" => ("The outflow.", reference("TransferId"), json!(EXAMPLE_TRANSFER)),
         "name" if path.starts_with("/settlementModels") => {
             ("The model.", json!({"type": "string", "minLength": 1}), json!("DEFERREDNET"))

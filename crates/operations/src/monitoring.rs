@@ -101,9 +101,22 @@ enum Kind {
     Gauge,
 }
 
+/// Kind, name, help and value.
+type Figure = (Kind, &'static str, &'static str, u64);
+
 fn render(now: &Metrics) -> String {
+    let figures = figures_of_the_ledger(now).into_iter();
+    let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
+    let mut text = String::with_capacity(4_096);
+    for (kind, name, help, value) in figures {
+        sample(&mut text, kind, name, help, &value.to_string());
+    }
+    text
+}
+
+fn figures_of_the_ledger(now: &Metrics) -> [Figure; 15] {
     use Kind::{Counter, Gauge};
-    let rows = [
+    [
         (Counter, "upesi_log_syncs_total", "Syncs of the log.", now.log_syncs),
         (Counter, "upesi_log_bytes_total", "Bytes appended to the log.", now.log_bytes),
         (Gauge, "upesi_log_position", "Position of the last record applied.", now.log_position),
@@ -124,6 +137,12 @@ fn render(now: &Metrics) -> String {
         (Gauge, "upesi_notices_owed", "Notices owed to participants.", now.notices_owed),
         (Counter, "upesi_notices_delivered_total", "Notices delivered.", now.notices_delivered),
         (Gauge, "upesi_dead_letters", "Notices given up.", now.dead_letters),
+    ]
+}
+
+fn figures_of_the_edge(now: &Metrics) -> [Figure; 10] {
+    use Kind::Counter;
+    [
         (Counter, "upesi_inbox_refused_total", "Commands refused, inbox full.", now.inbox_refused),
         (Counter, "upesi_requests_total", "FSPIOP requests accepted.", now.requests),
         (Counter, "upesi_requests_refused_total", "FSPIOP requests refused.", now.requests_refused),
@@ -149,6 +168,12 @@ fn render(now: &Metrics) -> String {
             "Calls to addresses that are not allowed.",
             now.calls_denied,
         ),
+    ]
+}
+
+fn figures_of_signatures(now: &Metrics) -> [Figure; 5] {
+    use Kind::{Counter, Gauge};
+    [
         (
             Counter,
             "upesi_signatures_verified_total",
@@ -174,12 +199,7 @@ fn render(now: &Metrics) -> String {
             "Own messages waiting for their signature.",
             now.signatures_waiting,
         ),
-    ];
-    let mut text = String::with_capacity(4_096);
-    for (kind, name, help, value) in rows {
-        sample(&mut text, kind, name, help, &value.to_string());
-    }
-    text
+    ]
 }
 
 fn sample(text: &mut String, kind: Kind, name: &str, help: &str, value: &str) {

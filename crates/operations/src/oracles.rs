@@ -17,7 +17,7 @@ use crate::hub::Hub;
 use crate::refusals;
 
 /// Types of identifiers that an oracle can be asked for (hub-semantics 1.6).
-const ID_TYPES: [&str; 10] = [
+pub(crate) const ID_TYPES: [&str; 10] = [
     "MSISDN",
     "EMAIL",
     "PERSONAL_ID",
@@ -30,9 +30,9 @@ const ID_TYPES: [&str; 10] = [
     "THIRD_PARTY_LINK",
 ];
 /// The only type of endpoint.
-const URL: &str = "URL";
+pub(crate) const URL: &str = "URL";
 /// Longest address, in characters.
-const ENDPOINT_CHARACTERS_MAX: usize = 1_024;
+pub(crate) const ENDPOINT_CHARACTERS_MAX: usize = 1_024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

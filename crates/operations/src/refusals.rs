@@ -15,8 +15,6 @@ use crate::hub::Unavailable;
 /// An outflow for which the funds are missing is taken like the reference takes it: the record
 /// stands, as an aborted transfer under its id.
 pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
-    let internal = |detail| (ErrorCode::INTERNAL_SERVER, detail);
-    let client = |detail| (ErrorCode::GENERIC_CLIENT, detail);
     let (code, detail) = match outcome {
         Outcome::Accepted | Outcome::FundsInsufficient | Outcome::FundsRepeated => return None,
         Outcome::ParticipantNotFound => return Some(participant_not_found()),
@@ -37,27 +35,21 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::AccountInactive => internal("the account is inactive"),
         Outcome::LimitsExist => internal("limit and initial position were already set"),
         Outcome::LimitsMissing => internal("no limit was set yet: use initialPositionAndLimits"),
-        Outcome::CurrencyMismatch => {
-            (ErrorCode::VALIDATION, "the amount's currency is not the account's")
-        }
+        Outcome::CurrencyMismatch => invalid("the amount's currency is not the account's"),
         Outcome::SettlementModelExists => client("Settlement Model already exists"),
         Outcome::SettlementModelNotFound => (ErrorCode::ID_NOT_FOUND, "settlement model not found"),
-        Outcome::FundsIdInUse => (ErrorCode::VALIDATION, "a transfer with this transferId exists"),
+        Outcome::FundsIdInUse => invalid("a transfer with this transferId exists"),
         Outcome::FundsOutNotReserved => {
-            (ErrorCode::VALIDATION, "no reserved funds out have this transferId and account")
+            invalid("no reserved funds out have this transferId and account")
         }
         Outcome::DeadLetterNotFound => (ErrorCode::ID_NOT_FOUND, "dead letter not found"),
-        Outcome::RulesVersionRefused => {
-            (ErrorCode::VALIDATION, "the rules version is unknown or already replaced")
-        }
+        Outcome::RulesVersionRefused => invalid("the rules version is unknown or already replaced"),
         Outcome::RegisterFull => internal("the register is full"),
         Outcome::FundsModified => (
             ErrorCode::MODIFIED_REQUEST,
             "a transfer with this transferId and other content exists",
         ),
-        Outcome::KeysFull => {
-            (ErrorCode::VALIDATION, "the participant has 4 public keys already: delete one first")
-        }
+        Outcome::KeysFull => invalid("the participant has 4 public keys already: delete one first"),
         Outcome::KeyNotFound => (ErrorCode::ID_NOT_FOUND, "public key not found"),
         Outcome::OracleExists => internal("an oracle of this type and currency exists"),
         Outcome::OracleNotFound => internal("oracle not found"),
@@ -107,6 +99,18 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         }
     };
     Some(Refusal::new(code, detail))
+}
+
+const fn internal(detail: &'static str) -> (ErrorCode, &'static str) {
+    (ErrorCode::INTERNAL_SERVER, detail)
+}
+
+const fn client(detail: &'static str) -> (ErrorCode, &'static str) {
+    (ErrorCode::GENERIC_CLIENT, detail)
+}
+
+const fn invalid(detail: &'static str) -> (ErrorCode, &'static str) {
+    (ErrorCode::VALIDATION, detail)
 }
 
 /// 503, 2003: nothing is known to have happened, the same request may be sent again.

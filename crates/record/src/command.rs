@@ -373,10 +373,7 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             write_amount(writer, *alarm_percentage);
         }
         Change::SetEndpoint { name, endpoint, value } => {
-            writer.u8(change::SET_ENDPOINT);
-            writer.short(name.as_str());
-            writer.short(endpoint);
-            writer.long(value);
+            write_endpoint(writer, name, (endpoint, value));
         }
         Change::AddKey { name, id, key } => write_key(writer, (name, id), Some(key)),
         Change::RemoveKey { name, id } => write_key(writer, (name, id), None),
@@ -394,6 +391,13 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
         }
         Change::CreateLedgerAccountType(added) => write_account_type(writer, added),
     }
+}
+
+fn write_endpoint(writer: &mut Writer<'_>, name: &FspName, (kind, value): (&str, &str)) {
+    writer.u8(change::SET_ENDPOINT);
+    writer.short(name.as_str());
+    writer.short(kind);
+    writer.long(value);
 }
 
 /// A key that is added, or removed when there is none of it but its id.
@@ -448,14 +452,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
             endpoint: reader.short()?.into(),
             value: reader.long()?,
         },
-        change::ADD_KEY => {
-            let (name, id) = (name(reader)?, Digest(reader.array()?));
-            let length = usize::from(reader.u16()?);
-            if KEY_BYTES_MAX < length {
-                return Err(FieldError::Value);
-            }
-            Change::AddKey { name, id, key: reader.take(length)?.into() }
-        }
+        change::ADD_KEY => read_key(reader)?,
         change::REMOVE_KEY => {
             Change::RemoveKey { name: name(reader)?, id: Digest(reader.array()?) }
         }
@@ -481,6 +478,15 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
         }
         _ => return Err(FieldError::Value),
     })
+}
+
+fn read_key(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
+    let (name, id) = (name(reader)?, Digest(reader.array()?));
+    let length = usize::from(reader.u16()?);
+    if KEY_BYTES_MAX < length {
+        return Err(FieldError::Value);
+    }
+    Ok(Change::AddKey { name, id, key: reader.take(length)?.into() })
 }
 
 fn write_settings(writer: &mut Writer<'_>, settings: &Settings) {

@@ -25,6 +25,8 @@ pub(crate) enum Event {
     PayeeTimer(u32),
     /// The operator acts.
     Operate,
+    /// The clerk acts.
+    Clerk,
     /// Something breaks.
     Fault(Fault),
     /// What was broken for a while works again.

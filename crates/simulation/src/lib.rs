@@ -8,6 +8,7 @@
 //! # What is watched, after every batch
 //! - every currency sums to zero, and every visible balance is the one that an independent
 //!   account (the module `shadow`) arrives at, which also predicts each outcome from the rules;
+//! - oracles, types of accounts and public keys are those that were accepted, no more and no less;
 //! - batches, records and notices are numbered without gaps; stamps never go back;
 //! - a notice leaves the hub only when the record that made it is durable, within the window of
 //!   its lane, and not before an earlier one about its transfer has ended.
@@ -33,6 +34,8 @@
 //! a budget per run (see `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]
 
+mod catalogue;
+mod clerk;
 mod desk;
 mod edge;
 mod event;

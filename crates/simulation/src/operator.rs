@@ -58,6 +58,11 @@ impl Operator {
         &self.changes[number as usize]
     }
 
+    /// Everything that was asked for, oldest first.
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
     fn add(&mut self, change: Change) -> u32 {
         self.changes.push(change);
         self.changes.len() as u32 - 1
@@ -75,8 +80,7 @@ impl World {
             return;
         }
         if let Some(change) = self.next_change() {
-            let number = self.operator.add(change);
-            self.ask_for(number);
+            self.ask_for_change(change);
         }
         if let Some(mean) = self.desk.plan.operator_us {
             let wait = self.desk.random.around(mean);
@@ -91,6 +95,12 @@ impl World {
         }
         self.operator.answered += 1;
         self.bring_in();
+    }
+
+    /// Asks for a new change.
+    pub(crate) fn ask_for_change(&mut self, change: Change) {
+        let number = self.operator.add(change);
+        self.ask_for(number);
     }
 
     /// The next step of the onboarding.

@@ -13,6 +13,8 @@ use ledger::{
 };
 use sha2::{Digest as _, Sha256};
 
+use crate::catalogue::Catalogue;
+
 type Money = i128;
 
 /// What one participant holds in one currency.
@@ -60,6 +62,7 @@ pub(crate) struct Shadow {
     funds: BTreeMap<TransferId, ()>,
     /// Digests of the requests to move funds, or to end an outflow, that were taken.
     taken: BTreeSet<[u8; 32]>,
+    catalogue: Catalogue,
     reserved: u64,
     made: u64,
 }
@@ -112,6 +115,7 @@ impl Shadow {
             );
         }
         assert_eq!(state.transfers_in_flight() as u64, self.reserved, "transfers in flight");
+        self.catalogue.compare(state);
     }
 
     /// Whether the transfer is known and the participant its payer or payee.
@@ -316,6 +320,7 @@ impl Shadow {
 
     fn administer(&mut self, change: &Change, outcome: Outcome) {
         self.take_request(change, outcome);
+        self.catalogue.decide(change, outcome, |name| self.participants.contains_key(name));
         if let Change::MoveFunds(funds) = change
             && outcome == Outcome::FundsInsufficient
         {
@@ -364,6 +369,10 @@ impl Shadow {
         let Some(hash) = hash else { return };
         let known = self.taken.contains(&hash.0);
         assert_eq!(outcome == Outcome::FundsRepeated, known, "for {change:?}: {outcome:?}");
+        if let Change::MoveFunds(funds) = change {
+            let modified = !known && self.knows(&funds.id);
+            assert_eq!(outcome == Outcome::FundsModified, modified, "for {change:?}: {outcome:?}");
+        }
         if matches!(outcome, Outcome::Accepted | Outcome::FundsInsufficient) {
             self.taken.insert(hash.0);
         }

@@ -14,6 +14,7 @@ use record::frame::LogIdentity;
 use sequencer::{ReplayError, Sequencer};
 
 use crate::Options;
+use crate::clerk::Clerk;
 use crate::desk::{Desk, Manners};
 use crate::event::{Event, HubEvent};
 use crate::faults::Fuses;
@@ -37,6 +38,7 @@ pub(crate) struct World {
     pub(crate) scripts: Vec<Script>,
     pub(crate) parties: Vec<Parties>,
     pub(crate) operator: Operator,
+    pub(crate) clerk: Clerk,
     pub(crate) disk: MemoryDisk,
     pub(crate) hub: Option<Hub>,
     pub(crate) witness: Witness,
@@ -74,6 +76,7 @@ impl World {
         };
         Self {
             operator: Operator::new(&cast),
+            clerk: Clerk::new(seed, desk.plan.chaos_us),
             desk,
             cast,
             scripts: Vec::new(),
@@ -119,6 +122,7 @@ impl World {
     /// The operator has brought everybody in: payers begin.
     pub(crate) fn begin_traffic(&mut self) {
         self.arm_faults();
+        self.seat_clerk();
         self.desk.after(0, Event::NewTransfer);
         let wait = self.desk.plan.chaos_us;
         self.desk.after(wait, Event::Look);
@@ -140,6 +144,7 @@ impl World {
             Event::PayerTimer(transfer) => self.payer_timer(transfer),
             Event::PayeeTimer(transfer) => self.payee_timer(transfer),
             Event::Operate => self.operate(),
+            Event::Clerk => self.clerk_acts(),
             Event::Fault(fault) => self.fault(fault),
             Event::Mend(fault) => self.mend(fault),
             Event::Start => self.start(),
@@ -417,5 +422,6 @@ fn kind_of(event: &Event) -> u64 {
         Event::Start => 10,
         Event::Hub(..) => 11,
         Event::Look => 12,
+        Event::Clerk => 13,
     }
 }

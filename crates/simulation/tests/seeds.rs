@@ -65,7 +65,12 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(traces.len(), 12, "every seed has a run of its own");
 }
 
-/// What forty seeds do not reach, they do not prove.
+/// What forty seeds do not reach, they do not prove. Missing are outcomes that no command of its
+/// own has (`Expired`, `FundsOutAborted`), that only a log with a record twice has (`Repeated`),
+/// those of the party directory, which is not simulated, of records from before resends of funds
+/// were recognised (`FundsIdInUse`), of more than the register holds, of payers who do not exist
+/// or hold other currencies than their payees, and of an operator's mistakes, which the kernel's
+/// own tests make.
 #[test]
 fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
     let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
@@ -101,7 +106,6 @@ fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
         PreparePayerNotFound
         PreparePayeeAccountNotFound
         Expired
-        ParticipantNotFound
         HubAccountsMissing
         SettlementModelMissing
         AccountKindNotForHub
@@ -116,10 +120,6 @@ fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
         RulesVersionRefused
         RegisterFull
         RegistrarNotFound
-        FundsOutAborted
-        FundsModified
-        OracleExists
-        OracleNotFound
-        LedgerAccountTypeExists"#]]
+        FundsOutAborted"#]]
     .assert_eq(&missing.join("\n"));
 }

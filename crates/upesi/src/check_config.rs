@@ -132,11 +132,15 @@ fn row(line: &'static str) -> Option<(&'static str, &'static str, &'static str)>
 }
 
 fn warnings(config: &Config) -> Vec<Warning> {
+    let found = warnings_about_access(config).into_iter().chain(warnings_about_work(config));
+    found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+}
+
+/// Who could do what they must not, each with whether it is so.
+fn warnings_about_access(config: &Config) -> [(bool, Warning); 3] {
     let admin_is_open = !config.admin.listen.ip().is_loopback();
     let fspiop_is_open = !config.fspiop.listen.ip().is_loopback();
-    let tries = u64::from(config.delivery.attempts_max);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let found = [
+    [
         (
             admin_is_open && config.admin.auth == Auth::None,
             Warning {
@@ -162,6 +166,13 @@ fn warnings(config: &Config) -> Vec<Warning> {
                 instead: "a gateway in front that authenticates participants and sets X-Client-Id",
             },
         ),
+    ]
+}
+
+/// What makes the switch refuse, wait or lose more than it must, each with whether it is so.
+fn warnings_about_work(config: &Config) -> [(bool, Warning); 5] {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    [
         (
             cores < config.threads(),
             Warning {
@@ -178,7 +189,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
             },
         ),
         (
-            tries < 3,
+            config.delivery.attempts_max < 3,
             Warning {
                 what: "delivery.attempts_max is below 3: a participant that restarts loses \
                        callbacks to the dead letters",
@@ -200,8 +211,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
                 instead: "log.segment_mib = 256",
             },
         ),
-    ];
-    found.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+    ]
 }
 
 /// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme

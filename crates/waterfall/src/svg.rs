@@ -137,7 +137,8 @@ fn draw_event(
         svg,
         "<text x=\"{:.1}\" y=\"{text}\" text-anchor=\"end\">{}</text>\
          <rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" fill=\"{colour}\"/>\
-         <text x=\"{beside:.1}\" y=\"{text}\" text-anchor=\"{anchor}\" fill=\"#333\">{elapsed}</text>",
+         <text x=\"{beside:.1}\" y=\"{text}\" text-anchor=\"{anchor}\" fill=\"#333\">\
+         {elapsed}</text>",
         LEFT - 8.0,
         escape(&event.label),
         top + 3.0,

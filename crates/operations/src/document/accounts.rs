@@ -58,13 +58,22 @@ pub(super) fn operations() -> Vec<Operation> {
         change("post", account, "moveFunds", TAG, "Record funds in, or reserve funds out")
             .says(
                 "On the SETTLEMENT account. An outflow that lacks cover is taken, and recorded as \
-                 aborted; the account shows it.",
+                 aborted; the account shows it. The same request again, white space apart, is 202 \
+                 and moves nothing; another one under a used `transferId` is 400 with 3106.",
             )
             .takes("Funds", funds)
             .answers(Answer::empty(202, "Recorded and applied."))
             .ends(&wrong)
-            .ends(&[Outcome::CurrencyMismatch, Outcome::FundsIdInUse]),
+            .ends(&[
+                Outcome::CurrencyMismatch,
+                Outcome::FundsModified,
+                Outcome::HubAccountsMissing,
+            ]),
         change("put", outflow, "endFundsOut", TAG, "Commit or abort reserved funds out")
+            .says(
+                "The same request again is 202 and changes nothing. What does not fit the \
+                 outflow's state is 400 with 3100.",
+            )
             .takes("FundsEnd", json!({"action": "recordFundsOutCommit", "reason": "paid out"}))
             .answers(Answer::empty(202, "Recorded and applied."))
             .ends(&wrong)

@@ -1,6 +1,7 @@
-//! What is fixed: types of accounts and enumerations.
+//! Types of accounts and enumerations.
 
 use fspiop::ErrorCode;
+use ledger::Outcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -14,8 +15,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let types = "/ledgerAccountTypes";
     let numbers = json!({"type": "object", "additionalProperties": {"type": "integer"}});
     let example = json!({
-        "name": "HUB_FEE",
-        "description": "Fees of the hub",
+        "name": "SCHEME_FEE",
+        "description": "Fees of the scheme",
         "isActive": true,
         "isSettleable": false,
     });
@@ -32,13 +33,12 @@ pub(super) fn operations() -> Vec<Operation> {
         )),
         change("post", types, "createAccountType", TAG, "Add a type of account")
             .says(
-                "Types belong to the rules of the hub. `HUB_FEE`, which provisioning adds, is \
-                 there from the start and answered 201; another known one is 400, a new one 501.",
+                "A name in the catalogue: no account is ever of an added type. A known one is 400 \
+                 with 3000, but for `HUB_FEE`, which is there from the start and answered 201.",
             )
             .takes("NewAccountType", example)
             .answers(Answer::json(201, "The type.", reference("AccountType")))
-            .refuses(400, &[ErrorCode::GENERIC_CLIENT])
-            .refuses(501, &[ErrorCode::NOT_IMPLEMENTED]),
+            .ends(&[Outcome::LedgerAccountTypeExists]),
         question("/enums", "listEnumerations", TAG, "Names and their numbers")
             .asks("id", &known, json!({"type": "string"}), None)
             .answers(Answer::json(200, "All of them by name, or the one.", one_or_all))

@@ -1,4 +1,4 @@
-//! Dead letters, health, figures, documents, and what is published but not served.
+//! Dead letters, transactions, the state, health, figures and documents.
 
 use fspiop::ErrorCode;
 use ledger::Outcome;
@@ -6,7 +6,7 @@ use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
 
-use super::{Describe, change, list, question};
+use super::{Describe, change, list, order, question};
 use crate::dead_letters::PAGE_MAX;
 
 const TAG: &str = "hub";
@@ -39,8 +39,30 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("With a fresh set of attempts. Needs no body.")
             .answers(Answer::empty(202, "Owed again."))
             .ends(&[Outcome::DeadLetterNotFound]),
-        question("/transactions/{id}", "showTransaction", TAG, "Not served")
-            .refuses(501, &[ErrorCode::NOT_IMPLEMENTED]),
+        question(
+            "/transactions/{id}",
+            "showTransaction",
+            TAG,
+            "What a transfer's ILP packet holds",
+        )
+        .guarded()
+        .says(
+            "The transaction object, digit for digit. It names people, so that reading it \
+                 needs the token. A packet without an object is 500 with 2001.",
+        )
+        .answers(Answer::json(200, "The object.", any.clone()))
+        .refuses(400, &[ErrorCode::ID_NOT_FOUND]),
+        question("/state", "showState", TAG, "Hashes of the state")
+            .guarded()
+            .says(
+                "To be compared with another node's, or with what `upesi verify` prints for the \
+                 same position. Not free, about a microsecond for each transfer kept, so that it \
+                 needs the token.",
+            )
+            .answers(Answer::json(200, "As of the position.", reference("State"))),
+        order("delete", "/endpointcache", "dropEndpointCache", TAG, "Forget cached endpoints")
+            .says("There is no such cache: a changed endpoint is in force with the next message.")
+            .answers(Answer::empty(202, "There is nothing to do.")),
         question("/health", "health", TAG, "Whether the hub works")
             .answers(Answer::json(200, "Every part works.", reference("Health")))
             .answers(Answer::json(502, "A part has stopped.", reference("Health"))),

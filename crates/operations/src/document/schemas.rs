@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::accounts::KINDS;
 use crate::catalogue::DESCRIPTION_CHARACTERS_MAX;
 use crate::funds;
+use crate::oracles;
 use crate::participants::{ENDPOINT_TYPE_CHARACTERS_MAX, ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
 use crate::settlement_models as models;
 use crate::shapes::NET_DEBIT_CAP;
@@ -25,6 +26,8 @@ pub(super) fn all() -> Vec<(String, Value)> {
 const MOMENT_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$";
 const TRANSFER_ID_PATTERN: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-7][0-9a-fA-F]{3}\
     -[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$";
+
+const NO_CONTROLS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
 type Named = (&'static str, Value);
 
@@ -71,8 +74,15 @@ fn simple() -> Vec<Named> {
 }
 
 fn requests() -> Vec<Named> {
-    [requests_of_participants(), requests_of_caps(), requests_of_funds(), requests_of_types()]
-        .concat()
+    [
+        requests_of_participants(),
+        requests_of_keys(),
+        requests_of_caps(),
+        requests_of_funds(),
+        requests_of_types(),
+        requests_of_oracles(),
+    ]
+    .concat()
 }
 
 fn requests_of_participants() -> Vec<Named> {
@@ -90,13 +100,7 @@ fn requests_of_participants() -> Vec<Named> {
             closed(
                 [
                     ("type", word(1..=ENDPOINT_TYPE_CHARACTERS_MAX, "^[A-Za-z0-9_]+$")),
-                    (
-                        "value",
-                        word(
-                            1..=ENDPOINT_VALUE_CHARACTERS_MAX,
-                            "^[^\\u0000-\\u001f\\u007f-\\u009f]+$",
-                        ),
-                    ),
+                    ("value", word(1..=ENDPOINT_VALUE_CHARACTERS_MAX, NO_CONTROLS)),
                 ],
                 [],
             ),
@@ -105,6 +109,36 @@ fn requests_of_participants() -> Vec<Named> {
             "NewAccount",
             closed([("currency", reference("Currency")), ("type", one_of(&names(&KINDS)))], []),
         ),
+    ]
+}
+
+fn requests_of_keys() -> Vec<Named> {
+    let pem = with(
+        text(1, jws::KEY_TEXT_BYTES_MAX),
+        "/description",
+        json!("PEM: a public key, or a certificate, of RSA from 2048 bits or of P-256."),
+    );
+    vec![
+        ("NewKey", closed([("publicKey", pem)], [])),
+        ("Watch", closed([("enabled", reference("Flag"))], [])),
+    ]
+}
+
+fn requests_of_oracles() -> Vec<Named> {
+    let endpoint = open(
+        [
+            ("value", word(1..=oracles::ENDPOINT_CHARACTERS_MAX, NO_CONTROLS)),
+            ("endpointType", one_of(&[oracles::URL])),
+        ],
+        [],
+    );
+    let id_type = ("oracleIdType", one_of(&oracles::ID_TYPES));
+    let endpoint = ("endpoint", endpoint);
+    let more = [("currency", currency_or_null()), ("isDefault", reference("Flag"))];
+    let [currency, default] = more.clone();
+    vec![
+        ("NewOracle", open([id_type.clone(), endpoint.clone()], more)),
+        ("OracleUpdate", open([], [id_type, endpoint, currency, default])),
     ]
 }
 
@@ -213,7 +247,14 @@ impl Common {
 }
 
 fn answers() -> Vec<Named> {
-    [answers_of_participants(), answers_of_accounts(), answers_of_the_hub()].concat()
+    [
+        answers_of_participants(),
+        answers_of_keys_and_oracles(),
+        answers_of_accounts(),
+        answers_of_the_hub(),
+        answers_of_measurement(),
+    ]
+    .concat()
 }
 
 fn answers_of_participants() -> Vec<Named> {
@@ -246,6 +287,82 @@ fn answers_of_participants() -> Vec<Named> {
             ),
         ),
         ("Endpoint", closed([("type", words.clone()), ("value", words.clone())], [])),
+    ]
+}
+
+fn answers_of_keys_and_oracles() -> Vec<Named> {
+    let Common { words, integer, currency, moment, .. } = Common::new();
+    let texts = json!({"type": "array", "items": words});
+    let address = closed([("value", words.clone()), ("endpointType", words.clone())], []);
+    vec![
+        (
+            "Key",
+            closed(
+                [
+                    ("id", word(64..=64, "^[0-9a-f]+$")),
+                    ("kind", one_of(&["RSA", "P-256", "other"])),
+                    ("algorithms", texts.clone()),
+                    ("source", one_of(&["register", "directory", "configuration"])),
+                    ("publicKey", words.clone()),
+                ],
+                [("bits", integer.clone()), ("createdDate", moment)],
+            ),
+        ),
+        (
+            "Reload",
+            closed(
+                [("participants", integer.clone()), ("keys", integer.clone()), ("faults", texts)],
+                [],
+            ),
+        ),
+        (
+            "Oracle",
+            closed(
+                [
+                    ("oracleId", integer),
+                    ("oracleIdType", words),
+                    ("endpoint", address),
+                    ("isDefault", json!({"type": "boolean"})),
+                ],
+                [("currency", currency)],
+            ),
+        ),
+    ]
+}
+
+fn answers_of_measurement() -> Vec<Named> {
+    let Common { words, integer, moment, .. } = Common::new();
+    let hash = || word(64..=64, "^[0-9a-f]+$");
+    let stage = closed(
+        [("start", integer.clone()), ("end", integer.clone()), ("label", words.clone())],
+        [],
+    );
+    vec![
+        ("Watching", closed([("enabled", json!({"type": "boolean"}))], [])),
+        (
+            "Waterfall",
+            closed(
+                [
+                    ("transferId", words),
+                    ("unit", one_of(&["ns"])),
+                    ("events", json!({"type": "array", "items": stage})),
+                ],
+                [],
+            ),
+        ),
+        (
+            "State",
+            closed(
+                [
+                    ("position", integer),
+                    ("stamp", moment),
+                    ("stateHash", hash()),
+                    ("contentHash", hash()),
+                    ("outcomeDigest", hash()),
+                ],
+                [],
+            ),
+        ),
     ]
 }
 
@@ -368,6 +485,14 @@ fn closed(
     required: impl IntoIterator<Item = Named>,
     optional: impl IntoIterator<Item = Named>,
 ) -> Value {
+    with(open(required, optional), "/additionalProperties", json!(false))
+}
+
+/// An object with these members, and any others.
+fn open(
+    required: impl IntoIterator<Item = Named>,
+    optional: impl IntoIterator<Item = Named>,
+) -> Value {
     let mut members = Map::new();
     let mut names = Vec::new();
     for (name, schema) in required {
@@ -375,12 +500,12 @@ fn closed(
         members.insert(name.to_owned(), schema);
     }
     members.extend(optional.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
-    json!({
-        "type": "object",
-        "required": names,
-        "additionalProperties": false,
-        "properties": members,
-    })
+    let mut object = json!({"type": "object", "properties": members});
+    // An empty list is no schema.
+    if !names.is_empty() {
+        object["required"] = json!(names);
+    }
+    object
 }
 
 fn text(least: usize, most: usize) -> Value {

@@ -7,15 +7,28 @@ use serde_json::{Value, json};
 use crate::conversation::Server;
 
 /// Changes that others need, in their order; the rest follows in the order of the document.
-const FIRST: [&str; 5] =
-    ["createHubAccount", "createParticipant", "setInitialCap", "changeCap", "moveFunds"];
+const FIRST: [&str; 9] = [
+    "createHubAccount",
+    "createParticipant",
+    "setInitialCap",
+    "changeCap",
+    "moveFunds",
+    "addKey",
+    "showKey",
+    "createOracle",
+    "updateOracle",
+];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 2] = [
+const REFUSED: [(&str, u16); 4] = [
     // There is no dead letter.
     ("resend", 400),
-    // Published, not served.
-    ("showTransaction", 501),
+    // The transfer of the examples is a movement of funds, without a packet.
+    ("showTransaction", 400),
+    // There is no directory of keys.
+    ("reloadKeys", 400),
+    // Nothing is noted of it.
+    ("showStages", 404),
 ];
 
 #[tokio::test]
@@ -72,11 +85,19 @@ async fn documents_and_page_are_served() {
     server.stop().await;
 }
 
-/// What the examples leave to the state: numbers of accounts, and an outflow that can end.
+/// What the examples leave to the state: numbers of accounts, keys, and an outflow that can end.
 async fn fitted(server: &Server, id: &str, mut message: Message) -> Message {
     let kind = match id {
         "moveFunds" | "endFundsOut" => "SETTLEMENT",
         "switchAccount" => "POSITION",
+        "showKey" | "removeKey" => {
+            let answer = server.ask("GET /participants/payerfsp/keys", "").await;
+            let keys: Value = serde_json::from_str(answer.split_once(' ').unwrap().1).unwrap();
+            let id = keys[0]["id"].as_str().unwrap();
+            let (keys, _) = message.path.rsplit_once('/').unwrap();
+            message.path = format!("{keys}/{id}");
+            return message;
+        }
         _ => return message,
     };
     let answer = server.ask("GET /participants/payerfsp/accounts", "").await;

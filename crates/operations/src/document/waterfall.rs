@@ -1,0 +1,27 @@
+//! Where a transfer's time went.
+
+use fspiop::ErrorCode;
+use openapi::schema::reference;
+use openapi::{Answer, Operation};
+use serde_json::json;
+
+use super::{Describe, order, question};
+
+const TAG: &str = "measurement";
+
+pub(super) fn operations() -> Vec<Operation> {
+    let path = "/waterfall";
+    let watching = || reference("Watching");
+    vec![
+        question(path, "showWatching", TAG, "Whether stages of transfers are noted")
+            .answers(Answer::json(200, "Whether they are.", watching())),
+        order("put", path, "switchWatching", TAG, "Note stages of transfers, or no longer")
+            .says("In memory, those of the last seconds; off again forgets them.")
+            .takes("Watch", json!({"enabled": true}))
+            .answers(Answer::json(200, "As it is now.", watching())),
+        question("/waterfall/{transferId}", "showStages", TAG, "The stages of one transfer")
+            .answers(Answer::json(200, "Stages by their start.", reference("Waterfall")))
+            .refuses(400, &[ErrorCode::MALFORMED_SYNTAX])
+            .refuses(404, &[ErrorCode::TRANSFER_NOT_FOUND]),
+    ]
+}

@@ -1,8 +1,8 @@
 //! A reader of JSON of our own: RFC 8259 to the letter, and nothing shared with the parsers under
 //! test.
 //!
-//! It keeps what they drop: where each token stands, members whose names repeat, and numbers as
-//! they were written. It is made for bodies of a few kilobytes and does not care for speed.
+//! It keeps what they drop: where each token stands, members whose names repeat, and numbers by
+//! their digits. It is made for bodies of a few kilobytes and does not care for speed.
 
 use std::ops::Range;
 
@@ -30,9 +30,9 @@ pub(crate) struct Node {
 /// A value.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    Null,
-    Bool,
-    Number,
+    /// A number, a boolean or `null`, as the text that stands for it. A number with an exponent
+    /// has none.
+    Scalar(Option<String>),
     Text(Text),
     List(Vec<Node>),
     Object(Vec<(Text, Node)>),
@@ -93,10 +93,11 @@ impl Node {
         path.split('/').try_fold(self, |node, name| node.all(name).last())
     }
 
-    /// The text at the end of a path of names.
+    /// The text at the end of a path of names, or the one that stands for a value there.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         match &self.find(path)?.value {
             Value::Text(text) => Some(&text.text),
+            Value::Scalar(text) => text.as_deref(),
             _ => None,
         }
     }
@@ -106,6 +107,15 @@ impl Node {
         match self.find(path).map(|node| &node.value) {
             Some(Value::List(items)) => items,
             _ => &[],
+        }
+    }
+
+    /// The values in it that hold no others, in their order.
+    pub(crate) fn leaves(&self) -> Vec<&Node> {
+        match &self.value {
+            Value::List(items) => items.iter().flat_map(Node::leaves).collect(),
+            Value::Object(members) => members.iter().flat_map(|(_, it)| it.leaves()).collect(),
+            _ => vec![self],
         }
     }
 
@@ -140,17 +150,6 @@ impl Node {
             _ => false,
         })
     }
-
-    /// Whether a number in it is too large for a float.
-    pub(crate) fn has_huge_number(&self, bytes: &[u8]) -> bool {
-        self.any(&|node| {
-            matches!(node.value, Value::Number)
-                && std::str::from_utf8(&bytes[node.span.clone()])
-                    .ok()
-                    .and_then(|text| text.parse::<f64>().ok())
-                    .is_none_or(f64::is_infinite)
-        })
-    }
 }
 
 struct Reader<'a> {
@@ -167,9 +166,9 @@ impl Reader<'_> {
         self.skip_blanks();
         let start = self.at;
         let value = match self.peek()? {
-            b'n' => self.word(b"null", Value::Null)?,
-            b't' => self.word(b"true", Value::Bool)?,
-            b'f' => self.word(b"false", Value::Bool)?,
+            b'n' => self.word("null", "")?,
+            b't' => self.word("true", "true")?,
+            b'f' => self.word("false", "false")?,
             b'"' => Value::Text(self.text()?),
             b'[' => self.list(depth)?,
             b'{' => self.object(depth)?,
@@ -287,7 +286,7 @@ impl Reader<'_> {
             self.digits()?;
         }
         self.tokens.push(start..self.at);
-        Ok(Value::Number)
+        Ok(Value::Scalar(decimal(&self.bytes[start..self.at])))
     }
 
     fn digits(&mut self) -> Result<(), Fault> {
@@ -300,15 +299,15 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn word(&mut self, word: &[u8], value: Value) -> Result<Value, Fault> {
+    fn word(&mut self, word: &str, meaning: &str) -> Result<Value, Fault> {
         let start = self.at;
-        for expected in word {
-            if self.next()? != *expected {
+        for expected in word.bytes() {
+            if self.next()? != expected {
                 return Err(Fault::Malformed);
             }
         }
         self.tokens.push(start..self.at);
-        Ok(value)
+        Ok(Value::Scalar(Some(meaning.to_owned())))
     }
 
     fn mark(&mut self, mark: u8) -> Result<(), Fault> {
@@ -334,6 +333,22 @@ impl Reader<'_> {
         self.at += 1;
         Ok(byte)
     }
+}
+
+/// A number as text, every digit of it but the zeros that close a fraction; zero has no sign.
+fn decimal(number: &[u8]) -> Option<String> {
+    let (mut text, mut kept, mut in_fraction) = (String::new(), 0, false);
+    for byte in number {
+        in_fraction |= *byte == b'.';
+        text.push(char::from(*byte));
+        match byte {
+            b'e' | b'E' => return None,
+            b'0' | b'.' if in_fraction => (),
+            _ => kept = text.len(),
+        }
+    }
+    text.truncate(kept);
+    Some(if text == "-0" { "0".to_owned() } else { text })
 }
 
 /// Puts surrogates that come as two escapes together again.
@@ -411,6 +426,25 @@ mod tests {
         }
         assert_eq!(Document::read(b"\"\xff\"").err(), Some(Fault::Malformed));
         assert_eq!(Document::read(&[b'['; 200]).err(), Some(Fault::Deep));
+    }
+
+    #[test]
+    fn numbers_keep_every_digit() {
+        for (number, text) in [
+            ("0", Some("0")),
+            ("-0.00", Some("0")),
+            ("100", Some("100")),
+            ("100.00", Some("100")),
+            ("-1.50", Some("-1.5")),
+            ("0.0", Some("0")),
+            ("10.010", Some("10.01")),
+            ("100.00000000000000000001", Some("100.00000000000000000001")),
+            ("123456789012345678901234567890", Some("123456789012345678901234567890")),
+            ("1e2", None),
+            ("1.0E-0", None),
+        ] {
+            assert_eq!(decimal(number.as_bytes()).as_deref(), text, "{number}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
 use switch::{Envelope, command_of};
 
 use crate::endpoint::check_segment;
-use crate::{kernel, refusal, stored};
+use crate::{kernel, refusal, schema, stored};
 
 /// Header lines of one request, as many as the server takes.
 const HEADERS_MAX: usize = 128;
@@ -119,6 +119,9 @@ fn check_route(method: &Method, path: &str, route: &Route<'_>) {
         && let Some(id) = transfer.id
     {
         assert_eq!(id.to_string(), transfer.name.text, "an id is its text");
+    }
+    if let Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) = route {
+        assert!(schema::takes("CorrelationId", &id.text), "a quote's id has the form of one");
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex_lite::Regex;
+use regex_syntax::hir::{ClassUnicode, HirKind};
 use serde_json::Value as Json;
 
 use crate::json::{Node, Value};
@@ -19,6 +20,8 @@ enum Rule {
         characters: (usize, usize),
         bytes_max: usize,
         patterns: Vec<Regex>,
+        /// What each character must be.
+        class: Option<ClassUnicode>,
         names: Vec<String>,
         is_currency: bool,
     },
@@ -38,9 +41,14 @@ enum Rule {
 pub(crate) struct Findings {
     /// Codes that a refusal may carry: one for each fault, for which comes first is not asked.
     pub(crate) codes: Vec<u16>,
+    /// Codes of faults that may be there: whether they are is not known here.
+    pub(crate) possible: Vec<u16>,
     /// Whether a member that the form knows comes twice.
     pub(crate) repeats_known: bool,
 }
+
+/// Characters that have no meaning yet, by the tables at hand. Those of the hub may be newer.
+static UNASSIGNED: LazyLock<ClassUnicode> = LazyLock::new(|| class(r"\p{Cn}"));
 
 static SCHEMAS: LazyLock<HashMap<String, Rule>> = LazyLock::new(|| {
     let all: Json = serde_json::from_str(include_str!("schemas.json")).expect("it is JSON");
@@ -53,6 +61,11 @@ pub(crate) fn check(node: &Node, schema: &str) -> Findings {
     let mut findings = Findings::default();
     rule(schema).check(node, &mut findings);
     findings
+}
+
+/// Whether a text is of the form of that name.
+pub(crate) fn takes(schema: &str, text: &str) -> bool {
+    rule(schema).holds(text)
 }
 
 /// Names of the members at the top of a form.
@@ -77,10 +90,11 @@ impl Rule {
             (Self::Text { .. }, Value::Text(text)) => {
                 if text.is_broken {
                     findings.codes.push(3101);
-                } else if !self.holds(&text.text) {
-                    findings.codes.push(3100);
+                } else {
+                    self.check_text(&text.text, findings);
                 }
             }
+            (Self::Text { .. }, Value::Scalar(Some(text))) => self.check_text(text, findings),
             (Self::Object { members, required, closed }, Value::Object(found)) => {
                 for name in required {
                     if node.all(name).next().is_none() {
@@ -108,15 +122,29 @@ impl Rule {
         }
     }
 
+    fn check_text(&self, text: &str, findings: &mut Findings) {
+        if !self.holds(text) {
+            findings.codes.push(3100);
+        } else if matches!(self, Self::Text { class: Some(_), .. })
+            && text.chars().any(|character| has(&UNASSIGNED, character))
+        {
+            findings.possible.push(3100);
+        }
+    }
+
     fn holds(&self, text: &str) -> bool {
-        let Self::Text { characters, bytes_max, patterns, names, is_currency } = self else {
+        let Self::Text { characters, bytes_max, patterns, class, names, is_currency } = self else {
             return false;
+        };
+        let is_fit = |character| {
+            class.as_ref().is_none_or(|it| has(it, character) || has(&UNASSIGNED, character))
         };
         let length = text.chars().count();
         characters.0 <= length
             && length <= characters.1
             && text.len() <= *bytes_max
             && patterns.iter().all(|pattern| pattern.is_match(text))
+            && text.chars().all(is_fit)
             && (names.is_empty() || names.iter().any(|name| name == text))
             && (!is_currency || fspiop::is_known_currency(text))
     }
@@ -141,6 +169,7 @@ fn compile(json: &Json, all: &serde_json::Map<String, Json>) -> Rule {
                 .iter()
                 .map(|pattern| Regex::new(pattern).expect("a pattern"))
                 .collect(),
+            class: json["class"].as_str().map(class),
             names: texts("names"),
             is_currency: json["currency"] == true,
         },
@@ -158,4 +187,16 @@ fn compile(json: &Json, all: &serde_json::Map<String, Json>) -> Rule {
         }
         other => panic!("schemas.json has the type {other:?}"),
     }
+}
+
+fn class(pattern: &str) -> ClassUnicode {
+    let parsed = regex_syntax::parse(pattern).expect("a class of characters");
+    match parsed.into_kind() {
+        HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => class,
+        other => panic!("{pattern} is no class of characters: {other:?}"),
+    }
+}
+
+fn has(class: &ClassUnicode, character: char) -> bool {
+    class.iter().any(|range| (range.start()..=range.end()).contains(&character))
 }

@@ -101,7 +101,7 @@ enum Order {
 /// As `JSON.stringify` writes what `JSON.parse` read.
 fn write(node: &Node, data: &[u8], order: Order, out: &mut Vec<u8>) {
     match &node.value {
-        Value::Null | Value::Bool | Value::Number => {
+        Value::Scalar(_) => {
             out.extend_from_slice(&data[node.span.clone()]);
         }
         Value::Text(text) => write_text(&text.text, out),
@@ -158,9 +158,10 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 /// What a language may write in more than one way: numbers but short whole ones, names that are
 /// numbers, names that sort otherwise in UTF-16.
 fn is_odd(node: &Node, data: &[u8]) -> bool {
-    let number = &data[node.span.clone()];
+    let token = &data[node.span.clone()];
     match &node.value {
-        Value::Number => 15 < number.len() || !number.iter().all(u8::is_ascii_digit),
+        Value::Scalar(_) if token[0].is_ascii_lowercase() => false,
+        Value::Scalar(_) => 15 < token.len() || !token.iter().all(u8::is_ascii_digit),
         Value::Object(members) => members.iter().any(|(name, _)| {
             name.text.bytes().all(|byte| byte.is_ascii_digit())
                 || name.text.chars().any(|character| '\u{d7ff}' < character)

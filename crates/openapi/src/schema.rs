@@ -25,8 +25,8 @@ pub fn of(rule: &'static Rule) -> Value {
     }
 }
 
-/// Names of persons. The published pattern speaks of Unicode's properties, which not every dialect
-/// knows; this one says what the code checks: beyond ASCII, all but controls.
+/// Names of persons. The published pattern, which the code checks, speaks of Unicode's properties,
+/// which not every dialect knows; this one asks for less: beyond ASCII, all but controls.
 const PERSON_NAME: &str = "^ *[A-Za-z0-9_.,'\\u00a1-\\uffff-][A-Za-z0-9_ .,'\\u00a0-\\uffff-]*$";
 
 /// A pattern in the words that all dialects of regular expressions read the same way: `\d` means

@@ -388,8 +388,9 @@ pub(super) static BATCH_REGISTRATION: Rule = object(
     ],
 );
 
-/// Rules by the names that the published documents give them, for documents made from them.
-pub static NAMED_RULES: [(&str, &Rule); 33] = [
+/// Rules by the names that the published documents give them, for documents made from them. Those
+/// that the quotes' document words in another way have `Quote` in front.
+pub static NAMED_RULES: [(&str, &Rule); 40] = [
     ("Amount", &AMOUNT_TEXT),
     ("AmountType", &AMOUNT_TYPE),
     ("BalanceOfPayments", &BALANCE_OF_PAYMENTS),
@@ -412,11 +413,18 @@ pub static NAMED_RULES: [(&str, &Rule); 33] = [
     ("ParticipantsPostRequest", &BATCH_REGISTRATION),
     ("ParticipantsTypeIDPutRequest", &PARTICIPANT_UPDATE),
     ("ParticipantsTypeIDSubIDPostRequest", &PARTICIPANT_REGISTRATION),
+    ("PartiesTypeIDPutResponse", &PARTY_RESPONSE),
     ("Party", &PARTY),
     ("PartyComplexName", &COMPLEX_NAME),
     ("PartyIdInfo", &PARTY_ID_INFO),
     ("PartyIdType", &PARTY_ID_TYPE),
     ("PartyPersonalInfo", &PERSONAL_INFO),
+    ("QuoteCorrelationId", &QUOTE_CORRELATION_ID),
+    ("QuoteErrorInformationObject", &QUOTE_ERROR),
+    ("QuoteMoney", &QUOTE_MONEY),
+    ("QuoteParty", &QUOTE_PARTY),
+    ("QuotePartyIdInfo", &QUOTE_PARTY_ID_INFO),
+    ("QuotePartyIdType", &QUOTE_PARTY_ID_TYPE),
     ("QuotesIDPutResponse", &QUOTE_RESPONSE),
     ("QuotesPostRequest", &QUOTE_REQUEST),
     ("Refund", &REFUND),

@@ -64,6 +64,15 @@ pub enum Style {
     Reserved,
 }
 
+/// A stretch of time over which the transfers of an FSP expire, evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// Its begin, in milliseconds since the epoch.
+    pub from_millis: u64,
+    /// Its length in milliseconds; 0 and 1 are one moment.
+    pub millis: u64,
+}
+
 /// What one simulated FSP is like.
 #[derive(Clone, Debug)]
 pub struct SimulatorOptions {
@@ -85,6 +94,8 @@ pub struct SimulatorOptions {
     pub subscribers: Range<u64>,
     /// Life of its quotes and transfers.
     pub expiration_ahead: Duration,
+    /// When its transfers expire as payer, instead of so long after they begin.
+    pub expiry: Option<Expiry>,
     /// Longest life of a transaction as payer.
     pub patience: Duration,
     /// As payee: whether transfers are held until [`Simulator::fulfil`], instead of answered.
@@ -1008,6 +1019,7 @@ impl SimulatorOptions {
             behaviour: Behaviour::default(),
             subscribers: 0..0,
             expiration_ahead: Duration::from_secs(60),
+            expiry: None,
             patience: Duration::from_secs(30),
             holds: false,
             match_by_number: true,

@@ -200,6 +200,14 @@ fn warnings(config: &Config) -> Vec<Warning> {
                 instead: "log.segment_mib = 256",
             },
         ),
+        (
+            config.log.batch_records_max.get() < 256,
+            Warning {
+                what: "log.batch_records_max is below 256: a sync is shared by few records, so the \
+                       disk sets the rate",
+                instead: "log.batch_records_max = 8192; a batch never waits to become full",
+            },
+        ),
     ];
     found.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
 }
@@ -295,6 +303,7 @@ mod tests {
         check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
+        check(&with("[log]\nbatch_records_max = 50"), &["log.batch_records_max"]);
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) struct Writer {
     committed: &'static str,
     expiration_ahead: Duration,
     expiry: Option<Expiry>,
-    prepares: u64,
+    /// Transfers that were given an expiration of `expiry`.
+    expiring: u64,
     supported: bool,
     bodies: Bodies,
 }
@@ -120,7 +121,7 @@ impl Writer {
             committed: options.style.state(),
             expiration_ahead: options.expiration_ahead,
             expiry: options.expiry,
-            prepares: 0,
+            expiring: 0,
             supported: options.version == Version::V2_0,
             bodies: Bodies::default(),
         }
@@ -241,11 +242,11 @@ impl Writer {
         push_money(body, self.currency, format_args!("{}", transfer.amount));
         push(body, &[r#","ilpPacket":""#, transfer.packet, r#"","condition":""#]);
         push(body, &[transfer.condition, r#"","expiration":""#]);
-        self.prepares += 1;
         let (from, ahead) = match self.expiry {
             None => (envelope.now_millis, self.expiration_ahead),
             Some(expiry) => {
-                (expiry.from_millis + self.prepares % expiry.millis.max(1), Duration::ZERO)
+                self.expiring += 1;
+                (expiry.of(self.expiring), Duration::ZERO)
             }
         };
         self.clock.push_expiration(body, from, ahead);

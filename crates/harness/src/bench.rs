@@ -7,8 +7,8 @@ use dfsp::SimulatorOptions;
 
 use crate::baseline::baseline;
 use crate::bench_report::{
-    BenchReport, Configuration, Durability, Payload, Security, Share, Spread, Stored, SystemCalls,
-    Window,
+    BenchReport, Configuration, Durability, OverOneSecond, Payload, Security, Share, Spread,
+    Stored, SystemCalls, Window,
 };
 use crate::child::{Confirm, SwitchCommand};
 use crate::demo::{Profile, check_writable, summary, write_json};
@@ -135,7 +135,7 @@ pub fn run(
 }
 
 /// What must be true of the units themselves.
-fn unit_checks(measured: &Measured) -> [Check; 3] {
+pub(crate) fn unit_checks(measured: &Measured) -> [Check; 3] {
     let check = |name, problem: Option<String>| match problem {
         Some(problem) => Check::failed(name, problem),
         None => Check { name, passed: Some(true), problems: Vec::new() },
@@ -157,7 +157,8 @@ fn unit_checks(measured: &Measured) -> [Check; 3] {
     ]
 }
 
-fn report(
+/// The results of a run.
+pub(crate) fn report(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
@@ -200,6 +201,7 @@ fn report(
             measured.trim.first, measured.trim.last, measured.trim.unit
         ),
         whole_run: whole,
+        over_one_second: OverOneSecond::of(&result.latencies),
         accepted_ms: Latency::of(&result.latencies.accepted),
         distribution_ms: distribution(result),
         harness_cpu_ms_per_tx: summary.simulators_cpu_ms_per_tx,

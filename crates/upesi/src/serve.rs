@@ -206,8 +206,8 @@ fn open(
         let records = sequencer.state().position().0;
         println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
     }
-    sequencer.limit_batches(config.log.batch_records_max);
     begin(&mut sequencer, config, clock)?;
+    sequencer.limit_batches(config.log.batch_records_max);
     Ok((sequencer, directory))
 }
 

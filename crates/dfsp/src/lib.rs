@@ -32,7 +32,7 @@ pub use crate::behaviour::{Behaviour, BehaviourError, Leg};
 pub use crate::message::Bodies;
 pub use crate::payer::{Cause, Course, End, Outcome, Payment};
 pub use crate::simulator::{
-    RegistrationError, Simulator, SimulatorOptions, StartError, Style, Version,
+    Expiry, RegistrationError, Simulator, SimulatorOptions, StartError, Style, Version,
 };
 pub use crate::tally::{Counts, Sum, Tally};
 pub use crate::tune::tune;

@@ -10,7 +10,7 @@ use ledger::{Amount, Currency, TransferId};
 use crate::clock::Clock;
 use crate::ids::{hexadecimal, push_id};
 use crate::ilp::push_base64;
-use crate::simulator::{SimulatorOptions, Version};
+use crate::simulator::{Expiry, SimulatorOptions, Version};
 
 /// Writes the messages of one FSP.
 pub(crate) struct Writer {
@@ -22,6 +22,9 @@ pub(crate) struct Writer {
     currency: Currency,
     committed: &'static str,
     expiration_ahead: Duration,
+    expiry: Option<Expiry>,
+    /// Transfers that were given an expiration of `expiry`.
+    expiring: u64,
     supported: bool,
     bodies: Bodies,
 }
@@ -117,6 +120,8 @@ impl Writer {
             currency: options.currency,
             committed: options.style.state(),
             expiration_ahead: options.expiration_ahead,
+            expiry: options.expiry,
+            expiring: 0,
             supported: options.version == Version::V2_0,
             bodies: Bodies::default(),
         }
@@ -237,7 +242,14 @@ impl Writer {
         push_money(body, self.currency, format_args!("{}", transfer.amount));
         push(body, &[r#","ilpPacket":""#, transfer.packet, r#"","condition":""#]);
         push(body, &[transfer.condition, r#"","expiration":""#]);
-        self.clock.push_expiration(body, envelope.now_millis, self.expiration_ahead);
+        let (from, ahead) = match self.expiry {
+            None => (envelope.now_millis, self.expiration_ahead),
+            Some(expiry) => {
+                self.expiring += 1;
+                (expiry.of(self.expiring), Duration::ZERO)
+            }
+        };
+        self.clock.push_expiration(body, from, ahead);
         push(body, &[r#""}"#]);
         self.finish(out, Kind::PostTransfers, &["/transfers"], envelope);
     }

@@ -64,6 +64,24 @@ pub enum Style {
     Reserved,
 }
 
+/// A stretch of time over which the transfers of an FSP expire, evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// Its begin, in milliseconds since the epoch.
+    pub from_millis: u64,
+    /// Its length in milliseconds; 0 and 1 are one moment.
+    pub millis: u64,
+}
+
+impl Expiry {
+    /// The moment of the transfer with this number: steps of the golden ratio fill the stretch
+    /// evenly, however many there are.
+    pub(crate) const fn of(self, number: u64) -> u64 {
+        let part = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.from_millis + ((part as u128 * self.millis as u128) >> 64) as u64
+    }
+}
+
 /// What one simulated FSP is like.
 #[derive(Clone, Debug)]
 pub struct SimulatorOptions {
@@ -85,6 +103,8 @@ pub struct SimulatorOptions {
     pub subscribers: Range<u64>,
     /// Life of its quotes and transfers.
     pub expiration_ahead: Duration,
+    /// When its transfers expire as payer, instead of so long after they begin.
+    pub expiry: Option<Expiry>,
     /// Longest life of a transaction as payer.
     pub patience: Duration,
     /// As payee: whether transfers are held until [`Simulator::fulfil`], instead of answered.
@@ -1008,6 +1028,7 @@ impl SimulatorOptions {
             behaviour: Behaviour::default(),
             subscribers: 0..0,
             expiration_ahead: Duration::from_secs(60),
+            expiry: None,
             patience: Duration::from_secs(30),
             holds: false,
             match_by_number: true,
@@ -1152,5 +1173,21 @@ impl Inner {
             Behaviour::Slow(delay) => Some(delay),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expirations_fill_their_stretch_evenly() {
+        let expiry = Expiry { from_millis: 5_000, millis: 1_000 };
+        for count in [10, 250, 12_345] {
+            let late = (0..count).filter(|number| expiry.of(*number) >= 5_500).count() as u64;
+            assert!((0..count).all(|number| (5_000..6_000).contains(&expiry.of(number))));
+            assert!(late.abs_diff(count / 2) <= 2, "{late} of {count} in the second half");
+        }
+        assert_eq!(Expiry { millis: 0, ..expiry }.of(77), 5_000);
     }
 }

@@ -7,8 +7,8 @@ use dfsp::SimulatorOptions;
 
 use crate::baseline::baseline;
 use crate::bench_report::{
-    BenchReport, Ceiling, Configuration, Durability, Payload, Security, Share, Spread, Stored,
-    SystemCalls, Window,
+    BenchReport, Ceiling, Configuration, Durability, OverOneSecond, Payload, Security, Share,
+    Spread, Stored, SystemCalls, Window,
 };
 use crate::child::{Confirm, SwitchCommand};
 use crate::demo::{Profile, check_writable, summary, write_json};
@@ -184,7 +184,7 @@ fn measure(
 }
 
 /// What must be true of the units themselves.
-fn unit_checks(measured: &Measured) -> [Check; 3] {
+pub(crate) fn unit_checks(measured: &Measured) -> [Check; 3] {
     let check = |name, problem: Option<String>| match problem {
         Some(problem) => Check::failed(name, problem),
         None => Check { name, passed: Some(true), problems: Vec::new() },
@@ -206,7 +206,8 @@ fn unit_checks(measured: &Measured) -> [Check; 3] {
     ]
 }
 
-fn report(
+/// The results of a run.
+pub(crate) fn report(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
@@ -249,6 +250,7 @@ fn report(
             measured.trim.first, measured.trim.last, measured.trim.unit
         ),
         whole_run: whole,
+        over_one_second: OverOneSecond::of(&result.latencies),
         accepted_ms: Latency::of(&result.latencies.accepted),
         distribution_ms: distribution(result),
         harness_cpu_ms_per_tx: summary.simulators_cpu_ms_per_tx,

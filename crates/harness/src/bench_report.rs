@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::child::SwitchCommand;
 use crate::machine::{Environment, ProcessFigures};
 use crate::options::BenchOptions;
 use crate::proof::Check;
-use crate::records::Second;
+use crate::records::{Latencies, Second};
 use crate::report::{DemoReport, Latency};
 
 /// Results of a measurement: the members of [`DemoReport`] and those below, on one level. Times
@@ -42,6 +43,8 @@ pub struct BenchReport {
     pub trimmed: String,
     /// The whole measured part.
     pub whole_run: Window,
+    /// Units of the whole measured part that took longer than a second.
+    pub over_one_second: OverOneSecond,
     /// From the real start to the good answer (202) to the first message. A callback that
     /// overtakes it leaves no time here.
     pub accepted_ms: Latency,
@@ -91,6 +94,15 @@ pub struct Window {
     pub rate_per_s: f64,
     /// Latency of the units that belong to it.
     pub latency_ms: Latency,
+}
+
+/// How many took longer than a second, of those that ended well in the measured part.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OverOneSecond {
+    /// Units.
+    pub units: u64,
+    /// Transfers, counted from `POST /transfers` to the notice of the commit.
+    pub transfers: u64,
 }
 
 /// The rate that harness and sockets reach by themselves.
@@ -216,6 +228,13 @@ impl BenchReport {
     #[must_use]
     pub fn best_window(&self) -> &Window {
         if self.steady.ended > 0 { &self.steady } else { &self.whole_run }
+    }
+}
+
+impl OverOneSecond {
+    pub(crate) fn of(latencies: &Latencies) -> Self {
+        let over = |micros: &Histogram<u64>| micros.count_between(1_000_001, u64::MAX);
+        Self { units: over(&latencies.whole), transfers: over(&latencies.transfer) }
     }
 }
 

@@ -93,10 +93,18 @@ impl SwitchCommand {
     #[must_use]
     pub fn confirming(mut self, confirm: Confirm) -> Self {
         self.confirm_to_payee = confirm == Confirm::On;
-        if !self.confirm_to_payee {
-            self.configuration = Some("[transfers]\nconfirm_to_payee = false\n".to_owned());
+        if self.confirm_to_payee {
+            return self;
+        }
+        self.configured("[transfers]\nconfirm_to_payee = false\n")
+    }
+
+    /// The same, with more text in its configuration file.
+    pub(crate) fn configured(mut self, text: &str) -> Self {
+        if self.configuration.is_none() {
             self.serve.extend(["--config", "{config}"].map(OsString::from));
         }
+        self.configuration.get_or_insert_default().push_str(text);
         self
     }
 

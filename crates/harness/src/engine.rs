@@ -500,7 +500,11 @@ fn at_rest_not(glance: &Glance) -> String {
     )
 }
 
-fn used(start: Option<ProcessFigures>, end: Option<ProcessFigures>) -> Option<ProcessFigures> {
+/// What was used between two readings.
+pub(crate) fn used(
+    start: Option<ProcessFigures>,
+    end: Option<ProcessFigures>,
+) -> Option<ProcessFigures> {
     let (start, end) = (start?, end?);
     Some(ProcessFigures {
         cpu: end.cpu.saturating_sub(start.cpu),

@@ -9,7 +9,7 @@ use crate::bench_report::{BenchReport, Window};
 use crate::chart::{Axis, Bar, Lines, SERIES_MAX, Series, bars, escape, number};
 use crate::report::Latency;
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
 body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}
 h1{font-size:1.6em}h2{font-size:1.15em;margin-top:2em}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
@@ -40,7 +40,7 @@ pub fn report(results: &[BenchReport]) -> String {
     section(&mut page, "Latency by percentile", &percentiles(results).svg());
     section(&mut page, "CPU time per unit", &cpu(results));
     for result in results {
-        details(&mut page, result);
+        details(&mut page, &name(result), result);
     }
     page + "</html>\n"
 }
@@ -129,7 +129,7 @@ fn title(results: &[BenchReport]) -> String {
     }
 }
 
-fn section(page: &mut String, title: &str, content: &str) {
+pub(crate) fn section(page: &mut String, title: &str, content: &str) {
     if !content.is_empty() {
         let _ = write!(page, "<h2>{}</h2>{content}", escape(title));
     }
@@ -156,8 +156,9 @@ fn whole_seconds(result: &BenchReport) -> &[crate::records::Second] {
     seconds.get(..whole).unwrap_or(seconds)
 }
 
-fn details(page: &mut String, result: &BenchReport) {
-    let _ = write!(page, "<h2>{}</h2><p>{}</p>", escape(&name(result)), escape(result.unit));
+/// Everything that is known of a run.
+pub(crate) fn details(page: &mut String, name: &str, result: &BenchReport) {
+    let _ = write!(page, "<h2>{}</h2><p>{}</p>", escape(name), escape(result.unit));
     let _ = write!(page, "<pre>{}</pre>", escape(&result.to_string()));
     let mut short = result.clone();
     short.seconds_one_by_one.clear();

@@ -5,8 +5,9 @@
 //! ledger: every account, every transfer, every notice, and the log itself. [`run`] measures one
 //! [`Scenario`] against such a switch or any other hub, as often as it is called; [`bench()`]
 //! prints that, and [`html_report`] makes a page of any number of results. [`simulate`] runs the
-//! same FSPs against any hub. [`baseline`] runs them through a hub that only forwards, and
-//! [`hello`] measures bare exchanges: what the simulators and the sockets cost by themselves.
+//! same FSPs against any hub. [`sweep()`] makes the runs of a published table and sets ours beside
+//! it. [`baseline`] runs them through a hub that only forwards, and [`hello`] measures bare
+//! exchanges: what the simulators and the sockets cost by themselves.
 //!
 //! Phases of a run (the engine, which [`demo`] and [`run`] share): bind the FSPs, onboard, register
 //! subscribers, climb to the best concurrency (or warm up), measure, let everything end, prove,
@@ -45,13 +46,18 @@ mod records;
 mod report;
 mod scenario;
 mod simulate;
+mod sweep;
+mod sweep_expiry;
+mod sweep_page;
+mod sweep_plans;
+mod sweep_report;
 mod waterfalls;
 
 pub use crate::baseline::{BaselineReport, baseline};
 pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{
-    BenchReport, Ceiling, Configuration, Durability, Payload, Security, Share, Spread, Stored,
-    SystemCalls, Window,
+    BenchReport, Ceiling, Configuration, Durability, OverOneSecond, Payload, Security, Share,
+    Spread, Stored, SystemCalls, Window,
 };
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
@@ -68,4 +74,6 @@ pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
 pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;
+pub use crate::sweep::{Sweep, SweepOutput, sweep};
+pub use crate::sweep_report::{Published, Source, Step, SweepReport};
 pub use crate::waterfalls::{WaterfallOptions, waterfall};

@@ -18,10 +18,13 @@ mod replay;
 mod stamp;
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use ledger::{Command, Effects, Outcome, Position, Stamp, State};
 use ports::{Log, LogError, Now};
-use record::frame::{BatchHeader, EncodedRecord, FrameBuilder, NewRecord, RecordTooLarge};
+use record::frame::{
+    BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
+};
 
 pub use replay::{Applied, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
@@ -116,6 +119,7 @@ pub struct Sequencer<L> {
     state: State,
     clock: StampClock,
     builder: FrameBuilder,
+    records_max: u32,
     effects: Effects,
     writer: Writer,
     sequence: u64,
@@ -156,11 +160,18 @@ impl<L: Log> Sequencer<L> {
             state,
             clock,
             builder: FrameBuilder::new(),
+            records_max: FRAME_RECORDS_MAX,
             effects: Effects::default(),
             writer,
             sequence: 1,
             counts: Counts::default(),
         })
+    }
+
+    /// Puts at most so many records into a batch from now on, instead of as many as a frame holds.
+    /// Small batches sync more often and answer no sooner: for measurements.
+    pub fn limit_batches(&mut self, records_max: NonZeroU32) {
+        self.records_max = records_max.get();
     }
 
     /// Commits one batch: moves as many submissions as a frame holds from the front of `waiting`
@@ -235,7 +246,9 @@ impl<L: Log> Sequencer<L> {
     fn fill<T>(&mut self, waiting: &mut VecDeque<Submission<T>>, batch: &mut Vec<Submission<T>>) {
         self.builder.clear();
         while let Some(submission) = waiting.front() {
-            if self.builder.push(&submission.record).is_err() {
+            if self.builder.count() == self.records_max
+                || self.builder.push(&submission.record).is_err()
+            {
                 break;
             }
             batch.extend(waiting.pop_front());

@@ -2,6 +2,7 @@
 //! lost, and a log that was not decided by these rules is not taken for one that was.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::{Command, FinishedDelivery, FspName, Genesis, NoticeId, Outcome, Position, Stamp};
@@ -138,6 +139,21 @@ fn each_life_of_a_node_has_a_new_epoch() {
     assert_eq!(second.writer().epoch, 2);
     commit(&mut second, vec![(Command::Tick, Durability::Synced)]).expect("there is room");
     assert_eq!(second.outcomes(), [Outcome::Accepted], "a new life repeats nothing");
+}
+
+#[test]
+fn a_batch_takes_no_more_than_it_may() {
+    for (limit, batches) in [(1, 7), (3, 3), (7, 1), (8_192, 1)] {
+        let mut subject = started(&MemoryDisk::new(7));
+        subject.limit_batches(NonZeroU32::new(limit).expect("it is above zero"));
+        let before = subject.counts();
+        let ticks = vec![(Command::Tick, Durability::Synced); 7];
+        commit(&mut subject, ticks).expect("there is room");
+        let counts = subject.counts();
+        assert_eq!(counts.batches - before.batches, batches, "{limit}");
+        assert_eq!(counts.syncs - before.syncs, batches, "{limit}");
+        assert_eq!(counts.records - before.records, 7, "{limit}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `upesi bench`: measurements, one subcommand each.
 
 use clap::Subcommand;
-use harness::{BenchOptions, HelloOptions, Scenario, SwitchCommand};
+use harness::{BenchOptions, HelloOptions, Scenario, Sweep, SwitchCommand};
 
 use crate::Failure;
 
@@ -27,11 +27,20 @@ enum What {
     Quote(Box<BenchOptions>),
     /// Whole transactions: look-up, quote and transfer.
     Whole(Box<BenchOptions>),
+    /// The tables of the field: several runs that answer one question, beside the published figures.
+    Sweep(SweepArguments),
     /// The instrument itself: exchanges with a server that only says 202, and whole transactions
     /// through a hub that only forwards.
     Harness(HelloOptions),
     /// The core without sockets: kernel, log, stored forms, FSPIOP messages, signatures.
     Core(microbench::Options),
+}
+
+/// Arguments of `bench sweep`.
+#[derive(clap::Args)]
+struct SweepArguments {
+    #[command(subcommand)]
+    sweep: Sweep,
 }
 
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
@@ -42,6 +51,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         What::Lookup(options) => (Scenario::Lookup, options),
         What::Quote(options) => (Scenario::Quote, options),
         What::Whole(options) => (Scenario::Whole, options),
+        What::Sweep(arguments) => return sweep(&arguments.sweep),
         What::Core(options) => return core(options),
         What::Harness(options) => {
             return harness::bench_harness(options)
@@ -52,15 +62,29 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 fn measure(scenario: Scenario, options: &BenchOptions) -> Result<(), Failure> {
+    let report = harness::bench(scenario, options, &switch_command()?)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    verdict("run", report.valid, &report.invalid_because)
+}
+
+fn sweep(sweep: &Sweep) -> Result<(), Failure> {
+    let report = harness::sweep(sweep, &switch_command()?)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    verdict("sweep", report.valid, &report.invalid_because)
+}
+
+fn switch_command() -> Result<SwitchCommand, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
-    let report = harness::bench(scenario, options, &SwitchCommand::standard(program))
-        .map_err(|error| Failure::new(error.to_string()))?;
-    if report.valid {
+    Ok(SwitchCommand::standard(program))
+}
+
+fn verdict(what: &str, valid: bool, invalid_because: &[String]) -> Result<(), Failure> {
+    if valid {
         return Ok(());
     }
-    let why = report.invalid_because.first().map_or("see above", |why| why);
-    Err(Failure::new(format!("the run is VOID: {why}")))
+    let why = invalid_because.first().map_or("see above", |why| why);
+    Err(Failure::new(format!("the {what} is VOID: {why}")))
 }
 
 fn core(options: &microbench::Options) -> Result<(), Failure> {

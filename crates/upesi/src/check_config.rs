@@ -170,7 +170,7 @@ fn warnings_about_access(config: &Config) -> [(bool, Warning); 3] {
 }
 
 /// What makes the switch refuse, wait or lose more than it must, each with whether it is so.
-fn warnings_about_work(config: &Config) -> [(bool, Warning); 5] {
+fn warnings_about_work(config: &Config) -> [(bool, Warning); 6] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     [
         (
@@ -209,6 +209,14 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 5] {
             Warning {
                 what: "log.segment_mib is below 16: at full rate a new segment every second",
                 instead: "log.segment_mib = 256",
+            },
+        ),
+        (
+            config.log.batch_records_max.get() < 256,
+            Warning {
+                what: "log.batch_records_max is below 256: a sync is shared by few records, so the \
+                       disk sets the rate",
+                instead: "log.batch_records_max = 8192; a batch never waits to become full",
             },
         ),
     ]
@@ -305,6 +313,7 @@ mod tests {
         check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
+        check(&with("[log]\nbatch_records_max = 50"), &["log.batch_records_max"]);
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fspiop::reach::{Network, NoNetwork, Reach};
 use ledger::{FspName, Settings};
+use record::frame::FRAME_RECORDS_MAX;
 use serde::Deserialize;
 use switch::ConnectionLimits;
 
@@ -163,6 +165,8 @@ impl Jws {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Log {
     pub(crate) segment_mib: u64,
+    /// Most records in one batch, and so under one sync.
+    pub(crate) batch_records_max: NonZeroU32,
 }
 
 impl Default for Fspiop {
@@ -225,7 +229,8 @@ impl Default for Delivery {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { segment_mib: 256 }
+        let most = NonZeroU32::new(FRAME_RECORDS_MAX).expect("a frame holds records");
+        Self { segment_mib: 256, batch_records_max: most }
     }
 }
 
@@ -328,6 +333,10 @@ impl Config {
             (
                 !(1..=4_096).contains(&self.log.segment_mib),
                 "log.segment_mib must be between 1 and 4096",
+            ),
+            (
+                self.log.batch_records_max.get() > FRAME_RECORDS_MAX,
+                "log.batch_records_max must be between 1 and 8192",
             ),
             (
                 !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),

@@ -6,6 +6,7 @@ mod config;
 mod hub;
 mod serve;
 mod signatures;
+mod slow_log;
 mod verify;
 
 use std::io::{ErrorKind, Write};
@@ -79,6 +80,15 @@ pub(crate) struct ServeArguments {
     /// Admin address, instead of the configured one; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<std::net::SocketAddr>,
+    /// Make each sync of the log take this much longer: what slower disks would do. Only to
+    /// measure.
+    #[arg(long, value_name = "MICROSECONDS", hide = true,
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) inject_sync_delay_us: Option<u64>,
+    /// Sync the log at most so often a second. Only to measure.
+    #[arg(long, value_name = "SYNCS", hide = true,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) inject_sync_per_second: Option<u32>,
 }
 
 /// Arguments of `openapi`.

@@ -25,9 +25,10 @@ use tokio::sync::watch;
 use crate::config::{self, Config};
 use crate::hub::NodeHub;
 use crate::signatures::{self, Keys};
+use crate::slow_log::{SlowLog, Slowness};
 use crate::{Failure, ServeArguments};
 
-type Log = WatchedLog<FileLog<RealDisk>>;
+type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
 
 /// How often the main thread looks whether the log has stopped.
 const WATCH: Duration = Duration::from_millis(200);
@@ -44,7 +45,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let fspiop_address = fspiop.address();
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
-    let (sequencer, directory) = open(&config, &arguments.data, &clock)?;
+    let slowness = Slowness::of(arguments);
+    let (sequencer, directory) = open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
     let options = switch::Options { decisions, ..switch_options(&config, keys.signatures) };
@@ -68,6 +70,9 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
     if decisions == Decisions::Null {
         println!("upesi: NULL SWITCH: transfers are neither recorded nor decided; only to measure");
+    }
+    if let Some(slowness) = slowness {
+        println!("upesi: INJECTED: {slowness}; only to measure");
     }
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
     let options = admin_options(&config, auth, keys.admin);
@@ -180,12 +185,14 @@ async fn wait_for_end(mut signals: Signals, ended: impl Fn() -> bool) -> Ending 
 fn open(
     config: &Config,
     data: &Path,
+    slowness: Option<Slowness>,
     clock: &SystemClock,
 ) -> Result<(Sequencer<Log>, Directory), Failure> {
     let (log, recovery) = open_log(config, data)?;
     report(&recovery);
     let started = Instant::now();
     let mut directory = Directory::default();
+    let log = SlowLog::new(log, slowness);
     let log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
     let mut sequencer = Sequencer::open(log, 0, clock.now(), &mut |applied| {
         if let (Command::ChangeParties(change), Outcome::Accepted) =
@@ -200,6 +207,7 @@ fn open(
         println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
     }
     begin(&mut sequencer, config, clock)?;
+    sequencer.limit_batches(config.log.batch_records_max);
     Ok((sequencer, directory))
 }
 

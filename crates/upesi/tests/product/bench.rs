@@ -191,6 +191,9 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["transfer", "--pairs", "skewed", "--fsps", "2"], "4 to 64"),
         (&["fulfil", "--rate", "1000000", "--seconds", "9"], "--stock"),
         (&["transfers"], "unrecognized subcommand"),
+        (&["sweep", "expiry", "--count", "0"], "--count takes 1 to 1000000"),
+        (&["sweep", "hour", "--rate", "0"], "--rate takes 0.01 to 1000000 a second"),
+        (&["sweep", "coil", "--json", "/nowhere/out.json"], "/nowhere/out.json"),
         (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
     ] {
         let output = bench(arguments);
@@ -200,6 +203,57 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         let ours = errors.lines().filter(|line| line.starts_with("upesi: ")).count();
         assert!(ours == 1 || errors.contains("error: "), "{arguments:?}: {errors}");
     }
+}
+
+#[test]
+fn a_sweep_sets_its_runs_beside_the_published_figures() {
+    let place = TempDir::new().unwrap();
+    let (json, page) = (place.path().join("out.json"), place.path().join("out.html"));
+    let (json_name, page_name) = (json.to_str().unwrap(), page.to_str().unwrap());
+    let files = ["--json", json_name, "--report", page_name];
+    let output = bench(&[&["sweep", "coil", "--quick"], &files[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let result = read(&json);
+    assert_eq!((&result["valid"], &result["sweep"]), (&Value::from(true), &Value::from("coil")));
+    let steps = result["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 9, "five sizes of batches, four numbers in flight");
+    for step in steps {
+        assert_eq!(step["result"]["valid"], Value::from(true), "{step}");
+        assert_eq!(step["result"]["whole_run"]["ended"], Value::from(200), "{step}");
+    }
+    let [single, many] = [&steps[0], &steps[4]];
+    assert_eq!(single["name"], "batch 1, 100 in flight");
+    assert_eq!(single["published"][1]["rate_per_s"], Value::from(71.0));
+    // A prepare and a fulfilment, each under a sync of its own; deliveries join them or not.
+    let syncs = |step: &Value| step["result"]["syncs_per_tx"].as_f64().unwrap();
+    assert!(syncs(single) >= 2.0 && syncs(many) < syncs(single), "{single} {many}");
+    for member in ["title", "work", "hardware", "durability", "left_out"] {
+        assert!(result["published"][0][member].is_string(), "{member}");
+    }
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in ["<svg", "handlers 16", "Rate over what was varied", "Latency by percentile"] {
+        assert!(html.contains(part), "{part} is missing");
+    }
+}
+
+#[test]
+fn a_switch_with_slower_syncs_says_so_before_it_is_ready() {
+    let place = TempDir::new().unwrap();
+    let any = "127.0.0.1:0";
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", "--fspiop", any, "--admin", any, "--inject-sync-delay-us=1500"])
+        .args(["--inject-sync-per-second=500", "--data", place.path().to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let lines = lines.map_while(Result::ok);
+    let greeting: Vec<_> = lines.take_while(|line| !line.contains("ready")).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = "INJECTED: each sync takes 1.5ms longer, one sync every 2ms at most";
+    assert!(greeting.iter().any(|line| line.contains(told)), "{greeting:?}");
 }
 
 #[test]

@@ -1,0 +1,326 @@
+//! Sweeps: several runs that answer a question for which figures are published, ours beside
+//! theirs.
+//!
+//! Phases: check that the files can be written, make the runs one after the other, each with a
+//! switch of its own on a fresh log, print the table, write the files. A run that is void is named
+//! and makes the sweep void; the others are still made. An interrupt ends the run and the sweep,
+//! and what there is is shown.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use crate::bench::run;
+use crate::child::SwitchCommand;
+use crate::demo::{check_writable, write_json};
+use crate::error::HarnessError;
+use crate::interrupt::Interrupt;
+use crate::records::Second;
+use crate::sweep_expiry::expiry;
+use crate::sweep_page::page;
+use crate::sweep_plans::{self, Plan, Plans};
+use crate::sweep_report::{Step, SweepReport};
+
+/// A question, and how its runs shall be.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Sweep {
+    /// Concurrency and batch 1 to 16, as in the report on the concurrency of handlers (2020).
+    Coil(ShortOptions),
+    /// With and without batches, 30 to 100 users: S1 to S10 of the page on batch processing (2023).
+    Batching(StandardOptions),
+    /// A million whole transactions: rate over time, p99, memory, bytes of log.
+    Million(MillionOptions),
+    /// Slower disks: each sync of the log takes longer, or there are few a second.
+    Disk(DiskOptions),
+    /// Many reserved transfers expire within a second while others go on.
+    Expiry(ExpiryOptions),
+    /// An hour at a constant rate: the share of transfers over one second.
+    Hour(HourOptions),
+}
+
+/// What every sweep can be told.
+#[derive(Args, Clone, Debug)]
+pub struct SweepOutput {
+    /// Small enough to take well under a minute, to try it; the figures mean little.
+    #[arg(long)]
+    pub quick: bool,
+    /// Write the results as JSON to this file, or without a name to the output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub json: Option<Option<PathBuf>>,
+    /// Write a report with charts to this file: one page of HTML that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Another build of the switch to start instead of this program.
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+}
+
+/// Runs of a count or a time.
+#[derive(Args, Clone, Debug)]
+pub struct ShortOptions {
+    /// Transfers in each run.
+    #[arg(long, default_value_t = 1_000, conflicts_with = "seconds")]
+    pub count: u64,
+    /// Length of each run in seconds, instead.
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
+/// Runs of a time.
+#[derive(Args, Clone, Debug)]
+pub struct StandardOptions {
+    /// Length of each run, in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
+/// One run of a large count.
+#[derive(Args, Clone, Debug)]
+pub struct MillionOptions {
+    /// Whole transactions.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub count: u64,
+    /// Transactions in flight.
+    #[arg(long, default_value_t = 64)]
+    pub concurrency: usize,
+    /// Start this many a second instead, whatever the answers.
+    #[arg(long, conflicts_with = "concurrency")]
+    pub rate: Option<f64>,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
+/// Runs on slower disks.
+#[derive(Args, Clone, Debug)]
+pub struct DiskOptions {
+    /// Length of each run, in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Transfers in flight.
+    #[arg(long, default_value_t = 100)]
+    pub concurrency: usize,
+    /// The most syncs a second in the last run.
+    #[arg(long, default_value_t = 500)]
+    pub syncs_per_second: u32,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
+/// Expiry under load.
+#[derive(Args, Clone, Debug)]
+pub struct ExpiryOptions {
+    /// Transfers that expire.
+    #[arg(long, default_value_t = 100_000)]
+    pub count: usize,
+    /// Seconds within which they expire, evenly spread; 0 for all at the same moment.
+    #[arg(long, default_value_t = 1.0)]
+    pub within: f64,
+    /// Transfers a second that go on meanwhile.
+    #[arg(long, default_value_t = 1_000.0)]
+    pub rate: f64,
+    /// Seconds allowed for reserving them; without it 5 and one for each 2000.
+    #[arg(long)]
+    pub reserve: Option<f64>,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
+/// One long run.
+#[derive(Args, Clone, Debug)]
+pub struct HourOptions {
+    /// Length of the measured part, in seconds.
+    #[arg(long, default_value_t = 3_600.0)]
+    pub seconds: f64,
+    /// Whole transactions a second.
+    #[arg(long, default_value_t = 1_000.0)]
+    pub rate: f64,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
+/// Makes the runs of a sweep, prints them beside the published figures, and writes the files
+/// asked for. Whether it counts is told by [`SweepReport::valid`].
+///
+/// # Errors
+/// The first run could not be set up, or a file cannot be written.
+pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
+    let output = sweep.output();
+    for path in output.json.iter().flatten().chain(&output.report) {
+        check_writable(path)?;
+    }
+    let mut command = command.clone();
+    command.program = output.program.clone().unwrap_or(command.program);
+    let report = match sweep.plans() {
+        Ok(plans) => carry_out(sweep, plans, &command)?,
+        Err(options) => expiry(options, &command)?,
+    };
+    match &output.json {
+        // The output is for a program then.
+        Some(None) => {
+            eprintln!("{report}");
+            write_json(Path::new("/dev/stdout"), &report)?;
+        }
+        Some(Some(path)) => {
+            println!("{report}");
+            write_json(path, &report)?;
+        }
+        None => println!("{report}"),
+    }
+    if let Some(path) = &output.report {
+        std::fs::write(path, page(&report)).map_err(HarnessError::file(path))?;
+    }
+    Ok(report)
+}
+
+impl Sweep {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Coil(_) => "coil",
+            Self::Batching(_) => "batching",
+            Self::Million(_) => "million",
+            Self::Disk(_) => "disk",
+            Self::Expiry(_) => "expiry",
+            Self::Hour(_) => "hour",
+        }
+    }
+
+    fn output(&self) -> &SweepOutput {
+        match self {
+            Self::Coil(options) => &options.output,
+            Self::Batching(options) => &options.output,
+            Self::Million(options) => &options.output,
+            Self::Disk(options) => &options.output,
+            Self::Expiry(options) => &options.output,
+            Self::Hour(options) => &options.output,
+        }
+    }
+
+    /// The runs, or the options of the one sweep that is not made of such.
+    fn plans(&self) -> Result<Plans, &ExpiryOptions> {
+        Ok(match self {
+            Self::Coil(options) => sweep_plans::coil(options),
+            Self::Batching(options) => sweep_plans::batching(options),
+            Self::Million(options) => sweep_plans::million(options),
+            Self::Disk(options) => sweep_plans::disk(options),
+            Self::Hour(options) => sweep_plans::hour(options),
+            Self::Expiry(options) => return Err(options),
+        })
+    }
+}
+
+fn carry_out(
+    sweep: &Sweep,
+    plans: Plans,
+    command: &SwitchCommand,
+) -> Result<SweepReport, HarnessError> {
+    let interrupt = Interrupt::listen();
+    let Plans { question, sources, plans } = plans;
+    let (mut steps, mut invalid_because): (Vec<Step>, _) = (Vec::new(), Vec::new());
+    let all = plans.len();
+    for (index, plan) in plans.into_iter().enumerate() {
+        eprintln!("sweep {}, run {} of {all}: {}", sweep.name(), index + 1, plan.name);
+        let name = plan.name.clone();
+        match step(plan, command) {
+            Ok(step) => {
+                invalid_because.extend(step.problem());
+                steps.push(step);
+            }
+            Err(error) if steps.is_empty() => return Err(error),
+            Err(error) => invalid_because.push(format!("{name}: {error}")),
+        }
+        if interrupt.seen() {
+            invalid_because.push(format!("interrupted in run {} of {all}", index + 1));
+            break;
+        }
+    }
+    Ok(SweepReport {
+        sweep: sweep.name(),
+        question,
+        valid: invalid_because.is_empty(),
+        invalid_because,
+        published: sources,
+        facts: facts(sweep, &steps),
+        steps,
+    })
+}
+
+/// Makes one run.
+fn step(plan: Plan, command: &SwitchCommand) -> Result<Step, HarnessError> {
+    let mut command = command.clone();
+    if !plan.configuration.is_empty() {
+        command = command.configured(&plan.configuration);
+    }
+    if let Some((argument, durability)) = plan.injected {
+        command.serve.push(argument.into());
+        command.durability = durability;
+    }
+    let result = run(plan.scenario, &plan.options, &command)?;
+    let Plan { name, group, at, published, .. } = plan;
+    Ok(Step { name, group, at, published, result })
+}
+
+/// What the runs say beyond the table.
+fn facts(sweep: &Sweep, steps: &[Step]) -> BTreeMap<&'static str, f64> {
+    let Some(result) = steps.first().map(|step| &step.result) else { return BTreeMap::new() };
+    let ended = result.whole_run.ended.max(1) as f64;
+    match sweep {
+        Sweep::Million(_) => {
+            let bytes = result.summary.log_bytes_per_tx.unwrap_or(0.0);
+            let [first, last] = first_and_last_tenth(&result.seconds_one_by_one);
+            BTreeMap::from([
+                ("log_megabytes", bytes * ended / 1e6),
+                ("log_bytes_per_transaction", bytes),
+                ("switch_memory_megabytes", result.summary.switch_rss_mb),
+                ("p99_first_tenth_ms", first),
+                ("p99_last_tenth_ms", last),
+            ])
+        }
+        Sweep::Hour(_) => {
+            let percent = |count: u64| count as f64 * 100.0 / ended;
+            let over = result.over_one_second;
+            BTreeMap::from([
+                ("transfers_over_one_second_percent", percent(over.transfers)),
+                ("whole_transactions_over_one_second_percent", percent(over.units)),
+                ("switch_memory_megabytes", result.summary.switch_rss_mb),
+            ])
+        }
+        _ => BTreeMap::new(),
+    }
+}
+
+/// Mean of the p99 of single seconds, at the begin and at the end of a run.
+fn first_and_last_tenth(seconds: &[Second]) -> [f64; 2] {
+    let tenth = seconds.len().div_ceil(10);
+    let mean = |part: &[Second]| {
+        part.iter().map(|second| second.p99_ms).sum::<f64>() / part.len().max(1) as f64
+    };
+    // The last second is not whole.
+    let whole = &seconds[..seconds.len().saturating_sub(1).max(seconds.len().min(1))];
+    [mean(&whole[..tenth.min(whole.len())]), mean(&whole[whole.len().saturating_sub(tenth)..])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenths_are_of_whole_seconds() {
+        let second = |number: u32, p99_ms| Second { second: number, p99_ms, ..Second::default() };
+        let mut seconds: Vec<_> = (0..20).map(|number| second(number, f64::from(number))).collect();
+        seconds.push(second(20, 1e6));
+        assert_eq!(first_and_last_tenth(&seconds), [1.0, 18.0]);
+        assert_eq!(first_and_last_tenth(&seconds[..1]), [0.0, 0.0]);
+        assert_eq!(first_and_last_tenth(&[]), [0.0, 0.0]);
+    }
+}

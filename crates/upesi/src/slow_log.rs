@@ -1,0 +1,126 @@
+//! A log on a slower disk than the one that is there, to measure what disks cost.
+//!
+//! Everything goes to the real log; only a sync returns later, by a fixed delay, or not before the
+//! pace of so many syncs a second allows it. Without either, a sync costs one branch more. The
+//! waiting is a sleep, which may be some 0.06 ms longer than asked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ledger::Position;
+use ports::{Log, LogError, RecordReader, Visitor};
+use record::frame::Tail;
+
+use crate::ServeArguments;
+
+/// How much slower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slowness {
+    delay: Duration,
+    /// From the begin of one sync to that of the next at least.
+    distance: Duration,
+}
+
+/// A log whose syncs take longer.
+#[derive(Debug)]
+pub(crate) struct SlowLog<L> {
+    log: L,
+    slowness: Option<Slowness>,
+    next: Instant,
+}
+
+impl Slowness {
+    /// What the hidden arguments ask for.
+    pub(crate) fn of(arguments: &ServeArguments) -> Option<Self> {
+        let per_second = arguments.inject_sync_per_second;
+        if arguments.inject_sync_delay_us.is_none() && per_second.is_none() {
+            return None;
+        }
+        Some(Self {
+            delay: Duration::from_micros(arguments.inject_sync_delay_us.unwrap_or(0)),
+            distance: per_second.map_or(Duration::ZERO, |syncs| Duration::from_secs(1) / syncs),
+        })
+    }
+}
+
+impl<L> SlowLog<L> {
+    pub(crate) fn new(log: L, slowness: Option<Slowness>) -> Self {
+        Self { log, slowness, next: Instant::now() }
+    }
+}
+
+impl<L: Log> Log for SlowLog<L> {
+    fn tail(&self) -> Tail {
+        self.log.tail()
+    }
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        self.log.append(frame)
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        let Some(slowness) = self.slowness else { return self.log.sync() };
+        let begin = Instant::now().max(self.next);
+        sleep(begin.saturating_duration_since(Instant::now()));
+        self.next = begin + slowness.distance;
+        let synced = self.log.sync();
+        sleep(slowness.delay);
+        synced
+    }
+
+    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+        self.log.replay(from, visit)
+    }
+
+    fn reader(&self) -> Arc<dyn RecordReader> {
+        self.log.reader()
+    }
+}
+
+impl fmt::Display for Slowness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.delay.is_zero() {
+            parts.push(format!("each sync takes {:?} longer", self.delay));
+        }
+        if !self.distance.is_zero() {
+            parts.push(format!("one sync every {:?} at most", self.distance));
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use journal::{FileLog, MemoryDisk, Options};
+    use record::frame::LogIdentity;
+
+    #[test]
+    fn syncs_take_as_long_as_asked() {
+        let ms = Duration::from_millis;
+        for (delay, distance, least) in [(3, 0, 15), (0, 4, 16), (2, 5, 20)] {
+            let slowness = Slowness { delay: ms(delay), distance: ms(distance) };
+            let opened = FileLog::open_or_create(
+                MemoryDisk::new(1),
+                LogIdentity([1; 16]),
+                Options::default(),
+            );
+            let mut log = SlowLog::new(opened.expect("a new disk has room").0, Some(slowness));
+            let start = Instant::now();
+            for _ in 0..5 {
+                log.sync().expect("nothing breaks");
+            }
+            assert!(start.elapsed() >= ms(least), "{slowness}: {:?}", start.elapsed());
+        }
+    }
+
+    #[test]
+    fn what_is_injected_is_told() {
+        let delay = Duration::from_micros(140);
+        let both = Slowness { delay, distance: Duration::from_millis(2) };
+        assert_eq!(both.to_string(), "each sync takes 140µs longer, one sync every 2ms at most");
+    }
+}

@@ -211,7 +211,7 @@ pub(crate) fn disk(options: &DiskOptions) -> Plans {
         question: "transfers on slower disks: each sync of the log takes so much longer, or there \
                    are only so many a second",
         sources: vec![Source {
-            title: "report on the concurrency of handlers (Coil, 2020): ceilings by the disk's sync",
+            title: "report on the concurrency of handlers (Coil, 2020): bounds by the disk's sync",
             work: "transfers; computed as 1000 / (milliseconds of a sync x 13 write transactions)",
             hardware: "any: a bound by the disk alone",
             durability: "each write transaction synced",

@@ -461,6 +461,7 @@ mod tests {
             ("identifier-number", "accepted"),
             ("empty", "3102"),
             ("name-symbol", "3100"),
+            ("name-half", "3100"),
             ("name-blank", "3100"),
             ("identifier-blank", "3100"),
             ("identifier-brace", "3100"),

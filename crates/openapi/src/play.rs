@@ -260,7 +260,7 @@ fn bad_scalars(schema: &Value) -> Vec<(&'static str, Value)> {
         out.push(("is too long", json!("a".repeat(most as usize + 1))));
     }
     if schema.get("pattern").is_some() {
-        out.push(("breaks its pattern", json!("\u{1}".repeat(least.max(1) as usize))));
+        out.push(("breaks its pattern", json!("\u{1} ".repeat(least.max(1) as usize))));
     }
     if let Some(least) = schema["minimum"].as_i64() {
         out.push(("is below its bound", json!(least - 1)));

@@ -249,7 +249,7 @@ fn bodies_that_two_parsers_would_not_read_alike() {
             "400 3101",
         ),
         ("a number out of range", edited("\"amount\":\"1\"", "\"amount\":1e999"), "400 3101"),
-        ("a number of many digits", edited("\"amount\":\"1\"", &huge), "400 3101"),
+        ("a number of many digits", edited("\"amount\":\"1\"", &huge), "400 3100"),
         ("half a character in a name", edited("\"unknown\"", "\"\\udc00\""), "400 3101"),
         ("two objects", message.clone().body(format!("{text}{text}")), "400 3101"),
         ("half of it", message.clone().body(&text[..text.len() / 2]), "400 3102"),

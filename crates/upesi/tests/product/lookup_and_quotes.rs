@@ -2,7 +2,7 @@
 //! (hub-semantics 2.2 to 2.4).
 
 use crate::support::fsp::{Callback, Fsp, Reply, Replying};
-use crate::support::message::{Message, date_time, uuid};
+use crate::support::message::{Message, PARTY, date_time, uuid};
 use crate::support::scheme::Scheme;
 
 /// A participant that hears exactly these lines, in any order.
@@ -190,7 +190,7 @@ fn a_look_up_goes_to_whoever_serves_the_party_and_its_answer_comes_back_byte_for
             .version("1.0")
             .with("fspiop-signature", "{\"signature\":\"s\",\"protectedHeader\":\"e30\"}")
             .body(
-                "{ \"party\" :{\"name\":\"Amélie \\u00e9 Ngũgĩ 王\", \"n\": 1.500 } ,\n \"x\":[] }",
+                "{ \"party\" :{\"partyIdInfo\":{\"partyIdType\":\"MSISDN\",\n \"partyIdentifier\":\"42\"},\"name\":\"Amélie \\u00e9 Ngũgĩ 王\", \"n\": 1.500 } ,\n \"x\":[] }",
             );
         scheme.send(&answer, 200);
         let heard = scheme.payer.take(1).remove(0);
@@ -222,8 +222,8 @@ fn look_ups_that_find_nobody_are_told_so() {
     // An answer to somebody who is not there goes back as an error.
     let path = "/parties/MSISDN/1";
     for message in [
-        Message::new("PUT", path, "payeefsp").to("gonefsp").body("{}"),
-        Message::new("PUT", path, "payeefsp").body("{}"),
+        Message::new("PUT", path, "payeefsp").to("gonefsp").body(PARTY),
+        Message::new("PUT", path, "payeefsp").body(PARTY),
         Message::new("PUT", "/parties/MSISDN/1/error", "payeefsp")
             .to("gonefsp")
             .body(error("3204", "No")),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::Shutdown;
 
 use crate::support::http::{Connection, Kind, Parsed};
-use crate::support::message::{Message, Transfer, date_time, uuid};
+use crate::support::message::{Message, PARTY, Transfer, date_time, uuid};
 use crate::support::scheme::Scheme;
 
 /// The answer is an FSPIOP error with this code, and nothing more.
@@ -94,8 +94,8 @@ fn bodies() {
             ("a member twice", edited("{ ", "{ \"transferId\":\"x\", "), 400, "3101"),
             ("no payer", edited("\"payerFsp\"", "\"payrFsp\""), 400, "3102"),
             ("no currency", edited("\"currency\"", "\"curency\""), 400, "3102"),
-            ("amount as a number", amount("1"), 400, "3101"),
-            ("amount as null", amount("null"), 400, "3101"),
+            ("amount as a number with five decimals", amount("1.00001"), 400, "3100"),
+            ("amount as null", amount("null"), 400, "3100"),
             ("amount as an object", amount("{\"a\":1}"), 400, "3101"),
             ("amount with a trailing zero", amount("\"1.50\""), 400, "3100"),
             ("amount with five decimals", amount("\"1.00001\""), 400, "3100"),
@@ -127,7 +127,7 @@ fn bodies() {
             ),
             ("an expiration in the body of a fulfil", put("{\"expiration\":1}"), 400, "3102"),
             ("an unknown state", put("{\"transferState\":\"DONE\"}"), 400, "3100"),
-            ("a state as a number", put("{\"transferState\":1}"), 400, "3101"),
+            ("a state as a number", put("{\"transferState\":1}"), 400, "3100"),
             (
                 "a short fulfilment",
                 put("{\"transferState\":\"COMMITTED\",\"fulfilment\":\"abc\"}"),
@@ -305,7 +305,7 @@ fn sizes() {
         message.body(body)
     };
     let transfer = Transfer::of("1").prepare();
-    let party = party_put("{}");
+    let party = party_put(PARTY);
     let (small, large) = (128 * 1024, 5 * 1024 * 1024);
     check(
         &scheme,

@@ -11,6 +11,10 @@ use ledger::FspName;
 use super::fsp::Callback;
 use crate::signatures::pem;
 
+/// The smallest body of a party's answer.
+pub(crate) const PARTY: &str = "{\"party\":{\"partyIdInfo\":{\"partyIdType\":\"MSISDN\",\
+                                \"partyIdentifier\":\"1\"}}}";
+
 /// A fulfilment and the condition it meets; any number of transfers may use them.
 pub(crate) const FULFILMENT: &str = "dGhlIHNlY3JldCBvZiBldmVyeSB0ZXN0LCAzMiBieS4";
 pub(crate) const CONDITION: &str = "BeZFGxq2RPkY0IpxxIBaJSnr7jhPs8hPedGCgk16Uzc";

@@ -4,7 +4,7 @@
 //! reading each); [`Stages::of`] gathers the marks of one transfer and makes stages of them, each
 //! with a start, an end and a label. While it is off, a mark costs one relaxed load.
 //!
-//! Bounds: the last [`MARKS_MAX`] marks of each thread are kept, about 20 a transfer; nothing is
+//! Bounds: the last `MARKS_MAX` marks of each thread are kept, about 20 a transfer; nothing is
 //! kept while watching is off. Time is the machine's monotonic clock in nanoseconds, the same for
 //! every process on it.
 

@@ -193,6 +193,14 @@ fn warnings(config: &Config) -> Vec<Warning> {
                 instead: "delivery.answer_timeout_ms = 20000",
             },
         ),
+    ];
+    let found = found.into_iter().chain(warnings_of_the_log(config));
+    found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+}
+
+/// Whether each applies, and what it says.
+fn warnings_of_the_log(config: &Config) -> [(bool, Warning); 2] {
+    [
         (
             config.log.segment_mib < 16,
             Warning {
@@ -208,8 +216,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
                 instead: "log.batch_records_max = 8192; a batch never waits to become full",
             },
         ),
-    ];
-    found.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+    ]
 }
 
 /// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme

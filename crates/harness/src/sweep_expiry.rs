@@ -7,7 +7,8 @@
 //! Phases: start and onboard, reserve, live load until some seconds before the moment, measure,
 //! wait until both sides of each expired transfer have their error, let the live ones end, compare
 //! all books, stop and verify. The measured part begins a whole number of seconds before the
-//! moment, so that its seconds and those of the expiry fall together.
+//! moment, so that its seconds and those of the expiry fall together. Transfers belong to the
+//! stretch of the expirations by their intended start: what stalls in it and ends after it counts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,7 +30,8 @@ use crate::machine::{Environment, environment, own_cpu};
 use crate::onboarding::onboard;
 use crate::options::{BenchOptions, FspOptions};
 use crate::proof::{Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED};
-use crate::records::Second;
+use crate::records::{Bounds, Second};
+use crate::report::Latency;
 use crate::scenario::Scenario;
 use crate::sweep::ExpiryOptions;
 use crate::sweep_plans::base;
@@ -62,7 +64,7 @@ pub(crate) fn expiry(
     let cut = run.measure(&size, &mut notes).err();
     let measured = run.finish(&size, &notes, cut, &command)?;
     let name = format!("{} expire, {}/s go on", size.count, size.rate);
-    let facts = facts(&size, &notes, &measured.result.seconds);
+    let facts = facts(&size, &notes, &measured.result);
     let bench = BenchOptions { rate: Some(size.rate), ..base(options.output.quick) };
     let result = report(Scenario::Transfer, &bench, &command, measured);
     let step = Step { name, group: "", at: 0.0, published: Vec::new(), result };
@@ -119,6 +121,19 @@ impl Size {
             holders: FspOptions { first: FIRST_HOLDER, ..live.clone() },
             live,
         })
+    }
+}
+
+impl Size {
+    /// First second of the measured part in which transfers expire, and the first after them.
+    fn expiring(&self) -> [u64; 2] {
+        let from = u64::from(self.around);
+        [from, from + (self.within.as_secs_f64().ceil() as u64).max(1)]
+    }
+
+    fn trim(&self, seconds: f64) -> Trim {
+        let [from, to] = self.expiring().map(|second| second as f64);
+        Trim { first: from, last: (seconds - to).max(0.0), unit: "s" }
     }
 }
 
@@ -191,6 +206,8 @@ impl Run {
         let start = Instant::now();
         notes.start = self.reading();
         self.show.step("measuring");
+        let [from, to] = size.expiring().map(Duration::from_secs);
+        self.live.set_steady(Bounds::Time(from, to));
         self.live.set_phase(Phase::Measure);
         let measured = self.watch_expiry(size, notes);
         notes.end = self.reading();
@@ -319,7 +336,7 @@ impl Run {
             metrics_at_end: notes.end.metrics.clone(),
             metrics_after,
             result,
-            trim: Trim { first: 0.0, last: 0.0, unit: "s" },
+            trim: size.trim(notes.seconds),
             environment: self.environment,
             checks,
             cut,
@@ -395,28 +412,26 @@ fn told_on_both_sides(count: u64, (before, after): (&Books, &Books), held: &Flee
     Check { name, passed: Some(problems.is_empty()), problems }
 }
 
-/// What the live transfers felt, second by second around the moment.
-fn facts(size: &Size, notes: &Notes, seconds: &[Second]) -> BTreeMap<&'static str, f64> {
-    let around = size.around as usize;
-    let expiring = (size.within.as_secs_f64().ceil() as usize).max(1);
-    let part = |from: usize, to: usize| {
-        let part = seconds.get(from..to.min(seconds.len())).unwrap_or_default();
-        part.iter().map(|second| second.p99_ms)
-    };
-    let most = |part: &mut dyn Iterator<Item = f64>| part.fold(0.0, f64::max);
-    let mut before: Vec<f64> = part(0, around).collect();
+/// What the live transfers felt before, in and after the stretch of the expirations.
+fn facts(size: &Size, notes: &Notes, live: &FleetResult) -> BTreeMap<&'static str, f64> {
+    let [from, to] = size.expiring().map(|second| second as usize);
+    let seconds = &live.seconds;
+    let p99 = |part: &[Second]| part.iter().map(|second| second.p99_ms).collect::<Vec<_>>();
+    let mut before = p99(&seconds[..from.min(seconds.len())]);
+    let after = p99(&seconds[to.min(seconds.len())..]);
     before.sort_by(f64::total_cmp);
     let usual = before.get(before.len() / 2).copied().unwrap_or(0.0);
-    let then = most(&mut part(around, around + expiring));
+    let then = Latency::of(&live.steady.whole);
     let mut facts = BTreeMap::from([
         ("expired", size.count as f64),
         ("p99_before_median_second_ms", usual),
         ("p99_before_worst_second_ms", before.last().copied().unwrap_or(0.0)),
-        ("p99_while_expiring_ms", then),
-        ("p99_after_worst_second_ms", most(&mut part(around + expiring, seconds.len()))),
+        ("p99_while_expiring_ms", then.p99),
+        ("max_while_expiring_ms", then.max),
+        ("p99_after_worst_second_ms", after.into_iter().fold(0.0, f64::max)),
     ]);
     if usual > 0.0 {
-        facts.insert("p99_while_expiring_by_before", then / usual);
+        facts.insert("p99_while_expiring_by_before", then.p99 / usual);
     }
     if let Some(told) = notes.told {
         facts.insert("all_told_after_s", told.as_secs_f64());

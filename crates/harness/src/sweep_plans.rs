@@ -187,14 +187,15 @@ pub(crate) fn disk(options: &DiskOptions) -> Plans {
         published,
         ..plan(name, group, Scenario::Transfer, run())
     };
-    let mut plans = vec![one("this disk".to_owned(), ("", 0.0), None, vec![])];
+    const ADDED: &str = "by milliseconds added to a sync";
+    let mut plans = vec![one("this disk".to_owned(), (ADDED, 0.0), None, vec![])];
     for (micros, ceiling) in [(140_u32, 549.), (490, 156.), (790, 97.), (3_800, 20.)] {
         let millis = f64::from(micros) / 1e3;
         let argument = format!("--inject-sync-delay-us={micros}");
         let meaning = format!("fsync before 202, each {millis} ms longer (injected)");
         plans.push(one(
             format!("syncs + {millis} ms"),
-            ("by milliseconds added to a sync", millis),
+            (ADDED, millis),
             Some((argument, meaning)),
             vec![published("computed", ceiling, None, None)],
         ));
@@ -203,7 +204,7 @@ pub(crate) fn disk(options: &DiskOptions) -> Plans {
     let meaning = format!("fsync before 202, at most {most} a second (injected)");
     plans.push(one(
         format!("{most} syncs/s"),
-        ("", 0.0),
+        ("by syncs a second", f64::from(most)),
         Some((format!("--inject-sync-per-second={most}"), meaning)),
         vec![],
     ));
@@ -211,7 +212,7 @@ pub(crate) fn disk(options: &DiskOptions) -> Plans {
         question: "transfers on slower disks: each sync of the log takes so much longer, or there \
                    are only so many a second",
         sources: vec![Source {
-            title: "report on the concurrency of handlers (Coil, 2020): bounds by the disk's sync",
+            title: "report on the concurrency of handlers (Coil, 2020): ceilings by the disk",
             work: "transfers; computed as 1000 / (milliseconds of a sync x 13 write transactions)",
             hardware: "any: a bound by the disk alone",
             durability: "each write transaction synced",

@@ -27,8 +27,7 @@ enum What {
     Quote(Box<BenchOptions>),
     /// Whole transactions: look-up, quote and transfer.
     Whole(Box<BenchOptions>),
-    /// The tables of the field: several runs that answer one question, beside the figures that were
-    /// published.
+    /// The tables of the field: several runs that answer one question, beside published figures.
     Sweep(SweepArguments),
     /// The instrument itself: exchanges with a server that only says 202, and whole transactions
     /// through a hub that only forwards.

@@ -204,6 +204,14 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 6] {
                 instead: "delivery.answer_timeout_ms = 20000",
             },
         ),
+    ];
+    let found = found.into_iter().chain(warnings_of_the_log(config));
+    found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+}
+
+/// Whether each applies, and what it says.
+fn warnings_of_the_log(config: &Config) -> [(bool, Warning); 2] {
+    [
         (
             config.log.segment_mib < 16,
             Warning {

@@ -34,6 +34,7 @@ Examples:
   upesi demo                         a whole scheme on this machine: switch, eight DFSPs, money
   upesi demo --seconds 60 --json r.json
   upesi bench transfer --rate 1000   latency of transfers at a constant rate, and what they cost
+  upesi bench sweep batching         a published table, our figures beside it
   upesi serve --data /var/lib/upesi  the switch alone: FSPIOP on 4000, admin on 3001
   upesi verify --data /var/lib/upesi prove what the log says, offline
   upesi openapi fspiop               the API as participants see it, as an OpenAPI document";

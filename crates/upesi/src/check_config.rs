@@ -133,6 +133,7 @@ fn row(line: &'static str) -> Option<(&'static str, &'static str, &'static str)>
 
 fn warnings(config: &Config) -> Vec<Warning> {
     let found = warnings_about_access(config).into_iter().chain(warnings_about_work(config));
+    let found = found.chain(warnings_about_the_log(config));
     found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
 }
 
@@ -163,14 +164,15 @@ fn warnings_about_access(config: &Config) -> [(bool, Warning); 3] {
             Warning {
                 what: "fspiop.listen is reached by other machines: FSPIOP-Source is believed \
                        unless a gateway sets X-Client-Id",
-                instead: "a gateway in front that authenticates participants and sets X-Client-Id",
+                instead: "a gateway in front that authenticates participants and sets X-Client-Id; \
+                          jws.validate where participants sign",
             },
         ),
     ]
 }
 
 /// What makes the switch refuse, wait or lose more than it must, each with whether it is so.
-fn warnings_about_work(config: &Config) -> [(bool, Warning); 6] {
+fn warnings_about_work(config: &Config) -> [(bool, Warning); 4] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     [
         (
@@ -204,13 +206,11 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 6] {
                 instead: "delivery.answer_timeout_ms = 20000",
             },
         ),
-    ];
-    let found = found.into_iter().chain(warnings_of_the_log(config));
-    found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+    ]
 }
 
-/// Whether each applies, and what it says.
-fn warnings_of_the_log(config: &Config) -> [(bool, Warning); 2] {
+/// What makes the log slower than it must be, each with whether it is so.
+fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 2] {
     [
         (
             config.log.segment_mib < 16,

@@ -142,7 +142,7 @@ fn bodies() {
             ("an error with many words", good.error("3100", &"x".repeat(129)), 400, "3100"),
             ("an error with no error", good.error("3100", "x").body("{}"), 400, "3102"),
             ("a registration without FSP", party("{\"currency\":\"USD\"}"), 400, "3102"),
-            ("a registration of a number", party("{\"fspId\":1}"), 400, "3101"),
+            ("a registration of a list", party("{\"fspId\":[1]}"), 400, "3101"),
             ("a batch of nobody", batch("[]"), 400, "3100"),
             ("a batch without type", batch("[{\"partyIdentifier\":\"1\"}]"), 400, "3102"),
             ("a party that is no object", party_put("[]"), 400, "3101"),

@@ -57,6 +57,6 @@ pub use register::{
     ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
     ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
-pub use state::{Batch, Counters, Effects, RULES_VERSION, State};
+pub use state::{Batch, Counters, Effects, Moment, RULES_VERSION, State};
 pub use state_hash::StateHashes;
 pub use transfers::TransferState;

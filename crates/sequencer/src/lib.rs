@@ -23,7 +23,7 @@ use ledger::{Command, Effects, Outcome, Position, Stamp, State};
 use ports::{Log, LogError, Now};
 use record::frame::{BatchHeader, EncodedRecord, FrameBuilder, NewRecord, RecordTooLarge};
 
-pub use replay::{Applied, ReplayError, Replayed, replay};
+pub use replay::{Applied, Replay, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
 /// Whether a record must be durable before it is answered.

@@ -1,9 +1,11 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
+mod audit;
 mod bench;
 mod check_config;
 mod config;
 mod hub;
+mod offline;
 mod serve;
 mod signatures;
 mod verify;
@@ -37,6 +39,12 @@ Examples:
   upesi verify --data /var/lib/upesi prove what the log says, offline
   upesi openapi fspiop               the API as participants see it, as an OpenAPI document";
 
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  upesi verify --data /var/lib/upesi          the proof, in words
+  upesi verify --data /var/lib/upesi --json   for a script: ok, or fault.segment, .offset, .position
+A running switch has its directory locked: stop it, or verify a copy of the directory.";
+
 #[derive(Subcommand)]
 enum Command {
     /// Measure a hub: rate, latency, cost, and whether the run counts at all.
@@ -60,7 +68,19 @@ enum Command {
     /// Explain a configuration file: every setting, dangerous combinations with what to set
     /// instead, and how long a message can take by its timeouts.
     CheckConfig(check_config::CheckConfigArguments),
-    /// Replay a log offline and prove its invariants.
+    /// Prove what a log says: read all of it, decide everything again, and hold it against an
+    /// account that is kept apart from the switch's own. Changes nothing.
+    ///
+    /// Proved is: the hash chain is unbroken; every stored message matches its digest, and its
+    /// body says what was decided on; every decision comes out as recorded; every account is the
+    /// sum of its postings and every currency sums to zero, after each batch; no transfer was
+    /// reserved beyond cover or cap, and none has two ends; every commit has a fulfilment that
+    /// hashes to its condition; every notice owed was delivered, withdrawn, given up, or is
+    /// pending.
+    ///
+    /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
+    /// transfer. It takes memory for every transfer in the log, as the switch does.
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
 }
 
@@ -101,10 +121,10 @@ enum DescribedApi {
 /// Arguments of `verify`.
 #[derive(clap::Args)]
 pub(crate) struct VerifyArguments {
-    /// Directory of the log. The switch must not be running on it.
+    /// Directory of the log, only read. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Print the result as JSON.
+    /// Print the result as JSON, a fault too.
     #[arg(long)]
     pub(crate) json: bool,
 }

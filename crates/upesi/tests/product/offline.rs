@@ -164,3 +164,172 @@ fn a_copy_is_proved_without_a_trace() {
     fs::remove_file(home.data().join("LOCK")).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
 }
+
+/// The messages among the events of a life.
+fn messages(life: &Value) -> Vec<&Value> {
+    let events = life["events"].as_array().unwrap();
+    events.iter().filter(|event| event["event"] == "message").collect()
+}
+
+/// Which of its notices were delivered, to whom, after how many attempts and with which answer.
+fn deliveries(life: &Value) -> Vec<String> {
+    let events = life["events"].as_array().unwrap();
+    let ends = events.iter().filter(|event| event["event"] == "delivery");
+    let mut lines: Vec<_> = ends
+        .map(|end| {
+            let text = |name: &str| end[name].as_str().unwrap().to_owned();
+            let (attempts, status) = (&end["attempts"], &end["last_status"]);
+            let (request, to) = (text("request"), text("recipient"));
+            format!("{request} to {to}: {} after {attempts}, {status}", text("result"))
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
+    let scheme = Scheme::start();
+    let [committed, refused] = ["10", "5000"].map(Transfer::of);
+    for transfer in [&committed, &refused, &committed] {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    scheme.send(&committed.fulfil("RESERVED"), 200);
+    let expired = Transfer::of("20").expiring(2_000);
+    scheme.send(&expired.prepare(), 202);
+    scheme.payer.wait("PUT", &format!("{}/error", expired.path()));
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    let home = scheme.home;
+
+    let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
+    assert_eq!((&life["state"], &life["notices_pending"]), (&json!("COMMITTED"), &json!([])));
+    let told = messages(&life);
+    let outcomes: Vec<_> = told.iter().map(|event| &event["decision"]["outcome"]).collect();
+    assert_eq!(outcomes, ["PrepareReserved", "PrepareResentReserved", "Committed"]);
+    // The prepare: what it said, what it was decided on, what it moved and made owed.
+    let (message, decision) = (&told[0]["message"], &told[0]["decision"]);
+    assert_eq!(message["sender"], "payerfsp");
+    assert_eq!(message["trace"].as_str().map(str::len), Some(32));
+    assert_eq!(message["body_bytes"], committed.prepare().bytes().len());
+    assert_eq!(message["hash"], told[1]["message"]["hash"], "the same message again");
+    assert!((590_000..=600_000).contains(&message["expires_in_ms"].as_i64().unwrap()));
+    let payer = &decision["parties"][0];
+    for (name, expected) in [
+        ("name", "payerfsp"),
+        ("position_before", "0"),
+        ("position_after", "10"),
+        ("cover_before", "2000"),
+        ("cap", "1000"),
+    ] {
+        assert_eq!(payer[name], expected, "{name}: {payer:#}");
+    }
+    let kinds: Vec<_> = decision["postings"].as_array().unwrap().iter().collect();
+    let legs = kinds.iter().map(|leg| format!("{} {}", leg["side"], leg["kind"]).replace('"', ""));
+    assert_eq!(legs.collect::<Vec<_>>(), ["credit IN_FLIGHT", "debit POSITION"]);
+    assert_eq!(decision["owes"][0]["request"], "POST /transfers");
+    assert_eq!(told[1]["decision"]["postings"], json!([]), "a resend moves nothing");
+    assert_eq!(
+        deliveries(&life),
+        [
+            "PATCH /transfers/{id} COMMITTED to payeefsp: delivered after 1, 200",
+            "POST /transfers to payeefsp: delivered after 1, 202",
+            "PUT /transfers/{id} COMMITTED to payerfsp: delivered after 1, 200",
+            "PUT /transfers/{id} RESERVED to payerfsp: delivered after 1, 200",
+        ]
+    );
+
+    let (life, _) = answer(&home, &["explain", &refused.id, "--json"]);
+    let told = messages(&life);
+    assert_eq!(told[0]["decision"]["outcome"], "PrepareLiquidityInsufficient");
+    assert_eq!(told[0]["decision"]["parties"][0]["cover_before"], "2000");
+
+    let (life, _) = answer(&home, &["explain", &expired.id, "--json"]);
+    let expiry = life["events"].as_array().unwrap().iter().find(|one| one["event"] == "expiry");
+    let decision = &expiry.expect("it expired")["decision"];
+    assert_eq!((&life["state"], &decision["outcome"]), (&json!("ABORTED"), &json!("Expired")));
+    assert_eq!(decision["owes"].as_array().map(Vec::len), Some(2));
+    let payer = &decision["parties"][0];
+    let positions = (&payer["position_before"], &payer["position_after"]);
+    assert_eq!(positions, (&json!("30"), &json!("10")));
+
+    let output = home.offline(&["explain", &committed.id]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        format!("transfer {}: COMMITTED", committed.id),
+        "payerfsp: position 0 -> 10 USD, cover 2000, cap 1000; 0 of 50000 notices owed".into(),
+        "sent again: answered with the stored state, RESERVED".into(),
+        "nothing is owed about it at the end of the log".into(),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    for (id, named) in [("nobody", "no transfer id"), (&*Transfer::of("1").id, "none of the")] {
+        let output = home.offline(&["explain", id]);
+        assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
+    }
+}
+
+/// The value of a participant's account in a replayed state.
+fn value<'a>(state: &'a Value, name: &str, kind: &str) -> &'a Value {
+    let of_name = |one: &&Value| one["name"] == name;
+    let participant = state["participants"].as_array().unwrap().iter().find(of_name).unwrap();
+    let accounts = participant["accounts"].as_array().unwrap();
+    &accounts.iter().find(|account| account["kind"] == kind).unwrap()["value"]
+}
+
+#[test]
+fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
+    let (home, [committed, .., open]) = played();
+    let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    let events = messages(&life);
+    let (prepared, committed_at) = (&events[0], &events[1]);
+    let at = |until: &str| answer(&home, &["replay", "--until", until, "--json"]).0;
+
+    // Just before the prepare, just after it, and after the commit.
+    let position = prepared["position"].as_u64().unwrap();
+    let before = at(&(position - 1).to_string());
+    assert_eq!(value(&before, "payerfsp", "POSITION"), "0");
+    assert_eq!(before["transfers_in_flight"], json!([]));
+    let after = at(&position.to_string());
+    assert_eq!(after["position"], position);
+    assert_eq!(value(&after, "payerfsp", "POSITION"), "10");
+    assert_eq!(value(&after, "Hub", "IN_FLIGHT"), "-10");
+    assert_eq!(after["transfers_in_flight"][0]["id"], *committed.id);
+    assert_eq!(after["notices_owed"][0]["request"], "POST /transfers");
+    let end = at(&committed_at["position"].to_string());
+    assert_eq!(value(&end, "payeefsp", "POSITION"), "-10");
+
+    // The same by the time that explain tells.
+    let by_time = at(prepared["time"].as_str().unwrap());
+    assert_eq!(by_time["state_hash"], after["state_hash"]);
+    let last = answer(&home, &["replay", "--json"]).0;
+    assert_eq!(last["state_hash"], proof["state_hash"]);
+    assert_eq!(last["position"], proof["records"]);
+    assert_eq!(last["transfers_in_flight"][0]["id"], *open.id);
+
+    let said = home.offline(&["replay"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("1 transfers in flight") && said.contains(&open.id), "{said}");
+    for (until, named) in
+        [("999999", "the log ends with record"), ("1999-01-01T00:00:00Z", "later")]
+    {
+        let output = home.offline(&["replay", "--until", until]);
+        assert!(!output.status.success() && complaint(&output).contains(named), "{until}");
+    }
+}
+
+/// While a switch runs, its log is not read from beside it.
+#[test]
+fn a_running_switch_is_left_alone() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    for command in [&["replay"][..], &["verify"], &["explain", &transfer.id]] {
+        let output = scheme.home.offline(command);
+        assert!(!output.status.success() && complaint(&output).contains("in use"), "{command:?}");
+    }
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.settle();
+    scheme.end();
+}

@@ -548,3 +548,6 @@ fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
         _ => Some(true),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,7 +76,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         })
     });
     let fault = match (fault, walked) {
-        (Some(fault), _) => fault,
+        (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
         (None, Err(error)) => return Err(log.failure(error)),
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
@@ -97,16 +97,16 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     Err(failure)
 }
 
-fn step(replay: &mut Replay, audit: &mut Audit, placed: &Placed<'_>) -> Result<(), Fault> {
+fn step(replay: &mut Replay, audit: &mut Audit, placed: &Placed<'_>) -> Result<(), Box<Fault>> {
     let mut records = placed.frame.records();
     let mut watch = |moment: ledger::Moment<'_>, state: &State, effects: &ledger::Effects| {
         audit.watch(moment, &mut records, state, effects);
     };
     let applied = replay.apply(placed.frame, &mut watch);
-    applied.map_err(|error| Fault::of_replay(&error).at(placed))?;
+    applied.map_err(|error| Box::new(Fault::of_replay(&error).at(placed)))?;
     audit.close_batch(replay.state());
     match audit.finding() {
-        Some(finding) => Err(Fault::of_finding(finding).at(placed)),
+        Some(finding) => Err(Box::new(Fault::of_finding(finding).at(placed))),
         None => Ok(()),
     }
 }

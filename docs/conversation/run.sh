@@ -42,7 +42,8 @@ start() {
 # What may differ from run to run.
 alike() {
     sed -E -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z/MOMENT/g' -e 's/[0-9a-f]{64}/DIGEST/g' \
-        -e 's/in [0-9.]+ s:/in SECONDS:/' -e 's/[0-9]+ records in [0-9]+ batches/RECORDS/'
+        -e 's/in [0-9.]+ s, [0-9]+ records.s:/in SECONDS:/' -e 's/[0-9]+ records in [0-9]+ batches/RECORDS/' \
+        -e 's/for [0-9]+ of them/for SOME of them/'
 }
 
 # Performs the command at hand and compares, or writes, what came.

@@ -2,6 +2,7 @@
 //!
 //! - [`FileLog`]: segments over the [`ports::Disk`] port. One write per append, one sync per
 //!   group of appends; recovery on opening.
+//! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
 //! - [`RealDisk`]: the one place that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
 //! - [`MemoryDisk`]: a disk that crashes, tears, fills up and fails on command, the same way for
@@ -23,5 +24,7 @@ pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use real_disk::{LOCK_FILE, RealDisk, RealFile};
-pub use recovery::{Damage, DamageReason, DamagedEnd, Dropped, OpenError, Recovery};
+pub use recovery::{
+    Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, walk,
+};
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};

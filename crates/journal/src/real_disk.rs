@@ -30,8 +30,16 @@ pub struct RealDisk {
 struct Directory {
     handle: OwnedFd,
     path: String,
-    /// Held, never used: closing it gives the lock back.
-    _lock: OwnedFd,
+    /// Held, never used: closing it gives the lock back. A copy to be read may have no lock file.
+    _lock: Option<OwnedFd>,
+    purpose: Purpose,
+}
+
+/// What a directory was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Own,
+    Read,
 }
 
 /// An open file.
@@ -48,24 +56,58 @@ impl RealDisk {
     /// [`DiskError::InUse`] when another process has it; [`DiskError::Failed`].
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         make_directory(path)?;
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        Self::open_for(path, Purpose::Own, (flags, FlockOperation::NonBlockingLockExclusive))
+    }
+
+    /// Opens a directory that is there, to read it and nothing else: no file is made, written or
+    /// changed, not even the lock's. Others may read at the same time; nobody may own it.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] when another process owns it; [`DiskError::Failed`].
+    pub fn open_to_read(path: &Path) -> Result<Self, DiskError> {
+        let lock = (OFlags::RDONLY, FlockOperation::NonBlockingLockShared);
+        Self::open_for(path, Purpose::Read, lock)
+    }
+
+    fn open_for(
+        path: &Path,
+        purpose: Purpose,
+        (lock_flags, operation): (OFlags, FlockOperation),
+    ) -> Result<Self, DiskError> {
         let shown = path.display().to_string();
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|error| failed("open", &shown, error))?;
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = rustix::fs::openat(&handle, LOCK_FILE, flags, FILE_MODE)
-            .map_err(|error| failed("open the lock file in", &shown, error))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        let flags = lock_flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let lock = match rustix::fs::openat(&handle, LOCK_FILE, flags, FILE_MODE) {
+            Ok(lock) => Some(lock),
+            Err(Errno::NOENT) if purpose == Purpose::Read => None,
+            Err(error) => return Err(failed("open the lock file in", &shown, error)),
+        };
+        match lock.as_ref().map_or(Ok(()), |lock| rustix::fs::flock(lock, operation)) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(DiskError::InUse(shown)),
             Err(error) => return Err(failed("lock", &shown, error)),
         }
-        let directory = Arc::new(Directory { handle, path: shown, _lock: lock });
-        Ok(Self { directory })
+        let directory = Directory { handle, path: shown, _lock: lock, purpose };
+        Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// Refuses a change of a directory that was opened to be read.
+    fn own(&self, what: &str, name: &str) -> Result<(), DiskError> {
+        match self.directory.purpose {
+            Purpose::Own => Ok(()),
+            Purpose::Read => Err(failed(what, name, Errno::ROFS)),
+        }
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> Result<RealFile, DiskError> {
-        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let access = match self.directory.purpose {
+            Purpose::Own => OFlags::RDWR,
+            Purpose::Read => OFlags::RDONLY,
+        };
+        let flags = flags | access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let opened = rustix::fs::openat(&self.directory.handle, plain(name)?, flags, FILE_MODE)
             .map_err(|error| failed("open", name, error))?;
         Ok(RealFile { file: File::from(opened), name: name.to_owned() })
@@ -91,6 +133,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> Result<RealFile, DiskError> {
+        self.own("create", name)?;
         self.open_file(name, OFlags::CREATE | OFlags::EXCL)
     }
 
@@ -99,12 +142,14 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.own("rename", from)?;
         let directory = &self.directory.handle;
         rustix::fs::renameat(directory, plain(from)?, directory, plain(to)?)
             .map_err(|error| failed("rename", from, error))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.own("remove", name)?;
         rustix::fs::unlinkat(&self.directory.handle, plain(name)?, AtFlags::empty())
             .map_err(|error| failed("remove", name, error))
     }

@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ledger::Position;
-use ports::{Disk, DiskError, DiskFile};
+use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::{Discontinuity, Frame, FrameError, LogIdentity, Tail};
 
 use crate::file_log::{Options, Verify, same_end};
@@ -224,7 +224,7 @@ pub(crate) fn recover<D: Disk>(
     let mut frames = 0;
     if options.verify == Verify::Everything {
         for (segment, next) in closed.iter().zip(&found[1..]) {
-            frames += check_closed(segment, next)?;
+            frames += check_closed(segment, next, &mut |_, _| Ok(()))?.frames;
         }
     }
     let mut end = scan_last(last)?;
@@ -272,6 +272,81 @@ pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenErr
         disk.sync_directory()?;
     }
     Ok(())
+}
+
+/// One frame, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// File name of the segment.
+    pub segment: &'a str,
+    /// Where in it the frame starts.
+    pub offset: u64,
+    /// The frame, checked in full, the chain included.
+    pub frame: &'a Frame<'a>,
+}
+
+/// What was read of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Number of segments there are.
+    pub segments: usize,
+    /// Frames visited.
+    pub frames: u64,
+    /// Bytes of frames visited.
+    pub bytes: u64,
+    /// The log's end behind the last frame visited.
+    pub tail: Tail,
+    /// What the next start of the switch would cut off the end, as a write that a crash cut
+    /// short; it was left where it is.
+    pub torn: Option<Dropped>,
+}
+
+/// Reads a log from its first frame to its end and changes nothing, whatever state it is in. Each
+/// frame is checked in full, the chain included, before it is visited; `Err(Stop)` ends the walk.
+///
+/// # Errors
+/// [`OpenError::NoLog`]; [`OpenError::Damaged`] with the place, once the frames before it were
+/// visited; [`OpenError::Disk`].
+pub fn walk<D: Disk>(
+    disk: &D,
+    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+) -> Result<Walked, OpenError> {
+    let mut found = find_segments(disk)?;
+    let unfinished = take_unfinished(&mut found)?;
+    let (closed, last) = split_last(&found)?;
+    check_headers(&found)?;
+    let mut walked =
+        Walked { segments: found.len(), frames: 0, bytes: 0, tail: found[0].base(), torn: None };
+    for (segment, next) in closed.iter().zip(&found[1..]) {
+        let read = check_closed(segment, next, &mut |offset, frame| {
+            visit(&Placed { segment: &segment.name, offset, frame })
+        })?;
+        walked.note(read.frames, &read.scanned);
+        if read.scanned.cause == Cause::Visitor {
+            return Ok(walked);
+        }
+    }
+    let mut frames = 0;
+    let start = (SEGMENT_HEADER_BYTES, last.base());
+    let scanned = scan::scan(last.part(), start, &mut |offset, frame| {
+        frames += 1;
+        visit(&Placed { segment: &last.name, offset, frame })
+    })?;
+    walked.note(frames, &scanned);
+    if scanned.cause != Cause::Visitor {
+        let end = End { scanned, frames, index: Index::default(), unproven: scanned.offset };
+        let cut = judge_end(last, &end, unfinished.as_ref(), DamagedEnd::Refuse)?;
+        walked.torn = cut.map(|reason| note_cut(last, &scanned, reason));
+    }
+    Ok(walked)
+}
+
+impl Walked {
+    fn note(&mut self, frames: u64, scanned: &Scanned) {
+        self.frames += frames;
+        self.bytes += scanned.offset - SEGMENT_HEADER_BYTES;
+        self.tail = scanned.tail;
+    }
 }
 
 /// A segment as found.
@@ -369,24 +444,31 @@ fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Checks a segment that has one behind it; gives the number of its frames.
-fn check_closed<F: DiskFile>(segment: &Found<F>, next: &Found<F>) -> Result<u64, OpenError> {
+/// A segment that has one behind it, read.
+struct Closed {
+    frames: u64,
+    scanned: Scanned,
+}
+
+/// Checks a segment that has one behind it, unless the visitor has enough.
+fn check_closed<F: DiskFile>(
+    segment: &Found<F>,
+    next: &Found<F>,
+    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
+) -> Result<Closed, OpenError> {
     let mut frames = 0;
     let start = (SEGMENT_HEADER_BYTES, segment.base());
-    let scanned = scan::scan(segment.part(), start, &mut |_, _| {
+    let scanned = scan::scan(segment.part(), start, &mut |offset, frame| {
         frames += 1;
-        Ok(())
+        visit(offset, frame)
     })?;
     let base = next.base();
     let (tail, offset) = (scanned.tail, scanned.offset);
     let reason = match scanned.cause {
-        Cause::Limit | Cause::Visitor if same_end(&tail, &base) => return Ok(frames),
-        Cause::Limit | Cause::Visitor if tail.end < base.end => {
-            DamageReason::Missing { until: base.end }
-        }
-        Cause::Limit | Cause::Visitor => {
-            return Err(next.damage(0, next.first, DamageReason::Unconnected));
-        }
+        Cause::Visitor => return Ok(Closed { frames, scanned }),
+        Cause::Limit if same_end(&tail, &base) => return Ok(Closed { frames, scanned }),
+        Cause::Limit if tail.end < base.end => DamageReason::Missing { until: base.end },
+        Cause::Limit => return Err(next.damage(0, next.first, DamageReason::Unconnected)),
         Cause::Frame(error) => DamageReason::Durable { error, durable: base.end },
         Cause::Order(error) => DamageReason::Order(error),
     };

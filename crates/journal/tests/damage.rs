@@ -48,6 +48,7 @@ fn frame_offsets(disk: &MemoryDisk, name: &str) -> Vec<usize> {
 fn refused(disk: &MemoryDisk) -> OpenError {
     let before = content(disk);
     let error = FileLog::open(disk.clone(), OPTIONS).expect_err("damage is refused");
+    assert_eq!(journal::walk(disk, &mut |_| Ok(())).as_ref(), Err(&error), "a reader says so too");
     assert_eq!(content(disk), before, "nothing is changed");
     error
 }
@@ -250,7 +251,17 @@ fn a_torn_end_is_cut_off_and_reported() {
     for content in torn {
         let disk = sample();
         disk.put(&name, &content);
+        let mut frames = 0;
+        let walked = journal::walk(&disk, &mut |placed| {
+            frames += 1;
+            assert_eq!(placed.frame.header().last(), Position(frames));
+            Ok(())
+        });
+        let walked = walked.expect("a torn end is no damage");
+        assert_eq!((frames, walked.frames, walked.tail.end), (11, 11, Position(11)));
+        assert_eq!(disk.content(&name).as_ref(), Some(&content), "reading repairs nothing");
         let (log, report) = FileLog::open(disk.clone(), OPTIONS).expect("repairs");
+        assert_eq!(walked.torn, report.dropped, "a reader foretells it");
         let dropped = report.dropped.expect("something was cut off");
         assert_eq!((dropped.segment, dropped.offset), (name.clone(), start as u64));
         assert_eq!(dropped.bytes, (content.len() - start) as u64);

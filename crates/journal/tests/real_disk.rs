@@ -31,6 +31,39 @@ fn the_directory_is_made_private_and_held_by_one() {
 }
 
 #[test]
+fn whoever_only_reads_changes_nothing_and_keeps_owners_out() {
+    let above = tempfile::TempDir::new().expect("a temporary directory");
+    let path = above.path().join("log");
+    RealDisk::open_to_read(&path).expect_err("it is not made");
+    let owner = RealDisk::open(&path).expect("opens");
+    owner.create("file").and_then(|file| file.write_at(0, b"content")).expect("writes");
+    let in_use = |error: DiskError| matches!(error, DiskError::InUse(_));
+    assert!(RealDisk::open_to_read(&path).is_err_and(in_use));
+    drop(owner);
+
+    let reader = RealDisk::open_to_read(&path).expect("opens");
+    let second = RealDisk::open_to_read(&path).expect("readers share");
+    assert!(RealDisk::open(&path).is_err_and(in_use));
+    let file = second.open("file").expect("opens");
+    let mut read = [0; 7];
+    assert_eq!((file.read_at(0, &mut read), &read), (Ok(7), b"content"));
+    for changed in [
+        file.write_at(0, b"other").err(),
+        file.truncate(0).err(),
+        reader.create("new").err(),
+        reader.rename("file", "new").err(),
+        reader.remove("file").err(),
+    ] {
+        assert!(matches!(changed, Some(DiskError::Failed { .. })), "{changed:?}");
+    }
+    drop((reader, second));
+    assert_eq!(std::fs::read(path.join("file")).expect("reads"), b"content");
+    std::fs::remove_file(path.join(LOCK_FILE)).expect("removes");
+    RealDisk::open_to_read(&path).expect("a copy need not have the lock's file");
+    assert!(!path.join(LOCK_FILE).exists());
+}
+
+#[test]
 fn names_and_content_do_as_the_contract_says() {
     let path = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(path.path()).expect("opens");

@@ -52,11 +52,11 @@ pub use ids::{
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{ALL as ALL_OUTCOMES, Outcome};
-pub use query::{Cause, LookUp, TransferView};
+pub use query::{Cause, InFlight, LookUp, TransferView};
 pub use register::{
     ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
     ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
-pub use state::{Batch, Counters, Effects, RULES_VERSION, State};
+pub use state::{Batch, Counters, Effects, Moment, RULES_VERSION, State};
 pub use state_hash::StateHashes;
 pub use transfers::TransferState;

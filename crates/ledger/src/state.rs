@@ -61,6 +61,19 @@ impl Effects {
     }
 }
 
+/// A moment within a batch, for whoever looks on while it is decided.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment<'a> {
+    /// Before the deadlines that the stamp has reached fire.
+    Opened,
+    /// After they have.
+    DeadlinesFired,
+    /// Before a command is decided.
+    Before(Position, &'a Command),
+    /// After it was.
+    After(Position, &'a Command, Outcome),
+}
+
 /// How often things happened since the log began; part of the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -144,19 +157,38 @@ impl State {
         commands: impl IntoIterator<Item = &'a Command>,
         effects: &mut Effects,
     ) {
+        self.apply_watched(batch, commands, effects, &mut |_, _, _| {});
+    }
+
+    /// [`State::apply`], with someone who looks on: at each [`Moment`] he sees the state and the
+    /// effects so far. He decides nothing, and what he does costs what it costs.
+    ///
+    /// Panics as [`State::apply`].
+    pub fn apply_watched<'a>(
+        &mut self,
+        batch: &Batch,
+        commands: impl IntoIterator<Item = &'a Command>,
+        effects: &mut Effects,
+        watch: &mut impl FnMut(Moment<'_>, &Self, &Effects),
+    ) {
         assert_eq!(batch.first.0, self.position.0 + 1, "batches follow each other without a gap");
         assert!(batch.stamp >= self.stamp, "time never runs backwards in the log");
         assert!(effects.outcomes.is_empty(), "effects are cleared between batches");
         self.stamp = batch.stamp;
         let mut context = Context { state: self, effects, position: batch.first };
+        watch(Moment::Opened, context.state, context.effects);
         commands::expire::expire_due(&mut context);
+        watch(Moment::DeadlinesFired, context.state, context.effects);
         for (at, command) in commands.into_iter().enumerate() {
             context.position = Position(batch.first.0 + at as u64);
+            watch(Moment::Before(context.position, command), context.state, context.effects);
             let outcome = match context.is_repeat(batch, at as u64) {
                 true => Outcome::Repeated,
                 false => commands::decide(&mut context, command),
             };
             context.conclude(outcome);
+            let after = Moment::After(context.position, command, outcome);
+            watch(after, context.state, context.effects);
         }
         self.close_batch();
     }

@@ -26,7 +26,7 @@ use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
-pub use replay::{Applied, ReplayError, Replayed, replay};
+pub use replay::{Applied, Replay, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
 /// Whether a record must be durable before it is answered.

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ledger::{Batch, Command, Effects, Outcome, Position, RULES_VERSION, State};
+use ledger::{Batch, Command, Effects, Moment, Outcome, Position, RULES_VERSION, State};
 use ports::{Log, LogError};
 use record::FieldError;
 use record::frame::{Frame, Record};
@@ -81,55 +81,135 @@ pub fn replay(
     log: &mut impl Log,
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
-    let mut replayed = Replayed { state: State::new(), batches: 0, records: 0 };
-    let mut effects = Effects::default();
+    let mut replay = Replay::new();
     let mut failed = None;
     log.replay(Position(1), &mut |frame| {
-        let step = apply_frame(&mut replayed, &mut effects, frame, observe);
+        let step = replay.apply(frame, &mut |_, _, _| {});
         step.map_err(|error| {
             failed = Some(error);
             ports::Stop
-        })
+        })?;
+        let decided = replay.commands.iter().zip(&replay.effects.outcomes);
+        for (record, (command, outcome)) in frame.records().zip(decided) {
+            observe(&Applied { record: &record, command, outcome: *outcome });
+        }
+        Ok(())
     })?;
     match failed {
         Some(error) => Err(error),
-        None => Ok(replayed),
+        None => Ok(replay.replayed),
     }
 }
 
-fn apply_frame(
-    replayed: &mut Replayed,
-    effects: &mut Effects,
-    frame: &Frame<'_>,
-    observe: &mut dyn FnMut(&Applied<'_>),
-) -> Result<(), ReplayError> {
-    let header = frame.header();
-    let state = &mut replayed.state;
-    if header.batch.rules_version > RULES_VERSION {
-        let version = header.batch.rules_version;
-        return Err(ReplayError::UnknownRules { position: header.first, version });
+/// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
+#[derive(Debug)]
+pub struct Replay {
+    replayed: Replayed,
+    /// Batches whose digest a later frame has confirmed.
+    confirmed: u64,
+    commands: Vec<Command>,
+    effects: Effects,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Self::new()
     }
-    let known = header.batch.applied == state.position();
-    if known && header.batch.outcome_digest != *state.digest() {
-        return Err(ReplayError::Diverged { position: state.position() });
+}
+
+impl Replay {
+    /// A replay before the first frame.
+    #[must_use]
+    pub fn new() -> Self {
+        let replayed = Replayed { state: State::new(), batches: 0, records: 0 };
+        Self { replayed, confirmed: 0, commands: Vec::new(), effects: Effects::default() }
     }
-    let commands = read_commands(frame)?;
-    let batch = Batch {
-        first: header.first,
-        stamp: header.batch.stamp,
-        node: header.batch.node,
-        epoch: header.batch.epoch,
-        sequence: header.batch.sequence,
-    };
-    effects.clear();
-    apply(state, &batch, &commands, effects)
-        .map_err(|position| ReplayError::Poison { position })?;
-    for ((record, command), outcome) in frame.records().zip(&commands).zip(&effects.outcomes) {
-        observe(&Applied { record: &record, command, outcome: *outcome });
+
+    /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
+    ///
+    /// # Errors
+    /// [`ReplayError`], but for [`ReplayError::Log`]; after any of them the replay is over.
+    pub fn apply(
+        &mut self,
+        frame: &Frame<'_>,
+        watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
+    ) -> Result<(), ReplayError> {
+        self.apply_until(frame, frame.header().last(), watch)
     }
-    replayed.batches += 1;
-    replayed.records += commands.len() as u64;
-    Ok(())
+
+    /// [`Replay::apply`] up to the record `last`, which is in the frame: the state is then that of
+    /// a log that ends with it. Nothing can follow but the end.
+    ///
+    /// # Errors
+    /// As [`Replay::apply`].
+    pub fn apply_until(
+        &mut self,
+        frame: &Frame<'_>,
+        last: Position,
+        watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
+    ) -> Result<(), ReplayError> {
+        let header = frame.header();
+        let state = &mut self.replayed.state;
+        if header.batch.rules_version > RULES_VERSION {
+            let version = header.batch.rules_version;
+            return Err(ReplayError::UnknownRules { position: header.first, version });
+        }
+        if header.batch.applied == state.position() {
+            if header.batch.outcome_digest != *state.digest() {
+                return Err(ReplayError::Diverged { position: state.position() });
+            }
+            self.confirmed += u64::from(0 < state.position().0);
+        }
+        self.commands.clear();
+        let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
+        for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
+            self.commands.push(read_command(&record)?);
+        }
+        let batch = Batch {
+            first: header.first,
+            stamp: header.batch.stamp,
+            node: header.batch.node,
+            epoch: header.batch.epoch,
+            sequence: header.batch.sequence,
+        };
+        self.effects.clear();
+        apply_watched(state, &batch, &self.commands, &mut self.effects, watch)
+            .map_err(|position| ReplayError::Poison { position })?;
+        self.replayed.batches += 1;
+        self.replayed.records += self.commands.len() as u64;
+        Ok(())
+    }
+
+    /// The state after the last frame applied.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.replayed.state
+    }
+
+    /// What the last frame brought about.
+    #[must_use]
+    pub fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// Batches applied so far.
+    #[must_use]
+    pub fn batches(&self) -> u64 {
+        self.replayed.batches
+    }
+
+    /// Records applied so far.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.replayed.records
+    }
+
+    /// Batches whose outcomes were found to be those that a later frame recorded. The last batch
+    /// of a log has nothing behind it that could.
+    #[must_use]
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
 }
 
 /// Applies a batch; a broken invariant is told by the position of the record that broke it, and
@@ -140,16 +220,23 @@ pub(crate) fn apply<'a>(
     commands: impl IntoIterator<Item = &'a Command>,
     effects: &mut Effects,
 ) -> Result<(), Position> {
-    let applied = catch_unwind(AssertUnwindSafe(|| state.apply(batch, commands, effects)));
+    apply_watched(state, batch, commands, effects, &mut |_, _, _| {})
+}
+
+fn apply_watched<'a>(
+    state: &mut State,
+    batch: &Batch,
+    commands: impl IntoIterator<Item = &'a Command>,
+    effects: &mut Effects,
+    watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
+) -> Result<(), Position> {
+    let applied = catch_unwind(AssertUnwindSafe(|| {
+        state.apply_watched(batch, commands, effects, watch);
+    }));
     applied.map_err(|_| Position(state.position().0.max(batch.first.0 - 1) + 1))
 }
 
-fn read_commands(frame: &Frame<'_>) -> Result<Vec<Command>, ReplayError> {
-    frame
-        .records()
-        .map(|record| {
-            record::command::read_fields(record.kind, record.version, record.fields)
-                .map_err(|error| ReplayError::Unreadable { position: record.position, error })
-        })
-        .collect()
+fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {
+    record::command::read_fields(record.kind, record.version, record.fields)
+        .map_err(|error| ReplayError::Unreadable { position: record.position, error })
 }

@@ -1,9 +1,14 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
+mod audit;
 mod bench;
 mod check_config;
 mod config;
+mod explain;
+mod explanation;
 mod hub;
+mod offline;
+mod replay;
 mod serve;
 mod signatures;
 mod slow_log;
@@ -39,6 +44,25 @@ Examples:
   upesi verify --data /var/lib/upesi prove what the log says, offline
   upesi openapi fspiop               the API as participants see it, as an OpenAPI document";
 
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
+  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
+A running switch has its directory locked: stop it, or explain from a copy of the directory.";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  upesi replay --data /var/lib/upesi                                the state at the end of the log
+  upesi replay --data /var/lib/upesi --until 2026-05-01T17:00:00Z   as it was at the end of a day
+  upesi replay --data /var/lib/upesi --until 41 --json              right after record 41
+A running switch has its directory locked: stop it, or replay a copy of the directory.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  upesi verify --data /var/lib/upesi          the proof, in words
+  upesi verify --data /var/lib/upesi --json   for a script: ok, or fault.segment, .offset, .position
+A running switch has its directory locked: stop it, or verify a copy of the directory.";
+
 #[derive(Subcommand)]
 enum Command {
     /// Measure a hub: rate, latency, cost, and whether the run counts at all.
@@ -62,7 +86,31 @@ enum Command {
     /// Explain a configuration file: every setting, dangerous combinations with what to set
     /// instead, and how long a message can take by its timeouts.
     CheckConfig(check_config::CheckConfigArguments),
-    /// Replay a log offline and prove its invariants.
+    /// Tell the whole life of one transfer from the log: each message about it, each decision with
+    /// the numbers it was made on (positions, cover, cap, deadline), postings, callbacks owed and
+    /// how they were delivered, resends and refusals. Changes nothing.
+    ///
+    /// Movements of funds have a transfer id too and are told the same way. Everything up to the
+    /// end of the log is decided again, so it takes as long as a start of the switch.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArguments),
+    /// Show the state as it was at a moment, or after a record: participants, accounts with their
+    /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArguments),
+    /// Prove what a log says: read all of it, decide everything again, and hold it against an
+    /// account that is kept apart from the switch's own. Changes nothing.
+    ///
+    /// Proved is: the hash chain is unbroken; every stored message matches its digest, and its
+    /// body says what was decided on; every decision comes out as recorded; every account is the
+    /// sum of its postings and every currency sums to zero, after each batch; no transfer was
+    /// reserved beyond cover or cap, and none has two ends; every commit has a fulfilment that
+    /// hashes to its condition; every notice owed was delivered, withdrawn, given up, or is
+    /// pending.
+    ///
+    /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
+    /// transfer. It takes memory for every transfer in the log, as the switch does.
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
 }
 
@@ -112,10 +160,39 @@ enum DescribedApi {
 /// Arguments of `verify`.
 #[derive(clap::Args)]
 pub(crate) struct VerifyArguments {
-    /// Directory of the log. The switch must not be running on it.
+    /// Directory of the log, only read. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Print the result as JSON.
+    /// Print the result as JSON, a fault too.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(clap::Args)]
+pub(crate) struct ExplainArguments {
+    /// The transfer: a UUID in lower case or a ULID, as its prepare had it.
+    #[arg(value_name = "TRANSFER_ID")]
+    pub(crate) transfer: String,
+    /// Directory of the log, only read. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print JSON; amounts are strings.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `replay`.
+#[derive(clap::Args)]
+pub(crate) struct ReplayArguments {
+    /// Directory of the log, only read. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Last record that counts, by its number, or by time: whatever has a stamp up to then, as
+    /// 2026-05-01T17:00:00Z, with up to six decimals, or +03:00 for Z. Without it, all of the log.
+    #[arg(long, value_name = "POSITION|TIME")]
+    pub(crate) until: Option<replay::Until>,
+    /// Print JSON, with every transfer and notice; amounts are strings.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -143,6 +220,8 @@ fn main() -> ExitCode {
         }
         Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
     };
     match result {

@@ -1,172 +1,246 @@
-//! `upesi verify`: reads a whole log and decides everything again.
+//! `upesi verify`: reads a whole log, decides everything again, and keeps an account of its own
+//! ([`crate::audit`]). One pass; nothing in the data directory is changed.
 
-use std::collections::HashMap;
-use std::io::IsTerminal;
 use std::time::Instant;
 
-use journal::{FileLog, Options, RealDisk, Verify};
-use ledger::{Command, Outcome, State, TransferId};
-use sequencer::{Applied, Replayed};
+use journal::{Damage, Dropped, OpenError, Placed, Walked};
+use ledger::{Position, State};
+use ports::Stop;
+use sequencer::{Replay, ReplayError};
 use serde::Serialize;
 
+use crate::audit::{Audit, Figures, Finding};
+use crate::offline::{OfflineLog, moment, print_json};
 use crate::{Failure, VerifyArguments};
-
-/// Records between two signs of life.
-const PROGRESS: u64 = 100_000;
 
 /// What was proved.
 #[derive(Debug, Serialize)]
 struct Proof {
     ok: bool,
     segments: usize,
+    bytes: u64,
     batches: u64,
     records: u64,
+    /// Batches whose recorded outcomes were found again; none speaks of the last batch yet.
+    batches_confirmed: u64,
+    last_stamp: String,
     transfers_ended: usize,
     transfers_in_flight: usize,
-    committed: u64,
     notices_owed: usize,
-    notices_delivered: u64,
     dead_letters: usize,
     participants: usize,
+    accounts: usize,
+    #[serde(flatten)]
+    figures: Figures,
     chain_head: String,
     outcome_digest: String,
     state_hash: String,
     seconds: f64,
+    records_per_second: u64,
+}
+
+/// Where a log is not good, and how far it is.
+#[derive(Debug, Serialize)]
+struct Disproof {
+    ok: bool,
+    fault: Fault,
+    /// Records found good before the fault.
+    records: u64,
+    seconds: f64,
+}
+
+/// The first fault.
+#[derive(Debug, Default, Serialize)]
+struct Fault {
+    segment: Option<String>,
+    offset: Option<u64>,
+    /// The record, or the one that should stand there.
+    position: Option<u64>,
+    transfer: Option<String>,
+    what: String,
+    /// The same as one line.
+    #[serde(skip)]
+    line: String,
 }
 
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let started = Instant::now();
-    let place = arguments.data.display();
-    if !arguments.data.is_dir() {
-        return Err(Failure::new(format!("{place}: there is no such directory")));
-    }
-    let failed = |error: String| Failure::new(format!("{place}: {error}"));
-    let disk = RealDisk::open(&arguments.data).map_err(|error| failed(error.to_string()))?;
-    let options = Options { verify: Verify::LastSegment, ..Options::default() };
-    let (mut log, recovery) =
-        FileLog::open(disk, options).map_err(|error| failed(error.to_string()))?;
+    let log = OfflineLog::open(&arguments.data)?;
+    let mut replay = Replay::new();
     let mut audit = Audit::default();
-    let replayed = sequencer::replay(&mut log, &mut |applied| audit.see(applied))
-        .map_err(|error| failed(error.to_string()))?;
-    audit.compare(&replayed.state).map_err(failed)?;
-    let chain_head = ports::Log::chain(&log).to_string();
-    let proof = Proof {
-        seconds: started.elapsed().as_secs_f64(),
-        ..proof(&replayed, recovery.segments, chain_head)
+    let mut fault = None;
+    let walked = log.walk(&mut |placed| {
+        step(&mut replay, &mut audit, placed).map_err(|found| {
+            fault = Some(found);
+            Stop
+        })
+    });
+    let fault = match (fault, walked) {
+        (Some(fault), _) => *fault,
+        (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
+        (None, Err(error)) => return Err(log.failure(error)),
+        (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
+        (None, Ok(walked)) => {
+            audit.close(replay.state());
+            match audit.finding() {
+                Some(finding) => Fault::of_finding(finding),
+                None => return print(&prove(&replay, &audit, &walked, started), arguments.json),
+            }
+        }
     };
-    print(&proof, arguments.json)
+    let failure = log.failure(&fault.line);
+    if arguments.json {
+        let records = replay.records();
+        let seconds = started.elapsed().as_secs_f64();
+        print_json(&Disproof { ok: false, fault, records, seconds })?;
+    }
+    Err(failure)
 }
 
-/// An account of the log kept apart from the kernel's own: which transfer ended how, once.
-#[derive(Default)]
-struct Audit {
-    seen: u64,
-    ends: HashMap<TransferId, Outcome>,
-    twice: Option<TransferId>,
-    reserved: u64,
+fn step(replay: &mut Replay, audit: &mut Audit, placed: &Placed<'_>) -> Result<(), Box<Fault>> {
+    let mut records = placed.frame.records();
+    let mut watch = |moment: ledger::Moment<'_>, state: &State, effects: &ledger::Effects| {
+        audit.watch(moment, &mut records, state, effects);
+    };
+    let applied = replay.apply(placed.frame, &mut watch);
+    applied.map_err(|error| Box::new(Fault::of_replay(&error).at(placed)))?;
+    audit.close_batch(replay.state());
+    match audit.finding() {
+        Some(finding) => Err(Box::new(Fault::of_finding(finding).at(placed))),
+        None => Ok(()),
+    }
 }
 
-impl Audit {
-    fn see(&mut self, applied: &Applied<'_>) {
-        self.seen += 1;
-        if self.seen.is_multiple_of(PROGRESS) && std::io::stderr().is_terminal() {
-            eprint!("\r{} records", self.seen);
+impl Fault {
+    fn of_damage(damage: &Damage) -> Self {
+        Self {
+            segment: Some(damage.segment.clone()),
+            offset: Some(damage.offset),
+            position: Some(damage.position.0),
+            what: damage.reason.to_string(),
+            line: damage.to_string(),
+            ..Self::default()
         }
-        let id = match applied.command {
-            Command::Prepare(_) => {
-                self.reserved += u64::from(applied.outcome == Outcome::PrepareReserved);
-                return;
-            }
-            Command::Fulfil(fulfil) => fulfil.id,
-            Command::Abort(abort) => abort.id,
-            _ => return,
+    }
+
+    /// Verifying repairs nothing and proves nothing about bytes it cannot read.
+    fn of_torn(torn: &Dropped, next: Position) -> Self {
+        let Dropped { segment, offset, bytes, reason } = torn;
+        let what = format!("the last {bytes} bytes are a part of a frame: {reason}");
+        let line = format!(
+            "{segment} at byte {offset}, where record {} should start: {what}. After a crash that \
+             is a write nobody was told of, and the next start of the switch cuts it off; else \
+             restore the file from a copy",
+            next.0
+        );
+        Self {
+            segment: Some(segment.clone()),
+            offset: Some(*offset),
+            position: Some(next.0),
+            what,
+            line,
+            ..Self::default()
+        }
+    }
+
+    fn of_replay(error: &ReplayError) -> Self {
+        let position = match error {
+            ReplayError::Log(_) => None,
+            ReplayError::Unreadable { position, .. }
+            | ReplayError::UnknownRules { position, .. }
+            | ReplayError::Poison { position }
+            | ReplayError::Diverged { position } => Some(position.0),
         };
-        if is_end(applied.outcome) && self.ends.insert(id, applied.outcome).is_some() {
-            self.twice = Some(id);
+        let what = error.to_string();
+        Self { position, line: what.clone(), what, ..Self::default() }
+    }
+
+    fn of_finding(finding: &Finding) -> Self {
+        let transfer = finding.transfer.map(|id| id.to_string());
+        let about = transfer.as_ref().map_or(String::new(), |id| format!("transfer {id} "));
+        Self {
+            position: Some(finding.position.0),
+            line: format!("record {}: {about}{}", finding.position.0, finding.what),
+            what: finding.what.clone(),
+            transfer,
+            ..Self::default()
         }
     }
 
-    fn compare(&self, state: &State) -> Result<(), String> {
-        if let Some(id) = self.twice {
-            return Err(format!("transfer {id} has two ends"));
-        }
-        for (currency, sum) in state.books().sums() {
-            if sum != ledger::Amount::ZERO {
-                return Err(format!("the accounts of {currency} sum to {sum}, not to zero"));
-            }
-        }
-        let counters = state.counters();
-        let committed = self.ends.values().filter(|end| **end == Outcome::Committed).count() as u64;
-        if committed != counters.committed {
-            return Err(format!("{committed} commits in the log, {} counted", counters.committed));
-        }
-        let ended = counters.committed + counters.aborted + counters.expired;
-        let open = state.transfers_in_flight() as u64;
-        if self.reserved != ended + open {
-            let reserved = self.reserved;
-            return Err(format!("{reserved} reserved, but {ended} ended and {open} in flight"));
-        }
-        Ok(())
+    fn at(self, placed: &Placed<'_>) -> Self {
+        let Placed { segment, offset, .. } = *placed;
+        let line = format!("{segment} at byte {offset}: {}", self.line);
+        Self { segment: Some(segment.to_owned()), offset: Some(offset), line, ..self }
     }
 }
 
-fn is_end(outcome: Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Committed
-            | Outcome::Aborted
-            | Outcome::AbortedWithUnknownCode
-            | Outcome::AbortedByPut
-            | Outcome::FulfilmentInvalid
-            | Outcome::AnswerToStranger
-    )
-}
-
-fn proof(replayed: &Replayed, segments: usize, chain_head: String) -> Proof {
-    let state = &replayed.state;
+fn prove(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> Proof {
+    let state = replay.state();
+    // The hash of the state is part of the proof and of its time.
+    let state_hash = state.hash().to_string();
+    let seconds = started.elapsed().as_secs_f64();
     Proof {
         ok: true,
-        segments,
-        batches: replayed.batches,
-        records: replayed.records,
+        segments: walked.segments,
+        bytes: walked.bytes,
+        batches: replay.batches(),
+        records: replay.records(),
+        batches_confirmed: replay.confirmed(),
+        last_stamp: moment(state.stamp()),
         transfers_ended: state.transfers_ended(),
         transfers_in_flight: state.transfers_in_flight(),
-        committed: state.counters().committed,
         notices_owed: state.notices_owed_count(),
-        notices_delivered: state.counters().delivered,
         dead_letters: state.dead_letter_count(),
         participants: state.register().iter().count(),
-        chain_head,
+        accounts: state.books().iter().count(),
+        figures: audit.figures(),
+        chain_head: walked.tail.chain.to_string(),
         outcome_digest: state.digest().to_string(),
-        state_hash: state.hash().to_string(),
-        seconds: 0.0,
+        state_hash,
+        seconds,
+        records_per_second: (replay.records() as f64 / seconds) as u64,
     }
 }
 
 fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     if json {
-        let text =
-            serde_json::to_string_pretty(proof).map_err(|error| Failure::new(error.to_string()))?;
-        println!("{text}");
-        return Ok(());
+        return print_json(proof);
     }
-    if std::io::stderr().is_terminal() {
-        eprint!("\r");
-    }
-    println!("proved in {:.1} s:", proof.seconds);
+    let Figures { postings, reserved, committed, aborted, expired, .. } = proof.figures;
+    let figures = &proof.figures;
+    println!("proved in {:.1} s, {} records/s:", proof.seconds, proof.records_per_second);
     println!("  chain unbroken over {} segments, head {}", proof.segments, proof.chain_head);
     println!(
-        "  {} records in {} batches decided again with the recorded outcomes, digest {}",
-        proof.records, proof.batches, proof.outcome_digest
-    );
-    println!("  every currency sums to zero, at every batch and now");
-    println!(
-        "  {} transfers ended ({} committed), each once; {} in flight",
-        proof.transfers_ended, proof.committed, proof.transfers_in_flight
+        "  {} records in {} batches decided again, the outcomes as recorded for {} of them, digest \
+         {}",
+        proof.records, proof.batches, proof.batches_confirmed, proof.outcome_digest
     );
     println!(
-        "  notices: {} delivered, {} owed, {} dead letters",
-        proof.notices_delivered, proof.notices_owed, proof.dead_letters
+        "  {} stored messages match their digests ({} erased); {} bodies say what was decided on \
+         ({} not readable today)",
+        figures.messages,
+        figures.messages_erased,
+        figures.bodies_compared,
+        figures.bodies_unreadable
+    );
+    println!(
+        "  {} accounts are the sums of their {postings} postings, and each currency sums to zero, \
+         after every batch",
+        proof.accounts
+    );
+    println!(
+        "  {reserved} transfers reserved within cover and cap; {committed} committed, {aborted} \
+         aborted, {expired} expired, each once; {} in flight",
+        proof.transfers_in_flight
+    );
+    println!("  {} fulfilments hash to their conditions", figures.fulfilments_hashed);
+    println!(
+        "  {} notices owed: {} delivered, {} withdrawn, {} dead letters, {} pending",
+        figures.notices,
+        figures.notices_delivered,
+        figures.notices_withdrawn,
+        figures.notices_dead,
+        figures.notices_pending
     );
     println!("  state hash {}", proof.state_hash);
     Ok(())

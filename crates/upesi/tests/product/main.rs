@@ -13,6 +13,7 @@ mod documents;
 mod edge;
 mod kill;
 mod lookup_and_quotes;
+mod offline;
 mod operations;
 mod refusals;
 mod signatures;

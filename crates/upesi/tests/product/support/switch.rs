@@ -101,8 +101,13 @@ impl Home {
     }
 
     pub(crate) fn verify(&self) -> Output {
+        self.offline(&["verify", "--json"])
+    }
+
+    /// Runs a command on the data directory.
+    pub(crate) fn offline(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
-        command.arg("verify").arg("--data").arg(self.data()).arg("--json");
+        command.args(arguments).arg("--data").arg(self.data());
         finish(command)
     }
 

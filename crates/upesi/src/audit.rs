@@ -1,0 +1,553 @@
+//! An account of a log kept apart from the kernel's: made from the commands and what was decided
+//! about each, never from the kernel's sums.
+//!
+//! Of every decision it posts what that decision must move, ends what it must end, and notes what
+//! it makes the hub owe. After each it holds the accounts that were touched against the kernel's,
+//! after each batch the counts, every [`FULL_INTERVAL`] batches and at the end every account. The
+//! first difference is kept, with its place; nothing after it is looked at.
+//!
+//! Memory: some 40 bytes per transfer that ended, 200 per transfer in flight, 40 per notice owed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bytes::Bytes;
+use fspiop::body;
+use ledger::{
+    AccountId, AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Effects,
+    FinishedDelivery, Fulfil, Fulfilment, FundsDirection, Moment, MoveFunds, Notice, NoticeId,
+    Outcome, ParticipantIndex, Position, Prepare, State, TransferId,
+};
+use record::frame::{Payload, Record, Records};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// Batches between two comparisons of all accounts.
+const FULL_INTERVAL: u64 = 1_024;
+
+/// What was counted; every figure is the audit's own.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Figures {
+    /// Movements of money posted, each with two legs.
+    pub(crate) postings: u64,
+    /// Prepares that reserved, each found within cover and cap.
+    pub(crate) reserved: u64,
+    pub(crate) committed: u64,
+    pub(crate) aborted: u64,
+    pub(crate) expired: u64,
+    /// Fulfilments hashed and found to be what their conditions ask for.
+    pub(crate) fulfilments_hashed: u64,
+    /// Stored messages whose digest was taken again.
+    pub(crate) messages: u64,
+    /// Messages of which only the digest is left.
+    pub(crate) messages_erased: u64,
+    /// Bodies of transfer messages read again and found to say what was decided on.
+    pub(crate) bodies_compared: u64,
+    /// Bodies that the rules of today do not take.
+    pub(crate) bodies_unreadable: u64,
+    /// Notices ever owed; the sum of the next four.
+    pub(crate) notices: u64,
+    pub(crate) notices_delivered: u64,
+    pub(crate) notices_withdrawn: u64,
+    pub(crate) notices_dead: u64,
+    pub(crate) notices_pending: u64,
+}
+
+/// The first thing that does not add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) position: Position,
+    pub(crate) transfer: Option<TransferId>,
+    pub(crate) what: String,
+}
+
+/// The account of a log.
+#[derive(Default)]
+pub(crate) struct Audit {
+    figures: Figures,
+    finding: Option<Finding>,
+    /// The record that is being decided.
+    at: Position,
+    batches: u64,
+    /// By number of the account.
+    own: Vec<Amount>,
+    touched: Vec<AccountId>,
+    internal: HashMap<(Currency, AccountKind), AccountId>,
+    open: HashMap<TransferId, Open>,
+    /// By expiration, then by prepare.
+    deadlines: BTreeMap<(u64, Position), TransferId>,
+    ended: HashMap<TransferId, Position>,
+    outflows: HashMap<TransferId, Amount>,
+    owed: HashSet<NoticeId>,
+    dead: HashSet<NoticeId>,
+    /// Notices of this batch that were looked at.
+    noticed: usize,
+}
+
+/// A reserved transfer.
+struct Open {
+    payer: ParticipantIndex,
+    payee: ParticipantIndex,
+    payer_account: AccountId,
+    payee_account: AccountId,
+    currency: Currency,
+    amount: Amount,
+    condition: [u8; 32],
+    expiration_ms: u64,
+    prepare: Position,
+}
+
+impl Audit {
+    pub(crate) fn figures(&self) -> Figures {
+        let pending = self.owed.len() as u64;
+        Figures { notices_pending: pending, notices_dead: self.dead.len() as u64, ..self.figures }
+    }
+
+    pub(crate) fn finding(&self) -> Option<&Finding> {
+        self.finding.as_ref()
+    }
+
+    /// One moment of a replay; `records` are those of the frame, from the next one on.
+    pub(crate) fn watch(
+        &mut self,
+        moment: Moment<'_>,
+        records: &mut Records<'_>,
+        state: &State,
+        effects: &Effects,
+    ) {
+        if self.finding.is_some() {
+            return;
+        }
+        match moment {
+            Moment::Opened => {
+                (self.at, self.noticed) = (Position(state.position().0 + 1), 0);
+            }
+            Moment::DeadlinesFired => {
+                let new = &effects.notices[self.noticed..];
+                self.expire_due(state, new);
+                self.note_new(effects);
+                self.compare_touched(state);
+            }
+            Moment::Before(position, _) => self.at = position,
+            Moment::After(_, command, outcome) => {
+                let record = records.next();
+                record.iter().for_each(|record| self.check_message(record, command));
+                let new = &effects.notices[self.noticed..];
+                self.follow(command, outcome, state, new);
+                self.note_new(effects);
+                self.compare_touched(state);
+            }
+        }
+    }
+
+    /// The end of a batch.
+    pub(crate) fn close_batch(&mut self, state: &State) {
+        self.batches += 1;
+        for (what, own, kernel) in [
+            ("transfers are in flight", self.open.len(), state.transfers_in_flight()),
+            ("notices are owed", self.owed.len(), state.notices_owed_count()),
+            ("notices are dead letters", self.dead.len(), state.dead_letter_count()),
+        ] {
+            if own != kernel {
+                self.find(None, format!("{own} {what} by this account, {kernel} by the kernel's"));
+            }
+        }
+        if self.batches.is_multiple_of(FULL_INTERVAL) {
+            self.compare_all(state);
+        }
+    }
+
+    /// The end of the log: every account, every sum, every count.
+    pub(crate) fn close(&mut self, state: &State) {
+        self.compare_all(state);
+        let (own, kernel) = (self.figures(), state.counters());
+        for (what, own, kernel) in [
+            ("reserved", own.reserved, kernel.reserved),
+            ("committed", own.committed, kernel.committed),
+            ("aborted", own.aborted, kernel.aborted),
+            ("expired", own.expired, kernel.expired),
+            ("delivered", own.notices_delivered, kernel.delivered),
+        ] {
+            if own != kernel {
+                self.find(None, format!("{own} {what} by this account, {kernel} by the kernel's"));
+            }
+        }
+        let ends = own.notices_delivered + own.notices_withdrawn;
+        if own.notices != ends + own.notices_dead + own.notices_pending {
+            let what = format!("{} notices were owed, but {ends} have ended", own.notices);
+            self.find(None, what);
+        }
+    }
+
+    fn find(&mut self, transfer: Option<TransferId>, what: String) {
+        let position = self.at;
+        self.finding.get_or_insert(Finding { position, transfer, what });
+    }
+
+    /// What a decision must have brought about.
+    fn follow(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
+        match command {
+            Command::Prepare(prepare) if outcome == Outcome::PrepareReserved => {
+                self.reserve(prepare, state);
+                if prepare.expiration_ms <= state.stamp().millis() {
+                    self.expire_due(state, new);
+                }
+            }
+            Command::Fulfil(fulfil) if outcome == Outcome::Committed => {
+                self.check_fulfilment(fulfil);
+                self.end(&fulfil.id, outcome, state, new);
+            }
+            Command::Fulfil(fulfil) if is_end(outcome) => {
+                self.end(&fulfil.id, outcome, state, new);
+            }
+            Command::Abort(abort) if is_end(outcome) => self.end(&abort.id, outcome, state, new),
+            Command::FinishDeliveries(ends) if outcome == Outcome::Accepted => {
+                ends.iter().for_each(|end| self.finish(end));
+            }
+            Command::Administer(administer) if outcome == Outcome::Accepted => {
+                self.administer(administer, state);
+            }
+            _ => {}
+        }
+    }
+
+    fn reserve(&mut self, prepare: &Prepare, state: &State) {
+        let found = |name| {
+            let (index, participant) = state.register().find(name)?;
+            Some((index, *participant.holding(prepare.currency)?))
+        };
+        let (Some((payer, holding)), Some((payee, payee_holding))) =
+            (found(&prepare.payer), found(&prepare.payee))
+        else {
+            return self.find(Some(prepare.id), "reserved between unknown accounts".into());
+        };
+        if let Some(end) = self.ended.get(&prepare.id) {
+            let what = format!("reserved again; it ended by record {}", end.0);
+            return self.find(Some(prepare.id), what);
+        }
+        let in_flight = self.internal(AccountKind::InFlight, prepare.currency, state);
+        self.post(holding.position, in_flight, prepare.amount);
+        let (after, cover) = (self.value(holding.position), -self.value(holding.settlement));
+        let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+        if after > cover || after > cap {
+            let what = format!(
+                "reserved although the position of {} then is {after}, with cover {cover} and cap \
+                 {cap}",
+                prepare.payer.as_str()
+            );
+            self.find(Some(prepare.id), what);
+        }
+        let open = Open {
+            payer,
+            payee,
+            payer_account: holding.position,
+            payee_account: payee_holding.position,
+            currency: prepare.currency,
+            amount: prepare.amount,
+            condition: prepare.condition,
+            expiration_ms: prepare.expiration_ms,
+            prepare: self.at,
+        };
+        self.deadlines.insert((open.expiration_ms, open.prepare), prepare.id);
+        if self.open.insert(prepare.id, open).is_some() {
+            self.find(Some(prepare.id), "reserved twice".into());
+        }
+        self.figures.reserved += 1;
+    }
+
+    fn check_fulfilment(&mut self, fulfil: &Fulfil) {
+        let Some(open) = self.open.get(&fulfil.id) else { return };
+        let hashed = match fulfil.fulfilment {
+            Fulfilment::Present(preimage) => Some(<[u8; 32]>::from(Sha256::digest(preimage))),
+            Fulfilment::Absent | Fulfilment::Undecodable => None,
+        };
+        if hashed == Some(open.condition) {
+            self.figures.fulfilments_hashed += 1;
+        } else {
+            let prepare = open.prepare.0;
+            let what = format!(
+                "committed by a fulfilment whose SHA-256 is not the condition of record {prepare}"
+            );
+            self.find(Some(fulfil.id), what);
+        }
+    }
+
+    /// The one end of a transfer.
+    fn end(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
+        let Some(open) = self.open.remove(id) else {
+            let what = match self.ended.get(id) {
+                Some(first) => format!("has two ends: this one and record {}", first.0),
+                None => "ended without having been reserved".into(),
+            };
+            return self.find(Some(*id), what);
+        };
+        self.deadlines.remove(&(open.expiration_ms, open.prepare));
+        self.ended.insert(*id, self.at);
+        let in_flight = self.internal(AccountKind::InFlight, open.currency, state);
+        let (to, count) = match outcome {
+            Outcome::Committed => (open.payee_account, &mut self.figures.committed),
+            Outcome::Expired => (open.payer_account, &mut self.figures.expired),
+            _ => (open.payer_account, &mut self.figures.aborted),
+        };
+        *count += 1;
+        self.post(in_flight, to, open.amount);
+        let told = |who| new.iter().any(|one| one.transfer == *id && one.recipient == who);
+        if !told(open.payer) || (outcome == Outcome::Expired && !told(open.payee)) {
+            self.find(Some(*id), "ended, and no notice to its parties is owed".into());
+        }
+    }
+
+    fn expire_due(&mut self, state: &State, new: &[Notice]) {
+        let now = state.stamp().millis();
+        if self.deadlines.first_key_value().is_none_or(|(key, _)| now < key.0) {
+            return;
+        }
+        let mut about: HashMap<TransferId, Vec<Notice>> = HashMap::new();
+        new.iter().for_each(|one| about.entry(one.transfer).or_default().push(*one));
+        while let Some((&key, &id)) = self.deadlines.first_key_value() {
+            if now < key.0 {
+                return;
+            }
+            self.deadlines.remove(&key);
+            self.end(&id, Outcome::Expired, state, about.get(&id).map_or(&[], Vec::as_slice));
+        }
+    }
+
+    fn finish(&mut self, end: &FinishedDelivery) {
+        if !self.owed.remove(&end.notice) {
+            return;
+        }
+        match end.result {
+            DeliveryResult::Delivered => self.figures.notices_delivered += 1,
+            DeliveryResult::Withdrawn => self.figures.notices_withdrawn += 1,
+            DeliveryResult::Dead => drop(self.dead.insert(end.notice)),
+        }
+    }
+
+    /// Notices that the last decision made the hub owe, or owe again.
+    fn note_new(&mut self, effects: &Effects) {
+        for notice in &effects.notices[self.noticed..] {
+            self.figures.notices += u64::from(!self.dead.remove(&notice.id));
+            if !self.owed.insert(notice.id) {
+                let what = format!("notice {} is owed twice", notice.id.0);
+                self.find(Some(notice.transfer), what);
+            }
+        }
+        self.noticed = effects.notices.len();
+    }
+
+    fn administer(&mut self, administer: &Administer, state: &State) {
+        match &administer.change {
+            Change::MoveFunds(funds) => self.move_funds(funds, state),
+            Change::EndFundsOut(end) => {
+                let Some(amount) = self.outflows.remove(&end.id) else {
+                    let what = "an outflow ended that was not reserved".into();
+                    return self.find(Some(end.id), what);
+                };
+                let held = state.books().get(end.account).map(|account| account.currency);
+                let Some(currency) = held else { return };
+                let outflow = self.internal(AccountKind::Outflow, currency, state);
+                let to = match end.commit {
+                    true => self.internal(AccountKind::HubReconciliation, currency, state),
+                    false => end.account,
+                };
+                self.post(outflow, to, amount);
+            }
+            Change::SetInitialPositionAndLimits { name, currency, position, .. } => {
+                let found = state.register().find(name);
+                let holding = found.and_then(|(_, participant)| participant.holding(*currency));
+                let Some(holding) = holding.filter(|_| *position != Amount::ZERO) else { return };
+                let opening = self.internal(AccountKind::Opening, *currency, state);
+                self.post(holding.position, opening, *position);
+            }
+            _ => {}
+        }
+    }
+
+    fn move_funds(&mut self, funds: &MoveFunds, state: &State) {
+        let (debit, credit) = match funds.direction {
+            FundsDirection::In => {
+                let hub = self.internal(AccountKind::HubReconciliation, funds.currency, state);
+                (hub, funds.account)
+            }
+            FundsDirection::Out => {
+                self.outflows.insert(funds.id, funds.amount);
+                (funds.account, self.internal(AccountKind::Outflow, funds.currency, state))
+            }
+        };
+        self.post(debit, credit, funds.amount);
+    }
+
+    fn post(&mut self, debit: AccountId, credit: AccountId, amount: Amount) {
+        self.figures.postings += 1;
+        for (account, change) in [(debit, amount), (credit, -amount)] {
+            let at = account.0 as usize;
+            if self.own.len() <= at {
+                self.own.resize(at + 1, Amount::ZERO);
+            }
+            match self.own[at].checked_add(change) {
+                Some(sum) => self.own[at] = sum,
+                None => self.find(None, format!("account {at} leaves the range of the ledger")),
+            }
+            self.touched.push(account);
+        }
+    }
+
+    fn value(&self, account: AccountId) -> Amount {
+        self.own.get(account.0 as usize).copied().unwrap_or(Amount::ZERO)
+    }
+
+    /// The hub's account of this kind. Which number it has is looked up, what it holds never.
+    fn internal(&mut self, kind: AccountKind, currency: Currency, state: &State) -> AccountId {
+        *self.internal.entry((currency, kind)).or_insert_with(|| {
+            let mut accounts = state.books().iter();
+            let found = accounts
+                .find(|account| (account.kind, account.currency) == (kind, currency))
+                .map(|account| account.id);
+            found.expect("a currency has its internal accounts before money moves in it")
+        })
+    }
+
+    fn compare_touched(&mut self, state: &State) {
+        while let Some(account) = self.touched.pop() {
+            self.compare(account, state);
+        }
+    }
+
+    fn compare(&mut self, id: AccountId, state: &State) {
+        let own = self.value(id);
+        let Some(account) = state.books().get(id).filter(|account| account.value != own) else {
+            return;
+        };
+        let owner = state.register().get(account.owner).name;
+        let what = format!(
+            "account {} ({:?} of {} in {}) stands at {}, but its postings add up to {own}",
+            id.0,
+            account.kind,
+            owner.as_str(),
+            account.currency,
+            account.value
+        );
+        self.find(None, what);
+    }
+
+    fn compare_all(&mut self, state: &State) {
+        let mut sums: HashMap<Currency, i128> = HashMap::new();
+        for account in state.books().iter() {
+            *sums.entry(account.currency).or_default() += account.value.units();
+            self.compare(account.id, state);
+        }
+        let mut held: HashMap<Currency, i128> = HashMap::new();
+        for open in self.open.values() {
+            *held.entry(open.currency).or_default() += open.amount.units();
+        }
+        for (currency, sum) in sums {
+            let sum = Amount::from_units(sum);
+            let open = Amount::from_units(held.get(&currency).copied().unwrap_or(0));
+            let in_flight = state.books().in_flight(currency);
+            if sum != Amount::ZERO {
+                self.find(None, format!("the accounts of {currency} sum to {sum}, not to zero"));
+            } else if open != in_flight {
+                let what = format!("{in_flight} {currency} are held in flight, for {open}");
+                self.find(None, what);
+            }
+        }
+    }
+
+    /// The message is the one that was stored, and says what the kernel was told.
+    fn check_message(&mut self, record: &Record<'_>, command: &Command) {
+        let stored = match record.payload {
+            Payload::None => return,
+            Payload::Erased => return self.figures.messages_erased += 1,
+            Payload::Stored(stored) => stored,
+        };
+        self.figures.messages += 1;
+        let transfer = transfer_of(command);
+        if !record.verify_payload() {
+            let what = "the stored message is not the one that its digest was taken of";
+            return self.find(transfer, what.into());
+        }
+        let Some((_, hash)) = transfer.zip(hash_of(command)) else { return };
+        let Ok(message) = fspiop::payload::decode(&Bytes::copy_from_slice(stored)) else {
+            return self.find(transfer, "the stored message cannot be read".into());
+        };
+        if fspiop::significant_hash(&message.body) != hash.0 {
+            let what = "the stored body is not the one that the hash of the record was taken of";
+            return self.find(transfer, what.into());
+        }
+        match says_the_same(&message.body, command) {
+            None => self.figures.bodies_unreadable += 1,
+            Some(true) => self.figures.bodies_compared += 1,
+            Some(false) => {
+                let what = "the stored body says something else than what was decided on";
+                self.find(transfer, what.into());
+            }
+        }
+    }
+}
+
+/// The transfer that a message is about.
+pub(crate) fn transfer_of(command: &Command) -> Option<TransferId> {
+    match command {
+        Command::Prepare(prepare) => Some(prepare.id),
+        Command::Fulfil(fulfil) => Some(fulfil.id),
+        Command::Abort(abort) => Some(abort.id),
+        _ => None,
+    }
+}
+
+/// Outcomes of an answer that end its transfer.
+pub(crate) fn is_end(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Committed
+            | Outcome::Aborted
+            | Outcome::AbortedWithUnknownCode
+            | Outcome::AbortedByPut
+            | Outcome::FulfilmentInvalid
+            | Outcome::AnswerToStranger
+    )
+}
+
+fn hash_of(command: &Command) -> Option<ledger::Digest> {
+    match command {
+        Command::Prepare(prepare) => Some(prepare.hash),
+        Command::Fulfil(fulfil) => Some(fulfil.hash),
+        Command::Abort(abort) => Some(abort.hash),
+        _ => None,
+    }
+}
+
+/// Whether a body says what the command has; `None` if the rules of today do not take the body.
+fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
+    match command {
+        Command::Prepare(prepare) => {
+            let read = body::Prepare::parse(body).ok()?;
+            let said = (read.transfer, read.payer, read.payee, read.condition, read.expiration_ms);
+            let taken = (
+                prepare.id,
+                prepare.payer,
+                prepare.payee,
+                prepare.condition,
+                prepare.expiration_ms,
+            );
+            let money = (read.amount.amount, read.amount.currency);
+            Some(said == taken && money == (prepare.amount, prepare.currency))
+        }
+        Command::Fulfil(fulfil) => {
+            let read = body::Fulfil::parse(body).ok()?;
+            Some(match (read.fulfilment, fulfil.fulfilment) {
+                (Some(body::Fulfilment::Preimage(said)), Fulfilment::Present(taken)) => {
+                    said == taken
+                }
+                (Some(body::Fulfilment::Undecodable), Fulfilment::Undecodable)
+                | (None, Fulfilment::Absent) => true,
+                _ => false,
+            })
+        }
+        Command::Abort(_) => body::ErrorInformation::parse(body).ok().map(|_| true),
+        _ => Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! What `upesi explain` tells: the life of one transfer as data for a script and as text for
+//! people. Nothing is decided here.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use ledger::{Amount, NoticeKind, Outcome};
+use serde::{Serialize, Serializer};
+
+/// The life of one transfer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Explanation {
+    pub(crate) transfer: String,
+    /// `RESERVED`, `COMMITTED` or `ABORTED`; none if no record made it.
+    pub(crate) state: Option<&'static str>,
+    pub(crate) events: Vec<Event>,
+    /// Notices about it that are owed at the end of the log.
+    pub(crate) notices_pending: Vec<u64>,
+    /// Records read to know this.
+    pub(crate) records: u64,
+    pub(crate) seconds: f64,
+}
+
+/// One thing that happened, in the order of the log.
+#[derive(Debug, Serialize)]
+pub(crate) struct Event {
+    /// The record; of an expiry, the one whose stamp met the deadline.
+    pub(crate) position: u64,
+    pub(crate) time: String,
+    #[serde(flatten)]
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum What {
+    /// A participant's message came, and was decided on.
+    Message { message: Message, decision: Decision },
+    /// The deadline was met.
+    Expiry { expiration: String, decision: Decision },
+    /// An operator moved funds, or sent a dead letter again.
+    Operator { actor: String, reason: String, change: String, decision: Decision },
+    /// A callback came to its end.
+    Delivery(Delivery),
+}
+
+/// A message as it is stored.
+#[derive(Debug, Serialize)]
+pub(crate) struct Message {
+    /// Method and path.
+    pub(crate) request: &'static str,
+    pub(crate) sender: String,
+    pub(crate) destination: Option<String>,
+    /// What it said, as far as the kernel looks at it.
+    pub(crate) says: String,
+    pub(crate) expiration: Option<String>,
+    /// Time left until then; negative when it had passed.
+    pub(crate) expires_in_ms: Option<i64>,
+    pub(crate) trace: String,
+    /// Hash by which a resend is recognised.
+    pub(crate) hash: String,
+    /// What is left of the message: `stored`, `erased` or `none`.
+    pub(crate) kept: &'static str,
+    pub(crate) header_lines: Option<usize>,
+    pub(crate) header_bytes: Option<usize>,
+    pub(crate) body_bytes: Option<usize>,
+    /// BLAKE3 of headers and body as they are stored.
+    pub(crate) digest: Option<String>,
+}
+
+/// What the kernel made of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Decision {
+    pub(crate) outcome: String,
+    pub(crate) number: u16,
+    /// The same in words.
+    pub(crate) why: &'static str,
+    /// The numbers it was made on, and those after it.
+    pub(crate) parties: Vec<Party>,
+    pub(crate) postings: Vec<Leg>,
+    pub(crate) owes: Vec<Owed>,
+    /// Other transfers whose deadlines the same stamp met; their postings are in the numbers too.
+    pub(crate) deadlines_beside: usize,
+}
+
+/// A participant's numbers around a decision.
+#[derive(Debug, Serialize)]
+pub(crate) struct Party {
+    pub(crate) name: String,
+    pub(crate) currency: String,
+    pub(crate) active: bool,
+    pub(crate) account_active: bool,
+    pub(crate) position_before: Decimal,
+    pub(crate) position_after: Decimal,
+    pub(crate) cover_before: Decimal,
+    pub(crate) cover_after: Decimal,
+    pub(crate) cap: Option<Decimal>,
+    /// Callbacks owed to it when the decision was made.
+    pub(crate) notices_owed: u32,
+    /// How many may be owed before prepares for it are refused.
+    pub(crate) lane_capacity: u32,
+}
+
+/// One account that changed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Leg {
+    pub(crate) side: &'static str,
+    pub(crate) account: u32,
+    pub(crate) kind: String,
+    pub(crate) owner: String,
+    pub(crate) amount: Decimal,
+    pub(crate) currency: String,
+    pub(crate) before: Decimal,
+    pub(crate) after: Decimal,
+}
+
+/// A notice that became owed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Owed {
+    pub(crate) notice: u64,
+    pub(crate) recipient: String,
+    pub(crate) request: &'static str,
+    /// What it reports.
+    pub(crate) outcome: String,
+}
+
+/// How a delivery ended.
+#[derive(Debug, Serialize)]
+pub(crate) struct Delivery {
+    pub(crate) notice: u64,
+    pub(crate) recipient: String,
+    pub(crate) request: &'static str,
+    /// `delivered`, `dead` or `withdrawn`.
+    pub(crate) result: &'static str,
+    pub(crate) attempts: u16,
+    /// HTTP status of the last answer; none when there was no answer.
+    pub(crate) last_status: Option<u16>,
+    /// When the last attempt ended, by the wall clock.
+    pub(crate) finished: String,
+}
+
+/// An amount, a decimal string for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decimal(pub(crate) Amount);
+
+impl Display for Decimal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.to_string())
+    }
+}
+
+impl Serialize for Decimal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Display for Explanation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "transfer {}: {}", self.transfer, self.state.unwrap_or("never made"))?;
+        for event in &self.events {
+            write!(f, "\nrecord {}, {}: {}", event.position, event.time, event.what)?;
+        }
+        writeln!(f)?;
+        match &*self.notices_pending {
+            [] => writeln!(f, "nothing is owed about it at the end of the log"),
+            pending => writeln!(f, "still owed at the end of the log: notices {pending:?}"),
+        }?;
+        write!(f, "{} records decided again in {:.1} s", self.records, self.seconds)
+    }
+}
+
+impl Display for What {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message { message, decision } => write!(f, "{message}{decision}"),
+            Self::Expiry { expiration, decision } => {
+                writeln!(f, "the deadline {expiration} was met")?;
+                write!(f, "{decision}")
+            }
+            Self::Operator { actor, reason, change, decision } => {
+                writeln!(f, "{change}, by {actor}, because: {reason}")?;
+                write!(f, "{decision}")
+            }
+            Self::Delivery(delivery) => {
+                let Delivery { notice, recipient, request, result, attempts, .. } = delivery;
+                let status = match delivery.last_status {
+                    Some(status) => format!("last answer {status}"),
+                    None => "no answer".to_owned(),
+                };
+                writeln!(
+                    f,
+                    "notice {notice}, {request} to {recipient}: {result}\n  {attempts} attempts, \
+                     {status}, the last ended {}",
+                    delivery.finished
+                )
+            }
+        }
+    }
+}
+
+impl Display for Message {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {}", self.request, self.sender)?;
+        match &self.destination {
+            Some(destination) => writeln!(f, " to {destination}")?,
+            None => writeln!(f)?,
+        }
+        writeln!(f, "  says     {}", self.says)?;
+        if let (Some(expiration), Some(left)) = (&self.expiration, self.expires_in_ms) {
+            writeln!(f, "  expires  {expiration}, in {left} ms")?;
+        }
+        write!(f, "  message  {}", self.kept)?;
+        if let (Some(lines), Some(head), Some(body)) =
+            (self.header_lines, self.header_bytes, self.body_bytes)
+        {
+            write!(f, ": {lines} headers of {head} bytes, body of {body} bytes")?;
+        }
+        writeln!(f, "; hash {}, trace {}", self.hash, self.trace)
+    }
+}
+
+impl Display for Decision {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  decided  {} ({}): {}", self.outcome, self.number, self.why)?;
+        for party in &self.parties {
+            writeln!(f, "  numbers  {party}")?;
+        }
+        if 0 < self.deadlines_beside {
+            let others = self.deadlines_beside;
+            writeln!(f, "           the deadlines of {others} other transfers fired beside it")?;
+        }
+        for leg in &self.postings {
+            writeln!(f, "  posted   {leg}")?;
+        }
+        for owed in &self.owes {
+            let Owed { notice, recipient, request, outcome } = owed;
+            writeln!(f, "  owes     notice {notice}: {request} to {recipient}, about {outcome}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Party {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let changed = |before: Decimal, after: Decimal| match before == after {
+            true => format!("{before}"),
+            false => format!("{before} -> {after}"),
+        };
+        let mut text = format!(
+            "{}: position {} {}, cover {}",
+            self.name,
+            changed(self.position_before, self.position_after),
+            self.currency,
+            changed(self.cover_before, self.cover_after)
+        );
+        match self.cap {
+            Some(cap) => write!(text, ", cap {cap}")?,
+            None => text += ", no cap",
+        }
+        write!(text, "; {} of {} notices owed", self.notices_owed, self.lane_capacity)?;
+        if !self.active {
+            text += "; switched off";
+        }
+        if !self.account_active {
+            text += "; account switched off";
+        }
+        f.write_str(&text)
+    }
+}
+
+impl Display for Leg {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { side, account, kind, owner, amount, currency, before, after } = self;
+        write!(
+            f,
+            "{side:<6} {amount} {currency} to account {account}, {kind} of {owner}: {before} -> \
+             {after}"
+        )
+    }
+}
+
+/// The request that a notice becomes.
+pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::Prepare => "POST /transfers",
+        NoticeKind::Fulfil | NoticeKind::FulfilCopy => "PUT /transfers/{id}",
+        NoticeKind::Committed => "PUT /transfers/{id} COMMITTED",
+        NoticeKind::Reserved => "PUT /transfers/{id} RESERVED",
+        NoticeKind::AbortedState => "PUT /transfers/{id} ABORTED",
+        NoticeKind::Abort | NoticeKind::AbortCopy | NoticeKind::Error => {
+            "PUT /transfers/{id}/error"
+        }
+        NoticeKind::PatchCommitted => "PATCH /transfers/{id} COMMITTED",
+        NoticeKind::PatchAborted => "PATCH /transfers/{id} ABORTED",
+        NoticeKind::PartiesChanged => "PUT /participants/...",
+        NoticeKind::PartiesRefused => "PUT /participants/.../error",
+    }
+}
+
+/// An outcome in words, for whoever asks why.
+pub(crate) const fn why(outcome: Outcome) -> &'static str {
+    use Outcome::*;
+    match outcome {
+        Accepted => "accepted",
+        Repeated => "the same record was applied before; nothing happened",
+        PrepareModified => "refused: another transfer has this id; the stored one is untouched",
+        PrepareResentCommitted => "sent again: answered with the stored end, COMMITTED",
+        PrepareResentAborted => "sent again: answered with the stored end, ABORTED",
+        PrepareResentReserved => "sent again: answered with the stored state, RESERVED",
+        PrepareSourceNotPayer => "refused: the sender is not the payer",
+        PrepareAmountPrecision => "refused: the amount has more than 18 digits",
+        PreparePayerNotFound => "refused: the payer is no participant",
+        PreparePayerInactive => "refused: the payer is switched off",
+        PreparePayeeNotFound => "refused: the payee is no participant",
+        PreparePayeeInactive => "refused: the payee is switched off",
+        PrepareExpirationPast => "refused: it had expired when it came",
+        PreparePayerIsPayee => "refused: payer and payee are the same",
+        PreparePayerAccountNotFound => "refused: the payer has no account in the currency",
+        PreparePayerAccountInactive => "refused: the payer's account is switched off",
+        PreparePayeeAccountNotFound => "refused: the payee has no account in the currency",
+        PreparePayeeAccountInactive => "refused: the payee's account is switched off",
+        PreparePayeeLaneFull => "refused: too many notices are owed to the payee",
+        PrepareLiquidityInsufficient => {
+            "refused: with the amount the payer's position would be above its cover"
+        }
+        PrepareCapExceeded => {
+            "refused: with the amount the payer's position would be above its cap"
+        }
+        PrepareReserved => "reserved: with the amount the payer is within cover and cap",
+        FulfilVersionIgnored => "passed over: version 1.0 knows no RESERVED; left to time out",
+        AnswerTransferNotFound => "refused: there is no such transfer",
+        AnswerFromStranger => "refused: the sender is not the payee; the transfer is untouched",
+        AnswerToStranger => "aborted: the payee addressed somebody else than the payer",
+        AnswerModified => "refused: it differs from the answer already taken",
+        AnswerResent => "sent again: answered with the stored end",
+        AnswerExpired => "refused: the transfer had expired",
+        AnswerStateNotReserved => "refused: the transfer is not RESERVED",
+        FulfilAbortedIgnored => "passed over: ABORTED by PUT is left to time out",
+        FulfilmentInvalid => "aborted: the fulfilment is missing or does not hash to the condition",
+        Committed => "committed: the fulfilment hashes to the condition",
+        AbortedWithUnknownCode => {
+            "aborted by the payee, with a code that the protocol does not know"
+        }
+        Aborted => "aborted by the payee",
+        AbortedByPut => "aborted by the payee, by PUT with ABORTED",
+        Expired => "expired: no answer ended it before its deadline",
+        FundsInsufficient => "refused: the outflow is more than the participant can spare",
+        FundsOutNotReserved => "refused: there is no such outflow, or it has ended",
+        FundsRepeated => "sent again: nothing moved",
+        FundsModified | FundsIdInUse => "refused: the id belongs to something else",
+        DeadLetterNotFound => "refused: it is no dead letter",
+        _ => "refused",
+    }
+}

@@ -1,0 +1,126 @@
+//! A log that no switch is running on, read from end to end: what `verify`, `explain` and `replay`
+//! have in common. Nothing in the data directory is ever written, made or removed, and while one
+//! of them reads no switch can start there.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use journal::{OpenError, Placed, RealDisk, Walked};
+use ports::Stop;
+use sequencer::Replay;
+
+use crate::Failure;
+
+/// Between two signs of life on a terminal.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+/// A log to be read.
+pub(crate) struct OfflineLog {
+    disk: RealDisk,
+    place: String,
+}
+
+impl OfflineLog {
+    pub(crate) fn open(data: &Path) -> Result<Self, Failure> {
+        let place = data.display().to_string();
+        if !data.is_dir() {
+            return Err(Failure::new(format!("{place}: there is no such directory")));
+        }
+        let disk = RealDisk::open_to_read(data)
+            .map_err(|error| Failure::new(format!("{place}: {error}")))?;
+        Ok(Self { disk, place })
+    }
+
+    /// What went wrong, with the directory before it.
+    pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::new(format!("{}: {what}", self.place))
+    }
+
+    /// Visits every frame, as [`journal::walk`] says, and shows on a terminal that it goes on.
+    pub(crate) fn walk(
+        &self,
+        visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+    ) -> Result<Walked, OpenError> {
+        let mut progress = Progress::new();
+        let walked = journal::walk(&self.disk, &mut |placed| {
+            progress.tell(placed.frame.header().last().0);
+            visit(placed)
+        });
+        progress.end();
+        walked
+    }
+
+    /// Decides the log again until `step` has had enough; the caller feeds each frame to the
+    /// replay itself.
+    pub(crate) fn replay(
+        &self,
+        step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
+    ) -> Result<(Replay, Walked), Failure> {
+        let mut replay = Replay::new();
+        let mut failed = None;
+        let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
+            Ok(Go::On) => Ok(()),
+            Ok(Go::Stop) => Err(Stop),
+            Err(error) => {
+                let Placed { segment, offset, .. } = placed;
+                failed = Some(format!("{segment} at byte {offset}: {error}"));
+                Err(Stop)
+            }
+        });
+        match (failed, walked) {
+            (Some(failed), _) => Err(self.failure(failed)),
+            (None, Err(error)) => Err(self.failure(error)),
+            (None, Ok(walked)) => Ok((replay, walked)),
+        }
+    }
+}
+
+/// Whether the next frame is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Go {
+    On,
+    Stop,
+}
+
+/// Prints JSON for a script.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+    println!("{text}");
+    Ok(())
+}
+
+/// A moment of the log in microseconds, as people write it, in UTC.
+pub(crate) fn moment(stamp: ledger::Stamp) -> String {
+    let seconds = fspiop::time::date_time_whole_seconds(stamp.millis());
+    let whole = String::from_utf8_lossy(&seconds[..19]).into_owned();
+    format!("{whole}.{:06}Z", stamp.0 % 1_000_000)
+}
+
+/// Says on a terminal how far a long reading is.
+struct Progress {
+    terminal: bool,
+    due: Instant,
+    told: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { terminal, due: Instant::now() + PROGRESS, told: false }
+    }
+
+    fn tell(&mut self, records: u64) {
+        if self.terminal && self.due <= Instant::now() {
+            eprint!("\r{records} records");
+            (self.due, self.told) = (Instant::now() + PROGRESS, true);
+        }
+    }
+
+    fn end(&self) {
+        if self.told {
+            eprint!("\r                              \r");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What can be learned from a log without a switch: its proof, and where it is damaged. None of
+//! it changes the data directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::message::Transfer;
+use crate::support::scheme::Scheme;
+use crate::support::switch::Home;
+
+/// Bytes of a segment's header.
+const SEGMENT_HEADER: usize = 512;
+
+/// Every file of a data directory with its content.
+fn content(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+/// Runs a command that must answer with JSON and leave every file as it is.
+#[track_caller]
+fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
+    let before = content(&home.data());
+    let output = home.offline(arguments);
+    assert!(before == content(&home.data()), "{arguments:?} changes the data directory");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let value = serde_json::from_str(&said)
+        .unwrap_or_else(|error| panic!("{error}: {said} {}", complaint(&output)));
+    (value, output)
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The one segment of a small log.
+fn segment(data: &Path) -> PathBuf {
+    let path = data.join("00000000000000000001.segment");
+    assert!(path.is_file(), "a small log has one segment");
+    path
+}
+
+/// Where the frames of a segment stand, and the position of the first record of each.
+fn frames(bytes: &[u8]) -> Vec<(Range<usize>, u64)> {
+    let mut frames = Vec::new();
+    let mut at = SEGMENT_HEADER;
+    while bytes.get(at..at + 4) == Some(b"UpFr") {
+        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        let first = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap());
+        frames.push((at..at + length, first));
+        at += length;
+    }
+    frames
+}
+
+/// A scheme in which one transfer was committed, one refused by the payee, one for want of
+/// liquidity, and one is open; stopped.
+fn played() -> (Home, [Transfer; 4]) {
+    let scheme = Scheme::start();
+    let transfers = ["10", "20", "5000", "30"].map(Transfer::of);
+    for transfer in &transfers {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
+    scheme.send(&transfers[1].error("5104", "No"), 200);
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    (scheme.home, transfers)
+}
+
+#[test]
+fn a_proof_says_what_it_counted() {
+    let (home, _) = played();
+    let (proof, output) = answer(&home, &["verify", "--json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    // Three deposits, three reservations, a commit and a return.
+    for (name, expected) in [
+        ("postings", 8),
+        ("reserved", 3),
+        ("committed", 1),
+        ("aborted", 1),
+        ("expired", 0),
+        ("transfers_in_flight", 1),
+        ("fulfilments_hashed", 1),
+        ("messages", 6),
+        ("bodies_compared", 6),
+        ("bodies_unreadable", 0),
+        ("notices", 8),
+        ("notices_delivered", 8),
+        ("notices_pending", 0),
+        ("notices_dead", 0),
+    ] {
+        assert_eq!(proof[name], expected, "{name}: {proof:#}");
+    }
+    assert_eq!(proof["batches_confirmed"], proof["batches"].as_u64().unwrap() - 1);
+
+    let output = home.offline(&["verify"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 fulfilments hash to their conditions"), "{said}");
+}
+
+#[test]
+fn damage_is_located_and_nothing_is_mended() {
+    let (home, _) = played();
+    let path = segment(&home.data());
+    let good = fs::read(&path).unwrap();
+    let frames = frames(&good);
+    let count = frames.len();
+    assert!(20 < count, "{count} frames");
+    let (before, rest) = (count / 2, count / 2 + 1);
+    let [(one, first), (two, second)] = [&frames[before], &frames[rest]];
+    let (last, last_first) = &frames[count - 1];
+
+    let with = |middle: &[&[u8]]| {
+        let mut bytes = good[..one.start].to_vec();
+        middle.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.extend_from_slice(&good[two.end..]);
+        bytes
+    };
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    let (a, b) = (&good[one.clone()], &good[two.clone()]);
+    for (what, bytes, offset, position, named) in [
+        ("a byte of a record", flipped(one.end - 3), one.start, *first, "checksum"),
+        ("a byte of a frame's header", flipped(one.start + 50), one.start, *first, "header"),
+        ("a byte of the segment's header", flipped(40), 0, 1, "checksum of the segment's header"),
+        ("a doubled frame", with(&[a, a, b]), one.end, *second, "starts at position"),
+        ("swapped frames", with(&[b, a]), one.start, *first, "starts at position"),
+        ("a frame taken out", with(&[b]), one.start, *first, "starts at position"),
+        ("a tail cut off", good[..last.end - 7].to_vec(), last.start, *last_first, "part of a"),
+    ] {
+        fs::write(&path, &bytes).unwrap();
+        let (disproof, output) = answer(&home, &["verify", "--json"]);
+        assert!(!output.status.success(), "{what}");
+        let fault = &disproof["fault"];
+        assert_eq!(disproof["ok"], false, "{what}");
+        assert_eq!(fault["segment"], "00000000000000000001.segment", "{what}: {fault:#}");
+        assert_eq!(fault["offset"], offset as u64, "{what}: {fault:#}");
+        assert_eq!(fault["position"], position, "{what}: {fault:#}");
+        assert!(fault["what"].as_str().unwrap().contains(named), "{what}: {fault:#}");
+        if 0 < offset {
+            assert_eq!(disproof["records"], position - 1, "{what}: all before it was proved");
+        }
+        let said = complaint(&output);
+        assert!(said.contains(&format!("segment at byte {offset}")), "{what}: {said}");
+    }
+    fs::write(&path, &good).unwrap();
+    assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
+}
+
+/// A copy of a directory has no lock file, and none is made.
+#[test]
+fn a_copy_is_proved_without_a_trace() {
+    let (home, _) = played();
+    fs::remove_file(home.data().join("LOCK")).unwrap();
+    assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
+}
+
+/// The messages among the events of a life.
+fn messages(life: &Value) -> Vec<&Value> {
+    let events = life["events"].as_array().unwrap();
+    events.iter().filter(|event| event["event"] == "message").collect()
+}
+
+/// Which of its notices were delivered, to whom, after how many attempts and with which answer.
+fn deliveries(life: &Value) -> Vec<String> {
+    let events = life["events"].as_array().unwrap();
+    let ends = events.iter().filter(|event| event["event"] == "delivery");
+    let mut lines: Vec<_> = ends
+        .map(|end| {
+            let text = |name: &str| end[name].as_str().unwrap().to_owned();
+            let (attempts, status) = (&end["attempts"], &end["last_status"]);
+            let (request, to) = (text("request"), text("recipient"));
+            format!("{request} to {to}: {} after {attempts}, {status}", text("result"))
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
+    let scheme = Scheme::start();
+    let [committed, refused] = ["10", "5000"].map(Transfer::of);
+    for transfer in [&committed, &refused, &committed] {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    scheme.send(&committed.fulfil("RESERVED"), 200);
+    let expired = Transfer::of("20").expiring(2_000);
+    scheme.send(&expired.prepare(), 202);
+    scheme.payer.wait("PUT", &format!("{}/error", expired.path()));
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    let home = scheme.home;
+
+    let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
+    assert_eq!((&life["state"], &life["notices_pending"]), (&json!("COMMITTED"), &json!([])));
+    let told = messages(&life);
+    let outcomes: Vec<_> = told.iter().map(|event| &event["decision"]["outcome"]).collect();
+    assert_eq!(outcomes, ["PrepareReserved", "PrepareResentReserved", "Committed"]);
+    // The prepare: what it said, what it was decided on, what it moved and made owed.
+    let (message, decision) = (&told[0]["message"], &told[0]["decision"]);
+    assert_eq!(message["sender"], "payerfsp");
+    assert_eq!(message["trace"].as_str().map(str::len), Some(32));
+    assert_eq!(message["body_bytes"], committed.prepare().bytes().len());
+    assert_eq!(message["hash"], told[1]["message"]["hash"], "the same message again");
+    assert!((590_000..=600_000).contains(&message["expires_in_ms"].as_i64().unwrap()));
+    let payer = &decision["parties"][0];
+    for (name, expected) in [
+        ("name", "payerfsp"),
+        ("position_before", "0"),
+        ("position_after", "10"),
+        ("cover_before", "2000"),
+        ("cap", "1000"),
+    ] {
+        assert_eq!(payer[name], expected, "{name}: {payer:#}");
+    }
+    let kinds: Vec<_> = decision["postings"].as_array().unwrap().iter().collect();
+    let legs = kinds.iter().map(|leg| format!("{} {}", leg["side"], leg["kind"]).replace('"', ""));
+    assert_eq!(legs.collect::<Vec<_>>(), ["credit IN_FLIGHT", "debit POSITION"]);
+    assert_eq!(decision["owes"][0]["request"], "POST /transfers");
+    assert_eq!(told[1]["decision"]["postings"], json!([]), "a resend moves nothing");
+    assert_eq!(
+        deliveries(&life),
+        [
+            "PATCH /transfers/{id} COMMITTED to payeefsp: delivered after 1, 200",
+            "POST /transfers to payeefsp: delivered after 1, 202",
+            "PUT /transfers/{id} COMMITTED to payerfsp: delivered after 1, 200",
+            "PUT /transfers/{id} RESERVED to payerfsp: delivered after 1, 200",
+        ]
+    );
+
+    let (life, _) = answer(&home, &["explain", &refused.id, "--json"]);
+    let told = messages(&life);
+    assert_eq!(told[0]["decision"]["outcome"], "PrepareLiquidityInsufficient");
+    assert_eq!(told[0]["decision"]["parties"][0]["cover_before"], "2000");
+
+    let (life, _) = answer(&home, &["explain", &expired.id, "--json"]);
+    let expiry = life["events"].as_array().unwrap().iter().find(|one| one["event"] == "expiry");
+    let decision = &expiry.expect("it expired")["decision"];
+    assert_eq!((&life["state"], &decision["outcome"]), (&json!("ABORTED"), &json!("Expired")));
+    assert_eq!(decision["owes"].as_array().map(Vec::len), Some(2));
+    let payer = &decision["parties"][0];
+    let positions = (&payer["position_before"], &payer["position_after"]);
+    assert_eq!(positions, (&json!("30"), &json!("10")));
+
+    let output = home.offline(&["explain", &committed.id]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        format!("transfer {}: COMMITTED", committed.id),
+        "payerfsp: position 0 -> 10 USD, cover 2000, cap 1000; 0 of 50000 notices owed".into(),
+        "sent again: answered with the stored state, RESERVED".into(),
+        "nothing is owed about it at the end of the log".into(),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    for (id, named) in [("nobody", "no transfer id"), (&*Transfer::of("1").id, "none of the")] {
+        let output = home.offline(&["explain", id]);
+        assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
+    }
+}
+
+/// The value of a participant's account in a replayed state.
+fn value<'a>(state: &'a Value, name: &str, kind: &str) -> &'a Value {
+    let of_name = |one: &&Value| one["name"] == name;
+    let participant = state["participants"].as_array().unwrap().iter().find(of_name).unwrap();
+    let accounts = participant["accounts"].as_array().unwrap();
+    &accounts.iter().find(|account| account["kind"] == kind).unwrap()["value"]
+}
+
+#[test]
+fn the_state_can_be_seen_as_it_was_at_any_record_or_moment() {
+    let (home, [committed, .., open]) = played();
+    let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    let events = messages(&life);
+    let (prepared, committed_at) = (&events[0], &events[1]);
+    let at = |until: &str| answer(&home, &["replay", "--until", until, "--json"]).0;
+
+    // Just before the prepare, just after it, and after the commit.
+    let position = prepared["position"].as_u64().unwrap();
+    let before = at(&(position - 1).to_string());
+    assert_eq!(value(&before, "payerfsp", "POSITION"), "0");
+    assert_eq!(before["transfers_in_flight"], json!([]));
+    let after = at(&position.to_string());
+    assert_eq!(after["position"], position);
+    assert_eq!(value(&after, "payerfsp", "POSITION"), "10");
+    assert_eq!(value(&after, "Hub", "IN_FLIGHT"), "-10");
+    assert_eq!(after["transfers_in_flight"][0]["id"], *committed.id);
+    assert_eq!(after["notices_owed"][0]["request"], "POST /transfers");
+    let end = at(&committed_at["position"].to_string());
+    assert_eq!(value(&end, "payeefsp", "POSITION"), "-10");
+
+    // The same by the time that explain tells.
+    let by_time = at(prepared["time"].as_str().unwrap());
+    assert_eq!(by_time["state_hash"], after["state_hash"]);
+    let last = answer(&home, &["replay", "--json"]).0;
+    assert_eq!(last["state_hash"], proof["state_hash"]);
+    assert_eq!(last["position"], proof["records"]);
+    assert_eq!(last["transfers_in_flight"][0]["id"], *open.id);
+
+    let said = home.offline(&["replay"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("1 transfers in flight") && said.contains(&open.id), "{said}");
+    for (until, named) in
+        [("999999", "the log ends with record"), ("1999-01-01T00:00:00Z", "later")]
+    {
+        let output = home.offline(&["replay", "--until", until]);
+        assert!(!output.status.success() && complaint(&output).contains(named), "{until}");
+    }
+}
+
+/// While a switch runs, its log is not read from beside it.
+#[test]
+fn a_running_switch_is_left_alone() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    for command in [&["replay"][..], &["verify"], &["explain", &transfer.id]] {
+        let output = scheme.home.offline(command);
+        assert!(!output.status.success() && complaint(&output).contains("in use"), "{command:?}");
+    }
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.settle();
+    scheme.end();
+}

@@ -760,6 +760,21 @@ impl Record<'_> {
             Payload::None | Payload::Erased => true,
         }
     }
+
+    /// BLAKE3 of what the chain covers of the record, and of its position: the same whether the
+    /// payload is stored or erased.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.position.0.to_le_bytes());
+        hasher.update(&self.kind.to_le_bytes());
+        hasher.update(&self.version.to_le_bytes());
+        hasher.update(&(self.fields.len() as u64).to_le_bytes());
+        hasher.update(self.fields);
+        hasher.update(&self.payload_digest.0);
+        hasher.update(&self.payload_length.to_le_bytes());
+        Digest(*hasher.finalize().as_bytes())
+    }
 }
 
 /// What is left of a record's payload.

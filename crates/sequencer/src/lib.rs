@@ -26,7 +26,7 @@ use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
-pub use replay::{Applied, Replay, ReplayError, Replayed, replay};
+pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
 /// Whether a record must be durable before it is answered.
@@ -146,12 +146,25 @@ impl<L: Log> Sequencer<L> {
     /// # Errors
     /// [`ReplayError`] when the log cannot be read or does not replay to its own digests.
     pub fn open(
-        mut log: L,
+        log: L,
         node: u32,
         now: Now,
         observe: &mut dyn FnMut(&Applied<'_>),
     ) -> Result<Self, ReplayError> {
-        let replayed = replay(&mut log, observe)?;
+        Self::open_without(log, Quarantine::default(), (node, now), observe)
+    }
+
+    /// [`Sequencer::open`] where records are quarantined: they decide nothing.
+    ///
+    /// # Errors
+    /// As [`Sequencer::open`].
+    pub fn open_without(
+        mut log: L,
+        quarantine: Quarantine,
+        (node, now): (u32, Now),
+        observe: &mut dyn FnMut(&Applied<'_>),
+    ) -> Result<Self, ReplayError> {
+        let replayed = replay::replay_without(&mut log, quarantine, observe)?;
         let state = replayed.state;
         let writer = Writer { node, epoch: state.epoch_of(node) + 1 };
         let clock = StampClock::new(now, state.stamp());

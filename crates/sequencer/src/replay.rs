@@ -1,9 +1,10 @@
 //! Replay: the log's commands, decided again. The same log gives the same state; where it does
 //! not, the position is named and nothing goes on.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ledger::{Batch, Command, Effects, Moment, Outcome, Position, RULES_VERSION, State};
+use ledger::{Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, State};
 use ports::{Log, LogError};
 use record::FieldError;
 use record::frame::{Frame, Record};
@@ -17,6 +18,31 @@ pub struct Applied<'a> {
     pub command: &'a Command,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// Records that operators have set aside: each broke an invariant, and stands in the log for
+/// nothing but the passing of time (DESIGN contract 7).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quarantine(BTreeMap<Position, Digest>);
+
+impl Quarantine {
+    /// The records at these positions, which have these digests ([`Record::digest`]).
+    #[must_use]
+    pub fn of(records: impl IntoIterator<Item = (Position, Digest)>) -> Self {
+        Self(records.into_iter().collect())
+    }
+
+    /// Whether the record is set aside.
+    ///
+    /// # Errors
+    /// [`ReplayError::NotTheQuarantined`] when another one stands at its position.
+    fn holds(&self, record: &Record<'_>) -> Result<bool, ReplayError> {
+        match self.0.get(&record.position) {
+            None => Ok(false),
+            Some(digest) if *digest == record.digest() => Ok(true),
+            Some(_) => Err(ReplayError::NotTheQuarantined { position: record.position }),
+        }
+    }
 }
 
 /// What a replay arrived at.
@@ -61,6 +87,12 @@ pub enum ReplayError {
         /// The record.
         position: Position,
     },
+    /// The quarantine names a record, and another stands in its place.
+    #[error("record {} is not the one that was quarantined", .position.0)]
+    NotTheQuarantined {
+        /// The record.
+        position: Position,
+    },
     /// A batch was decided differently when it was written.
     #[error(
         "replay differs from what was decided live: the batch that ends at record {} had another \
@@ -81,7 +113,15 @@ pub fn replay(
     log: &mut impl Log,
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
-    let mut replay = Replay::new();
+    replay_without(log, Quarantine::default(), observe)
+}
+
+pub(crate) fn replay_without(
+    log: &mut impl Log,
+    quarantine: Quarantine,
+    observe: &mut dyn FnMut(&Applied<'_>),
+) -> Result<Replayed, ReplayError> {
+    let mut replay = Replay::without(quarantine);
     let mut failed = None;
     log.replay(Position(1), &mut |frame| {
         let step = replay.apply(frame, &mut |_, _, _| {});
@@ -109,6 +149,7 @@ pub struct Replay {
     confirmed: u64,
     commands: Vec<Command>,
     effects: Effects,
+    quarantine: Quarantine,
 }
 
 impl Default for Replay {
@@ -121,8 +162,15 @@ impl Replay {
     /// A replay before the first frame.
     #[must_use]
     pub fn new() -> Self {
+        Self::without(Quarantine::default())
+    }
+
+    /// A replay in which quarantined records decide nothing.
+    #[must_use]
+    pub fn without(quarantine: Quarantine) -> Self {
         let replayed = Replayed { state: State::new(), batches: 0, records: 0 };
-        Self { replayed, confirmed: 0, commands: Vec::new(), effects: Effects::default() }
+        let (commands, effects) = (Vec::new(), Effects::default());
+        Self { replayed, confirmed: 0, commands, effects, quarantine }
     }
 
     /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
@@ -163,7 +211,10 @@ impl Replay {
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
         for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
-            self.commands.push(read_command(&record)?);
+            self.commands.push(match self.quarantine.holds(&record)? {
+                true => Command::Tick,
+                false => read_command(&record)?,
+            });
         }
         let batch = Batch {
             first: header.first,

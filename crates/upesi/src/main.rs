@@ -8,6 +8,7 @@ mod explain;
 mod explanation;
 mod hub;
 mod offline;
+mod quarantine;
 mod replay;
 mod serve;
 mod signatures;
@@ -49,6 +50,13 @@ Examples:
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
 A running switch has its directory locked: stop it, or explain from a copy of the directory.";
+
+const QUARANTINE_EXAMPLES: &str = "\
+Examples:
+  upesi verify --data /var/lib/upesi    says which record breaks an invariant
+  upesi quarantine 48211 --data /var/lib/upesi --by 'A. Odhiambo' --reason 'defect 512, agreed'
+Copy the data directory first. Other records of the same batch, which was never acknowledged, take
+effect with the next start; whoever sent them and sends them again hears how they ended.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -94,6 +102,15 @@ enum Command {
     /// end of the log is decided again, so it takes as long as a start of the switch.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
+    /// Set aside a record that breaks an invariant and so stops every start of the switch, so that
+    /// exactly this record decides nothing from now on.
+    ///
+    /// Only the first record at which the log really stops can be set aside, and only if what is
+    /// behind it is sound. Who, when and why stands in the file quarantine.json beside the log,
+    /// and the next start writes the same into the log; start, verify, explain and replay all skip
+    /// the record, and verify says so. It cannot be taken back once the switch has started.
+    #[command(after_help = QUARANTINE_EXAMPLES)]
+    Quarantine(QuarantineArguments),
     /// Show the state as it was at a moment, or after a record: participants, accounts with their
     /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
     #[command(after_help = REPLAY_EXAMPLES)]
@@ -182,6 +199,23 @@ pub(crate) struct ExplainArguments {
     pub(crate) json: bool,
 }
 
+/// Arguments of `quarantine`.
+#[derive(clap::Args)]
+pub(crate) struct QuarantineArguments {
+    /// The record, as the failed start names it.
+    #[arg(value_name = "POSITION", value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) position: u64,
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Who decides this; at most 200 bytes.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: String,
+    /// Why; at most 2,000 bytes.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+}
+
 /// Arguments of `replay`.
 #[derive(clap::Args)]
 pub(crate) struct ReplayArguments {
@@ -221,6 +255,7 @@ fn main() -> ExitCode {
         Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
     };

@@ -11,6 +11,7 @@ use ports::Stop;
 use sequencer::Replay;
 
 use crate::Failure;
+use crate::quarantine::{self, Entry};
 
 /// Between two signs of life on a terminal.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -19,6 +20,8 @@ const PROGRESS: Duration = Duration::from_millis(500);
 pub(crate) struct OfflineLog {
     disk: RealDisk,
     place: String,
+    /// Records that operators have set aside.
+    pub(crate) quarantined: Vec<Entry>,
 }
 
 impl OfflineLog {
@@ -27,9 +30,10 @@ impl OfflineLog {
         if !data.is_dir() {
             return Err(Failure::new(format!("{place}: there is no such directory")));
         }
-        let disk = RealDisk::open_to_read(data)
-            .map_err(|error| Failure::new(format!("{place}: {error}")))?;
-        Ok(Self { disk, place })
+        let failed = |error: String| Failure::new(format!("{place}: {error}"));
+        let disk = RealDisk::open_to_read(data).map_err(|error| failed(error.to_string()))?;
+        let quarantined = quarantine::load(&disk).map_err(failed)?;
+        Ok(Self { disk, place, quarantined })
     }
 
     /// What went wrong, with the directory before it.
@@ -57,7 +61,7 @@ impl OfflineLog {
         &self,
         step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
     ) -> Result<(Replay, Walked), Failure> {
-        let mut replay = Replay::new();
+        let mut replay = Replay::without(quarantine::of(&self.quarantined));
         let mut failed = None;
         let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
             Ok(Go::On) => Ok(()),

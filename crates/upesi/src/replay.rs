@@ -265,7 +265,7 @@ impl Display for Shown {
             }
         }
         let (open, ended) = (self.transfers_in_flight.len(), self.transfers_ended);
-        writeln!(f, "\n{open} transfers in flight, {ended} ended")?;
+        writeln!(f, "\n{open} transfers in flight, {ended} ended, movements of funds included")?;
         for transfer in self.transfers_in_flight.iter().take(SHOWN) {
             let InFlight { id, payer, payee, amount, currency, expiration, prepare, .. } = transfer;
             writeln!(

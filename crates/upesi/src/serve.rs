@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, Config};
 use crate::hub::NodeHub;
+use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::{Failure, ServeArguments};
@@ -188,13 +189,17 @@ fn open(
     slowness: Option<Slowness>,
     clock: &SystemClock,
 ) -> Result<(Sequencer<Log>, Directory), Failure> {
-    let (log, recovery) = open_log(config, data)?;
+    let (log, recovery, quarantined) = open_log(config, data)?;
     report(&recovery);
+    let mut notes = Notes::default();
     let started = Instant::now();
     let mut directory = Directory::default();
     let log = SlowLog::new(log, slowness);
     let log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
-    let mut sequencer = Sequencer::open(log, 0, clock.now(), &mut |applied| {
+    let without = quarantine::of(&quarantined);
+    let now = clock.now();
+    let mut sequencer = Sequencer::open_without(log, without, (0, now), &mut |applied| {
+        notes.see(applied.record.position, applied.command);
         if let (Command::ChangeParties(change), Outcome::Accepted) =
             (applied.command, applied.outcome)
         {
@@ -206,12 +211,15 @@ fn open(
         let records = sequencer.state().position().0;
         println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
     }
-    begin(&mut sequencer, config, clock)?;
+    begin(&mut sequencer, config, clock, notes.missing(&quarantined))?;
     sequencer.limit_batches(config.log.batch_records_max);
     Ok((sequencer, directory))
 }
 
-fn open_log(config: &Config, data: &Path) -> Result<(FileLog<RealDisk>, Recovery), Failure> {
+fn open_log(
+    config: &Config,
+    data: &Path,
+) -> Result<(FileLog<RealDisk>, Recovery, Vec<Entry>), Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
@@ -227,8 +235,10 @@ fn open_log(config: &Config, data: &Path) -> Result<(FileLog<RealDisk>, Recovery
     };
     let mut identity = [0; 16];
     getrandom::fill(&mut identity).map_err(|error| failed(error.to_string()))?;
-    FileLog::open_or_create(disk, LogIdentity(identity), options)
-        .map_err(|error: OpenError| failed(error.to_string()))
+    let quarantined = quarantine::load(&disk).map_err(failed)?;
+    let (log, recovery) = FileLog::open_or_create(disk, LogIdentity(identity), options)
+        .map_err(|error: OpenError| failed(error.to_string()))?;
+    Ok((log, recovery, quarantined))
 }
 
 fn report(recovery: &Recovery) {
@@ -246,6 +256,7 @@ fn begin(
     sequencer: &mut Sequencer<Log>,
     config: &Config,
     clock: &SystemClock,
+    quarantined: Vec<&Entry>,
 ) -> Result<(), Failure> {
     let mut first = VecDeque::new();
     if sequencer.state().position().0 == 0 {
@@ -260,6 +271,7 @@ fn begin(
             sequencer.state().hub()
         )));
     }
+    first.extend(quarantined.into_iter().map(|entry| entry.note(*sequencer.state().settings())));
     if *sequencer.state().settings() != config.settings() {
         first.push_back(configure(config.settings()));
     }

@@ -4,13 +4,14 @@
 use std::time::Instant;
 
 use journal::{Damage, Dropped, OpenError, Placed, Walked};
-use ledger::{Position, State};
+use ledger::{Effects, Moment, Position, State};
 use ports::Stop;
 use sequencer::{Replay, ReplayError};
 use serde::Serialize;
 
 use crate::audit::{Audit, Figures, Finding};
 use crate::offline::{OfflineLog, moment, print_json};
+use crate::quarantine::{self, Noted, Notes};
 use crate::{Failure, VerifyArguments};
 
 /// What was proved.
@@ -32,6 +33,8 @@ struct Proof {
     accounts: usize,
     #[serde(flatten)]
     figures: Figures,
+    /// Records that decide nothing, by whose word, and where the log says so.
+    quarantined: Vec<Noted>,
     chain_head: String,
     outcome_digest: String,
     state_hash: String,
@@ -66,11 +69,12 @@ struct Fault {
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let log = OfflineLog::open(&arguments.data)?;
-    let mut replay = Replay::new();
+    let mut replay = Replay::without(quarantine::of(&log.quarantined));
+    let mut notes = Notes::default();
     let mut audit = Audit::default();
     let mut fault = None;
     let walked = log.walk(&mut |placed| {
-        step(&mut replay, &mut audit, placed).map_err(|found| {
+        step(&mut replay, &mut audit, &mut notes, placed).map_err(|found| {
             fault = Some(found);
             Stop
         })
@@ -82,9 +86,14 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
         (None, Ok(walked)) => {
             audit.close(replay.state());
-            match audit.finding() {
-                Some(finding) => Fault::of_finding(finding),
-                None => return print(&prove(&replay, &audit, &walked, started), arguments.json),
+            let finding = audit.finding().cloned();
+            let checked = notes.check(&log.quarantined, replay.state().position());
+            match (finding, checked) {
+                (Some(finding), _) | (None, Err(finding)) => Fault::of_finding(&finding),
+                (None, Ok(quarantined)) => {
+                    let proof = prove(&replay, &audit, &walked, started);
+                    return print(&Proof { quarantined, ..proof }, arguments.json);
+                }
             }
         }
     };
@@ -97,9 +106,18 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     Err(failure)
 }
 
-fn step(replay: &mut Replay, audit: &mut Audit, placed: &Placed<'_>) -> Result<(), Box<Fault>> {
+fn step(
+    replay: &mut Replay,
+    audit: &mut Audit,
+    notes: &mut Notes,
+    placed: &Placed<'_>,
+) -> Result<(), Box<Fault>> {
+    notes.batch(placed.frame.header().last());
     let mut records = placed.frame.records();
-    let mut watch = |moment: ledger::Moment<'_>, state: &State, effects: &ledger::Effects| {
+    let mut watch = |moment: Moment<'_>, state: &State, effects: &Effects| {
+        if let Moment::After(position, command, _) = moment {
+            notes.see(position, command);
+        }
         audit.watch(moment, &mut records, state, effects);
     };
     let applied = replay.apply(placed.frame, &mut watch);
@@ -149,6 +167,7 @@ impl Fault {
             ReplayError::Unreadable { position, .. }
             | ReplayError::UnknownRules { position, .. }
             | ReplayError::Poison { position }
+            | ReplayError::NotTheQuarantined { position }
             | ReplayError::Diverged { position } => Some(position.0),
         };
         let what = error.to_string();
@@ -194,6 +213,7 @@ fn prove(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> P
         participants: state.register().iter().count(),
         accounts: state.books().iter().count(),
         figures: audit.figures(),
+        quarantined: Vec::new(),
         chain_head: walked.tail.chain.to_string(),
         outcome_digest: state.digest().to_string(),
         state_hash,
@@ -242,6 +262,9 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
         figures.notices_dead,
         figures.notices_pending
     );
+    for noted in &proof.quarantined {
+        println!("  {noted}");
+    }
     println!("  state hash {}", proof.state_hash);
     Ok(())
 }

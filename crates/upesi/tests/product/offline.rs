@@ -7,12 +7,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use journal::{FileLog, RealDisk};
+use ledger::{FspName, Position};
+use ports::Log;
+use record::frame::{BatchHeader, FrameBuilder, NewRecord};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::message::Transfer;
-use crate::support::scheme::Scheme;
-use crate::support::switch::Home;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, Ports};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
@@ -332,4 +336,112 @@ fn a_running_switch_is_left_alone() {
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     scheme.settle();
     scheme.end();
+}
+
+/// Appends a record that no sound edge would send, and another of the same batch: a log cannot
+/// begin twice. Answers with its position.
+fn poison(home: &Home) -> u64 {
+    let disk = RealDisk::open(&home.data()).unwrap();
+    let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
+    let genesis = ledger::Genesis { seed: [0; 16], hub: FspName::new("Hub").unwrap() };
+    let mut builder = FrameBuilder::new();
+    for command in [ledger::Command::Genesis(genesis), ledger::Command::Tick] {
+        let mut fields = Vec::new();
+        record::command::write_fields(&command, &mut fields);
+        let (kind, version) = (record::command::kind_of(&command), 1);
+        let new = NewRecord { kind, version, fields: &fields, payload: None };
+        builder.push(&new.encode().unwrap()).unwrap();
+    }
+    let tail = log.tail();
+    let stamp = ledger::Stamp(tail.stamp.0 + 1);
+    let header = BatchHeader { stamp, node: 9, epoch: 1, sequence: 1, ..BatchHeader::default() };
+    log.append(builder.seal(&tail, &header).bytes).unwrap();
+    log.sync().unwrap();
+    assert_eq!(log.end(), Position(tail.end.0 + 2));
+    tail.end.0 + 1
+}
+
+#[test]
+fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
+    let (home, transfers) = played();
+    let sound = answer(&home, &["verify", "--json"]).0["records"].as_u64().unwrap();
+    let arguments = |position: &str| -> Vec<String> {
+        let all = ["quarantine", position, "--by", "A. Odhiambo", "--reason", "defect 512"];
+        all.map(str::to_owned).to_vec()
+    };
+    let quarantine = |position: u64| {
+        let arguments = arguments(&position.to_string());
+        home.offline(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let refused = |position: u64, named: &str| {
+        let before = content(&home.data());
+        let output = quarantine(position);
+        let said = complaint(&output);
+        assert!(!output.status.success() && said.contains(named), "{said}");
+        assert!(before == content(&home.data()), "nothing is set aside");
+    };
+    refused(sound, "the log replays to its end");
+
+    let poison = poison(&home);
+    let stopped = |output: Output| {
+        let said = complaint(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains(&format!("record {poison} breaks an invariant")), "{said}");
+    };
+    stopped(home.serve_in_vain(Ports::free()));
+    let (disproof, _) = answer(&home, &["verify", "--json"]);
+    assert_eq!(disproof["fault"]["position"], poison);
+    refused(sound, "the log stops at record");
+    let output = quarantine(poison);
+    assert!(output.status.success(), "{}", complaint(&output));
+
+    // Proved without it, before and after the next start, which puts who and why on record.
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    assert_eq!((&proof["ok"], &proof["quarantined"][0]["noted"]), (&json!(true), &json!(null)));
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    assert_eq!(admin.position("payeefsp"), "-10");
+    switch.stop(Signal::TERM);
+    home.serve().stop(Signal::TERM);
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    let quarantined = &proof["quarantined"][0];
+    for (name, expected) in [
+        ("position", json!(poison)),
+        ("by", json!("A. Odhiambo")),
+        ("reason", json!("defect 512")),
+        ("noted", json!(poison + 2)),
+    ] {
+        assert_eq!(quarantined[name], expected, "{name}: {proof:#}");
+    }
+    assert_eq!(proof["records"], poison + 2, "it is put on record once");
+    let (life, _) = answer(&home, &["explain", &transfers[0].id, "--json"]);
+    assert_eq!(life["state"], "COMMITTED");
+    let at = answer(&home, &["replay", "--until", &poison.to_string(), "--json"]).0;
+    assert_eq!(at["position"], poison);
+
+    // The file cannot be changed afterwards, nor be lost, without its being seen.
+    let file = home.data().join("quarantine.json");
+    let sheet = fs::read_to_string(&file).unwrap();
+    for (from, to, named) in [
+        ("A. Odhiambo", "Nobody", "without a word of it"),
+        ("defect 512", "none", "without a word of it"),
+        (
+            &*format!("\"position\": {poison}"),
+            "\"position\": 5",
+            "not the one that was quarantined",
+        ),
+    ] {
+        assert!(sheet.contains(from), "{sheet}");
+        fs::write(&file, sheet.replace(from, to)).unwrap();
+        let (disproof, _) = answer(&home, &["verify", "--json"]);
+        let what = disproof["fault"]["what"].as_str().unwrap();
+        assert!(what.contains(named), "{from}: {what}");
+    }
+    fs::write(&file, "{").unwrap();
+    let output = home.offline(&["verify"]);
+    assert!(!output.status.success() && complaint(&output).contains("quarantine.json"));
+    fs::remove_file(&file).unwrap();
+    stopped(home.serve_in_vain(Ports::free()));
+    fs::write(&file, &sheet).unwrap();
+    assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], true);
 }

@@ -1,0 +1,301 @@
+//! `upesi quarantine`, and the file in which it says what is set aside
+//! (docs/decisions/0016-quarantine.md).
+//!
+//! The file holds who, when, why and the digest of the record. The next start of the switch writes
+//! the same words into the log, before anything else, so that the chain covers them; `verify`
+//! compares the two. A record in quarantine decides nothing, in every replay.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use journal::{OpenError, RealDisk};
+use ledger::{Administer, Change, Command, Digest, Position, Settings, Stamp};
+use ports::{Disk, DiskError, DiskFile, Stop};
+use sequencer::{Quarantine, Replay, ReplayError};
+use serde::{Deserialize, Serialize};
+
+use crate::audit::{Finding, transfer_of};
+use crate::offline::moment;
+use crate::{Failure, QuarantineArguments};
+
+const FILE: &str = "quarantine.json";
+const NEW_FILE: &str = "quarantine.json.new";
+/// Longest file, in bytes.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Records that can be set aside: more than one is already a sad story.
+const ENTRIES_MAX: usize = 1_000;
+const NAME_BYTES_MAX: usize = 200;
+const REASON_BYTES_MAX: usize = 2_000;
+const VERSION: u32 = 1;
+
+/// The file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sheet {
+    version: u32,
+    records: Vec<Entry>,
+}
+
+/// A record that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entry {
+    position: u64,
+    /// [`record::frame::Record::digest`], in hexadecimal.
+    digest: String,
+    by: String,
+    reason: String,
+    time: String,
+}
+
+impl Entry {
+    /// The words that the log is to hold.
+    fn words(&self) -> String {
+        let Self { position, digest, reason, time, .. } = self;
+        format!("record {position} with digest {digest} was quarantined at {time}: {reason}")
+    }
+
+    /// The record that says so: a change that changes nothing, for the sake of who and why.
+    pub(crate) fn note(&self, settings: Settings) -> Command {
+        let (actor, reason) = (self.by.clone(), self.words());
+        let change = Change::Configure(settings);
+        Command::Administer(Box::new(Administer { actor, reason, change }))
+    }
+}
+
+/// A record that is set aside, and where the log says so.
+#[derive(Debug, Serialize)]
+pub(crate) struct Noted {
+    #[serde(flatten)]
+    entry: Entry,
+    /// The record that says so; none while the switch was not started since.
+    noted: Option<u64>,
+}
+
+impl Display for Noted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Entry { position, by, reason, time, .. } = &self.entry;
+        write!(f, "record {position} decides nothing: quarantined by {by} at {time}: {reason}; ")?;
+        match self.noted {
+            Some(noted) => write!(f, "so says record {noted}"),
+            None => write!(f, "the next start will put that on record"),
+        }
+    }
+}
+
+/// What a log says about its quarantine.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// By actor and words: the record that says so.
+    noted: HashMap<(String, String), Position>,
+    /// The last record of each of the last two batches.
+    last: Position,
+    before_last: Position,
+}
+
+impl Notes {
+    /// A batch begins that ends with `last`.
+    pub(crate) fn batch(&mut self, last: Position) {
+        (self.before_last, self.last) = (self.last, last);
+    }
+
+    pub(crate) fn see(&mut self, position: Position, command: &Command) {
+        let Command::Administer(administer) = command else { return };
+        let Administer { actor, reason, change } = &**administer;
+        if matches!(change, Change::Configure(_)) && reason.contains("was quarantined at") {
+            self.noted.entry((actor.clone(), reason.clone())).or_insert(position);
+        }
+    }
+
+    fn of(&self, entry: &Entry) -> Option<Position> {
+        self.noted.get(&(entry.by.clone(), entry.words())).copied()
+    }
+
+    /// What the log does not say yet.
+    pub(crate) fn missing<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+        entries.iter().filter(|entry| self.of(entry).is_none()).collect()
+    }
+
+    /// Holds the file against the log, which ends with `end`: every entry is of the log, and on
+    /// record unless nothing was written since.
+    pub(crate) fn check(&self, entries: &[Entry], end: Position) -> Result<Vec<Noted>, Finding> {
+        let find = |entry: &Entry, what: &str| Finding {
+            position: Position(entry.position),
+            transfer: None,
+            what: format!("it stands in {FILE}, but {what}"),
+        };
+        let mut noted = Vec::new();
+        for entry in entries {
+            let at = self.of(entry).map(|position| position.0);
+            if end.0 < entry.position {
+                return Err(find(entry, "the log ends before it"));
+            }
+            if at.is_none() && entry.position <= self.before_last.0 {
+                let what = "the log went on without a word of it: the file was changed";
+                return Err(find(entry, what));
+            }
+            noted.push(Noted { entry: entry.clone(), noted: at });
+        }
+        Ok(noted)
+    }
+}
+
+/// What is set aside in a data directory.
+pub(crate) fn load(disk: &RealDisk) -> Result<Vec<Entry>, String> {
+    let file = match disk.open(FILE) {
+        Err(DiskError::NotFound(_)) => return Ok(Vec::new()),
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    let length = file.length().map_err(|error| error.to_string())?;
+    if FILE_BYTES_MAX < length {
+        return Err(format!("{FILE} is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    let mut bytes = vec![0; length as usize];
+    let read = file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
+    let sheet: Sheet =
+        serde_json::from_slice(&bytes[..read]).map_err(|error| format!("{FILE}: {error}"))?;
+    if sheet.version != VERSION || ENTRIES_MAX < sheet.records.len() {
+        return Err(format!(
+            "{FILE} is of another version, or has more than {ENTRIES_MAX} records"
+        ));
+    }
+    match sheet.records.iter().find(|entry| digest_of(entry).is_none()) {
+        Some(entry) => Err(format!("{FILE}: the digest of record {} is none", entry.position)),
+        None => Ok(sheet.records),
+    }
+}
+
+/// The same for a replay.
+pub(crate) fn of(entries: &[Entry]) -> Quarantine {
+    let digests =
+        entries.iter().filter_map(|entry| Some((Position(entry.position), digest_of(entry)?)));
+    Quarantine::of(digests)
+}
+
+fn digest_of(entry: &Entry) -> Option<Digest> {
+    let text = entry.digest.as_bytes();
+    let mut digest = [0; 32];
+    if text.len() != 2 * digest.len() || !entry.digest.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(Digest(digest))
+}
+
+pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure> {
+    let place = arguments.data.display().to_string();
+    let failed = |what: String| Failure::new(format!("{place}: {what}"));
+    for (name, text, bytes_max) in
+        [("--by", &arguments.by, NAME_BYTES_MAX), ("--reason", &arguments.reason, REASON_BYTES_MAX)]
+    {
+        let plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
+        if !plain || bytes_max < text.len() {
+            let what = format!("{name} is one line of at most {bytes_max} bytes, and not empty");
+            return Err(Failure::new(what));
+        }
+    }
+    if !arguments.data.is_dir() {
+        return Err(failed("there is no such directory".into()));
+    }
+    let disk = RealDisk::open(&arguments.data).map_err(|error| failed(error.to_string()))?;
+    let mut entries = load(&disk).map_err(failed)?;
+    let wanted = Position(arguments.position);
+    let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
+        None => return Err(failed("the log replays to its end; nothing is set aside".into())),
+        Some(poison) if poison.position != wanted => {
+            let what = format!(
+                "the log stops at record {}, not at record {}; nothing is set aside",
+                poison.position.0, wanted.0
+            );
+            return Err(failed(what));
+        }
+        Some(poison) => poison,
+    };
+    if entries.len() == ENTRIES_MAX {
+        return Err(failed(format!("{FILE} is full: {ENTRIES_MAX} records")));
+    }
+    entries.push(Entry {
+        position: wanted.0,
+        digest: poison.digest.to_string(),
+        by: arguments.by.clone(),
+        reason: arguments.reason.clone(),
+        time: now(),
+    });
+    // What is behind it must be sound, or stop at a record of its own.
+    let next = find_poison(&disk, of(&entries)).map_err(failed)?;
+    if next.as_ref().is_some_and(|next| next.position == wanted) {
+        let what = "the log stops there without this record as well; nothing is set aside";
+        return Err(failed(what.into()));
+    }
+    store(&disk, entries).map_err(|error| failed(error.to_string()))?;
+    println!("record {} ({}) decides nothing from now on", wanted.0, poison.what);
+    match next {
+        Some(next) => {
+            println!("record {} ({}) breaks an invariant too", next.position.0, next.what)
+        }
+        None => println!("the log replays to its end; `upesi verify` shows what is set aside"),
+    }
+    Ok(())
+}
+
+/// A record that breaks an invariant.
+struct Poison {
+    position: Position,
+    digest: Digest,
+    /// What it is, as far as it can be read.
+    what: String,
+}
+
+/// The first record at which a replay stops; an error when it stops for another reason.
+fn find_poison(disk: &RealDisk, quarantine: Quarantine) -> Result<Option<Poison>, String> {
+    let mut replay = Replay::without(quarantine);
+    let mut stopped = None;
+    let walked = journal::walk(disk, &mut |placed| {
+        replay.apply(placed.frame, &mut |_, _, _| {}).map_err(|error| {
+            stopped = Some(match error {
+                ReplayError::Poison { position } => {
+                    let record = placed.frame.record(position);
+                    record.map(|record| poison_of(&record)).ok_or_else(|| error.to_string())
+                }
+                other => Err(other.to_string()),
+            });
+            Stop
+        })
+    });
+    match stopped {
+        Some(stopped) => stopped.map(Some),
+        None => walked.map(|_| None).map_err(|error: OpenError| error.to_string()),
+    }
+}
+
+fn poison_of(record: &record::frame::Record<'_>) -> Poison {
+    let read = record::command::read_fields(record.kind, record.version, record.fields);
+    let what = match read.as_ref().ok().map(|command| (command, transfer_of(command))) {
+        Some((_, Some(transfer))) => format!("kind {}, transfer {transfer}", record.kind),
+        _ => format!("kind {}", record.kind),
+    };
+    Poison { position: record.position, digest: record.digest(), what }
+}
+
+/// Replaces the file in one step.
+fn store(disk: &RealDisk, records: Vec<Entry>) -> Result<(), DiskError> {
+    let sheet = Sheet { version: VERSION, records };
+    let text = serde_json::to_string_pretty(&sheet).expect("an entry is text and numbers") + "\n";
+    match disk.remove(NEW_FILE) {
+        Ok(()) | Err(DiskError::NotFound(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let file = disk.create(NEW_FILE)?;
+    file.write_at(0, text.as_bytes())?;
+    file.sync()?;
+    disk.rename(NEW_FILE, FILE)?;
+    disk.sync_directory()
+}
+
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    moment(Stamp(since.as_micros() as u64))
+}

@@ -7,7 +7,7 @@
 //! Both walks use the same tables; a test holds their verdicts against each other.
 //!
 //! Where a text is asked for, a number, a boolean and `null` are read as their text, as the
-//! reference reads them (hub-semantics 1.3); see [`text_of`]. Only a body that fails without is
+//! reference reads them (hub-semantics 1.3); see `text_of`. Only a body that fails without is
 //! walked once more with it.
 //!
 //! Bounds: the fast walk recurses only as deep as the tables, members it does not know are

@@ -184,6 +184,31 @@ impl<M: Clone> Delivery<M> {
         Withdrawal::Dropped
     }
 
+    /// The participant is reached elsewhere from now on: what was learned about the old address
+    /// counts no more. Its pauses end and its lane opens; attempts made are kept. Costs a pass
+    /// over all entries of all lanes, so it is for changes by people.
+    pub fn address_changed(&mut self, recipient: ParticipantIndex, now: Moment) {
+        self.now = self.now.max(now);
+        let Some(&at) = self.lane_of.get(&recipient) else { return };
+        let state = &mut self.lanes[at.0 as usize].state;
+        (state.consecutive_failures, state.mode) = (0, LaneMode::Open);
+        let due = self.now;
+        let timers = std::mem::take(&mut self.timers).into_vec();
+        let hurried = timers.into_iter().map(|Reverse((moment, timer))| {
+            let own = matches!(timer, Timer::Retry(slot) if self.entries[slot].lane == at);
+            Reverse((if own { moment.min(due) } else { moment }, timer))
+        });
+        self.timers = hurried.collect();
+        for slot in self.by_notice.values() {
+            let held = &mut self.entries[*slot];
+            // A probe of the old address says nothing about a lane that probes the new one.
+            if held.lane == at && held.stage == Stage::Probe {
+                held.stage = Stage::InFlight;
+            }
+        }
+        self.refresh(at);
+    }
+
     /// When [`Delivery::poll`] must be called again though nothing else happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {

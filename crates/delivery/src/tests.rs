@@ -330,6 +330,26 @@ fn any_answer_opens_a_lane_at_once() {
     }
 }
 
+/// A wrong address, corrected: nothing waits for what was learned about the wrong one.
+#[test]
+fn a_changed_address_ends_all_pauses_at_once() {
+    let policy = Policy { probe_after: 2, ..Policy::default() };
+    let mut delivery = filled(policy, (0..4).map(|notice| owed(notice, BANK, notice as u8)));
+    assert_eq!(drain(&mut delivery, Moment(0)), [0, 1, 2, 3]);
+    for notice in 0..4 {
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, Moment(10));
+    }
+    assert!(matches!(lane(&delivery, BANK).mode, LaneMode::Probing { .. }));
+    assert_eq!(drain(&mut delivery, Moment(20)), []);
+    delivery.address_changed(WALLET, Moment(20));
+    assert_eq!(drain(&mut delivery, Moment(20)), [], "that is somebody else's");
+    delivery.address_changed(BANK, Moment(30));
+    let mut sent = drain(&mut delivery, Moment(30));
+    sent.sort_unstable();
+    assert_eq!(sent, [0, 1, 2, 3]);
+    assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+}
+
 #[test]
 fn answers_between_failures_keep_a_lane_open() {
     let mut delivery = Delivery::new(Policy::default(), 1);

@@ -28,6 +28,8 @@ pub enum Event<M> {
     Withdraw(NoticeId),
     /// The record that these deliveries ended is durable.
     Recorded(Vec<NoticeId>),
+    /// The register changed: there is a newer view.
+    RegisterChanged,
     /// The record of these deliveries was refused for want of room: to be submitted again.
     Unrecorded(Vec<FinishedDelivery>),
 }

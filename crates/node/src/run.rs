@@ -233,6 +233,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         let effects = sequencer.effects();
         if effects.register_changed {
             shared.publish_view(sequencer.state());
+            outgoing.iter_mut().for_each(|events| events.push(Event::RegisterChanged));
         }
         shared.apply_to_directory(batch, &effects.outcomes);
         let mailboxes = outgoing.len();

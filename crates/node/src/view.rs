@@ -43,6 +43,15 @@ pub struct View {
 }
 
 impl View {
+    /// Participants that are reached elsewhere than by an earlier view.
+    #[must_use]
+    pub fn moved_since(&self, earlier: &Self) -> Vec<ParticipantIndex> {
+        let moved = |member: &&Member| {
+            earlier.get(member.index).is_some_and(|known| known.endpoints != member.endpoints)
+        };
+        self.members.iter().filter(moved).map(|member| member.index).collect()
+    }
+
     /// Copies what the edge needs.
     #[must_use]
     pub fn of(state: &State) -> Self {

@@ -136,6 +136,8 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
             edge.forcing_record.set(false);
             edge.delivery.borrow_mut().recorded(&notices);
         }
+        // Looking at it is enough: see `Edge::view`.
+        Event::RegisterChanged => drop(edge.view()),
         Event::Unrecorded(ends) => keep(edge, ends),
     }
 }
@@ -245,6 +247,11 @@ fn withdrawn(edge: &Edge, notice: NoticeId) -> FinishedDelivery {
 /// Sleeps until the delivery policy wants to try something again.
 async fn retry(edge: Rc<Edge>) {
     loop {
+        let moved = edge.moved.take();
+        for participant in moved {
+            edge.delivery.borrow_mut().address_changed(participant, edge.moment());
+            pump(&edge);
+        }
         let due = edge.delivery.borrow().next_deadline();
         match due {
             None => edge.retry.notified().await,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use delivery::Delivery;
 use fspiop::Refusal;
-use ledger::{Command, FinishedDelivery, Notice, Outcome, TransferId};
+use ledger::{Command, FinishedDelivery, Notice, Outcome, ParticipantIndex, TransferId};
 use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
 use ports::Clock;
@@ -106,6 +106,8 @@ pub(crate) struct Edge {
     /// Bytes of bodies that are not yet whole.
     pub(crate) gathered: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
+    /// Participants whose address changed and whose lanes have not heard of it.
+    pub(crate) moved: RefCell<Vec<ParticipantIndex>>,
     view: RefCell<Arc<View>>,
     generation: Cell<u64>,
     random: Cell<u64>,
@@ -147,6 +149,7 @@ impl Edge {
             turned_away: Cell::new(0),
             gathered: Cell::new(0),
             counters: seat.counters,
+            moved: RefCell::default(),
             view: RefCell::new(view),
             generation: Cell::new(generation),
             random: Cell::new(seat.seed),
@@ -160,7 +163,9 @@ impl Edge {
         let mut generation = self.generation.get();
         if let Some(view) = self.handle.view_since(&mut generation) {
             self.generation.set(generation);
-            self.view.replace(view);
+            let earlier = self.view.replace(Arc::clone(&view));
+            self.moved.borrow_mut().extend(view.moved_since(&earlier));
+            self.retry.notify_one();
             self.addresses.borrow_mut().clear();
         }
         Arc::clone(&self.view.borrow())

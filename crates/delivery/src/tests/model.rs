@@ -16,6 +16,7 @@ enum Step {
     Record { which: usize, count: usize },
     Withdraw { which: usize },
     Wait { micros: u64 },
+    Move { lane: u32 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,6 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (any::<usize>(), 1..5usize).prop_map(|(which, count)| Step::Record { which, count }),
         2 => any::<usize>().prop_map(|which| Step::Withdraw { which }),
         3 => (0..400_000u64).prop_map(|micros| Step::Wait { micros }),
+        1 => (0..LANES).prop_map(|lane| Step::Move { lane }),
     ]
 }
 
@@ -143,6 +145,7 @@ impl Pair {
             }
             Step::Withdraw { .. } => (),
             Step::Wait { micros } => self.now = self.now.after_micros(micros),
+            Step::Move { lane } => self.move_away(lane),
         }
         self.invariants();
     }
@@ -261,6 +264,18 @@ impl Pair {
         assert_eq!(self.real.withdraw(NoticeId(at as u64)), expected, "{item:?}");
         if expected == Withdrawal::Dropped {
             item.state = State::Withdrawn;
+        }
+    }
+
+    /// The recipient is reached elsewhere: its pauses are over and its failures forgotten.
+    fn move_away(&mut self, lane: u32) {
+        self.real.address_changed(ParticipantIndex(lane), self.now);
+        (self.failures[lane as usize], self.probing[lane as usize]) = (0, false);
+        let now = self.now;
+        for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
+            if let State::Waiting { not_before } = &mut item.state {
+                *not_before = now.min(*not_before);
+            }
         }
     }
 

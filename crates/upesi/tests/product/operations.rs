@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -269,6 +270,38 @@ fn a_participant_that_does_not_answer_delays_nobody_else() {
     assert!(WAITING as u64 <= owed, "{owed}");
     scheme.switch.stop(Signal::TERM);
     assert!(scheme.home.verify().status.success());
+}
+
+/// A wrong port is registered and later corrected: nothing waits for the pauses that the wrong one
+/// had earned, neither what was owed before nor what comes after.
+#[test]
+fn a_corrected_endpoint_is_used_at_once() {
+    const OWED: usize = 12;
+    let scheme = Scheme::start();
+    let off: SocketAddr = ([127, 0, 0, 1], 1).into();
+    scheme.admin.set_endpoint("payerfsp", "TRANSFER_ERROR", &format!("http://{off}/"));
+    let mut owed = Vec::new();
+    for _ in 0..OWED {
+        let refused = Transfer::of("999999");
+        scheme.send(&refused.prepare(), 202);
+        owed.push(refused);
+    }
+    // Five in a row, and four probes: the next one would come after 1.6 s at the earliest.
+    let attempts = || scheme.admin.metric("upesi_attempts_total");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while attempts() < 9 {
+        assert!(Instant::now() < deadline, "{} attempts", attempts());
+        std::thread::yield_now();
+    }
+    let corrected = format!("http://{}/transfers/{{{{transferId}}}}/error", scheme.payer.address());
+    let changed = Instant::now();
+    scheme.admin.set_endpoint("payerfsp", "TRANSFER_ERROR", &corrected);
+    for refused in &owed {
+        scheme.payer.wait("PUT", &format!("{}/error", refused.path()));
+    }
+    let took = changed.elapsed();
+    assert!(took < Duration::from_millis(1_500), "{took:?}: the next pause was longer");
+    scheme.end();
 }
 
 #[test]

@@ -110,12 +110,16 @@ impl fmt::Display for Report {
             writeln!(f, "{fault}")?;
         }
         writeln!(f, "{}", self.refusals)?;
+        let seconds = self.took.as_secs_f32();
+        if self.rows == 0 {
+            return writeln!(f, "{seconds:.1} s; rows are counted when everything is played");
+        }
         let covered = self.rows - self.uncovered.len() - self.skipped_rows;
         write!(f, "{covered} of {} rows covered, ", self.rows)?;
         if 0 < self.skipped_rows {
             write!(f, "{} more by conversations that were skipped, ", self.skipped_rows)?;
         }
-        writeln!(f, "{:.1} s", self.took.as_secs_f32())
+        writeln!(f, "{seconds:.1} s")
     }
 }
 

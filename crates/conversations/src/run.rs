@@ -158,6 +158,9 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
             }
         }
     }
+    if skipped.len() == chosen.len() {
+        report.faults.push("nothing was played: these need a hub of their own, --switch".into());
+    }
     report.skipped_rows = unplayed(&coverage, &skipped);
     report.took = started.elapsed();
     Ok(report)

@@ -1,6 +1,6 @@
 //! A run: files in, conversations played, a table at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::hub::Hub;
-use crate::index::Rows;
+use crate::index::{Coverage, Rows};
 use crate::parse::{Conversation, parse};
 use crate::play::{Mismatch, Stage, play};
 use crate::refusals::Tally;
@@ -26,7 +26,8 @@ pub struct Options {
     pub target: Target,
     /// Directory with the conversations, rows.txt and index.md.
     pub directory: PathBuf,
-    /// Files or directories to play; everything in `directory` when empty.
+    /// Files or directories to play, each with at least one conversation of `directory`;
+    /// everything in `directory` when empty.
     pub paths: Vec<PathBuf>,
     /// Host under which the hub reaches the participants' servers.
     pub callback_host: String,
@@ -62,6 +63,8 @@ pub struct Report {
     rows: usize,
     /// Rows that no conversation covers.
     uncovered: Vec<String>,
+    /// Rows whose every conversation was skipped.
+    skipped_rows: usize,
     /// What is wrong beside the conversations themselves.
     faults: Vec<String>,
     /// Refusals, and what they left unchanged.
@@ -107,24 +110,31 @@ impl fmt::Display for Report {
             writeln!(f, "{fault}")?;
         }
         writeln!(f, "{}", self.refusals)?;
-        let covered = self.rows - self.uncovered.len();
         let seconds = self.took.as_secs_f32();
-        writeln!(f, "{covered} of {} rows covered, {seconds:.1} s", self.rows)
+        if self.rows == 0 {
+            return writeln!(f, "{seconds:.1} s; rows are counted when everything is played");
+        }
+        let covered = self.rows - self.uncovered.len() - self.skipped_rows;
+        write!(f, "{covered} of {} rows covered, ", self.rows)?;
+        if 0 < self.skipped_rows {
+            write!(f, "{} more by conversations that were skipped, ", self.skipped_rows)?;
+        }
+        writeln!(f, "{seconds:.1} s")
     }
 }
 
 /// Plays the conversations and prints each that differs, with the place and the difference.
 ///
 /// # Errors
-/// When the files cannot be read or the hub cannot be reached.
+/// When the files cannot be read, a path names no conversation, or the hub cannot be reached.
 pub fn run(options: &Options) -> Result<Report, Failure> {
     let started = Instant::now();
     let rows = Rows::read(&read(&options.directory.join(ROWS))?);
     let all = read_all(&options.directory)?;
     let mut report = Report { faults: rows.faults(&all), ..Report::default() };
-    let chosen: Vec<&Conversation> = all.iter().filter(|one| is_chosen(options, one)).collect();
+    let chosen = choose(options, &all)?;
+    let coverage = rows.coverage(&all);
     if options.paths.is_empty() {
-        let coverage = rows.coverage(&all);
         report.rows = coverage.len();
         let uncovered = coverage.iter().filter(|(_, files)| files.is_empty());
         report.uncovered = uncovered.map(|(name, _)| (*name).to_owned()).collect();
@@ -135,15 +145,23 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     if let Err(failure) = hub.close() {
         report.faults.push(failure.to_string());
     }
+    let mut skipped = BTreeSet::new();
     for (conversation, outcome) in chosen.iter().zip(outcomes) {
         let group = conversation.file.split('/').next().unwrap_or_default();
         let counts = report.groups.entry(group.to_owned()).or_default();
         match outcome {
             Outcome::Passed => counts.passed += 1,
             Outcome::Failed => counts.failed += 1,
-            Outcome::Skipped => counts.skipped += 1,
+            Outcome::Skipped => {
+                counts.skipped += 1;
+                skipped.insert(conversation.file.as_str());
+            }
         }
     }
+    if skipped.len() == chosen.len() {
+        report.faults.push("nothing was played: these need a hub of their own, --switch".into());
+    }
+    report.skipped_rows = unplayed(&coverage, &skipped);
     report.took = started.elapsed();
     Ok(report)
 }
@@ -260,11 +278,115 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_chosen(options: &Options, conversation: &Conversation) -> bool {
-    let path = options.directory.join(&conversation.file);
-    options.paths.is_empty() || options.paths.iter().any(|chosen| path.starts_with(chosen))
+/// The conversations that the paths name, which must name one each: who names what is not there
+/// must not be told that all of it passed.
+fn choose<'a>(
+    options: &Options,
+    all: &'a [Conversation],
+) -> Result<Vec<&'a Conversation>, Failure> {
+    let directory = options.directory.as_path();
+    if all.is_empty() {
+        let text = format!("{}: there is no conversation in it", directory.display());
+        return Err(Failure::new(text));
+    }
+    let real = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    let mut chosen = vec![options.paths.is_empty(); all.len()];
+    for path in &options.paths {
+        let text = path.display();
+        let wanted =
+            fs::canonicalize(path).map_err(|error| Failure::new(format!("{text}: {error}")))?;
+        let mut named = false;
+        for (conversation, chosen) in all.iter().zip(&mut chosen) {
+            if real.join(&conversation.file).starts_with(&wanted) {
+                (named, *chosen) = (true, true);
+            }
+        }
+        if !named {
+            let directory = directory.display();
+            let text = format!("{text}: there is no conversation of {directory} (--directory)");
+            return Err(Failure::new(text));
+        }
+    }
+    let chosen = all.iter().zip(chosen).filter(|(_, chosen)| *chosen);
+    Ok(chosen.map(|(conversation, _)| conversation).collect())
+}
+
+/// Rows that are covered by nothing but conversations in `skipped`.
+fn unplayed(coverage: &Coverage<'_>, skipped: &BTreeSet<&str>) -> usize {
+    let unplayed = |files: &&BTreeSet<&str>| !files.is_empty() && files.is_subset(skipped);
+    coverage.values().filter(unplayed).count()
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation(file: &str) -> Conversation {
+        Conversation { file: file.to_owned(), ..Conversation::default() }
+    }
+
+    #[test]
+    fn paths_that_name_no_conversation_are_errors() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let inside = |name: &str| directory.path().join("all").join(name);
+        for name in ["one", "two", "empty"] {
+            fs::create_dir_all(inside(name)).expect("a directory");
+        }
+        let all = ["one/a.txt", "one/b.txt", "two/a.txt"].map(conversation);
+        for one in &all {
+            fs::write(inside(&one.file), "").expect("a file");
+        }
+        fs::write(directory.path().join("outside.txt"), "").expect("a file");
+        let check = |paths: &[&str], expected: Result<&[&str], &str>| {
+            let options = Options {
+                target: Target::Switch(PathBuf::new()),
+                directory: directory.path().join("all"),
+                paths: paths.iter().map(|path| inside(path)).collect(),
+                callback_host: String::new(),
+                jobs: 1,
+                patience: Duration::ZERO,
+                write_index: false,
+            };
+            let files = |chosen: Vec<&Conversation>| -> Vec<_> {
+                chosen.iter().map(|one| one.file.clone()).collect()
+            };
+            match (choose(&options, &all).map(files), expected) {
+                (Ok(chosen), Ok(expected)) => assert_eq!(chosen, expected, "{paths:?}"),
+                (Err(failure), Err(path)) => {
+                    let text = failure.to_string();
+                    assert!(text.contains(&inside(path).display().to_string()), "{text}");
+                }
+                (chosen, _) => panic!("{paths:?}: {chosen:?}"),
+            }
+            assert!(choose(&options, &[]).is_err(), "nothing to play");
+        };
+        check(&[], Ok(&["one/a.txt", "one/b.txt", "two/a.txt"]));
+        check(&["one"], Ok(&["one/a.txt", "one/b.txt"]));
+        check(&["one/../two", "one/b.txt", "one/b.txt"], Ok(&["one/b.txt", "two/a.txt"]));
+        check(&["one", "none.txt"], Err("none.txt"));
+        check(&["one", "empty"], Err("empty"));
+        check(&["../outside.txt"], Err("../outside.txt"));
+    }
+
+    #[test]
+    fn rows_of_skipped_conversations_are_counted_apart() {
+        let coverage: Coverage<'_> = [
+            ("played", BTreeSet::from(["a.txt"])),
+            ("played and skipped", BTreeSet::from(["a.txt", "b.txt"])),
+            ("skipped", BTreeSet::from(["b.txt", "c.txt"])),
+            ("uncovered", BTreeSet::new()),
+        ]
+        .into();
+        let skipped = unplayed(&coverage, &BTreeSet::from(["b.txt", "c.txt"]));
+        assert_eq!(skipped, 1);
+        let uncovered = vec!["uncovered".to_owned()];
+        let report =
+            Report { rows: 4, uncovered, skipped_rows: skipped, ..Report::default() }.to_string();
+        let last = "2 of 4 rows covered, 1 more by conversations that were skipped, 0.0 s\n";
+        assert!(report.ends_with(last), "{report}");
+    }
 }

@@ -73,7 +73,7 @@ endpoint_types! {
 }
 
 /// Longest name of an endpoint type, in bytes.
-const NAME_BYTES_MAX: usize = 64;
+pub const NAME_BYTES_MAX: usize = 64;
 
 impl EndpointType {
     /// Whether the registered value is a base URL to which the path of the call is appended.
@@ -103,6 +103,9 @@ impl EndpointType {
         address
     }
 }
+
+/// The names of the third-party API that [`is_accepted_name`] takes, as a regular expression.
+pub const THIRD_PARTY_NAMES: &str = "^TPP?_CB_URL_[A-Z_]+$";
 
 /// Whether the registry takes a value under this name: a type above, or one of the third-party
 /// API (`TP_CB_URL_…`, `TPP_CB_URL_…`), which the hub keeps but does not call.

@@ -6,7 +6,7 @@
 //!
 //! Limits: a number of more than fifteen digits may come out different in the last one, and
 //! members whose names are numbers are not moved to the front. No message of the scheme has
-//! either.
+//! either. docs/internals/fuzzing.md lists all differences.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -65,6 +65,13 @@ impl<H: Hub> Call<'_, H> {
         Ok(active)
     }
 
+    /// Refuses a member whose value is not an address that the hub can and may call.
+    pub(crate) fn may_call(&self, member: &str, value: &str) -> Result<(), Refusal> {
+        self.reach
+            .check(value)
+            .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
+    }
+
     /// A query parameter.
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         parameter(self.query, name)

@@ -75,7 +75,7 @@ pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
     let mut form = call.form()?;
     let oracle = Oracle {
         id_type: form.required("oracleIdType", id_type)?,
-        endpoint: form.required("endpoint", endpoint)?,
+        endpoint: form.required("endpoint", |form, name| endpoint(call, form, name))?,
         currency: currency(&mut form)?,
         default: form.flag("isDefault")?.unwrap_or(false),
     };
@@ -88,7 +88,7 @@ pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
     let mut form = call.form()?;
     let update = OracleUpdate {
         id_type: id_type(&mut form, "oracleIdType")?,
-        endpoint: endpoint(&mut form, "endpoint")?,
+        endpoint: endpoint(call, &mut form, "endpoint")?,
         currency: currency(&mut form)?,
         default: form.flag("isDefault")?,
     };
@@ -123,17 +123,23 @@ fn id_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// The address in a member `{value, endpointType}`.
-fn endpoint(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+/// The address in a member `{value, endpointType}`. Nothing calls it yet, but what is kept here
+/// must be fit to be called: the rules are those of participants' endpoints.
+fn endpoint<H: Hub>(
+    call: &Call<'_, H>,
+    form: &mut Form<'_>,
+    name: &str,
+) -> Result<Option<String>, Refusal> {
     let Some(mut endpoint) = form.object(name)? else { return Ok(None) };
     let value = endpoint.required("value", |form, name| {
         form.word(name, 1..=ENDPOINT_CHARACTERS_MAX, |character| !character.is_control())
     })?;
     let kind = endpoint.required("endpointType", |form, name| form.text(name, 1..=32))?;
-    match kind == URL {
-        true => Ok(Some(value)),
-        false => Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL")),
+    if kind != URL {
+        return Err(refuse(ErrorCode::VALIDATION, "endpoint.endpointType", "must be URL"));
     }
+    call.may_call("endpoint.value", &value)?;
+    Ok(Some(value))
 }
 
 fn currency(form: &mut Form<'_>) -> Result<Option<Currency>, Refusal> {

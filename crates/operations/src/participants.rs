@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use fspiop::{ErrorCode, Refusal};
+use fspiop::{ErrorCode, Refusal, endpoint};
 use http::StatusCode;
 use ledger::{Change, FspName};
 
@@ -16,8 +16,6 @@ use crate::shapes::{EndpointShape, ParticipantShape, of_participant};
 
 /// Characters of a name.
 pub(crate) const NAME: RangeInclusive<usize> = 2..=30;
-/// Longest type of an endpoint, in characters.
-pub(crate) const ENDPOINT_TYPE_CHARACTERS_MAX: usize = 64;
 /// Longest value of an endpoint, in characters.
 pub(crate) const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
 
@@ -82,24 +80,20 @@ pub(crate) async fn endpoints<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     }
 }
 
-/// `POST /participants/{name}/endpoints`: sets or overwrites one. What the hub will call must be
-/// an address that it can and may call.
+/// `POST /participants/{name}/endpoints`: sets or overwrites one of the types of hub-semantics
+/// 2.1. What the hub will call must be an address that it can and may call.
 pub(crate) async fn set_endpoint<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     let mut form = call.form()?;
-    let endpoint = form.required("type", |form, name| {
-        form.word(name, 1..=ENDPOINT_TYPE_CHARACTERS_MAX, is_type_character)
-    })?;
+    let kind = form.required("type", endpoint_type)?;
     let value = form.required("value", |form, name| {
         form.word(name, 1..=ENDPOINT_VALUE_CHARACTERS_MAX, |character| !character.is_control())
     })?;
     form.finish()?;
-    if fspiop::endpoint::is_called(&endpoint)
-        && let Err(unreachable) = call.reach.check(&value)
-    {
-        return Err(refuse(ErrorCode::VALIDATION, "value", &unreachable.to_string()));
+    if endpoint::is_called(&kind) {
+        call.may_call("value", &value)?;
     }
     let name = participant_name(name)?;
-    call.change(Change::SetEndpoint { name, endpoint, value }).await?;
+    call.change(Change::SetEndpoint { name, endpoint: kind, value }).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
@@ -124,6 +118,14 @@ fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || "-_.~".contains(character)
 }
 
-fn is_type_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || character == '_'
+/// A name of the enumeration. It is too long for the text of an error: a refusal says where to
+/// find it.
+fn endpoint_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    match form.text(name, 1..=endpoint::NAME_BYTES_MAX)? {
+        Some(text) if !endpoint::is_accepted_name(&text) => {
+            let what = "must be one of the known types of endpoint; /openapi/admin.json has them";
+            Err(refuse(ErrorCode::MALFORMED_SYNTAX, name, what))
+        }
+        text => Ok(text),
+    }
 }

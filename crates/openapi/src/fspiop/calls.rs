@@ -77,7 +77,6 @@ pub(super) fn schemas() -> Vec<(String, Value)> {
                 "properties": {"fspId": reference("FspId")},
             }),
         ),
-        ("PartiesTypeIDPutResponse".to_owned(), json!({"type": "object"})),
         (
             "TransfersIDPatchResponse".to_owned(),
             json!({

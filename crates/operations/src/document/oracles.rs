@@ -31,7 +31,8 @@ pub(super) fn operations() -> Vec<Operation> {
         change("post", all, "createOracle", TAG, "Add an oracle")
             .says(
                 "One for each type and currency, where none counts as a currency. Kept and shown: \
-                 look-ups use the hub's own directory. A second one is 500 with 2001.",
+                 look-ups use the hub's own directory. A second one is 500 with 2001. The address \
+                 follows the rules of participants' endpoints: else 3100.",
             )
             .takes_with_more("NewOracle", oracle)
             .answers(Answer::empty(201, "Added."))

@@ -63,11 +63,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .ends(&unknown),
         change("post", endpoints, "setEndpoint", TAG, "Set where a participant is called")
             .says(
-                "Sets or overwrites one type. Values are templates with names as \
-                 `{{transferId}}` in them, or, for quotes, base addresses. What the hub calls, \
-                 types that begin with `FSPIOP_CALLBACK_URL_`, must be `http://`, without a user's \
-                 name, with a fixed host, and a port and an address that the configuration \
-                 allows: else 3100. `https://` is 3100, too.",
+                "Sets or overwrites one type; one that is not known is 3101. Values are \
+                 templates with names as `{{transferId}}` in them, or, for quotes, base \
+                 addresses. What the hub calls, types that begin with `FSPIOP_CALLBACK_URL_`, \
+                 must be `http://`, without a user's name, with a fixed host, and a port and an \
+                 address that the configuration allows: else 3100. `https://` is 3100, too.",
             )
             .takes(
                 "NewEndpoint",

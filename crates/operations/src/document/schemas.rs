@@ -1,5 +1,6 @@
 //! Forms of bodies and answers.
 
+use fspiop::endpoint::{self, EndpointType};
 use openapi::schema::reference;
 use serde_json::{Map, Value, json};
 
@@ -7,7 +8,7 @@ use crate::accounts::KINDS;
 use crate::catalogue::DESCRIPTION_CHARACTERS_MAX;
 use crate::funds;
 use crate::oracles;
-use crate::participants::{ENDPOINT_TYPE_CHARACTERS_MAX, ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
+use crate::participants::{ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
 use crate::settlement_models as models;
 use crate::shapes::NET_DEBIT_CAP;
 
@@ -99,7 +100,7 @@ fn requests_of_participants() -> Vec<Named> {
             "NewEndpoint",
             closed(
                 [
-                    ("type", word(1..=ENDPOINT_TYPE_CHARACTERS_MAX, "^[A-Za-z0-9_]+$")),
+                    ("type", endpoint_type()),
                     ("value", word(1..=ENDPOINT_VALUE_CHARACTERS_MAX, NO_CONTROLS)),
                 ],
                 [],
@@ -110,6 +111,15 @@ fn requests_of_participants() -> Vec<Named> {
             closed([("currency", reference("Currency")), ("type", one_of(&names(&KINDS)))], []),
         ),
     ]
+}
+
+/// The enumeration, and the names of the third-party API, which have no end.
+fn endpoint_type() -> Value {
+    let names: Vec<_> = EndpointType::ALL.iter().map(|kind| kind.as_str()).collect();
+    json!({"anyOf": [
+        one_of(&names),
+        word(1..=endpoint::NAME_BYTES_MAX, endpoint::THIRD_PARTY_NAMES),
+    ]})
 }
 
 fn requests_of_keys() -> Vec<Named> {

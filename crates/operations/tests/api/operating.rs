@@ -1,6 +1,7 @@
 //! A scheme in operation: funds, refusals of the kernel, dead letters, and what is recorded.
 
 use expect_test::{Expect, expect};
+use fspiop::reach::Reach;
 use ledger::{
     Amount, Command, Currency, DeliveryResult, Digest, FinishedDelivery, FspName, NoticeId,
     Outcome, Prepare, TransferId,
@@ -100,7 +101,7 @@ async fn the_kernels_refusals_have_their_codes() {
     let limits_eur = r#"{"currency":"EUR","limit":{"type":"NET_DEBIT_CAP","value":1}}"#;
     let cap = r#"{"currency":"USD","limit":{"type":"NET_DEBIT_CAP","value":1,
         "alarmPercentage":10}}"#;
-    let endpoint = r#"{"type":"T","value":"v"}"#;
+    let endpoint = r#"{"type":"ALARM_NOTIFICATION_TOPIC","value":"v"}"#;
     let model = r#"{"name":"DEFAULTDEFERREDNET","settlementGranularity":"NET",
         "settlementInterchange":"MULTILATERAL","settlementDelay":"DEFERRED","currency":null,
         "requireLiquidityCheck":true,"ledgerAccountType":"POSITION","autoPositionReset":true,
@@ -490,6 +491,44 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
         let question = server.ask("GET /participants", "").await;
         assert_eq!(change, question);
         expected.assert_eq(&change);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_called_must_be_where_the_configuration_allows() {
+    let server = Server::start_with(|options| {
+        let networks = vec!["10.0.0.0/8".parse().expect("a network")];
+        options.reach = Reach { networks, ports: vec![80], ..Reach::default() }.into();
+    })
+    .await;
+    let endpoint =
+        |value: &str| format!(r#"{{"type":"FSPIOP_CALLBACK_URL_TRANSFER_PUT","value":"{value}"}}"#);
+    let oracle = |value: &str| {
+        format!(
+            r#"{{"oracleIdType":"IBAN","endpoint":{{"value":"{value}","endpointType":"URL"}}}}"#
+        )
+    };
+    server.check_status("POST /oracles", &oracle("http://10.0.0.1"), 201).await;
+    // A second one would be 500: what is refused is refused before the hub is asked.
+    for (value, is_fit) in [
+        ("http://10.1.2.3/a", true),
+        ("http://name", true),
+        ("http://192.168.0.1/a", false),
+        ("http://169.254.169.254/latest", false),
+        ("http://10.1.2.3:8080/a", false),
+        ("https://10.1.2.3/a", false),
+        ("http://user@10.1.2.3/a", false),
+        ("file:///etc/passwd", false),
+        ("somewhere", false),
+    ] {
+        let status = |good: u16| if is_fit { good } else { 400 };
+        server
+            .check_status("POST /participants/Hub/endpoints", &endpoint(value), status(201))
+            .await;
+        let taken = if is_fit { 500 } else { 400 };
+        server.check_status("POST /oracles", &oracle(value), taken).await;
+        server.check_status("PUT /oracles/1", &oracle(value), status(204)).await;
     }
     server.stop().await;
 }

@@ -15,7 +15,8 @@ async fn bodies_are_refused_at_their_first_failure() {
     let end = "PUT /participants/Hub/accounts/1/transfers/01HV0000000000000000000000";
     let models = "POST /settlementModels";
     let long_name = format!(r#"{{"name":"{}","currency":"USD"}}"#, "n".repeat(31));
-    let long_value = format!(r#"{{"type":"T","value":"{}"}}"#, "v".repeat(1_025));
+    let long_value =
+        format!(r#"{{"type":"ALARM_NOTIFICATION_TOPIC","value":"{}"}}"#, "v".repeat(1_025));
     let cap = |value: &str| {
         format!(r#"{{"currency":"USD","limit":{{"type":"NET_DEBIT_CAP","value":{value}}}}}"#)
     };
@@ -176,7 +177,7 @@ async fn bodies_are_refused_at_their_first_failure() {
         ),
         (
             endpoints,
-            r#"{"type":"T"}"#.into(),
+            r#"{"type":"ALARM_NOTIFICATION_TOPIC"}"#.into(),
             expect![[
                 r#"400 {"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"value\" is required"}}"#
             ]],
@@ -185,12 +186,12 @@ async fn bodies_are_refused_at_their_first_failure() {
             endpoints,
             r#"{"type":"T-T","value":"v"}"#.into(),
             expect![[
-                r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"type\" contains a character that is not allowed"}}"#
+                r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"type\" must be one of the known types of endpoint; /openapi/admin.json has them"}}"#
             ]],
         ),
         (
             endpoints,
-            r#"{"type":"T","value":"a\nb"}"#.into(),
+            r#"{"type":"ALARM_NOTIFICATION_TOPIC","value":"a\nb"}"#.into(),
             expect![[
                 r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"value\" contains a character that is not allowed"}}"#
             ]],

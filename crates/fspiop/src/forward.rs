@@ -97,16 +97,11 @@ fn remove_connection_headers(headers: &mut HeaderMap) {
         remove_named_by_connection(headers);
         headers.remove(CONNECTION);
     }
-    for name in [HOST, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
+    // One look at each name: to ask for those that are hardly ever there costs a hash each.
+    let hops: Vec<HeaderName> =
+        headers.keys().filter(|name| belongs_to_connection(name)).cloned().collect();
+    for name in hops {
         headers.remove(name);
-    }
-    headers.remove(&KEEP_ALIVE);
-    if headers.keys().any(is_proxy_header) {
-        let names: Vec<HeaderName> =
-            headers.keys().filter(|name| is_proxy_header(name)).cloned().collect();
-        for name in names {
-            headers.remove(name);
-        }
     }
 }
 
@@ -131,8 +126,10 @@ fn is_end_to_end(name: &HeaderName) -> bool {
         || *name == TRACESTATE
 }
 
-fn is_proxy_header(name: &HeaderName) -> bool {
-    name.as_str().starts_with("proxy-")
+fn belongs_to_connection(name: &HeaderName) -> bool {
+    [HOST, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
+        || *name == KEEP_ALIVE
+        || name.as_str().starts_with("proxy-")
 }
 
 fn add_destination(headers: &mut HeaderMap, destination: &FspName) {

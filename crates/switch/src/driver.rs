@@ -123,8 +123,7 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
                 What::Sending(notice.kind, notice.recipient),
                 [Moment::Owed],
             );
-            let parcel = Parcel { notice, message };
-            edge.delivery.borrow_mut().enqueue(entry(parcel));
+            edge.delivery.borrow_mut().enqueue(entry(Parcel::new(notice, message)));
         }
         Event::Withdraw(notice) => {
             let withdrawal = edge.delivery.borrow_mut().withdraw(notice);
@@ -142,13 +141,13 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
     }
 }
 
-fn entry(parcel: Parcel) -> Entry<Parcel> {
+fn entry(parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
     let Notice { id, recipient, transfer, kind, .. } = parcel.notice;
     let purpose = match kind {
         NoticeKind::Prepare => Purpose::Prepare,
         _ => Purpose::Owed,
     };
-    let bytes = parcel.message.as_ref().map_or(0, |message| message.body.len() as u32);
+    let bytes = parcel.message.borrow().as_ref().map_or(0, |message| message.body.len() as u32);
     Entry { notice: id, recipient, transfer, purpose, bytes, message: Some(parcel) }
 }
 
@@ -170,9 +169,9 @@ pub(crate) fn pump(edge: &Rc<Edge>) {
 struct Sockets<'a>(&'a Rc<Edge>);
 
 impl Net for Sockets<'_> {
-    type Attempt = Attempt<Parcel>;
+    type Attempt = Attempt<Rc<Parcel>>;
 
-    fn send(&mut self, attempt: Attempt<Parcel>) {
+    fn send(&mut self, attempt: Attempt<Rc<Parcel>>) {
         self.0.counters.attempts.add(1);
         spawn_local(carry_out(Rc::clone(self.0), attempt));
     }
@@ -191,7 +190,7 @@ fn force_record(edge: &Edge) {
     flush(edge, Durability::Synced);
 }
 
-async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Parcel>) {
+async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
     let notice = attempt.notice;
     let result = match notices::send(&edge, attempt).await {
         Ok(status) => AttemptResult::Status(status.as_u16()),

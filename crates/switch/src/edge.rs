@@ -22,11 +22,19 @@ use crate::signatures::KeyBook;
 use crate::waiters::{Reply, Waiters};
 use crate::{Message, Options};
 
-/// A notice on its way out, with the message it is made from when that is still in memory.
-#[derive(Clone, Debug)]
+/// A notice on its way out, with the message it is made from while that is in memory: the first
+/// attempt that passes the message on takes it, so that nothing is copied; a later one reads it
+/// from the log.
+#[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) notice: Notice,
-    pub(crate) message: Option<Arc<Message>>,
+    pub(crate) message: RefCell<Option<Arc<Message>>>,
+}
+
+impl Parcel {
+    pub(crate) fn new(notice: Notice, message: Option<Arc<Message>>) -> Rc<Self> {
+        Rc::new(Self { notice, message: RefCell::new(message) })
+    }
 }
 
 /// A message as it is recorded.
@@ -93,7 +101,7 @@ pub(crate) struct Edge {
     pub(crate) record: Notify,
     pub(crate) waiters: Rc<Waiters>,
     pub(crate) submissions: RefCell<Vec<node::Submission<Message>>>,
-    pub(crate) delivery: RefCell<Delivery<Parcel>>,
+    pub(crate) delivery: RefCell<Delivery<Rc<Parcel>>>,
     pub(crate) finished: RefCell<Vec<FinishedDelivery>>,
     pub(crate) forcing_record: Cell<bool>,
     pub(crate) pools: Pools,

@@ -11,7 +11,7 @@ use fspiop::endpoint::EndpointType;
 use fspiop::forward::{Forwarding, rewrite};
 use fspiop::headers::{TRACEPARENT, TRACESTATE};
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use ledger::{FspName, ParticipantIndex};
 use tokio::task::spawn_local;
@@ -172,7 +172,7 @@ pub(crate) async fn call(
     }
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = to.method.clone();
-    *request.uri_mut() = path.parse().map_err(|_| Undelivered::Failed(Failure::Connect))?;
+    *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Failed(Failure::Connect))?;
     *request.headers_mut() = headers;
     edge.pools.send(&target.authority, request).await.map_err(Undelivered::Failed)
 }

@@ -4,6 +4,7 @@
 //! memory; a redelivery reads it from the log.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,10 +32,10 @@ use crate::signatures;
 use crate::wording::{self, Named};
 
 /// One attempt to deliver a notice.
-pub(crate) async fn send(edge: &Edge, attempt: Attempt<Parcel>) -> Result<StatusCode, Failure> {
+pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<StatusCode, Failure> {
     let parcel = match attempt.message {
         Some(parcel) => parcel,
-        None => Parcel { notice: load_notice(edge, attempt.notice).await?, message: None },
+        None => Parcel::new(load_notice(edge, attempt.notice).await?, None),
     };
     let began = edge.handle.stages().now_ns();
     let (to, headers, body) = render(edge, &parcel).await.ok_or(Failure::Broken)?;
@@ -90,8 +91,8 @@ async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
     let notice = &parcel.notice;
     match notice.kind {
         NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort => {
-            let message = message_of(edge, parcel).await?;
-            Some(forwarded(edge, notice, &message))
+            let message = take_message(edge, parcel).await?;
+            Some(forwarded(edge, notice, message))
         }
         NoticeKind::PartiesChanged | NoticeKind::PartiesRefused => parties(edge, notice).await,
         _ => {
@@ -104,9 +105,9 @@ async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
 }
 
 /// The sender's own bytes. A destination that the sender left out is known by now.
-fn forwarded(edge: &Edge, notice: &Notice, message: &Message) -> Rendered {
+fn forwarded(edge: &Edge, notice: &Notice, message: Message) -> Rendered {
     let to = destination(notice);
-    let mut headers = message.headers.clone();
+    let Message { mut headers, body } = message;
     if !headers.contains_key(&FSPIOP_DESTINATION)
         && let Some(recipient) = edge.view().get(notice.recipient).map(|member| member.name)
     {
@@ -114,7 +115,7 @@ fn forwarded(edge: &Edge, notice: &Notice, message: &Message) -> Rendered {
         let call = (&to.method, to.path.as_str());
         forward::rewrite_headers(edge, &mut headers, call, trace, Some(&recipient));
     }
-    (to, headers, message.body.clone())
+    (to, headers, body)
 }
 
 /// The hub's own message, signed anew for each attempt if such are.
@@ -130,9 +131,10 @@ async fn sealed(
 }
 
 fn own_headers(edge: &Edge, parcel: &Parcel, to: &Destination, resource: Resource) -> HeaderMap {
-    let state = parcel.message.as_ref().and_then(|message| message.headers.get(&TRACESTATE));
+    let message = parcel.message.borrow();
+    let state = message.as_ref().and_then(|message| message.headers.get(&TRACESTATE)).cloned();
     let context = TraceContext::new(parcel.notice.trace);
-    forward::hub_headers(edge, to, resource, &Trace { context, state: state.cloned() })
+    forward::hub_headers(edge, to, resource, &Trace { context, state })
 }
 
 fn destination(notice: &Notice) -> Destination {
@@ -347,9 +349,19 @@ fn batch_answer(
 }
 
 async fn message_of(edge: &Edge, parcel: &Parcel) -> Option<Arc<Message>> {
-    match &parcel.message {
-        Some(message) => Some(Arc::clone(message)),
+    let held = parcel.message.borrow().clone();
+    match held {
+        Some(message) => Some(message),
         None => load_message(edge, parcel.notice.source).await.map(Arc::new),
+    }
+}
+
+/// The message to pass on as it is. Another notice may be made from the same one.
+async fn take_message(edge: &Edge, parcel: &Parcel) -> Option<Message> {
+    let held = parcel.message.take();
+    match held {
+        Some(message) => Some(Arc::unwrap_or_clone(message)),
+        None => load_message(edge, parcel.notice.source).await,
     }
 }
 

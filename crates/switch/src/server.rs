@@ -1,9 +1,12 @@
 //! HTTP in: connections, requests, bodies, and the synchronous answer.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -289,6 +292,12 @@ async fn read(
         }
         Ok(join(first.unwrap_or_default(), rest))
     };
+    let mut reading = pin!(reading);
+    // Nearly all bodies are here already: only the others need a timer.
+    let at_once = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+    if let Poll::Ready(body) = at_once {
+        return body;
+    }
     match tokio::time::timeout(edge.options.connections.body, reading).await {
         Ok(body) => body,
         Err(_) => Err(Refusal {

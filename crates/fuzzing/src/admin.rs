@@ -172,6 +172,7 @@ impl Hub for Kernel {
             uptime: Duration::ZERO,
             datastore: ServiceStatus::Ok,
             broker: ServiceStatus::Ok,
+            stuck: Vec::new(),
         }
     }
 }

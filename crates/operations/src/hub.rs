@@ -79,7 +79,7 @@ pub enum ServiceStatus {
 }
 
 /// What `GET /health` says (hub-semantics 8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Version of the program.
     pub version: &'static str,
@@ -91,6 +91,19 @@ pub struct Health {
     pub datastore: ServiceStatus,
     /// The log: down when it has stopped, for then nothing can be accepted.
     pub broker: ServiceStatus,
+    /// Stages that have work and make no progress; empty while all is well.
+    pub stuck: Vec<StuckStage>,
+}
+
+/// A stage that has work and makes no progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckStage {
+    /// Its name: `sequencer`, `log`, `expiry`, `io-0`, `lane dfsp1`.
+    pub name: String,
+    /// For how long.
+    pub idle: Duration,
+    /// What it should be doing.
+    pub detail: String,
 }
 
 /// What `GET /metrics` shows beside the process's own use of processor and memory. Counters

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
+use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Stage, StuckStage, Unavailable};
 use sequencer::{Durability, Submission};
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::oneshot;
@@ -114,12 +115,18 @@ impl Hub for NodeHub {
             None => ServiceStatus::Ok,
             Some(_) => ServiceStatus::Down,
         };
+        let shown = |stuck: &Stuck| StuckStage {
+            name: stuck.stage.clone(),
+            idle: stuck.idle,
+            detail: stuck.detail.clone(),
+        };
         Health {
             version: env!("CARGO_PKG_VERSION"),
             started: self.started,
             uptime: self.since.elapsed(),
             datastore: service,
             broker: service,
+            stuck: self.handle.stuck().iter().map(shown).collect(),
         }
     }
 }

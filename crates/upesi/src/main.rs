@@ -14,6 +14,7 @@ mod serve;
 mod signatures;
 mod slow_log;
 mod verify;
+mod watchdog;
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -155,6 +156,9 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "SYNCS", hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) inject_sync_per_second: Option<u32>,
+    /// Stop a part of the switch for ever once it is ready. Only to test who watches it.
+    #[arg(long, value_name = "STAGE", hide = true, value_enum)]
+    pub(crate) inject_stuck: Option<watchdog::Injected>,
 }
 
 /// Arguments of `openapi`.

@@ -65,7 +65,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::empty(202, "There is nothing to do.")),
         question("/health", "health", TAG, "Whether the hub works")
             .answers(Answer::json(200, "Every part works.", reference("Health")))
-            .answers(Answer::json(502, "A part has stopped.", reference("Health"))),
+            .answers(Answer::json(502, "A part has stopped, or is stuck.", reference("Health"))),
         question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
         question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
             .answers(Answer::json(200, "The document.", any.clone())),

@@ -1,8 +1,10 @@
 //! Health and metrics.
 
+use std::time::Duration;
+
 use expect_test::expect;
 use ledger::TransferId;
-use operations::{Metrics, Stage, Unavailable};
+use operations::{Metrics, Stage, StuckStage, Unavailable};
 
 use crate::conversation::Server;
 
@@ -14,6 +16,16 @@ async fn health_is_bad_once_the_log_has_stopped() {
     server.check_status("GET /health", "", 200).await;
     server.hub.inner().unavailable = Some(Unavailable::Stopped);
     server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"DOWN"}]}"#]]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn health_names_what_is_stuck() {
+    let server = Server::start().await;
+    let (name, detail) = ("lane dfsp1".into(), "one is due".into());
+    let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
+    server.hub.inner().stuck.push(stuck);
+    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}]}"#]]).await;
     server.stop().await;
 }
 

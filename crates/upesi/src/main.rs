@@ -4,6 +4,7 @@ mod audit;
 mod bench;
 mod check_config;
 mod config;
+mod counterfactual;
 mod explain;
 mod explanation;
 mod hub;
@@ -15,6 +16,7 @@ mod signatures;
 mod slow_log;
 mod verify;
 mod watchdog;
+mod what_if;
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -130,6 +132,13 @@ enum Command {
     /// transfer. It takes memory for every transfer in the log, as the switch does.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
+    /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
+    /// show which refusals would have appeared or vanished, how high positions would have gone, and
+    /// how much would have been left. Changes nothing, and works beside a running switch.
+    ///
+    /// It takes the memory of three switches, and time in proportion to the log.
+    #[command(after_help = what_if::EXAMPLES)]
+    WhatIf(what_if::WhatIfArguments),
 }
 
 /// Arguments of `serve`.
@@ -262,6 +271,7 @@ fn main() -> ExitCode {
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
+        Command::WhatIf(arguments) => what_if::what_if(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -31,6 +31,12 @@ pub trait Hub: Send + Sync + 'static {
         id: TransferId,
     ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
 
+    /// What is known of a transfer, as a document of JSON; `None` when no record made it.
+    fn explanation(
+        &self,
+        id: TransferId,
+    ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
+
     /// Counters and gauges, read without waiting.
     fn metrics(&self) -> Metrics;
 
@@ -64,6 +70,9 @@ pub enum Unavailable {
     /// Too many commands wait already; nothing was done.
     #[error("the inbox is full")]
     InboxFull,
+    /// As many transfers are being explained as may be at a time.
+    #[error("others are being explained; ask again in a second")]
+    Busy,
     /// The hub has stopped, or stops.
     #[error("the hub has stopped")]
     Stopped,

@@ -19,6 +19,7 @@ mod caps;
 mod catalogue;
 mod dead_letters;
 pub mod document;
+mod explanations;
 mod form;
 mod funds;
 mod guard;

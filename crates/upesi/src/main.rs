@@ -10,6 +10,7 @@ mod explanation;
 mod hub;
 mod offline;
 mod quarantine;
+mod recall;
 mod replay;
 mod serve;
 mod signatures;

@@ -20,10 +20,10 @@ use sequencer::{Durability, Sequencer, Submission};
 use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, Config};
-use crate::hub::NodeHub;
+use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
@@ -68,6 +68,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         traffic,
         started: clock.now().wall,
         since: Instant::now(),
+        explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
     });
     let admin_address = admin_listener
         .local_addr()

@@ -361,6 +361,16 @@ fn answers_of_measurement() -> Vec<Named> {
             ),
         ),
         (
+            "Explanation",
+            open(
+                [("events", json!({"type": "array", "items": {"type": "object"}}))],
+                [
+                    ("transfer", json!({"type": "string"})),
+                    ("state", one_of(&["RESERVED", "COMMITTED", "ABORTED"])),
+                ],
+            ),
+        ),
+        (
             "State",
             closed(
                 [

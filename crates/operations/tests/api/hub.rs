@@ -81,6 +81,11 @@ impl Hub for Kernel {
         inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
     }
 
+    async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        let told = self.prepare_body(id).await?;
+        Ok(told.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+    }
+
     fn metrics(&self) -> Metrics {
         self.inner().metrics
     }

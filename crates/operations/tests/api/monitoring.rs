@@ -188,3 +188,19 @@ async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
     assert_ne!(read().await.content, first.content);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_transfer_is_explained_to_who_has_the_token_and_not_to_many_at_a_time() {
+    const PATH: &str = "GET /transfers/11111111-1111-4111-8111-111111111111/explanation";
+    let server = Server::start().await;
+    let open = server.send(PATH, "host: localhost\r\n", "").await;
+    assert_eq!(open.status, 401);
+    server.check_status(PATH, "", 404).await;
+    server.check_status("GET /transfers/1/explanation", "", 400).await;
+    let id = TransferId::parse("11111111-1111-4111-8111-111111111111").unwrap();
+    server.hub.inner().bodies.push((id, bytes::Bytes::new()));
+    server.check(PATH, "", expect![[r#"200 {"events":[]}"#]]).await;
+    server.hub.inner().unavailable = Some(Unavailable::Busy);
+    server.check(PATH, "", expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - others are being explained; ask again in a second"}}"#]]).await;
+    server.stop().await;
+}

@@ -502,3 +502,49 @@ fn other_caps_and_cover_are_tried_on_the_log() {
     assert!(said.contains("refusals that appear") && said.contains("least headroom"), "{said}");
     scheme.end();
 }
+
+/// What a running switch remembers of a transfer is what its log says of it.
+#[test]
+fn a_running_switch_explains_a_transfer_as_its_log_does() {
+    let scheme = Scheme::start();
+    let transfers = ["10", "20", "5000", "30"].map(Transfer::of);
+    for transfer in &transfers {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    let short = Transfer::of("40").expiring(300);
+    scheme.send(&short.prepare(), 202);
+    scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
+    scheme.send(&transfers[1].error("5104", "No"), 200);
+    scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
+    scheme.settle();
+    let explain = |id: &str| -> Value {
+        let text = scheme.admin.get(&format!("/transfers/{id}/explanation"));
+        serde_json::from_str(&text).unwrap()
+    };
+    let ids: Vec<_> =
+        transfers.iter().chain([&short]).map(|one| one.path()[11..].to_owned()).collect();
+    let live: Vec<_> = ids.iter().map(|id| explain(id)).collect();
+    let states: Vec<_> =
+        live.iter().map(|one| (one["state"].clone(), one["expired"].clone())).collect();
+    let expected = ["COMMITTED", "ABORTED", "ABORTED", "RESERVED", "ABORTED"];
+    for (at, (state, expired)) in states.into_iter().enumerate() {
+        assert_eq!((state, expired), (json!(expected[at]), json!(at == 4)), "{at}");
+    }
+    scheme.switch.stop(Signal::TERM);
+    for (id, live) in ids.iter().zip(&live) {
+        let (life, _) = answer(&scheme.home, &["explain", id, "--json"]);
+        assert_eq!(live["state"], life["state"]);
+        assert_eq!(live["notices_pending"], json!([]), "everything was delivered");
+        let told = live["events"].as_array().unwrap();
+        let messages = messages(&life);
+        assert_eq!(told.len(), messages.len(), "{live:#}");
+        for (told, message) in told.iter().zip(messages) {
+            for name in ["position", "time", "message"] {
+                assert_eq!(told[name], message[name], "{name}");
+            }
+            for name in ["outcome", "number", "why"] {
+                assert_eq!(told["decision"][name], message["decision"][name], "{live:#}");
+            }
+        }
+    }
+}

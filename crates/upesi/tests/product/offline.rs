@@ -511,7 +511,7 @@ fn a_running_switch_explains_a_transfer_as_its_log_does() {
     for transfer in &transfers {
         scheme.send(&transfer.prepare(), 202);
     }
-    let short = Transfer::of("40").expiring(300);
+    let short = Transfer::of("40").expiring(1_500);
     scheme.send(&short.prepare(), 202);
     scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
     scheme.send(&transfers[1].error("5104", "No"), 200);

@@ -21,7 +21,7 @@ fn injured(configuration: &str, stage: &'static str) -> Home {
 /// A scheme of which `stage` is stopped, with a transfer in flight that expires at once.
 fn injured_scheme(configuration: &str, stage: &'static str) -> Scheme {
     let scheme = Scheme::at(injured(configuration, stage));
-    scheme.send(&Transfer::of("10").expiring(400).prepare(), 202);
+    scheme.send(&Transfer::of("10").expiring(1_500).prepare(), 202);
     scheme
 }
 

@@ -8,7 +8,7 @@ use ledger::{NoticeId, ParticipantIndex, TransferId};
 use ports::Net;
 
 use crate::hash::Seeded;
-use crate::lane::{Lane, LaneMode, LaneState};
+use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
 use crate::notice::{
     Attempt, AttemptResult, Consequence, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
 };
@@ -128,6 +128,7 @@ impl<M: Clone> Delivery<M> {
             "a result belongs to an attempt under way, {notice:?} is {stage:?}"
         );
         self.lanes[lane.0 as usize].state.in_flight -= 1;
+        self.lanes[lane.0 as usize].results += 1;
         self.note_health(lane, result);
         let verdict = match result.consequence() {
             Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
@@ -231,6 +232,14 @@ impl<M: Clone> Delivery<M> {
     /// Every lane that ever had an entry, in order of first use.
     pub fn lane_states(&self) -> impl Iterator<Item = LaneState> + '_ {
         self.lanes.iter().map(|lane| lane.state)
+    }
+
+    /// What each lane has to do at `now`, in the order of [`Delivery::lane_states`]. Whoever calls
+    /// [`Delivery::poll`] as it asks for finds no lane with an attempt due for longer than that
+    /// takes.
+    pub fn work(&self, now: Moment) -> impl Iterator<Item = LaneWork> + '_ {
+        let now = self.now.max(now);
+        self.lanes.iter().map(move |lane| lane.work(&self.policy, now))
     }
 
     fn lane_at(&mut self, recipient: ParticipantIndex) -> LaneAt {

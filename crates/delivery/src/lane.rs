@@ -40,9 +40,36 @@ pub enum LaneMode {
     },
 }
 
+/// Whether a lane has something to do, and what it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneWork {
+    /// Whose lane it is.
+    pub recipient: ParticipantIndex,
+    /// What is to be done next; none when nothing is due, as in a lane that only waits for the
+    /// time of a retry or of a probe.
+    pub due: Option<Due>,
+    /// Entries that could be sent or wait for an earlier one.
+    pub waiting: u32,
+    /// Rises or changes with whatever the lane does.
+    pub done: (u64, u32, u32),
+}
+
+/// What a lane must do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Make an attempt, now.
+    Attempt,
+    /// Hear that finished deliveries are on record; until then its window is full.
+    Record,
+    /// Hear how attempts under way end.
+    Result,
+}
+
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) state: LaneState,
+    /// Results of attempts, ever.
+    pub(crate) results: u64,
     /// Probes that failed since the lane began to probe.
     pub(crate) probes_failed: u32,
     /// Entries never attempted, in order of arrival.
@@ -69,12 +96,25 @@ impl Lane {
                 consecutive_failures: 0,
                 mode: LaneMode::Open,
             },
+            results: 0,
             probes_failed: 0,
             fresh: List::default(),
             resumed: List::default(),
             queued: false,
             starved: false,
         }
+    }
+
+    pub(crate) fn work(&self, policy: &Policy, now: Moment) -> LaneWork {
+        let LaneState { recipient, waiting, in_flight, unrecorded, .. } = self.state;
+        let due = if self.may_send_at(policy, now) {
+            Some(Due::Attempt)
+        } else if 0 < in_flight {
+            Some(Due::Result)
+        } else {
+            self.is_starved(policy).then_some(Due::Record)
+        };
+        LaneWork { recipient, due, waiting, done: (self.results, in_flight, unrecorded) }
     }
 
     /// Whether it could send once any probe's time has come.

@@ -44,7 +44,7 @@ mod slab;
 mod tests;
 
 pub use crate::delivery::Delivery;
-pub use crate::lane::{LaneMode, LaneState};
+pub use crate::lane::{Due, LaneMode, LaneState, LaneWork};
 pub use crate::notice::{
     Attempt, AttemptResult, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
 };

@@ -151,6 +151,10 @@ impl Hub for Kernel {
         Ok(None)
     }
 
+    async fn explanation(&self, _: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        Ok(None)
+    }
+
     fn metrics(&self) -> Metrics {
         Metrics::default()
     }
@@ -172,6 +176,7 @@ impl Hub for Kernel {
             uptime: Duration::ZERO,
             datastore: ServiceStatus::Ok,
             broker: ServiceStatus::Ok,
+            stuck: Vec::new(),
         }
     }
 }

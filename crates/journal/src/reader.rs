@@ -3,9 +3,11 @@
 //!
 //! # Costs and bounds
 //! The index has about one entry per [`INDEX_STEP_BYTES`] of a segment, 16 bytes each. At most
-//! [`OPEN_SEGMENTS_MAX`] closed segments are open and indexed; others are indexed when they are
-//! read, by reading through them once. The frame read last is kept, because a redelivery reads
-//! neighbours. The writer takes a lock once per index step and once per segment, not per frame.
+//! [`OPEN_SEGMENTS_MAX`] closed segments are open. One that was not written in this life of the log
+//! has no index: a record is found in it by halving, some twelve readings in 256 MiB, and what was
+//! found on the way is noted for the next one. The frame read last is kept, because a redelivery
+//! reads neighbours. The writer takes a lock once per index step and once per segment, not per
+//! frame.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,7 +16,7 @@ use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader};
 use record::frame::{FrameError, OwnedFrame, Tail};
 
-use crate::scan::{Part, Window, frame_at, header_at};
+use crate::scan::{Part, Window, frame_at, header_at, header_behind};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// One entry of a segment's index per this many bytes, about.
@@ -43,6 +45,8 @@ pub(crate) struct Opened<F> {
     first: Position,
     pub(crate) file: F,
     index: Mutex<Index>,
+    /// Length of a segment whose index has gaps of any width; none when it has an entry per step.
+    sparse: Option<u64>,
 }
 
 /// Some frames of a segment in order; the first frame always among them.
@@ -58,24 +62,67 @@ impl Index {
         }
     }
 
-    /// Offset of a frame at or before the one that holds `position`.
-    fn before(&self, position: Position) -> u64 {
+    /// Notes a frame between others, unless one is near.
+    fn learn(&mut self, first: Position, offset: u64) {
+        let at = self.0.partition_point(|&(_, known)| known < offset);
+        let near = |entry: Option<&(Position, u64)>| {
+            entry.is_some_and(|&(_, known)| known.abs_diff(offset) < INDEX_STEP_BYTES)
+        };
+        if !near(self.0.get(at)) && !near(at.checked_sub(1).and_then(|at| self.0.get(at))) {
+            self.0.insert(at, (first, offset));
+        }
+    }
+
+    /// Offset of a frame at or before the one that holds `position`, and of one behind it.
+    fn around(&self, position: Position) -> (u64, Option<u64>) {
         let behind = self.0.partition_point(|&(first, _)| first <= position);
-        behind.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1)
+        let before = behind.checked_sub(1).map_or(SEGMENT_HEADER_BYTES, |at| self.0[at].1);
+        (before, self.0.get(behind).map(|&(_, offset)| offset))
     }
 }
 
 impl<F: DiskFile> Opened<F> {
     pub(crate) fn new(first: Position, file: F, index: Index) -> Self {
-        Self { first, file, index: Mutex::new(index) }
+        Self { first, file, index: Mutex::new(index), sparse: None }
+    }
+
+    /// A closed segment of which nothing is known yet.
+    fn unindexed(first: Position, file: F) -> Result<Self, DiskError> {
+        let sparse = Some(file.length()?);
+        Ok(Self { first, file, index: Mutex::default(), sparse })
     }
 
     pub(crate) fn note(&self, first: Position, offset: u64) {
         self.index.lock().unwrap_or_else(PoisonError::into_inner).note(first, offset);
     }
 
-    fn before(&self, position: Position) -> u64 {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner).before(position)
+    /// Offset of a frame not far before the one that holds `position`.
+    fn before(&self, position: Position) -> Result<u64, DiskError> {
+        let index = || self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut low, high) = index().around(position);
+        let Some(length) = self.sparse else { return Ok(low) };
+        let mut high = high.unwrap_or(length);
+        let mut window = Window::new(INDEX_STEP_BYTES as usize);
+        let whole = Part { file: &self.file, limit: length };
+        let Ok(first) = header_at(&mut window, whole, SEGMENT_HEADER_BYTES)? else {
+            return Ok(low);
+        };
+        while low + 2 * INDEX_STEP_BYTES < high {
+            let middle = low + (high - low) / 2;
+            let part = Part { file: &self.file, limit: high };
+            match header_behind(&mut window, part, middle, first.identity)? {
+                Some((offset, header)) => {
+                    index().learn(header.first, offset);
+                    match position < header.first {
+                        // Between the middle and this frame none begins.
+                        true => high = middle,
+                        false => low = offset,
+                    }
+                }
+                None => high = middle,
+            }
+        }
+        Ok(low)
     }
 }
 
@@ -119,8 +166,7 @@ impl<D: Disk> Shared<D> {
             segment.first
         };
         let file = self.disk.open(&segment::name_of(first)).map_err(storage)?;
-        let index = build_index(&file, first)?;
-        let opened = Arc::new(Opened::new(first, file, index));
+        let opened = Arc::new(Opened::unindexed(first, file).map_err(storage)?);
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         close_some(&mut segments);
         let at = segments.partition_point(|segment| segment.first < first);
@@ -176,29 +222,13 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
     }
 }
 
-/// Reads through the frame headers of a closed segment.
-fn build_index<F: DiskFile>(file: &F, first: Position) -> Result<Index, LogError> {
-    let part = Part { file, limit: file.length().map_err(storage)? };
-    let mut window = Window::new(INDEX_STEP_BYTES as usize);
-    let mut index = Index::default();
-    let mut offset = SEGMENT_HEADER_BYTES;
-    while offset < part.limit {
-        let header = header_at(&mut window, part, offset)
-            .map_err(storage)?
-            .map_err(|error| damaged(first, offset, &error))?;
-        index.note(header.first, offset);
-        offset += u64::from(header.length);
-    }
-    Ok(index)
-}
-
 /// The frame that holds the durable record `position`, checked but for the chain.
 fn find_frame<F: DiskFile>(opened: &Opened<F>, position: Position) -> Result<OwnedFrame, LogError> {
     let first = opened.first;
     // The writer may be at work behind what is durable; no header there is looked at.
     let part = Part { file: &opened.file, limit: u64::MAX };
     let mut window = Window::new(INDEX_STEP_BYTES as usize);
-    let mut offset = opened.before(position);
+    let mut offset = opened.before(position).map_err(storage)?;
     loop {
         let damage = |error: FrameError| damaged(first, offset, &error);
         let header = header_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;

@@ -70,15 +70,25 @@ impl RealDisk {
         Self::open_for(path, Purpose::Read, lock)
     }
 
+    /// Opens a directory to read it, whoever owns it: nothing is locked. What is read can be in the
+    /// middle of being written; whoever reads must tell a whole frame from a part of one.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`].
+    pub fn open_beside(path: &Path) -> Result<Self, DiskError> {
+        let shown = path.display().to_string();
+        let handle = open_directory(path, &shown)?;
+        let directory = Directory { handle, path: shown, _lock: None, purpose: Purpose::Read };
+        Ok(Self { directory: Arc::new(directory) })
+    }
+
     fn open_for(
         path: &Path,
         purpose: Purpose,
         (lock_flags, operation): (OFlags, FlockOperation),
     ) -> Result<Self, DiskError> {
         let shown = path.display().to_string();
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|error| failed("open", &shown, error))?;
+        let handle = open_directory(path, &shown)?;
         let flags = lock_flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = match rustix::fs::openat(&handle, LOCK_FILE, flags, FILE_MODE) {
             Ok(lock) => Some(lock),
@@ -214,6 +224,11 @@ impl RealFile {
 }
 
 /// Makes the directory with those above it, each durable in the one above.
+fn open_directory(path: &Path, shown: &str) -> Result<OwnedFd, DiskError> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed("open", shown, error))
+}
+
 fn make_directory(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
         return Ok(());

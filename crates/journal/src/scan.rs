@@ -186,6 +186,21 @@ pub(crate) fn durable_mark_behind<F: DiskFile>(
     let mut window = Window::new(SCAN_BYTES);
     let mut mark = None;
     let mut at = offset + 1;
+    while let Some((found, header)) = header_behind(&mut window, part, at, identity)? {
+        mark = mark.max(Some(header.durable));
+        at = found + 1;
+    }
+    Ok(mark)
+}
+
+/// The first header of a frame of this log that begins at `offset` or behind it, and where.
+pub(crate) fn header_behind<F: DiskFile>(
+    window: &mut Window,
+    part: Part<'_, F>,
+    offset: u64,
+    identity: LogIdentity,
+) -> Result<Option<(u64, FrameHeader)>, DiskError> {
+    let mut at = offset;
     while at + FRAME_HEADER_BYTES as u64 <= part.limit {
         let bytes = window.load(part, at, FRAME_HEADER_BYTES)?;
         if bytes.len() < FRAME_HEADER_BYTES {
@@ -197,10 +212,12 @@ pub(crate) fn durable_mark_behind<F: DiskFile>(
             continue;
         };
         at += skip as u64;
-        let header = header_at(&mut window, part, at)?;
-        let ours = header.ok().filter(|header| header.identity == identity);
-        mark = mark.max(ours.map(|header| header.durable));
+        if let Ok(header) = header_at(window, part, at)?
+            && header.identity == identity
+        {
+            return Ok(Some((at, header)));
+        }
         at += 1;
     }
-    Ok(mark)
+    Ok(None)
 }

@@ -141,6 +141,12 @@ impl<M> Inbox<M> {
         self.wake(work);
     }
 
+    /// Whether the taker is at work, or has some.
+    pub(crate) fn is_busy(&self) -> bool {
+        let work = self.lock();
+        work.open && (!work.asleep || !work.is_empty())
+    }
+
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

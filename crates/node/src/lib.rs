@@ -17,11 +17,12 @@ mod clock;
 mod directory;
 mod inbox;
 mod mailbox;
+pub mod progress;
 mod run;
 pub mod stages;
 mod view;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ledger::{Counters, Outcome, Position, Stamp, State};
@@ -36,6 +37,7 @@ pub use run::{Node, start};
 pub use view::{Member, View};
 
 use inbox::Inbox;
+use progress::{Progress, Stuck};
 use stages::Stages;
 
 /// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
@@ -105,6 +107,32 @@ struct Shared<M> {
     directory: RwLock<Directory>,
     reader: Arc<dyn RecordReader>,
     stages: Arc<Stages>,
+    tally: Tally,
+    /// What is stuck, by the last look.
+    stuck: RwLock<Arc<[Stuck]>>,
+}
+
+/// What the sequencer's thread counts for whoever watches it: one store a round or a batch.
+struct Tally {
+    turns: AtomicU64,
+    committed: AtomicU64,
+    refused_full: AtomicU64,
+    /// [`Progress::due_us`]; `u64::MAX` for none.
+    due_us: AtomicU64,
+    /// Deadlines are left alone: see [`Handle::inject_no_ticks`].
+    no_ticks: AtomicBool,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            turns: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            refused_full: AtomicU64::new(0),
+            due_us: AtomicU64::new(u64::MAX),
+            no_ticks: AtomicBool::new(false),
+        }
+    }
 }
 
 /// Access to the running node, for any thread.
@@ -168,10 +196,47 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What the sequencer's thread has done so far, for [`progress::Watch`].
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let Shared { inbox, tally, .. } = &*self.shared;
+        let due_us = tally.due_us.load(Ordering::Relaxed);
+        Progress {
+            busy: inbox.is_busy(),
+            turns: tally.turns.load(Ordering::Relaxed),
+            committed: tally.committed.load(Ordering::Relaxed),
+            refused_full: tally.refused_full.load(Ordering::Relaxed),
+            due_us: (due_us != u64::MAX).then_some(due_us),
+        }
+    }
+
+    /// Tells everybody who asks what is stuck.
+    pub fn publish_stuck(&self, stuck: Vec<Stuck>) {
+        *self.shared.stuck.write().unwrap_or_else(PoisonError::into_inner) = stuck.into();
+    }
+
+    /// What is stuck, by the last look of whoever watches.
+    #[must_use]
+    pub fn stuck(&self) -> Arc<[Stuck]> {
+        Arc::clone(&self.shared.stuck.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Breaks the node on purpose, for a test of whoever watches it: from now on a deadline is met
+    /// only when a batch comes by.
+    pub fn inject_no_ticks(&self) {
+        self.shared.tally.no_ticks.store(true, Ordering::Relaxed);
+    }
+
     /// Records by position, for redelivery and cold reads.
     #[must_use]
     pub fn reader(&self) -> Arc<dyn RecordReader> {
         Arc::clone(&self.shared.reader)
+    }
+
+    /// How many mailboxes there are.
+    #[must_use]
+    pub fn mailboxes(&self) -> usize {
+        self.shared.mailboxes.len()
     }
 
     /// When each part of the hub touched a transfer.

@@ -18,7 +18,7 @@ use crate::inbox::{Inbox, InboxLimits, Question, Refused};
 use crate::mailbox::{Event, Mailbox};
 use crate::stages::{self, Moment, WatchedLog};
 use crate::view::View;
-use crate::{Attached, Handle, Shared, Status, Submission, Ticket};
+use crate::{Attached, Handle, Shared, Status, Submission, Tally, Ticket};
 
 /// Longest sleep towards a deadline: a bound on how late a clock that was set is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -63,6 +63,8 @@ where
         directory: RwLock::new(directory),
         reader: sequencer.log().reader(),
         stages: sequencer.log().stages(),
+        tally: Tally::default(),
+        stuck: RwLock::new(Arc::default()),
         mailboxes,
     });
     let handle = Handle { shared: Arc::clone(&shared) };
@@ -149,6 +151,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         let mut waiting = VecDeque::new();
         let mut batch = Vec::new();
         let mut questions = Vec::new();
+        let mut turns = 0;
         while self.shared.inbox.take(&mut waiting, &mut questions, self.patience()) {
             self.add_tick(&mut waiting);
             if let Err(reason) = self.commit_all(&mut waiting, &mut batch) {
@@ -158,6 +161,8 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                 question(self.sequencer.state());
             }
             self.publish_status();
+            turns += 1;
+            self.shared.tally.turns.store(turns, Ordering::Relaxed);
         }
         if let Err(error) = self.sequencer.sync() {
             self.give_up(&error.to_string(), waiting, questions);
@@ -167,7 +172,13 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     /// How long to sleep when nobody brings work.
     fn patience(&self) -> Option<Duration> {
         let now = self.clock.now();
-        let wait = self.sequencer.wait_us(now)?;
+        let wait = self.sequencer.wait_us(now);
+        let due = wait.map_or(u64::MAX, |wait| now.monotonic_us.saturating_add(wait));
+        self.shared.tally.due_us.store(due, Ordering::Relaxed);
+        let wait = wait?;
+        if self.withholds_ticks() {
+            return Some(SLEEP_MAX);
+        }
         let wait = wait.max(self.no_tick_before.saturating_sub(now.monotonic_us));
         Some(Duration::from_micros(wait).min(SLEEP_MAX))
     }
@@ -175,12 +186,16 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     /// Nobody brought work and a deadline is due: a record that only says what time it is.
     fn add_tick(&self, waiting: &mut VecDeque<Submission<M>>) {
         let now = self.clock.now();
-        let due = self.sequencer.wait_us(now) == Some(0);
+        let due = self.sequencer.wait_us(now) == Some(0) && !self.withholds_ticks();
         if due && waiting.is_empty() && self.no_tick_before <= now.monotonic_us {
             let attached = Attached { ticket: Ticket::None, message: None };
             let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
             waiting.push_back(tick.expect("a tick has no fields"));
         }
+    }
+
+    fn withholds_ticks(&self) -> bool {
+        self.shared.tally.no_ticks.load(Ordering::Relaxed)
     }
 
     fn commit_all(
@@ -193,11 +208,14 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             match self.sequencer.commit(waiting, batch, self.clock.now()) {
                 Ok(committed) => {
                     taken.into_iter().for_each(|taken| self.mark(taken, batch));
+                    let last = self.sequencer.state().position().0;
+                    self.shared.tally.committed.store(last, Ordering::Relaxed);
                     self.release(&committed, batch);
                 }
                 Err(CommitError::Full) => {
                     let now = self.clock.now().monotonic_us;
                     self.no_tick_before = now + FULL_PAUSE.as_micros() as u64;
+                    self.shared.tally.refused_full.fetch_add(1, Ordering::Relaxed);
                     self.refuse(batch.drain(..), Refused::DiskFull);
                 }
                 Err(error @ (CommitError::Stopped(_) | CommitError::Poison(_))) => {

@@ -78,7 +78,7 @@ fn plain(method: &Method, word: &str, asked: Asked) -> Operation {
     let answers = match asked {
         Asked::Health => vec![
             Answer::json(200, "Every part works.", reference("Health")),
-            Answer::json(502, "A part has stopped.", reference("Health")),
+            Answer::json(502, "A part has stopped, or is stuck.", reference("Health")),
         ],
         _ => vec![Answer::empty(said.accepted.as_u16(), "Taken; there is nothing to do.")],
     };

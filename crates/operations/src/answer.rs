@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use fspiop::Refusal;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -67,6 +69,9 @@ impl Answer {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, content_type);
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -288,7 +288,7 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
             json!({"type": "string", "minLength": 1}),
             json!("0".repeat(64)),
         ),
-        "transferId" if path.starts_with("/waterfall") => {
+        "transferId" if path.starts_with("/waterfall") || path.starts_with("/transfers") => {
             ("The transfer.", reference("TransferId"), json!(EXAMPLE_TRANSFER))
         }
         "transferId" => ("The outflow.", reference("TransferId"), json!(EXAMPLE_TRANSFER)),

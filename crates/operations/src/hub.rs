@@ -31,6 +31,12 @@ pub trait Hub: Send + Sync + 'static {
         id: TransferId,
     ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
 
+    /// What is known of a transfer, as a document of JSON; `None` when no record made it.
+    fn explanation(
+        &self,
+        id: TransferId,
+    ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
+
     /// Counters and gauges, read without waiting.
     fn metrics(&self) -> Metrics;
 
@@ -64,6 +70,9 @@ pub enum Unavailable {
     /// Too many commands wait already; nothing was done.
     #[error("the inbox is full")]
     InboxFull,
+    /// As many transfers are being explained as may be at a time.
+    #[error("others are being explained; ask again in a second")]
+    Busy,
     /// The hub has stopped, or stops.
     #[error("the hub has stopped")]
     Stopped,
@@ -79,7 +88,7 @@ pub enum ServiceStatus {
 }
 
 /// What `GET /health` says (hub-semantics 8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Version of the program.
     pub version: &'static str,
@@ -91,6 +100,19 @@ pub struct Health {
     pub datastore: ServiceStatus,
     /// The log: down when it has stopped, for then nothing can be accepted.
     pub broker: ServiceStatus,
+    /// Stages that have work and make no progress; empty while all is well.
+    pub stuck: Vec<StuckStage>,
+}
+
+/// A stage that has work and makes no progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckStage {
+    /// Its name: `sequencer`, `log`, `expiry`, `io-0`, `lane dfsp1`.
+    pub name: String,
+    /// For how long.
+    pub idle: Duration,
+    /// What it should be doing.
+    pub detail: String,
 }
 
 /// What `GET /metrics` shows beside the process's own use of processor and memory. Counters

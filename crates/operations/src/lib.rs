@@ -19,6 +19,7 @@ mod caps;
 mod catalogue;
 mod dead_letters;
 pub mod document;
+mod explanations;
 mod form;
 mod funds;
 mod guard;
@@ -37,7 +38,7 @@ mod token;
 mod transactions;
 mod waterfall;
 
-pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, StuckStage, Unavailable};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Health, Hub, Metrics, ServiceStatus};
+use crate::hub::{Health, Hub, Metrics, ServiceStatus, StuckStage};
 use crate::shapes::Moment;
 
 #[derive(Serialize)]
@@ -20,12 +20,21 @@ struct HealthShape {
     uptime: Box<RawValue>,
     start_time: Moment,
     version_number: &'static str,
-    services: [ServiceShape; 2],
+    services: Vec<ServiceShape>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stuck: Vec<StuckShape>,
+}
+
+#[derive(Serialize)]
+struct StuckShape {
+    stage: String,
+    seconds: u64,
+    detail: String,
 }
 
 #[derive(Serialize)]
 struct ServiceShape {
-    name: &'static str,
+    name: String,
     status: &'static str,
 }
 
@@ -57,11 +66,21 @@ pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
     Ok(Answer::ok(&shape.await?))
 }
 
-/// 200 while every part works, 502 as soon as one does not.
+/// 200 while every part works, 502 as soon as one does not. A stage that is stuck stands among the
+/// services, and with what it should be doing under `stuck`.
 pub(crate) fn health(health: &Health) -> Reply {
     let whole = match (health.datastore, health.broker) {
-        (ServiceStatus::Ok, ServiceStatus::Ok) => ServiceStatus::Ok,
+        (ServiceStatus::Ok, ServiceStatus::Ok) if health.stuck.is_empty() => ServiceStatus::Ok,
         _ => ServiceStatus::Down,
+    };
+    let service =
+        |name: &str, status| ServiceShape { name: name.to_owned(), status: status_name(status) };
+    let services =
+        [service("datastore", health.datastore), service("broker", health.broker)].into_iter();
+    let stuck = |stage: &StuckStage| StuckShape {
+        stage: stage.name.clone(),
+        seconds: stage.idle.as_secs(),
+        detail: stage.detail.clone(),
     };
     let uptime = format!("{}.{:03}", health.uptime.as_secs(), health.uptime.subsec_millis());
     let shape = HealthShape {
@@ -69,10 +88,10 @@ pub(crate) fn health(health: &Health) -> Reply {
         uptime: RawValue::from_string(uptime).expect("seconds with decimals are a JSON number"),
         start_time: Moment(health.started),
         version_number: health.version,
-        services: [
-            ServiceShape { name: "datastore", status: status_name(health.datastore) },
-            ServiceShape { name: "broker", status: status_name(health.broker) },
-        ],
+        services: services
+            .chain(health.stuck.iter().map(|stage| service(&stage.name, ServiceStatus::Down)))
+            .collect(),
+        stuck: health.stuck.iter().map(stuck).collect(),
     };
     let status = match whole {
         ServiceStatus::Ok => StatusCode::OK,

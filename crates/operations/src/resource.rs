@@ -20,6 +20,7 @@ pub(crate) enum Resource {
     SettlementModels,
     SettlementModel(String),
     Transaction(String),
+    Explanation(String),
     Enums,
     Oracles,
     Oracle(String),
@@ -58,6 +59,7 @@ impl Resource {
             ["ledgerAccountTypes"] => Some(Self::LedgerAccountTypes),
             ["settlementModels"] => Some(Self::SettlementModels),
             ["settlementModels", name] => Some(Self::SettlementModel((*name).into())),
+            ["transfers", id, "explanation"] => Some(Self::Explanation((*id).into())),
             ["transactions", id] => Some(Self::Transaction((*id).into())),
             ["oracles"] => Some(Self::Oracles),
             ["oracles", id] => Some(Self::Oracle((*id).into())),
@@ -83,6 +85,7 @@ impl Resource {
             Self::LimitsOfAll
             | Self::Positions(_)
             | Self::Transaction(_)
+            | Self::Explanation(_)
             | Self::Enums
             | Self::State
             | Self::DeadLetters

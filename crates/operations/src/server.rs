@@ -30,8 +30,8 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, dead_letters, document, funds, keys, monitoring, oracles,
-    participants, settlement_models, transactions, waterfall,
+    accounts, caps, catalogue, dead_letters, document, explanations, funds, keys, monitoring,
+    oracles, participants, settlement_models, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -158,7 +158,10 @@ impl<H: Hub> Server<H> {
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
         guard::check_origin(&self.options, head)?;
-        let guarded = matches!(resource, Some(Resource::State | Resource::Transaction(_)));
+        let guarded = matches!(
+            resource,
+            Some(Resource::State | Resource::Transaction(_) | Resource::Explanation(_))
+        );
         let open = guard::is_reading(&head.method) && !guarded;
         let identity = match open {
             true => Identity::default(),
@@ -223,6 +226,7 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::Oracle(id), _) => oracles::delete(call, id).await,
         (Resource::EndpointCache, _) => Ok(Answer::empty(StatusCode::ACCEPTED)),
         (Resource::Transaction(id), _) => transactions::show(call, id).await,
+        (Resource::Explanation(id), _) => explanations::show(call, id).await,
         (Resource::Enums, _) => catalogue::enumerations(call),
         (Resource::DeadLetters, _) => dead_letters::list(call).await,
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,

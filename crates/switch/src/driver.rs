@@ -23,6 +23,8 @@ use crate::edge::{Edge, Parcel};
 use crate::notices;
 use crate::null::Decisions;
 use crate::pool::{Failure, SWEEP};
+use crate::progress::LaneWatch;
+use crate::{Wedge, progress};
 
 /// How long finished deliveries wait for a record that takes them along.
 const RECORD_PATIENCE: Duration = Duration::from_millis(20);
@@ -153,6 +155,9 @@ fn entry(parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
 
 /// Starts every attempt that may start now.
 pub(crate) fn pump(edge: &Rc<Edge>) {
+    if edge.options.wedge == Some(Wedge::Lanes) {
+        return;
+    }
     edge.delivery.borrow_mut().send_due(edge.moment(), &mut Sockets(edge));
     let delivery = edge.delivery.borrow();
     let (starved, waits) = (delivery.starved(), delivery.next_deadline().is_some());
@@ -279,8 +284,12 @@ async fn record_when_idle(edge: Rc<Edge>) {
 
 async fn sweep(edge: Rc<Edge>) {
     let mut interval = tokio::time::interval(SWEEP);
+    let mut lanes = LaneWatch::default();
     loop {
         interval.tick().await;
+        edge.counters.turns.add(1);
+        lanes.look(&edge);
+        progress::wedge(&edge);
         edge.pools.sweep();
         edge.connections.sweep();
     }

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use delivery::Delivery;
 use fspiop::Refusal;
 use ledger::{Command, FinishedDelivery, Notice, Outcome, ParticipantIndex, TransferId};
+use node::progress::Stuck;
 use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
 use ports::Clock;
@@ -86,6 +87,10 @@ pub(crate) struct Counters {
     pub(crate) signatures_asked: Counter,
     pub(crate) signatures_made: Counter,
     pub(crate) signatures_failed: Counter,
+    /// How often the loop has turned, as far as the sweep can tell.
+    pub(crate) turns: Counter,
+    /// Lanes that are stuck.
+    pub(crate) stuck: Mutex<Vec<Stuck>>,
 }
 
 /// The state of one I/O thread.

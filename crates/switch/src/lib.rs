@@ -33,6 +33,7 @@ mod null;
 mod participants;
 mod parties;
 mod pool;
+mod progress;
 mod quotes;
 mod server;
 mod signatures;
@@ -46,12 +47,13 @@ mod wording;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use node::progress::Pulse;
 use node::{Handle, Mailbox, SystemClock};
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
@@ -99,6 +101,19 @@ pub struct Options {
     pub decisions: Decisions,
     /// Signatures that are demanded and made.
     pub signatures: Signatures,
+    /// How long a lane may have work and do none of it before it is called stuck.
+    pub patience: Duration,
+    /// What is broken on purpose.
+    pub wedge: Option<Wedge>,
+}
+
+/// A part of the edge that is stopped on purpose, for a test of whoever watches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wedge {
+    /// The last I/O thread, from its first sweep on.
+    Thread,
+    /// Every lane: what is due is not attempted.
+    Lanes,
 }
 
 impl Default for Options {
@@ -111,6 +126,8 @@ impl Default for Options {
             forwards_max: 8_192,
             decisions: Decisions::Real,
             signatures: Signatures::default(),
+            patience: Duration::from_secs(10),
+            wedge: None,
         }
     }
 }
@@ -311,6 +328,16 @@ pub struct Totals {
 }
 
 impl Traffic {
+    /// How the threads are, as of now, in their order.
+    #[must_use]
+    pub fn pulses(&self) -> Vec<Pulse> {
+        let pulse = |counters: &Arc<Counters>| Pulse {
+            turns: counters.turns.get(),
+            lanes: counters.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        self.threads.iter().map(pulse).collect()
+    }
+
     /// Sums over all threads, as of now.
     #[must_use]
     pub fn totals(&self) -> Totals {

@@ -390,13 +390,20 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
 /// `GET /health` on the FSPIOP port (hub-semantics 8.4).
 fn health(edge: &Edge) -> Response<Full<Bytes>> {
     let stopped = edge.handle.status().stopped.is_some();
-    let (status, word) = match stopped {
+    let stuck = edge.handle.stuck();
+    let (status, word) = match stopped || !stuck.is_empty() {
         true => (StatusCode::BAD_GATEWAY, "DOWN"),
         false => (StatusCode::OK, "OK"),
     };
-    let body = format!(
-        "{{\"status\":\"{word}\",\"services\":[{{\"name\":\"datastore\",\"status\":\"{word}\"}},\
-         {{\"name\":\"broker\",\"status\":\"{word}\"}}]}}"
-    );
+    let log = if stopped { "DOWN" } else { "OK" };
+    let mut services = vec![("datastore", log), ("broker", log)];
+    // Whose lane it is concerns no other participant.
+    services.extend(stuck.iter().map(|one| (one.kind(), "DOWN")));
+    services.dedup();
+    let shown: Vec<_> = services
+        .iter()
+        .map(|(name, status)| format!("{{\"name\":\"{name}\",\"status\":\"{status}\"}}"))
+        .collect();
+    let body = format!("{{\"status\":\"{word}\",\"services\":[{}]}}", shown.join(","));
     json(status, Bytes::from(body))
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::config::{Auth, Config};
+use crate::config::{Auth, Config, Watchdog};
 
 const MANUAL: &str = include_str!("../../../docs/configuration.md");
 
@@ -210,7 +210,7 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 4] {
 }
 
 /// What makes the log slower than it must be, each with whether it is so.
-fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 2] {
+fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 3] {
     [
         (
             config.log.segment_mib < 16,
@@ -225,6 +225,14 @@ fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 2] {
                 what: "log.batch_records_max is below 256: a sync is shared by few records, so the \
                        disk sets the rate",
                 instead: "log.batch_records_max = 8192; a batch never waits to become full",
+            },
+        ),
+        (
+            config.health.watchdog == Watchdog::Exit && config.health.stuck_seconds < 5,
+            Warning {
+                what: "health.stuck_seconds is below 5 with health.watchdog = \"exit\": a disk \
+                       that pauses, or GET /state of a long log, ends the process",
+                instead: "health.stuck_seconds = 10",
             },
         ),
     ]
@@ -322,6 +330,9 @@ mod tests {
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
         check(&with("[log]\nbatch_records_max = 50"), &["log.batch_records_max"]);
+        check(&with("[health]\nstuck_seconds = 2"), &[]);
+        let hasty = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"";
+        check(&with(hasty), &["health.stuck_seconds"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) endpoints: Endpoints,
     pub(crate) jws: Jws,
     pub(crate) log: Log,
+    pub(crate) health: Health,
 }
 
 /// Where participants connect.
@@ -167,6 +168,31 @@ pub(crate) struct Log {
     pub(crate) segment_mib: u64,
     /// Most records in one batch, and so under one sync.
     pub(crate) batch_records_max: NonZeroU32,
+}
+
+/// When the switch calls itself ill, and what follows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Health {
+    /// How long a stage may have work and do none of it.
+    pub(crate) stuck_seconds: u64,
+    pub(crate) watchdog: Watchdog,
+}
+
+/// What follows when a stage is stuck.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Watchdog {
+    /// `/health` and standard error name it.
+    Report,
+    /// The process ends, too, so that a supervisor starts it again.
+    Exit,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { stuck_seconds: 10, watchdog: Watchdog::Report }
+    }
 }
 
 impl Default for Fspiop {
@@ -321,6 +347,10 @@ impl Config {
             (
                 !milliseconds.contains(&self.fspiop.idle_timeout_ms),
                 "fspiop.idle_timeout_ms must be between 1 and 3600000",
+            ),
+            (
+                !(2..=3_600).contains(&self.health.stuck_seconds),
+                "health.stuck_seconds must be between 2 and 3600",
             ),
             (self.fspiop.threads > 64, "fspiop.threads must be at most 64"),
             (self.fspiop.connections_max == 0, "fspiop.connections_max must be at least 1"),

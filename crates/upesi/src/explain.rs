@@ -15,8 +15,8 @@ use record::frame::{Frame, Payload, Record};
 
 use crate::audit::transfer_of;
 use crate::explanation::{
-    Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Owed, Party, What, request_of,
-    why,
+    Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Owed, Party, Verdict, What,
+    request_of, state_name,
 };
 use crate::offline::{Go, OfflineLog, moment, print_json};
 use crate::{ExplainArguments, Failure};
@@ -50,11 +50,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     notices_pending.sort_unstable();
     let explanation = Explanation {
         transfer: id.to_string(),
-        state: state.view(&id).map(|view| match view.state {
-            TransferState::Reserved => "RESERVED",
-            TransferState::Committed => "COMMITTED",
-            TransferState::Aborted => "ABORTED",
-        }),
+        state: state.view(&id).map(|view| state_name(view.state)),
         events: story.events,
         notices_pending,
         records: replay.records(),
@@ -293,9 +289,7 @@ impl Story {
             outcome: format!("{:?}", notice.outcome),
         });
         let decision = Decision {
-            outcome: format!("{outcome:?}"),
-            number: outcome.number(),
-            why: why(outcome),
+            verdict: Verdict::of(outcome),
             parties: before.parties.iter().filter_map(|one| party(one, before, state)).collect(),
             postings: legs(&before.values, state),
             owes: owes.collect(),
@@ -380,7 +374,7 @@ pub(crate) fn name_of(kind: AccountKind) -> String {
     }
 }
 
-fn words_of(change: &Change) -> String {
+pub(crate) fn words_of(change: &Change) -> String {
     match change {
         Change::MoveFunds(funds) => {
             let way = match funds.direction {
@@ -397,7 +391,7 @@ fn words_of(change: &Change) -> String {
 }
 
 /// A message as the record holds it.
-fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
+pub(crate) fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
     let (kept, sizes) = sizes_of(record);
     let blank = Message {
         request: "",

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use ledger::{Amount, NoticeKind, Outcome};
+use ledger::{Amount, NoticeKind, Outcome, TransferState};
 use serde::{Serialize, Serializer};
 
 /// The life of one transfer.
@@ -68,13 +68,26 @@ pub(crate) struct Message {
     pub(crate) digest: Option<String>,
 }
 
-/// What the kernel made of it.
+/// An outcome, for scripts and in words.
 #[derive(Debug, Serialize)]
-pub(crate) struct Decision {
+pub(crate) struct Verdict {
     pub(crate) outcome: String,
     pub(crate) number: u16,
     /// The same in words.
     pub(crate) why: &'static str,
+}
+
+impl Verdict {
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        Self { outcome: format!("{outcome:?}"), number: outcome.number(), why: why(outcome) }
+    }
+}
+
+/// What the kernel made of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Decision {
+    #[serde(flatten)]
+    pub(crate) verdict: Verdict,
     /// The numbers it was made on, and those after it.
     pub(crate) parties: Vec<Party>,
     pub(crate) postings: Vec<Leg>,
@@ -222,7 +235,8 @@ impl Display for Message {
 
 impl Display for Decision {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  decided  {} ({}): {}", self.outcome, self.number, self.why)?;
+        let Verdict { outcome, number, why } = &self.verdict;
+        writeln!(f, "  decided  {outcome} ({number}): {why}")?;
         for party in &self.parties {
             writeln!(f, "  numbers  {party}")?;
         }
@@ -298,8 +312,17 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
     }
 }
 
+/// A state as FSPIOP names it.
+pub(crate) const fn state_name(state: TransferState) -> &'static str {
+    match state {
+        TransferState::Reserved => "RESERVED",
+        TransferState::Committed => "COMMITTED",
+        TransferState::Aborted => "ABORTED",
+    }
+}
+
 /// An outcome in words, for whoever asks why.
-pub(crate) const fn why(outcome: Outcome) -> &'static str {
+const fn why(outcome: Outcome) -> &'static str {
     use Outcome::*;
     match outcome {
         Accepted => "accepted",

@@ -5,11 +5,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
+use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Stage, StuckStage, Unavailable};
 use sequencer::{Durability, Submission};
 use switch::{Message, Traffic, stored_message};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::recall::Known;
 
 /// The node as operators reach it.
 pub(crate) struct NodeHub {
@@ -17,7 +20,12 @@ pub(crate) struct NodeHub {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) started: Stamp,
     pub(crate) since: Instant,
+    /// Places for those who have a transfer explained.
+    pub(crate) explaining: Arc<Semaphore>,
 }
+
+/// Transfers explained at a time.
+pub(crate) const EXPLAINED_MAX: usize = 2;
 
 impl Hub for NodeHub {
     async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
@@ -50,6 +58,21 @@ impl Hub for NodeHub {
         let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
         let record = reading.await.ok().and_then(Result::ok).ok_or(Unavailable::Stopped)?;
         Ok(record.and_then(stored_message).map(|message| message.body))
+    }
+
+    async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
+        let place = Arc::clone(&self.explaining);
+        let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+        let known = self.ask(move |state| Known::of(state, &id)).await?;
+        let Some(known) = known else { return Ok(None) };
+        let reader = self.handle.reader();
+        let telling = tokio::task::spawn_blocking(move || {
+            let told = known.tell(&*reader).ok()?;
+            drop(place);
+            serde_json::to_vec(&told).ok()
+        });
+        let told = telling.await.ok().flatten().ok_or(Unavailable::Stopped)?;
+        Ok(Some(told.into()))
     }
 
     fn metrics(&self) -> Metrics {
@@ -114,12 +137,18 @@ impl Hub for NodeHub {
             None => ServiceStatus::Ok,
             Some(_) => ServiceStatus::Down,
         };
+        let shown = |stuck: &Stuck| StuckStage {
+            name: stuck.stage.clone(),
+            idle: stuck.idle,
+            detail: stuck.detail.clone(),
+        };
         Health {
             version: env!("CARGO_PKG_VERSION"),
             started: self.started,
             uptime: self.since.elapsed(),
             datastore: service,
             broker: service,
+            stuck: self.handle.stuck().iter().map(shown).collect(),
         }
     }
 }

@@ -1,13 +1,14 @@
-//! A log that no switch is running on, read from end to end: what `verify`, `explain` and `replay`
-//! have in common. Nothing in the data directory is ever written, made or removed, and while one
-//! of them reads no switch can start there.
+//! A log read from end to end: what `verify`, `explain`, `replay` and `what-if` have in common.
+//! Nothing in the data directory is ever written, made or removed. While one of the first three
+//! reads, no switch can run there; the last one reads beside a switch, as far as the log goes when
+//! it begins.
 
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use journal::{OpenError, Placed, RealDisk, Walked};
-use ports::Stop;
+use ports::{DiskError, Stop};
 use sequencer::Replay;
 
 use crate::Failure;
@@ -26,12 +27,24 @@ pub(crate) struct OfflineLog {
 
 impl OfflineLog {
     pub(crate) fn open(data: &Path) -> Result<Self, Failure> {
+        Self::open_with(data, RealDisk::open_to_read)
+    }
+
+    /// The same beside a switch that may be running there: the log is read as far as it goes now.
+    pub(crate) fn open_beside(data: &Path) -> Result<Self, Failure> {
+        Self::open_with(data, RealDisk::open_beside)
+    }
+
+    fn open_with(
+        data: &Path,
+        open: fn(&Path) -> Result<RealDisk, DiskError>,
+    ) -> Result<Self, Failure> {
         let place = data.display().to_string();
         if !data.is_dir() {
             return Err(Failure::new(format!("{place}: there is no such directory")));
         }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
-        let disk = RealDisk::open_to_read(data).map_err(|error| failed(error.to_string()))?;
+        let disk = open(data).map_err(|error| failed(error.to_string()))?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, place, quarantined })
     }

@@ -20,18 +20,19 @@ use sequencer::{Durability, Sequencer, Submission};
 use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, Config};
-use crate::hub::NodeHub;
+use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
+use crate::watchdog::{Injected, Watchdog};
 use crate::{Failure, ServeArguments};
 
 type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
 
-/// How often the main thread looks whether the log has stopped.
+/// How often the main thread looks whether the log has stopped, or a stage is stuck.
 const WATCH: Duration = Duration::from_millis(200);
 
 pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
@@ -50,7 +51,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let (sequencer, directory) = open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
-    let options = switch::Options { decisions, ..switch_options(&config, keys.signatures) };
+    let wedge = arguments.inject_stuck.and_then(Injected::wedge);
+    let options = switch::Options { decisions, wedge, ..switch_options(&config, keys.signatures) };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
@@ -60,11 +62,13 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let running = ports
         .start(&node.handle(), stopping.clone())
         .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
+    let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
     let hub = Arc::new(NodeHub {
         handle: node.handle(),
         traffic,
         started: clock.now().wall,
         since: Instant::now(),
+        explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
     });
     let admin_address = admin_listener
         .local_addr()
@@ -75,9 +79,16 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     if let Some(slowness) = slowness {
         println!("upesi: INJECTED: {slowness}; only to measure");
     }
+    if let Some(injected) = arguments.inject_stuck {
+        println!("upesi: INJECTED: {} will be stuck; only to test", injected.name());
+        injected.break_node(&node.handle());
+    }
     println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
     let options = admin_options(&config, auth, keys.admin);
-    let ended = || node.has_ended() || running.has_ended();
+    let ended = || {
+        watchdog.look();
+        node.has_ended() || running.has_ended()
+    };
     let admin = AdminSide { listener: admin_listener, hub, options };
     let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
     let broken = running.has_ended() && !node.has_ended();
@@ -145,7 +156,7 @@ async fn run_admin(
     signals: Signals,
     stop: &watch::Sender<bool>,
     mut stopping: watch::Receiver<bool>,
-    ended: impl Fn() -> bool,
+    mut ended: impl FnMut() -> bool,
 ) -> Result<Ending, Failure> {
     let listener = tokio::net::TcpListener::from_std(admin.listener)
         .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))?;
@@ -155,7 +166,7 @@ async fn run_admin(
     };
     let admin = operations::serve(listener, admin.hub, admin.options, shutdown);
     let end = async {
-        let ending = wait_for_end(signals, &ended).await;
+        let ending = wait_for_end(signals, &mut ended).await;
         stop.send_replace(true);
         ending
     };
@@ -171,7 +182,7 @@ enum Ending {
     Broken,
 }
 
-async fn wait_for_end(mut signals: Signals, ended: impl Fn() -> bool) -> Ending {
+async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> Ending {
     let mut watch = tokio::time::interval(WATCH);
     loop {
         tokio::select! {
@@ -307,6 +318,7 @@ fn switch_options(config: &Config, signatures: Signatures) -> switch::Options {
         connections: config.connections(),
         reach: Arc::new(config.reach()),
         signatures,
+        patience: Duration::from_secs(config.health.stuck_seconds),
         ..switch::Options::default()
     }
 }

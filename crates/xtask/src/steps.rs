@@ -105,6 +105,15 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "UPESI_PROOF_SECONDS",
             share.to_string(),
         ),
+        with(
+            cargo(
+                "orders",
+                "every order of six messages with a crash between each two",
+                "test --release --locked --package sequencer --test orders",
+            ),
+            "ORDERS_DEPTH",
+            "6".to_owned(),
+        ),
         Step {
             name: "counts",
             proves: "no operation of the core takes more instructions than before",

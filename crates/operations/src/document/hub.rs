@@ -52,6 +52,7 @@ pub(super) fn operations() -> Vec<Operation> {
         )
         .answers(Answer::json(200, "The object.", any.clone()))
         .refuses(400, &[ErrorCode::ID_NOT_FOUND]),
+        explanation(),
         question("/state", "showState", TAG, "Hashes of the state")
             .guarded()
             .says(
@@ -65,7 +66,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::empty(202, "There is nothing to do.")),
         question("/health", "health", TAG, "Whether the hub works")
             .answers(Answer::json(200, "Every part works.", reference("Health")))
-            .answers(Answer::json(502, "A part has stopped.", reference("Health"))),
+            .answers(Answer::json(502, "A part has stopped, or is stuck.", reference("Health"))),
         question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
         question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
             .answers(Answer::json(200, "The document.", any.clone())),
@@ -73,4 +74,23 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::json(200, "The document.", any)),
         question("/documents", "documents", TAG, "Both APIs to read").answers(page),
     ]
+}
+
+fn explanation() -> Operation {
+    question(
+        "/transfers/{transferId}/explanation",
+        "explainTransfer",
+        TAG,
+        "What became of a transfer",
+    )
+    .guarded()
+    .says(
+        "Its messages with what was decided on them, its end, and the notices still owed, \
+         whatever its age. `upesi explain` tells more, from the log: balances, cover and cap \
+         around each decision, resends, and how deliveries ended. Few are answered at a time; \
+         503 means to ask again.",
+    )
+    .answers(Answer::json(200, "What is known.", reference("Explanation")))
+    .refuses(400, &[ErrorCode::MALFORMED_SYNTAX])
+    .refuses(404, &[ErrorCode::TRANSFER_NOT_FOUND])
 }

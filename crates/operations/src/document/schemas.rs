@@ -361,6 +361,16 @@ fn answers_of_measurement() -> Vec<Named> {
             ),
         ),
         (
+            "Explanation",
+            open(
+                [("events", json!({"type": "array", "items": {"type": "object"}}))],
+                [
+                    ("transfer", json!({"type": "string"})),
+                    ("state", one_of(&["RESERVED", "COMMITTED", "ABORTED"])),
+                ],
+            ),
+        ),
+        (
             "State",
             closed(
                 [
@@ -484,10 +494,24 @@ fn answers_of_the_hub() -> Vec<Named> {
                     ("versionNumber", words),
                     ("services", json!({"type": "array", "items": service})),
                 ],
-                [],
+                [("stuck", stuck_stages())],
             ),
         ),
     ]
+}
+
+/// Stages that have work and make no progress.
+fn stuck_stages() -> Value {
+    let stage = closed(
+        [
+            ("stage", json!({"type": "string"})),
+            ("seconds", json!({"type": "integer", "minimum": 0})),
+            ("detail", json!({"type": "string"})),
+        ],
+        [],
+    );
+    let description = "Stages that have work and make no progress.";
+    json!({"type": "array", "description": description, "items": stage})
 }
 
 /// An object with these members and no other.

@@ -20,7 +20,9 @@ const FIRST: [&str; 9] = [
 ];
 
 /// Examples that the state of a fresh hub does not allow, with what they are answered.
-const REFUSED: [(&str, u16); 4] = [
+const REFUSED: [(&str, u16); 5] = [
+    // No record made the transfer of the examples.
+    ("explainTransfer", 404),
     // There is no dead letter.
     ("resend", 400),
     // The transfer of the examples is a movement of funds, without a packet.

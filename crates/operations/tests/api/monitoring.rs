@@ -1,8 +1,10 @@
 //! Health and metrics.
 
+use std::time::Duration;
+
 use expect_test::expect;
 use ledger::TransferId;
-use operations::{Metrics, Stage, Unavailable};
+use operations::{Metrics, Stage, StuckStage, Unavailable};
 
 use crate::conversation::Server;
 
@@ -14,6 +16,16 @@ async fn health_is_bad_once_the_log_has_stopped() {
     server.check_status("GET /health", "", 200).await;
     server.hub.inner().unavailable = Some(Unavailable::Stopped);
     server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"DOWN"}]}"#]]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn health_names_what_is_stuck() {
+    let server = Server::start().await;
+    let (name, detail) = ("lane dfsp1".into(), "one is due".into());
+    let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
+    server.hub.inner().stuck.push(stuck);
+    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}]}"#]]).await;
     server.stop().await;
 }
 
@@ -174,5 +186,21 @@ async fn the_hash_of_the_state_is_the_kernels_and_needs_the_token() {
     assert_eq!(refused.content, first.content, "and changed nothing else");
     server.check_status("PUT /participants/Hub", r#"{"isActive":false}"#, 200).await;
     assert_ne!(read().await.content, first.content);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_transfer_is_explained_to_who_has_the_token_and_not_to_many_at_a_time() {
+    const PATH: &str = "GET /transfers/11111111-1111-4111-8111-111111111111/explanation";
+    let server = Server::start().await;
+    let open = server.send(PATH, "host: localhost\r\n", "").await;
+    assert_eq!(open.status, 401);
+    server.check_status(PATH, "", 404).await;
+    server.check_status("GET /transfers/1/explanation", "", 400).await;
+    let id = TransferId::parse("11111111-1111-4111-8111-111111111111").unwrap();
+    server.hub.inner().bodies.push((id, bytes::Bytes::new()));
+    server.check(PATH, "", expect![[r#"200 {"events":[]}"#]]).await;
+    server.hub.inner().unavailable = Some(Unavailable::Busy);
+    server.check(PATH, "", expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - others are being explained; ask again in a second"}}"#]]).await;
     server.stop().await;
 }

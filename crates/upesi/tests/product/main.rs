@@ -19,3 +19,4 @@ mod refusals;
 mod signatures;
 mod support;
 mod transfers;
+mod watchdog;

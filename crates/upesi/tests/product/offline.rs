@@ -445,3 +445,106 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     fs::write(&file, &sheet).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], true);
 }
+
+/// Beside a running switch, and without a trace.
+#[test]
+fn other_caps_and_cover_are_tried_on_the_log() {
+    let scheme = Scheme::start();
+    let from = scheme.admin.metric("upesi_log_position") + 1;
+    let [small, large] = ["10", "5000"].map(Transfer::of);
+    for transfer in [&small, &large] {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    scheme.send(&small.fulfil("COMMITTED"), 200);
+    scheme.settle();
+    let ask = |changes: &[&str]| {
+        let from = from.to_string();
+        let mut arguments = vec!["what-if", "--list", "--json", "--from", &from];
+        arguments.extend(changes);
+        let (shown, output) = answer(&scheme.home, &arguments);
+        assert!(output.status.success(), "{}", complaint(&output));
+        shown
+    };
+    let row = |shown: &Value, course: &str| {
+        let rows = shown["participants"].as_array().unwrap();
+        let payer = rows.iter().find(|row| row["participant"] == "payerfsp").unwrap();
+        let Value::Object(row) = payer[course].clone() else { panic!("{payer}") };
+        let count = |name: &str| row[name]["count"].as_u64().unwrap();
+        let counts = ["refused", "refusals_that_appear", "refusals_that_vanish"].map(count);
+        (counts, row["highest_position"].clone(), row["least_headroom"].clone())
+    };
+    let same = ask(&["--limit", "payerfsp:USD:1000"]);
+    for course in ["log", "all_commit", "none_commit"] {
+        assert_eq!(row(&same, course), ([1, 0, 0], json!("10"), json!("990")), "{same:#}");
+    }
+    assert_eq!(same["transfers"], json!([]));
+    let lower = ask(&["--limit", "payerfsp:USD:9.5"]);
+    assert_eq!(row(&lower, "none_commit"), ([2, 1, 0], json!("0"), json!("9.5")), "{lower:#}");
+    let higher = ask(&["--limit", "payerfsp:USD:9000", "--cover", "payerfsp:USD:+9000"]);
+    assert_eq!(row(&higher, "all_commit"), ([0, 0, 1], json!("5010"), json!("3990")));
+    let id = large.path().rsplit('/').next().unwrap().to_owned();
+    let transfer = &higher["transfers"][0];
+    let told = [&transfer["transfer"], &transfer["log"], &transfer["none_commit"]];
+    assert_eq!(told, [id.as_str(), "PrepareLiquidityInsufficient", "PrepareReserved"]);
+
+    for (arguments, named) in [
+        (&["--limit", "payerfsp:USD:-1", "--from", "9"][..], "below zero"),
+        (&["--limit", "nobody:USD:1", "--from", "9"], "no such account"),
+        (&["--limit", "payerfsp:USD:1", "--from", "1"], "--from"),
+        (&["--limit", "payerfsp:USD:1", "--from", "999999"], "ends with record"),
+        (&["--from", "9"], "--limit"),
+    ] {
+        let output = scheme.home.offline(&[&["what-if"], arguments].concat());
+        assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
+    }
+    let said = scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("refusals that appear") && said.contains("least headroom"), "{said}");
+    scheme.end();
+}
+
+/// What a running switch remembers of a transfer is what its log says of it.
+#[test]
+fn a_running_switch_explains_a_transfer_as_its_log_does() {
+    let scheme = Scheme::start();
+    let transfers = ["10", "20", "5000", "30"].map(Transfer::of);
+    for transfer in &transfers {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    let short = Transfer::of("40").expiring(1_500);
+    scheme.send(&short.prepare(), 202);
+    scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
+    scheme.send(&transfers[1].error("5104", "No"), 200);
+    scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
+    scheme.settle();
+    let explain = |id: &str| -> Value {
+        let text = scheme.admin.get(&format!("/transfers/{id}/explanation"));
+        serde_json::from_str(&text).unwrap()
+    };
+    let ids: Vec<_> =
+        transfers.iter().chain([&short]).map(|one| one.path()[11..].to_owned()).collect();
+    let live: Vec<_> = ids.iter().map(|id| explain(id)).collect();
+    let states: Vec<_> =
+        live.iter().map(|one| (one["state"].clone(), one["expired"].clone())).collect();
+    let expected = ["COMMITTED", "ABORTED", "ABORTED", "RESERVED", "ABORTED"];
+    for (at, (state, expired)) in states.into_iter().enumerate() {
+        assert_eq!((state, expired), (json!(expected[at]), json!(at == 4)), "{at}");
+    }
+    scheme.switch.stop(Signal::TERM);
+    for (id, live) in ids.iter().zip(&live) {
+        let (life, _) = answer(&scheme.home, &["explain", id, "--json"]);
+        assert_eq!(live["state"], life["state"]);
+        assert_eq!(live["notices_pending"], json!([]), "everything was delivered");
+        let told = live["events"].as_array().unwrap();
+        let messages = messages(&life);
+        assert_eq!(told.len(), messages.len(), "{live:#}");
+        for (told, message) in told.iter().zip(messages) {
+            for name in ["position", "time", "message"] {
+                assert_eq!(told[name], message[name], "{name}");
+            }
+            for name in ["outcome", "number", "why"] {
+                assert_eq!(told["decision"][name], message["decision"][name], "{live:#}");
+            }
+        }
+    }
+}

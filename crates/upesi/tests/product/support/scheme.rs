@@ -212,7 +212,10 @@ impl Scheme {
     }
 
     pub(crate) fn configured(more: &str) -> Self {
-        let home = Home::configured(more);
+        Self::at(Home::configured(more))
+    }
+
+    pub(crate) fn at(home: Home) -> Self {
         let switch = home.serve();
         let admin = Admin::new(&home, &switch);
         admin.prepare_hub();

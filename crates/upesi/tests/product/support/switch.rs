@@ -21,6 +21,8 @@ const GLANCE: Duration = Duration::from_millis(5);
 /// A directory with a log, and a configuration beside it.
 pub(crate) struct Home {
     directory: TempDir,
+    /// More arguments of `serve`.
+    more: Vec<&'static str>,
 }
 
 /// A running switch; it is killed when this is dropped.
@@ -55,9 +57,14 @@ impl Home {
 
     /// With more of a configuration file than the tests' own.
     pub(crate) fn configured(more: &str) -> Self {
-        let home = Self { directory: tempfile::tempdir().unwrap() };
+        let home = Self { directory: tempfile::tempdir().unwrap(), more: Vec::new() };
         fs::write(home.configuration(), format!("{CONFIGURATION}{more}")).unwrap();
         home
+    }
+
+    /// A switch of which a part will be stuck.
+    pub(crate) fn injured(self, stage: &'static str) -> Self {
+        Self { more: vec!["--inject-stuck", stage], ..self }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -117,6 +124,7 @@ impl Home {
         command.arg("--config").arg(self.configuration());
         command.arg("--fspiop").arg(ports.fspiop.to_string());
         command.arg("--admin").arg(ports.admin.to_string());
+        command.args(&self.more);
         command
     }
 }

@@ -1,0 +1,274 @@
+//! Whether each stage that has work gets on with it.
+//!
+//! A process that answers is not a process that works: a thread can wait for ever in a call, a
+//! wake-up can be lost. So [`Watch`] is shown samples of counters that the stages keep anyway, a
+//! few a second, and names each stage that had work and did nothing about it for as long as the
+//! operator's patience lasts. A stage without work is never stuck.
+//!
+//! It is a state machine over samples: no clock and no thread of its own. Time in which no sample
+//! was taken counts for at most [`GAP_MAX`], because then the whole process stood still, as a
+//! machine that is suspended does, and no stage had its chance.
+
+use std::time::Duration;
+
+/// How much a pause between two samples counts at most.
+pub const GAP_MAX: Duration = Duration::from_millis(500);
+
+/// A stage that has work and makes no progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its name: `sequencer`, `expiry`, `io-0`, `lane dfsp1`.
+    pub stage: String,
+    /// For how long it has made none.
+    pub idle: Duration,
+    /// What it should be doing.
+    pub detail: String,
+    /// Whether another start could free it.
+    pub restart_helps: bool,
+}
+
+impl Stuck {
+    /// The stage without whose it is: the same for every lane.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.stage.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// What the sequencer's thread has done, as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether it has work: it does not sleep, or something waits for it.
+    pub busy: bool,
+    /// How often it has gone round.
+    pub turns: u64,
+    /// Position of the last record committed.
+    pub committed: u64,
+    /// Batches refused because the disk was full.
+    pub refused_full: u64,
+    /// When the earliest deadline falls due, in microseconds of the node's monotonic clock.
+    pub due_us: Option<u64>,
+}
+
+/// What an I/O thread says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// How often its loop has turned; rises several times a second even when nothing happens.
+    pub turns: u64,
+    /// Its lanes that are stuck, found by the thread itself.
+    pub lanes: Vec<Stuck>,
+}
+
+/// How long something has had work without doing any of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Still<T> {
+    seen: Option<T>,
+    idle: Duration,
+}
+
+impl<T> Default for Still<T> {
+    fn default() -> Self {
+        Self { seen: None, idle: Duration::ZERO }
+    }
+}
+
+impl<T: PartialEq> Still<T> {
+    /// Looks again, `passed` after the last time; answers for how long it has been still.
+    pub fn look(&mut self, has_work: bool, done: T, passed: Duration) -> Duration {
+        let moved = self.seen.as_ref() != Some(&done);
+        self.idle = match has_work && !moved {
+            true => self.idle + passed.min(GAP_MAX),
+            false => Duration::ZERO,
+        };
+        self.seen = Some(done);
+        self.idle
+    }
+}
+
+/// Watches the stages of one node.
+#[derive(Debug)]
+pub struct Watch {
+    patience: Duration,
+    last_us: Option<u64>,
+    sequencer: Still<(u64, u64)>,
+    /// How long nothing has been committed while the disk was full.
+    full: Still<u64>,
+    refused_full: u64,
+    since_refused: Duration,
+    expiry: Still<()>,
+    threads: Vec<Still<u64>>,
+}
+
+impl Watch {
+    /// Calls a stage stuck after this long.
+    #[must_use]
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            last_us: None,
+            sequencer: Still::default(),
+            full: Still::default(),
+            refused_full: 0,
+            since_refused: patience,
+            expiry: Still::default(),
+            threads: Vec::new(),
+        }
+    }
+
+    /// Looks at a sample taken at `now_us` of the node's monotonic clock; answers with what is
+    /// stuck, what is nearest to the log first.
+    pub fn look(&mut self, now_us: u64, node: &Progress, pulses: &[Pulse]) -> Vec<Stuck> {
+        let last_us = self.last_us.replace(now_us).unwrap_or(now_us);
+        let passed = Duration::from_micros(now_us.saturating_sub(last_us)).min(GAP_MAX);
+        let mut stuck = Vec::new();
+        stuck.extend(self.look_at_sequencer(node, passed));
+        stuck.extend(self.look_at_disk(node, passed));
+        stuck.extend(self.look_at_expiry(node, now_us, passed));
+        self.threads.resize(pulses.len(), Still::default());
+        for (number, (pulse, still)) in pulses.iter().zip(&mut self.threads).enumerate() {
+            let idle = still.look(true, pulse.turns, passed);
+            if self.patience <= idle {
+                stuck.push(Stuck {
+                    stage: format!("io-{number}"),
+                    idle,
+                    detail: "the loop of this I/O thread does not turn: its connections are not \
+                             served and its lanes stand still"
+                        .into(),
+                    restart_helps: true,
+                });
+            }
+            stuck.extend(pulse.lanes.iter().cloned());
+        }
+        stuck
+    }
+
+    fn look_at_sequencer(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
+        let idle = self.sequencer.look(node.busy, (node.turns, node.committed), passed);
+        (self.patience <= idle).then(|| Stuck {
+            stage: "sequencer".into(),
+            idle,
+            detail: format!(
+                "work waits, and nothing is committed or answered; the last record is {}",
+                node.committed
+            ),
+            restart_helps: true,
+        })
+    }
+
+    /// Commands come and each is refused: the thread turns, but the position does not move.
+    fn look_at_disk(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
+        let refused = self.refused_full != node.refused_full;
+        self.refused_full = node.refused_full;
+        self.since_refused = match refused {
+            true => Duration::ZERO,
+            false => self.since_refused.saturating_add(passed),
+        };
+        let full = self.since_refused < self.patience;
+        let idle = self.full.look(full, node.committed, passed);
+        (self.patience <= idle).then(|| Stuck {
+            stage: "log".into(),
+            idle,
+            detail: format!(
+                "the disk is full: every command is refused; the last record is {}",
+                node.committed
+            ),
+            restart_helps: false,
+        })
+    }
+
+    fn look_at_expiry(&mut self, node: &Progress, now_us: u64, passed: Duration) -> Option<Stuck> {
+        let overdue = node.due_us.is_some_and(|due| due <= now_us);
+        let idle = self.expiry.look(overdue, (), passed);
+        // Nothing expires on a full disk, and a start cannot change that.
+        let full = self.since_refused < self.patience;
+        (self.patience <= idle).then(|| Stuck {
+            stage: "expiry".into(),
+            idle,
+            detail: "a deadline has passed, and its transfer is still reserved".into(),
+            restart_helps: !full,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Progress =
+        Progress { busy: false, turns: 1, committed: 7, refused_full: 0, due_us: None };
+
+    /// Shows a sample every 0.2 s, made for the moment in milliseconds; answers with the stages
+    /// that are stuck and since which moment.
+    fn check(sample: impl Fn(u64) -> (Progress, u64), expected: &[(&str, u64)]) {
+        let mut watch = Watch::new(Duration::from_secs(3));
+        let mut found: Vec<(String, u64)> = Vec::new();
+        for at_ms in (0..20_000).step_by(200) {
+            let (node, turns) = sample(at_ms);
+            let pulses = [Pulse { turns, lanes: Vec::new() }];
+            for stuck in watch.look(at_ms * 1_000, &node, &pulses) {
+                assert!(Duration::from_secs(3) <= stuck.idle, "{stuck:?}");
+                if found.iter().all(|(stage, _)| *stage != stuck.stage) {
+                    found.push((stuck.stage, at_ms));
+                }
+            }
+        }
+        let found: Vec<_> = found.iter().map(|(stage, at)| (&**stage, *at)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_has_no_work_or_does_it_is_not_stuck() {
+        check(|at| (IDLE, at), &[]);
+        // Always at work, and always on.
+        check(|at| (Progress { busy: true, turns: at, ..IDLE }, at), &[]);
+        // One long round of many batches.
+        check(|at| (Progress { busy: true, committed: at, ..IDLE }, at), &[]);
+        // Each deadline is met a little late.
+        check(
+            |at| (Progress { due_us: Some((at / 1_000) * 1_000_000 + 500_000), ..IDLE }, at),
+            &[],
+        );
+        // A batch refused now and then, and others taken between.
+        let some = |at| Progress { refused_full: at / 1_000, committed: at / 2_000, ..IDLE };
+        check(|at| (some(at), at), &[]);
+    }
+
+    #[test]
+    fn each_stage_that_stands_still_is_named_once_patience_is_over() {
+        let stops = |at: u64| at.min(5_000);
+        // The sample at 5.0 s is the last in which anything moved, or the first with a late deadline.
+        check(
+            |at| (Progress { busy: true, turns: stops(at), ..IDLE }, at),
+            &[("sequencer", 8_000)],
+        );
+        check(|at| (IDLE, stops(at)), &[("io-0", 8_000)]);
+        let overdue = Progress { due_us: Some(5_000_000), ..IDLE };
+        check(|at| (overdue, at), &[("expiry", 7_800)]);
+        let full = |at| Progress { refused_full: at, ..IDLE };
+        check(|at| (full(at), at), &[("log", 3_000)]);
+    }
+
+    #[test]
+    fn a_disk_with_room_again_is_well_again_and_no_restart_is_asked_for() {
+        let mut watch = Watch::new(Duration::from_secs(3));
+        let mut told = Vec::new();
+        for at_ms in (0..20_000).step_by(200) {
+            let refused_full = at_ms.min(10_000);
+            let node = Progress { refused_full, due_us: Some(0), ..IDLE };
+            let stuck = watch.look(at_ms * 1_000, &node, &[]);
+            if at_ms < 12_000 {
+                assert!(stuck.iter().all(|one| !one.restart_helps), "{stuck:?}");
+            }
+            told.push(stuck.iter().any(|one| one.stage == "log"));
+        }
+        assert!(told[50] && !told[99], "{told:?}");
+    }
+
+    #[test]
+    fn a_process_that_was_suspended_gets_its_chance() {
+        let mut watch = Watch::new(Duration::from_secs(3));
+        let node = Progress { busy: true, ..IDLE };
+        assert!(watch.look(0, &node, &[]).is_empty());
+        assert!(watch.look(3_600_000_000, &node, &[]).is_empty(), "an hour without a sample");
+    }
+}

@@ -1,0 +1,307 @@
+//! Every order of messages about two transfers, up to a length, with a crash and a replay between
+//! each two: what is decided is what a few lines of rules say, whatever came before.
+//!
+//! A message is one of: the prepare (again, it is a resend), the same id with another amount, the
+//! fulfil, the abort, each of either transfer; or so much time that every deadline has passed.
+//! Orders that differ only in which transfer is called the first are gone through once. The orders
+//! form a tree: each node is the log of its parent, crashed, replayed, and one message longer.
+
+use std::collections::VecDeque;
+
+use journal::MemoryLog;
+use ledger::{
+    Abort, AccountId, AccountKind, Administer, Amount, Change, Command, Currency, Digest, FspName,
+    Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, MoveFunds, Outcome, Prepare, Stamp,
+    State, TransferId, TransferState,
+};
+use ports::Now;
+use record::frame::LogIdentity;
+use sequencer::{Durability, Sequencer, Submission};
+
+/// Messages in one order; the nightly run goes to six by the variable of this name.
+const DEPTH: usize = 4;
+const DEPTH_VARIABLE: &str = "ORDERS_DEPTH";
+const LOG_BYTES: usize = 1 << 20;
+/// SHA-256 of 32 zero bytes, which are the fulfilment.
+const CONDITION: [u8; 32] = [
+    0x66, 0x68, 0x7a, 0xad, 0xf8, 0x62, 0xbd, 0x77, 0x6c, 0x8f, 0xc1, 0x8b, 0x8e, 0x9f, 0x8e, 0x20,
+    0x08, 0x97, 0x14, 0x85, 0x6e, 0xe2, 0x33, 0xb3, 0x90, 0x2a, 0x59, 0x1d, 0x0d, 0x5f, 0x29, 0x25,
+];
+/// When both transfers expire, in milliseconds.
+const EXPIRATION_MS: u64 = 10_000;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    /// Of this transfer, for this amount: the one of two that comes first makes the transfer.
+    Prepare(usize, i128),
+    Fulfil(usize),
+    Abort(usize),
+    /// All deadlines pass.
+    Time,
+}
+
+const MESSAGES: [Message; 9] = [
+    Message::Prepare(0, 10),
+    Message::Prepare(0, 11),
+    Message::Fulfil(0),
+    Message::Abort(0),
+    Message::Time,
+    Message::Prepare(1, 20),
+    Message::Prepare(1, 21),
+    Message::Fulfil(1),
+    Message::Abort(1),
+];
+
+/// What the rules make of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Unknown,
+    Reserved(i128),
+    Committed(i128),
+    Aborted,
+}
+
+/// The rules, without money and notices: those are checked against this.
+#[derive(Clone, Copy, Debug)]
+struct Model {
+    fates: [Fate; 2],
+    late: bool,
+    /// Notices owed; nothing is ever delivered here.
+    owed: usize,
+}
+
+impl Model {
+    fn take(&mut self, message: Message) {
+        let Self { fates, late, .. } = self;
+        match message {
+            Message::Prepare(of, amount) if fates[of] == Fate::Unknown => {
+                fates[of] = if *late { Fate::Aborted } else { Fate::Reserved(amount) };
+            }
+            Message::Fulfil(of) => {
+                if let Fate::Reserved(amount) = fates[of] {
+                    fates[of] = Fate::Committed(amount);
+                }
+            }
+            Message::Abort(of) if matches!(fates[of], Fate::Reserved(_)) => {
+                fates[of] = Fate::Aborted;
+            }
+            Message::Prepare(..) | Message::Abort(_) => {}
+            Message::Time => {
+                *late = true;
+                let open = fates.iter_mut().filter(|fate| matches!(fate, Fate::Reserved(_)));
+                open.for_each(|fate| *fate = Fate::Aborted);
+            }
+        }
+    }
+}
+
+/// A log, and what must be true of it.
+struct Node {
+    log: MemoryLog,
+    digest: Digest,
+    model: Model,
+    path: Vec<Message>,
+}
+
+type Subject = Sequencer<MemoryLog>;
+
+fn open(log: MemoryLog, late: bool) -> Subject {
+    Sequencer::open(log, 0, now(late), &mut |_| ()).expect("a good log replays")
+}
+
+fn now(late: bool) -> Now {
+    let us = if late { 2 * EXPIRATION_MS * 1_000 } else { 1_000 };
+    Now { monotonic_us: us, wall: Stamp(us) }
+}
+
+fn commit(subject: &mut Subject, commands: Vec<Command>, late: bool) {
+    let submit = |command| Submission::without_payload(command, Durability::Synced, ());
+    let mut waiting: VecDeque<_> =
+        commands.into_iter().map(|command| submit(command).expect("it fits")).collect();
+    subject.commit(&mut waiting, &mut Vec::new(), now(late)).expect("there is room");
+}
+
+fn name(text: &str) -> FspName {
+    FspName::new(text).expect("a name")
+}
+
+fn units(whole: i128) -> Amount {
+    Amount::from_units(whole * 10_000)
+}
+
+fn usd() -> Currency {
+    Currency::parse("USD").expect("a currency")
+}
+
+fn id(of: usize) -> TransferId {
+    TransferId::parse(&format!("b51ec534-ee48-4575-b6a9-{of:012x}")).expect("an id")
+}
+
+/// Everything before the first message, in one batch.
+fn beginning() -> Vec<Command> {
+    let change = |change| {
+        let (actor, reason) = ("tester".to_owned(), String::new());
+        Command::Administer(Box::new(Administer { actor, reason, change }))
+    };
+    let (currency, limit, position) = (usd(), units(100), units(0));
+    let mut commands = vec![Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") })];
+    for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+        commands.push(change(Change::CreateHubAccount { currency, kind }));
+    }
+    for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
+        let name = name(fsp);
+        commands.push(change(Change::CreateParticipant { name, currency }));
+        let initial = Change::SetInitialPositionAndLimits { name, currency, limit, position };
+        commands.push(change(initial));
+        commands.push(change(Change::MoveFunds(MoveFunds {
+            id: id(100 + at),
+            name,
+            // Five accounts of the hub come first, then two of each participant.
+            account: AccountId(7 + 2 * at as u32),
+            direction: FundsDirection::In,
+            currency,
+            amount: units(100),
+            hash: None,
+        })));
+    }
+    commands
+}
+
+fn command(message: Message) -> Command {
+    let hash = |amount: i128| {
+        let mut hash = Digest::default();
+        hash.0[0] = amount.unsigned_abs() as u8;
+        hash
+    };
+    match message {
+        Message::Prepare(of, amount) => Command::Prepare(Box::new(Prepare {
+            id: id(of),
+            source: name("payer"),
+            payer: name("payer"),
+            payee: name("payee"),
+            currency: usd(),
+            amount: units(amount),
+            condition: CONDITION,
+            expiration_ms: EXPIRATION_MS,
+            hash: hash(amount),
+            trace: [0; 16],
+        })),
+        Message::Fulfil(of) => Command::Fulfil(Box::new(Fulfil {
+            id: id(of),
+            source: name("payee"),
+            destination: None,
+            state: FulfilState::Committed,
+            fulfilment: Fulfilment::Present([0; 32]),
+            hash: hash(1),
+            trace: [0; 16],
+        })),
+        Message::Abort(of) => Command::Abort(Box::new(Abort {
+            id: id(of),
+            source: name("payee"),
+            destination: None,
+            code_is_known: true,
+            hash: hash(2),
+            trace: [0; 16],
+        })),
+        Message::Time => Command::Tick,
+    }
+}
+
+#[test]
+fn every_order_of_messages_with_a_crash_between_each_two() {
+    let mut subject = open(MemoryLog::new(LogIdentity([3; 16]), LOG_BYTES), false);
+    commit(&mut subject, beginning(), false);
+    assert!(subject.outcomes().iter().all(|outcome| *outcome == Outcome::Accepted));
+    let model = Model { fates: [Fate::Unknown; 2], late: false, owed: 0 };
+    let log = subject.log().crashed();
+    let root = Node { log, digest: *subject.state().digest(), model, path: Vec::new() };
+    let mut count = 0;
+    let depth = match std::env::var(DEPTH_VARIABLE) {
+        Ok(depth) => depth.parse().expect("a number of messages"),
+        Err(_) => DEPTH,
+    };
+    go_on(&root, depth, &mut count);
+    // As many as the tree has nodes in which the second transfer does not come first.
+    assert_eq!(count, nodes(depth));
+}
+
+/// How many orders of up to so many messages there are: time may come first, and then the first
+/// transfer; after it, everything.
+fn nodes(depth: usize) -> usize {
+    let free = |depth: usize| (1..=depth).map(|depth| 9_usize.pow(depth as u32)).sum::<usize>();
+    match depth {
+        0 => 0,
+        _ => 4 * (1 + free(depth - 1)) + 1 + nodes(depth - 1),
+    }
+}
+
+/// Everything that can come after a node.
+fn go_on(node: &Node, depth: usize, count: &mut usize) {
+    if node.path.len() == depth {
+        return;
+    }
+    let is_named = node.path.iter().any(|message| *message != Message::Time);
+    let next = if is_named { &MESSAGES[..] } else { &MESSAGES[..5] };
+    for message in next {
+        *count += 1;
+        go_on(&after(node, *message), depth, count);
+    }
+}
+
+/// The same log, crashed, replayed, and one message longer.
+fn after(node: &Node, message: Message) -> Node {
+    let mut model = node.model;
+    let mut subject = open(node.log.crashed(), model.late);
+    let mut path = node.path.clone();
+    assert_eq!(*subject.state().digest(), node.digest, "after a crash, {path:?}");
+    check(subject.state(), &model, &path);
+
+    path.push(message);
+    let before = model.fates;
+    model.take(message);
+    commit(&mut subject, vec![command(message)], model.late);
+    let effects = subject.effects();
+    model.owed += effects.notices.len();
+    for (of, (before, now)) in before.iter().zip(&model.fates).enumerate() {
+        let ended = before != now && matches!(now, Fate::Committed(_) | Fate::Aborted);
+        let (payer, _) = subject.state().register().find(&name("payer")).expect("it was made");
+        let told =
+            effects.notices.iter().any(|one| one.transfer == id(of) && one.recipient == payer);
+        assert!(!ended || told, "the payer hears of the end of {of}: {path:?}");
+    }
+    check(subject.state(), &model, &path);
+    Node { log: subject.log().clone(), digest: *subject.state().digest(), model, path }
+}
+
+/// The state is what the rules say; books and notices agree with it.
+#[track_caller]
+fn check(state: &State, model: &Model, path: &[Message]) {
+    let mut positions = [0, 0];
+    for (of, fate) in model.fates.into_iter().enumerate() {
+        let found = state.view(&id(of)).map(|view| view.state);
+        let expected = match fate {
+            Fate::Unknown => None,
+            Fate::Reserved(_) => Some(TransferState::Reserved),
+            Fate::Committed(_) => Some(TransferState::Committed),
+            Fate::Aborted => Some(TransferState::Aborted),
+        };
+        assert_eq!(found, expected, "transfer {of}: {path:?}");
+        match fate {
+            Fate::Reserved(amount) => positions[0] += amount,
+            Fate::Committed(amount) => {
+                positions[0] += amount;
+                positions[1] -= amount;
+            }
+            Fate::Unknown | Fate::Aborted => {}
+        }
+    }
+    let value = |account| state.books().get(AccountId(account)).expect("it was opened").value;
+    assert_eq!([value(6), value(8)], positions.map(units), "positions: {path:?}");
+    assert!(state.books().sums().all(|(_, sum)| sum == Amount::ZERO), "{path:?}");
+    let open = model.fates.iter().filter(|fate| matches!(fate, Fate::Reserved(_))).count();
+    assert_eq!(state.transfers_in_flight(), open, "{path:?}");
+    assert_eq!(state.notices_owed().count(), model.owed, "{path:?}");
+    assert_eq!(state.notices_owed_count(), model.owed, "{path:?}");
+    assert_eq!(state.dead_letter_count(), 0, "{path:?}");
+}

@@ -1,0 +1,576 @@
+//! A part of a log decided once more under other caps or other cover.
+//!
+//! Up to the beginning everything is the log's own state. There two copies are made of it, the
+//! change is decided in each by commands that any operator could give, and every later record is
+//! decided in the log's state and in both copies, by the same kernel, at the same stamp.
+//!
+//! What the copies cannot know is how a transfer would have ended that the log refused and a copy
+//! takes. So there are two ends to choose from: in one copy such a transfer is committed at once,
+//! in the other it comes back at its deadline. What the log holds for transfers on which log and
+//! copy differ (answers to them) is left out of the copy. Notices that the copy owes as the log
+//! did are delivered when they were; others at once.
+//!
+//! Costs: three decisions a record instead of one. Memory: three times the kernel's, and about 100
+//! bytes per transfer on which a copy differs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ledger::{
+    Administer, Amount, Batch, Change, Command, Currency, Digest, Effects, EndFundsOut,
+    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Holding, Moment,
+    MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex, Position, Prepare, Stamp, State,
+    TransferId, TransferState,
+};
+use sha2::Digest as _;
+
+/// What commits a transfer of which no fulfilment is known.
+const FULFILMENT: [u8; 32] = [0x57; 32];
+
+/// Something that could have been otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Assumption {
+    pub(crate) name: FspName,
+    pub(crate) currency: Currency,
+    pub(crate) what: Assumed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Assumed {
+    /// This net debit cap.
+    Cap(Amount),
+    /// So much more cover, or less.
+    Cover(Amount),
+}
+
+/// Where a period begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    Record(Position),
+    Moment(Stamp),
+}
+
+/// How transfers end that the log refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Commit,
+    ComeBack,
+}
+
+/// Transfers, counted and added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) count: u64,
+    pub(crate) value: Amount,
+    pub(crate) first: Option<Mark>,
+    pub(crate) last: Option<Mark>,
+}
+
+/// A transfer and its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) position: Position,
+    pub(crate) stamp: Stamp,
+    pub(crate) transfer: TransferId,
+}
+
+impl Tally {
+    fn add(&mut self, mark: Mark, amount: Amount) {
+        self.count += 1;
+        self.value = self.value.checked_add(amount).expect("amounts have 18 digits");
+        self.first.get_or_insert(mark);
+        self.last = Some(mark);
+    }
+}
+
+/// What became of a participant's own transfers in one currency, in one course of things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Course {
+    /// Refused for want of cover, or by the cap.
+    pub(crate) refused: Tally,
+    /// Refused here and reserved by the log.
+    pub(crate) appear: Tally,
+    /// Refused by the log and reserved here.
+    pub(crate) vanish: Tally,
+    /// The highest position reached.
+    pub(crate) highest: Option<Amount>,
+    /// The least that was left below cover and cap.
+    pub(crate) headroom: Option<Amount>,
+}
+
+/// A participant in one currency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) log: Course,
+    pub(crate) all_commit: Course,
+    pub(crate) none_commit: Course,
+}
+
+/// A transfer that would have been decided otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Differing {
+    pub(crate) mark: Mark,
+    pub(crate) payer: FspName,
+    pub(crate) payee: FspName,
+    pub(crate) amount: Amount,
+    pub(crate) currency: Currency,
+    pub(crate) log: Outcome,
+    pub(crate) all_commit: Outcome,
+    pub(crate) none_commit: Outcome,
+}
+
+/// A log and its two copies.
+pub(crate) struct Counterfactual {
+    assumptions: Vec<Assumption>,
+    from: Edge,
+    to: Option<Edge>,
+    copies: Option<Box<[Copy; 2]>>,
+    /// Notices of this batch that were looked at.
+    noticed: usize,
+    over: bool,
+    pub(crate) rows: BTreeMap<(ParticipantIndex, Currency), Row>,
+    pub(crate) differing: Vec<Differing>,
+    /// Changes of a cap in the log that the assumed one took the place of.
+    pub(crate) overridden: u64,
+    /// Movements of funds that end otherwise in a copy.
+    pub(crate) funds_differing: u64,
+    pub(crate) first: Option<(Position, Stamp)>,
+    pub(crate) last: Option<(Position, Stamp)>,
+    /// Why an assumption cannot be made.
+    pub(crate) fault: Option<String>,
+}
+
+/// One course of things beside the log's.
+struct Copy {
+    ending: Ending,
+    state: State,
+    epoch: u32,
+    sequence: u64,
+    effects: Effects,
+    /// Which notice of the copy is meant by one of the log since the copy was made.
+    notices: HashMap<NoticeId, NoticeId>,
+    /// The log's last notice when the copy was made.
+    common: NoticeId,
+    /// Transfers on which log and copy differ.
+    differing: HashSet<TransferId>,
+}
+
+impl Counterfactual {
+    pub(crate) fn new(assumptions: Vec<Assumption>, from: Edge, to: Option<Edge>) -> Self {
+        Self {
+            assumptions,
+            from,
+            to,
+            copies: None,
+            noticed: 0,
+            over: false,
+            rows: BTreeMap::new(),
+            differing: Vec::new(),
+            overridden: 0,
+            funds_differing: 0,
+            first: None,
+            last: None,
+            fault: None,
+        }
+    }
+
+    /// Whether nothing that follows is looked at.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over || self.fault.is_some()
+    }
+
+    /// One moment of the log's own replay.
+    pub(crate) fn watch(&mut self, moment: Moment<'_>, state: &State, effects: &Effects) {
+        if self.is_over() {
+            return;
+        }
+        match moment {
+            Moment::Opened => {
+                self.noticed = 0;
+                self.over |= matches!(self.to, Some(Edge::Moment(to)) if to < state.stamp());
+            }
+            Moment::DeadlinesFired => {
+                let new = &effects.notices[self.noticed..];
+                for copy in self.copies.iter_mut().flat_map(|copies| copies.iter_mut()) {
+                    copy.decide(state.stamp(), None, new);
+                }
+            }
+            Moment::Before(position, _) => {
+                if self.copies.is_none() && reached(self.from, position, state.stamp()) {
+                    self.begin(position, state);
+                }
+                return;
+            }
+            Moment::After(position, command, outcome) => {
+                let new = &effects.notices[self.noticed..];
+                if self.copies.is_some() {
+                    self.follow((position, command, outcome), state, new);
+                    self.last = Some((position, state.stamp()));
+                    self.over = self.to == Some(Edge::Record(position));
+                }
+            }
+        }
+        self.noticed = effects.notices.len();
+    }
+
+    /// Makes the copies, and the change in them.
+    fn begin(&mut self, position: Position, state: &State) {
+        self.first = Some((position, state.stamp()));
+        let mut copies = Box::new([Ending::Commit, Ending::ComeBack].map(|ending| Copy {
+            ending,
+            state: state.clone(),
+            epoch: state.epoch_of(0) + 1,
+            sequence: 0,
+            effects: Effects::default(),
+            notices: HashMap::new(),
+            common: state.last_notice(),
+            differing: HashSet::new(),
+        }));
+        for (at, assumption) in self.assumptions.iter().enumerate() {
+            for copy in copies.iter_mut() {
+                if let Err(fault) = copy.assume(assumption, at, state.stamp()) {
+                    self.fault = Some(fault);
+                    return;
+                }
+            }
+        }
+        self.copies = Some(copies);
+        self.observe_all(state);
+    }
+
+    /// One record, decided in both copies too.
+    fn follow(
+        &mut self,
+        (position, command, outcome): (Position, &Command, Outcome),
+        state: &State,
+        new: &[Notice],
+    ) {
+        let Some(copies) = &mut self.copies else { return };
+        let overridden = is_overridden(&self.assumptions, command);
+        self.overridden += u64::from(overridden);
+        let command = if overridden { &Command::Tick } else { command };
+        let known = outcome == Outcome::Repeated;
+        let outcomes = copies.each_mut().map(|copy| match known {
+            true => copy.decide(state.stamp(), Some(&Command::Tick), new),
+            false => copy.follow(command, outcome, state.stamp(), new),
+        });
+        match command {
+            Command::Prepare(prepare) if is_first(outcome) => {
+                let mark = Mark { position, stamp: state.stamp(), transfer: prepare.id };
+                self.note(prepare, mark, (outcome, outcomes), state);
+            }
+            Command::Administer(administer) => {
+                let funds =
+                    matches!(administer.change, Change::MoveFunds(_) | Change::EndFundsOut(_));
+                let differs = outcomes.iter().any(|one| *one != outcome);
+                self.funds_differing += u64::from(funds && differs);
+                self.observe_all(state);
+            }
+            _ => {}
+        }
+    }
+
+    fn note(
+        &mut self,
+        prepare: &Prepare,
+        mark: Mark,
+        (outcome, outcomes): (Outcome, [Outcome; 2]),
+        state: &State,
+    ) {
+        let Some(copies) = &mut self.copies else { return };
+        let reserved = outcome == Outcome::PrepareReserved;
+        if let Some((payer, participant)) = state.register().find(&prepare.payer) {
+            let row = self.rows.entry((payer, prepare.currency)).or_default();
+            let holding = participant.holding(prepare.currency);
+            holding.iter().for_each(|holding| row.log.observe(state, holding));
+            if is_want(outcome) {
+                row.log.refused.add(mark, prepare.amount);
+            }
+            let courses = [&mut row.all_commit, &mut row.none_commit];
+            for ((course, copy), outcome) in courses.into_iter().zip(&**copies).zip(outcomes) {
+                if is_want(outcome) {
+                    course.refused.add(mark, prepare.amount);
+                }
+                match (reserved, outcome == Outcome::PrepareReserved) {
+                    (true, false) => course.appear.add(mark, prepare.amount),
+                    (false, true) => course.vanish.add(mark, prepare.amount),
+                    (true, true) | (false, false) => {}
+                }
+                course.observe_in(&copy.state, (&prepare.payer, prepare.currency));
+            }
+        }
+        let differs = |one: &Outcome| (*one == Outcome::PrepareReserved) != reserved;
+        for (copy, outcome) in copies.iter_mut().zip(&outcomes) {
+            if differs(outcome) {
+                copy.differing.insert(prepare.id);
+            }
+        }
+        // Committed only now: until here the position is that of the reservation.
+        let [all, _] = &mut **copies;
+        if !reserved && outcomes[0] == Outcome::PrepareReserved {
+            all.commit(prepare, mark.stamp);
+        }
+        if outcomes.iter().any(differs) {
+            self.differing.push(Differing {
+                mark,
+                payer: prepare.payer,
+                payee: prepare.payee,
+                amount: prepare.amount,
+                currency: prepare.currency,
+                log: outcome,
+                all_commit: outcomes[0],
+                none_commit: outcomes[1],
+            });
+        }
+    }
+
+    /// Positions, covers and caps of everybody: at the beginning, and after an operator's change.
+    fn observe_all(&mut self, state: &State) {
+        let Some(copies) = &self.copies else { return };
+        for (index, participant) in state.register().iter() {
+            for holding in participant.holdings.iter() {
+                let row = self.rows.entry((index, holding.currency)).or_default();
+                row.log.observe(state, holding);
+                let party = (&participant.name, holding.currency);
+                row.all_commit.observe_in(&copies[0].state, party);
+                row.none_commit.observe_in(&copies[1].state, party);
+            }
+        }
+    }
+
+    /// Whether every copy holds what the log's state holds.
+    #[cfg(test)]
+    fn is_the_same(&self, state: &State) -> bool {
+        let content = state.hashes().content;
+        let copies = self.copies.as_ref().expect("the period began");
+        copies.iter().all(|copy| copy.state.hashes().content == content)
+    }
+}
+
+impl Course {
+    fn observe_in(&mut self, state: &State, (name, currency): (&FspName, Currency)) {
+        let found = state.register().find(name);
+        let holding = found.and_then(|(_, participant)| participant.holding(currency));
+        holding.iter().for_each(|holding| self.observe(state, holding));
+    }
+
+    fn observe(&mut self, state: &State, holding: &Holding) {
+        let value = |id| state.books().get(id).map_or(Amount::ZERO, |account| account.value);
+        let (position, cover) = (value(holding.position), -value(holding.settlement));
+        let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
+        let left = cover.min(cap).checked_sub(position).expect("both are far from the range");
+        self.highest = Some(self.highest.map_or(position, |highest| highest.max(position)));
+        self.headroom = Some(self.headroom.map_or(left, |least| least.min(left)));
+    }
+}
+
+impl Copy {
+    /// Decides a command of the log.
+    fn follow(
+        &mut self,
+        command: &Command,
+        outcome: Outcome,
+        stamp: Stamp,
+        new: &[Notice],
+    ) -> Outcome {
+        let left_out = |id: &TransferId| self.differing.contains(id);
+        match command {
+            // Its condition is one that this copy can meet, should it be taken here.
+            Command::Prepare(prepare) if is_want(outcome) && self.ending == Ending::Commit => {
+                let condition = sha2::Sha256::digest(FULFILMENT).into();
+                let prepare = Prepare { condition, ..(**prepare).clone() };
+                self.decide(stamp, Some(&Command::Prepare(Box::new(prepare))), new)
+            }
+            Command::Fulfil(fulfil) if left_out(&fulfil.id) => {
+                self.decide(stamp, Some(&Command::Tick), new)
+            }
+            Command::Abort(abort) if left_out(&abort.id) => {
+                self.decide(stamp, Some(&Command::Tick), new)
+            }
+            Command::FinishDeliveries(ends) => {
+                let own = ends.iter().filter_map(|end| self.own(end.notice).map(|own| (own, end)));
+                let own = own.map(|(notice, end)| FinishedDelivery { notice, ..*end }).collect();
+                self.decide(stamp, Some(&Command::FinishDeliveries(own)), new)
+            }
+            Command::Administer(administer) => {
+                let Change::Redeliver { notice } = administer.change else {
+                    return self.decide(stamp, Some(command), new);
+                };
+                let Some(notice) = self.own(notice) else {
+                    return self.decide(stamp, Some(&Command::Tick), new);
+                };
+                let change = Change::Redeliver { notice };
+                let administer = Administer { change, ..(**administer).clone() };
+                self.decide(stamp, Some(&Command::Administer(Box::new(administer))), new)
+            }
+            _ => self.decide(stamp, Some(command), new),
+        }
+    }
+
+    /// The copy's notice that one of the log's stands for.
+    fn own(&self, notice: NoticeId) -> Option<NoticeId> {
+        match notice <= self.common {
+            true => Some(notice),
+            false => self.notices.get(&notice).copied(),
+        }
+    }
+
+    /// Decides a command, or with none only lets deadlines fire. `new` is what the log then owed:
+    /// what the copy owes beside that is delivered at once.
+    fn decide(&mut self, stamp: Stamp, command: Option<&Command>, new: &[Notice]) -> Outcome {
+        let outcome = self.apply(stamp, command);
+        let mut expected: Vec<Option<&Notice>> = new.iter().map(Some).collect();
+        let mut beside = Vec::new();
+        for own in &self.effects.notices {
+            let same = |other: &Notice| {
+                let subject = |one: &Notice| (one.recipient, one.transfer, one.kind);
+                subject(own) == subject(other)
+            };
+            match expected.iter_mut().find(|other| other.is_some_and(same)) {
+                Some(found) => {
+                    let theirs = found.take().expect("it was just looked at");
+                    self.notices.insert(theirs.id, own.id);
+                }
+                None => beside.push(delivered(own.id, stamp)),
+            }
+        }
+        if !beside.is_empty() {
+            self.apply(stamp, Some(&Command::FinishDeliveries(beside)));
+        }
+        outcome
+    }
+
+    fn apply(&mut self, stamp: Stamp, command: Option<&Command>) -> Outcome {
+        let first = Position(self.state.position().0 + 1);
+        self.sequence += 1;
+        let (epoch, sequence) = (self.epoch, self.sequence);
+        let batch = Batch { first, stamp, node: 0, epoch, sequence };
+        self.effects.clear();
+        self.state.apply(&batch, command, &mut self.effects);
+        self.effects.outcomes.first().copied().unwrap_or(Outcome::Accepted)
+    }
+
+    /// Commits a transfer that the log refused.
+    fn commit(&mut self, prepare: &Prepare, stamp: Stamp) {
+        let reserved = |view: ledger::TransferView| view.state == TransferState::Reserved;
+        if !self.state.view(&prepare.id).is_some_and(reserved) {
+            return;
+        }
+        let fulfil = Fulfil {
+            id: prepare.id,
+            source: prepare.payee,
+            destination: None,
+            state: FulfilState::Committed,
+            fulfilment: Fulfilment::Present(FULFILMENT),
+            hash: Digest::default(),
+            trace: prepare.trace,
+        };
+        let outcome = self.decide(stamp, Some(&Command::Fulfil(Box::new(fulfil))), &[]);
+        assert_eq!(outcome, Outcome::Committed, "the condition was made for this fulfilment");
+    }
+
+    /// Makes an assumption true, as an operator would.
+    fn assume(&mut self, assumption: &Assumption, at: usize, stamp: Stamp) -> Result<(), String> {
+        let Assumption { name, currency, what } = *assumption;
+        let whose = format!("{} in {currency}", name.as_str());
+        let found = self.state.register().find(&name);
+        let holding = found.and_then(|(_, participant)| participant.holding(currency).copied());
+        let holding = holding
+            .ok_or_else(|| format!("{whose}: there is no such account when the period begins"))?;
+        let changes = match what {
+            Assumed::Cap(value) => {
+                let limit = holding.limit.ok_or_else(|| {
+                    format!("{whose}: there is no net debit cap yet when the period begins")
+                })?;
+                let alarm_percentage = limit.alarm_percentage;
+                vec![Change::SetLimit { name, currency, limit: value, alarm_percentage }]
+            }
+            Assumed::Cover(more) => self.funds(name, &holding, more, at),
+        };
+        for change in changes {
+            let administer = Administer { actor: "what-if".into(), reason: String::new(), change };
+            let command = Command::Administer(Box::new(administer));
+            match self.decide(stamp, Some(&command), &[]) {
+                Outcome::Accepted => {}
+                Outcome::FundsInsufficient => {
+                    return Err(format!(
+                        "{whose}: that much cover cannot be taken away when the period begins; the \
+                         position would not be covered"
+                    ));
+                }
+                other => return Err(format!("{whose}: the change is refused: {other:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Funds in, or out and gone.
+    fn funds(&self, name: FspName, holding: &Holding, more: Amount, at: usize) -> Vec<Change> {
+        let account = holding.settlement;
+        let id = unused_id(&self.state, at);
+        let moving = |direction, amount| {
+            let (currency, hash) = (holding.currency, None);
+            Change::MoveFunds(MoveFunds { id, name, account, direction, currency, amount, hash })
+        };
+        match Amount::ZERO <= more {
+            true => vec![moving(FundsDirection::In, more)],
+            false => vec![
+                moving(FundsDirection::Out, -more),
+                Change::EndFundsOut(EndFundsOut { id, name, account, commit: true, hash: None }),
+            ],
+        }
+    }
+}
+
+/// An id that no transfer has.
+fn unused_id(state: &State, at: usize) -> TransferId {
+    let ids = (at as u64..).map(|number| {
+        TransferId::parse(&format!("00000000-0000-4000-8000-{number:012x}")).expect("it is a UUID")
+    });
+    ids.into_iter().find(|id| state.view(id).is_none()).expect("there are more ids than transfers")
+}
+
+fn reached(edge: Edge, position: Position, stamp: Stamp) -> bool {
+    match edge {
+        Edge::Record(from) => from <= position,
+        Edge::Moment(from) => from <= stamp,
+    }
+}
+
+/// Whether a command sets a cap for which another one is assumed.
+fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
+    let Command::Administer(administer) = command else { return false };
+    let Change::SetLimit { name, currency, .. } = &administer.change else { return false };
+    assumptions.iter().any(|one| {
+        matches!(one.what, Assumed::Cap(_)) && (&one.name, &one.currency) == (name, currency)
+    })
+}
+
+/// Whether a prepare was neither a resend nor a change of one.
+fn is_first(outcome: Outcome) -> bool {
+    !matches!(
+        outcome,
+        Outcome::Repeated
+            | Outcome::PrepareModified
+            | Outcome::PrepareResentCommitted
+            | Outcome::PrepareResentAborted
+            | Outcome::PrepareResentReserved
+    )
+}
+
+/// Refused for want of cover, or by the cap.
+fn is_want(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::PrepareLiquidityInsufficient | Outcome::PrepareCapExceeded)
+}
+
+fn delivered(notice: NoticeId, stamp: Stamp) -> FinishedDelivery {
+    FinishedDelivery {
+        notice,
+        result: ledger::DeliveryResult::Delivered,
+        attempts: 1,
+        status: 200,
+        finished_ms: stamp.millis(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

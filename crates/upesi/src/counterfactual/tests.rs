@@ -1,0 +1,353 @@
+//! A period computed by hand, and what holds for every history.
+
+use ledger::{Abort, AccountId, AccountKind, DeliveryResult, Genesis};
+
+use super::*;
+
+/// Commits what the tests prepare.
+const PREIMAGE: [u8; 32] = [7; 32];
+const DFSPS: [&str; 3] = ["alpha", "beta", "gamma"];
+
+/// The log's own state, and those who look on while it is decided.
+struct World {
+    state: State,
+    at_ms: u64,
+    sequence: u64,
+    watching: Vec<Counterfactual>,
+}
+
+impl World {
+    /// Three DFSPs with cover of 200 and a cap of 100.
+    fn new() -> Self {
+        let mut world = Self { state: State::new(), at_ms: 0, sequence: 0, watching: Vec::new() };
+        world.decide(&Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") }));
+        for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
+            world.change(Change::CreateHubAccount { currency: usd(), kind });
+        }
+        for (at, dfsp) in DFSPS.into_iter().enumerate() {
+            let (name, currency) = (name(dfsp), usd());
+            world.change(Change::CreateParticipant { name, currency });
+            let (limit, position) = (units(100), units(0));
+            world.change(Change::SetInitialPositionAndLimits { name, currency, limit, position });
+            world.change(Change::MoveFunds(MoveFunds {
+                id: id(900 + at),
+                name,
+                // Five accounts of the hub come first, then two of each participant.
+                account: AccountId(7 + 2 * at as u32),
+                direction: FundsDirection::In,
+                currency,
+                amount: units(200),
+                hash: None,
+            }));
+        }
+        world
+    }
+
+    fn watch(&mut self, assumptions: &[Assumption]) {
+        let next = Position(self.state.position().0 + 1);
+        let from = Edge::Record(next);
+        self.watching.push(Counterfactual::new(assumptions.to_vec(), from, None));
+    }
+
+    fn change(&mut self, change: Change) -> Outcome {
+        let (actor, reason) = ("tester".to_owned(), String::new());
+        self.decide(&Command::Administer(Box::new(Administer { actor, reason, change })))
+    }
+
+    /// One command in a batch of its own, a millisecond later.
+    fn decide(&mut self, command: &Command) -> Outcome {
+        self.at_ms += 1;
+        self.sequence += 1;
+        let batch = Batch {
+            first: Position(self.state.position().0 + 1),
+            stamp: Stamp::from_millis(self.at_ms),
+            node: 0,
+            epoch: 1,
+            sequence: self.sequence,
+        };
+        let mut effects = Effects::default();
+        let watching = &mut self.watching;
+        let mut watch = |moment: Moment<'_>, state: &State, effects: &Effects| {
+            watching.iter_mut().for_each(|one| one.watch(moment, state, effects));
+        };
+        self.state.apply_watched(&batch, [command], &mut effects, &mut watch);
+        effects.outcomes[0]
+    }
+
+    /// A transfer that expires 100 ms from now.
+    fn prepare(&mut self, number: usize, route: (&str, &str), amount: i128) -> Outcome {
+        let mut hash = Digest::default();
+        hash.0[0] = number as u8;
+        let prepare = Prepare {
+            id: id(number),
+            source: name(route.0),
+            payer: name(route.0),
+            payee: name(route.1),
+            currency: usd(),
+            amount: units(amount),
+            condition: sha2::Sha256::digest(PREIMAGE).into(),
+            expiration_ms: self.at_ms + 100,
+            hash,
+            trace: [0; 16],
+        };
+        self.decide(&Command::Prepare(Box::new(prepare)))
+    }
+
+    fn fulfil(&mut self, number: usize, payee: &str) -> Outcome {
+        self.decide(&Command::Fulfil(Box::new(Fulfil {
+            id: id(number),
+            source: name(payee),
+            destination: None,
+            state: FulfilState::Committed,
+            fulfilment: Fulfilment::Present(PREIMAGE),
+            hash: Digest::default(),
+            trace: [0; 16],
+        })))
+    }
+
+    fn abort(&mut self, number: usize, payee: &str) -> Outcome {
+        self.decide(&Command::Abort(Box::new(Abort {
+            id: id(number),
+            source: name(payee),
+            destination: None,
+            code_is_known: true,
+            hash: Digest::default(),
+            trace: [0; 16],
+        })))
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.at_ms += ms;
+        self.decide(&Command::Tick);
+    }
+
+    fn row(&self, dfsp: &str) -> Row {
+        let (index, _) = self.state.register().find(&name(dfsp)).expect("it was made");
+        self.watching[0].rows[&(index, usd())]
+    }
+}
+
+fn name(text: &str) -> FspName {
+    FspName::new(text).expect("a name")
+}
+
+fn usd() -> Currency {
+    Currency::parse("USD").expect("a currency")
+}
+
+fn id(number: usize) -> TransferId {
+    TransferId::parse(&format!("b51ec534-ee48-4575-b6a9-{number:012x}")).expect("an id")
+}
+
+fn units(whole: i128) -> Amount {
+    Amount::from_units(whole * 10_000)
+}
+
+fn cap(dfsp: &str, whole: i128) -> Assumption {
+    Assumption { name: name(dfsp), currency: usd(), what: Assumed::Cap(units(whole)) }
+}
+
+fn cover(dfsp: &str, whole: i128) -> Assumption {
+    Assumption { name: name(dfsp), currency: usd(), what: Assumed::Cover(units(whole)) }
+}
+
+/// Count and value, in whole units.
+fn told(tally: Tally) -> (u64, i128) {
+    (tally.count, tally.value.units() / 10_000)
+}
+
+#[track_caller]
+fn check(course: Course, refused: [(u64, i128); 3], numbers: (i128, i128)) {
+    assert_eq!([course.refused, course.appear, course.vanish].map(told), refused, "{course:?}");
+    let whole = |amount: Option<Amount>| amount.expect("it was seen").units() / 10_000;
+    assert_eq!((whole(course.highest), whole(course.headroom)), numbers, "{course:?}");
+}
+
+#[test]
+fn a_lower_cap_by_hand() {
+    let mut world = World::new();
+    world.watch(&[cap("alpha", 50)]);
+    let route = ("alpha", "beta");
+    // The log has a cap of 100; by the assumed one of 50 this one is refused,
+    assert_eq!(world.prepare(1, route, 60), Outcome::PrepareReserved);
+    // and this one is not.
+    assert_eq!(world.prepare(2, route, 50), Outcome::PrepareCapExceeded);
+    assert_eq!(world.fulfil(1, "beta"), Outcome::Committed);
+    // The log is at 60, both copies at 50.
+    assert_eq!(world.prepare(3, route, 30), Outcome::PrepareReserved);
+    assert_eq!(world.fulfil(3, "beta"), Outcome::Committed);
+    // The deadline of the second: it comes back where it was not committed.
+    world.wait(200);
+    // The log is at 90, the copies at 50 and 0.
+    assert_eq!(world.prepare(4, route, 20), Outcome::PrepareCapExceeded);
+
+    let Row { log, all_commit, none_commit } = world.row("alpha");
+    check(log, [(2, 70), (0, 0), (0, 0)], (90, 10));
+    check(all_commit, [(3, 110), (2, 90), (1, 50)], (50, 0));
+    check(none_commit, [(2, 90), (2, 90), (2, 70)], (50, 0));
+    let of = |mark: Option<Mark>| mark.map(|mark| mark.transfer);
+    assert_eq!(of(all_commit.refused.first), Some(id(1)));
+    assert_eq!(of(all_commit.refused.last), Some(id(4)));
+    let differing: Vec<_> =
+        world.watching[0].differing.iter().map(|one| one.mark.transfer).collect();
+    assert_eq!(differing, [1, 2, 3, 4].map(id));
+    // What beta received is less by 40 in one copy, and by all of it in the other.
+    let beta = world.row("beta");
+    assert_eq!([beta.log, beta.all_commit].map(|course| course.refused.count), [0, 0]);
+}
+
+#[test]
+fn more_and_less_cover_by_hand() {
+    // The cap of 100 stays; cover is 200.
+    for (more, expected, highest) in [(-150, [(1, 40), (1, 40), (0, 0)], 40), (50, [(0, 0); 3], 80)]
+    {
+        let mut world = World::new();
+        world.watch(&[cover("alpha", more)]);
+        assert_eq!(world.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareReserved);
+        assert_eq!(world.prepare(2, ("alpha", "beta"), 40), Outcome::PrepareReserved);
+        let Row { none_commit, all_commit, .. } = world.row("alpha");
+        let left = (200 + more).min(100) - highest;
+        check(none_commit, expected, (highest, left));
+        check(all_commit, expected, (highest, left));
+    }
+}
+
+#[test]
+fn what_cannot_be_assumed_is_said() {
+    let mut world = World::new();
+    for (assumption, expected) in [
+        (cap("omega", 1), "no such account"),
+        (cover("alpha", -201), "cannot be taken away"),
+        (cover("omega", 1), "no such account"),
+    ] {
+        world.watching.clear();
+        world.watch(&[assumption]);
+        world.wait(1);
+        let fault = world.watching[0].fault.clone().expect("it cannot be");
+        assert!(fault.contains(expected), "{fault}");
+    }
+}
+
+/// A cap that the log changes later stays the assumed one.
+#[test]
+fn the_assumed_cap_stays() {
+    let mut world = World::new();
+    world.watch(&[cap("alpha", 50)]);
+    let (name, currency) = (name("alpha"), usd());
+    let (limit, alarm_percentage) = (units(10), units(10));
+    world.change(Change::SetLimit { name, currency, limit, alarm_percentage });
+    assert_eq!(world.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareCapExceeded);
+    assert_eq!(world.watching[0].overridden, 1);
+    assert_eq!(told(world.row("alpha").none_commit.vanish), (1, 40));
+}
+
+/// A generator of histories: the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % most
+    }
+}
+
+/// Up to 60 transfers of 1 to 60 among the three, answered, sent again, left to expire, their
+/// notices delivered, given up and sent again.
+fn play(world: &mut World, random: &mut Random) {
+    for _ in 0..150 {
+        let number = random.below(60);
+        let (payer, payee) = (DFSPS[number % 3], DFSPS[(number + 1) % 3]);
+        match random.below(10) {
+            0..=4 => drop(world.prepare(number, (payer, payee), 1 + number as i128)),
+            5 | 6 => drop(world.fulfil(number, payee)),
+            7 => drop(world.abort(number, payee)),
+            8 => deliver(world, random),
+            _ => world.wait(random.below(60) as u64),
+        }
+    }
+}
+
+fn deliver(world: &mut World, random: &mut Random) {
+    let dead = world.state.dead_letters().next().map(|letter| letter.notice.id);
+    if let Some(notice) = dead.filter(|_| random.below(2) == 0) {
+        world.change(Change::Redeliver { notice });
+        return;
+    }
+    let mut owed: Vec<_> = world.state.notices_owed().map(|notice| notice.id).collect();
+    owed.sort_unstable();
+    let results = [DeliveryResult::Delivered, DeliveryResult::Dead, DeliveryResult::Delivered];
+    let end = |notice| {
+        let result = results[random.below(3)];
+        FinishedDelivery { notice, result, attempts: 1, status: 200, finished_ms: 1 }
+    };
+    let ends = owed.into_iter().take(8).map(end).collect();
+    world.decide(&Command::FinishDeliveries(ends));
+}
+
+#[test]
+fn without_a_change_everything_is_as_in_the_log() {
+    for seed in 0..60 {
+        let (mut world, mut random) = (World::new(), Random(seed));
+        play(&mut world, &mut random);
+        // One that changes nothing, and one that says what is the case: two records more.
+        world.watch(&[]);
+        world.watch(&[cap("alpha", 100), cap("beta", 100)]);
+        play(&mut world, &mut random);
+        assert!(world.watching[0].is_the_same(&world.state), "seed {seed}");
+        for one in &world.watching {
+            assert!(one.differing.is_empty(), "seed {seed}: {:?}", one.differing);
+            for row in one.rows.values() {
+                assert_eq!((row.log, row.log), (row.all_commit, row.none_commit), "seed {seed}");
+            }
+        }
+    }
+}
+
+/// The first decision that differs is what was asked for; later ones follow from it, and can go
+/// either way: what a refused transfer leaves free, the next may take.
+#[test]
+fn the_first_difference_is_of_the_kind_that_was_assumed() {
+    let mut differing = 0;
+    for seed in 0..60 {
+        let (mut world, mut random) = (World::new(), Random(seed));
+        world.watch(&[cap("beta", 40)]);
+        world.watch(&[cap("beta", 160), cover("beta", 100)]);
+        world.watch(&DFSPS.map(|dfsp| cap(dfsp, 1_000_000)));
+        world.watching[2].assumptions.extend(DFSPS.map(|dfsp| cover(dfsp, 1_000_000)));
+        play(&mut world, &mut random);
+        let reserved = Outcome::PrepareReserved;
+        let [less, more, all] = &world.watching[..] else { panic!("three look on") };
+        if let Some(first) = less.differing.first() {
+            assert_eq!((first.payer, first.log), (name("beta"), reserved), "seed {seed}");
+            assert_eq!(first.all_commit, Outcome::PrepareCapExceeded, "seed {seed}");
+        }
+        if let Some(first) = more.differing.first() {
+            let outcomes = (first.all_commit, first.none_commit);
+            assert_eq!((first.payer, outcomes), (name("beta"), (reserved, reserved)), "{seed}");
+        }
+        for row in all.rows.values() {
+            assert_eq!((row.all_commit.refused.count, row.none_commit.refused.count), (0, 0));
+            assert_eq!(row.all_commit.vanish.count, row.log.refused.count, "seed {seed}");
+        }
+        differing += less.differing.len() + more.differing.len() + all.differing.len();
+    }
+    assert!(100 < differing, "the histories come near the caps: {differing}");
+}
+
+/// Equal amounts, one way, every one committed: nothing that a refusal leaves free comes back, so
+/// a lower cap can only add.
+#[test]
+fn where_nothing_comes_back_a_lower_cap_only_adds_refusals() {
+    for lower in [0, 5, 35, 99] {
+        let mut world = World::new();
+        world.watch(&[cap("alpha", lower)]);
+        for number in 0..20 {
+            world.prepare(number, ("alpha", "beta"), 10);
+            world.fulfil(number, "beta");
+        }
+        let Row { log, none_commit, .. } = world.row("alpha");
+        assert_eq!((log.refused.count, none_commit.vanish.count), (10, 0), "{lower}");
+        assert_eq!(none_commit.refused.count, 20 - lower.unsigned_abs() as u64 / 10, "{lower}");
+    }
+}

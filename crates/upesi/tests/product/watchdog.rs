@@ -1,0 +1,151 @@
+//! A stage that is really stopped is named by both health pages, and ends the process where the
+//! operator wants that; one that merely has nothing to do, or waits for a participant, is not.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::support::http::{Connection, PATIENCE};
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::Home;
+
+const REPORT: &str = "[health]\nstuck_seconds = 2\n";
+const EXIT: &str = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"\n";
+
+/// A switch of which `stage` is stopped.
+fn injured(configuration: &str, stage: &'static str) -> Home {
+    Home::configured(configuration).injured(stage)
+}
+
+/// A scheme of which `stage` is stopped, with a transfer in flight that expires at once.
+fn injured_scheme(configuration: &str, stage: &'static str) -> Scheme {
+    let scheme = Scheme::at(injured(configuration, stage));
+    scheme.send(&Transfer::of("10").expiring(1_500).prepare(), 202);
+    scheme
+}
+
+/// The services that are down, once the page says that something is.
+fn down(read: impl Fn() -> (u16, String)) -> (Vec<String>, Value) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (status, text) = read();
+        let page: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(page["status"] == "OK", status == 200, "{status}: {text}");
+        if status == 502 {
+            let services = page["services"].as_array().unwrap();
+            let down = services.iter().filter(|one| one["status"] == "DOWN");
+            let names = down.map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+            return (names, page);
+        }
+        assert!(Instant::now() < deadline, "it stays well: {text}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn check(admin: &Admin, greeting: &str, stage: &str, expected: &str) {
+    assert!(greeting.contains(&format!("INJECTED: {stage} will be stuck")), "{greeting}");
+    let (names, page) = down(|| {
+        let answer = admin.call("GET", "/health", "");
+        (answer.status(), answer.text())
+    });
+    assert_eq!(names, [expected], "{page}");
+    let stuck = &page["stuck"][0];
+    assert_eq!(stuck["stage"], expected, "{page}");
+    assert!(2 <= stuck["seconds"].as_u64().unwrap(), "{page}");
+    assert!(10 < stuck["detail"].as_str().unwrap().len(), "{page}");
+}
+
+#[test]
+fn the_sequencer_that_stands_still_is_named() {
+    let home = injured(REPORT, "sequencer");
+    let switch = home.serve();
+    check(&Admin::new(&home, &switch), &switch.greeting, "sequencer", "sequencer");
+    let (names, _) = down(|| {
+        let message = Message::new("GET", "/health", "payerfsp");
+        let answer = Connection::open(switch.fspiop).unwrap().exchange(&message.render()).unwrap();
+        (answer.status(), answer.text())
+    });
+    assert_eq!(names, ["sequencer"]);
+}
+
+#[test]
+fn an_io_thread_that_stands_still_is_named() {
+    let home = injured(REPORT, "io");
+    let switch = home.serve();
+    check(&Admin::new(&home, &switch), &switch.greeting, "io", "io-1");
+}
+
+#[test]
+fn a_lane_that_stands_still_is_named_and_its_participant_only_to_operators() {
+    let scheme = Scheme::at(injured(REPORT, "lane"));
+    scheme.send(&Transfer::of("10").prepare(), 202);
+    check(&scheme.admin, &scheme.switch.greeting, "lane", "lane payeefsp");
+    let message = Message::new("GET", "/health", "payerfsp");
+    let (names, page) = down(|| {
+        let answer = scheme.ask(&message);
+        (answer.status(), answer.text())
+    });
+    assert_eq!(names, ["lane"], "{page}");
+    assert!(scheme.switch.complaints().contains("lane payeefsp is stuck"));
+}
+
+#[test]
+fn a_deadline_that_is_not_met_is_named() {
+    let scheme = injured_scheme(REPORT, "expiry");
+    check(&scheme.admin, &scheme.switch.greeting, "expiry", "expiry");
+    // The next batch meets it, and the switch is well again.
+    scheme.admin.set_limit("otherfsp", "900");
+    scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
+    let deadline = Instant::now() + PATIENCE;
+    while scheme.admin.call("GET", "/health", "").status() != 200 {
+        assert!(Instant::now() < deadline, "it stays ill");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(scheme.switch.complaints().ends_with("expiry gets on again\n"));
+}
+
+#[test]
+fn the_watchdog_ends_a_process_whose_thread_stands_still() {
+    for (stage, named) in [("sequencer", "sequencer"), ("io", "io-1")] {
+        let home = injured(EXIT, stage);
+        bites(home.serve().end(), named);
+        assert!(home.verify().status.success(), "the log is whole");
+    }
+}
+
+#[test]
+fn the_watchdog_ends_a_process_that_leaves_work_undone() {
+    for (stage, named) in [("lane", "lane"), ("expiry", "expiry")] {
+        let Scheme { switch, home, .. } = injured_scheme(EXIT, stage);
+        bites(switch.end(), named);
+        assert!(home.verify().status.success(), "the log is whole");
+    }
+}
+
+#[track_caller]
+fn bites((status, said): (std::process::ExitStatus, String), named: &str) {
+    assert_eq!(status.code(), Some(70), "{said}");
+    let why = format!("upesi: watchdog: ends the process, because {named}");
+    assert!(said.contains(&why), "{said}");
+}
+
+/// Longer than patience lasts, nobody answers at the payee's address.
+#[test]
+fn a_dead_participant_does_not_make_the_switch_ill() {
+    let scheme = Scheme::configured(EXIT);
+    let nobody = "http://127.0.0.1:9";
+    for kind in ["TRANSFER_POST", "TRANSFER_ERROR", "TRANSFER_PUT"] {
+        scheme.admin.set_endpoint("payeefsp", kind, nobody);
+    }
+    let started = Instant::now();
+    scheme.send(&Transfer::of("10").prepare(), 202);
+    let mut attempts = 0;
+    while started.elapsed() < std::time::Duration::from_secs(5) {
+        // Pauses between attempts grow, so this looks again and again over all of that time.
+        attempts = scheme.admin.wait_for("upesi_attempts_total", |now| attempts < now);
+        assert_eq!(scheme.admin.call("GET", "/health", "").status(), 200);
+    }
+    assert_eq!(scheme.switch.complaints(), "");
+}

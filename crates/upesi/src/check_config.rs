@@ -210,7 +210,7 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 4] {
 }
 
 /// What makes the log slower than it must be, each with whether it is so.
-fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 2] {
+fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 3] {
     [
         (
             config.log.segment_mib < 16,
@@ -225,6 +225,14 @@ fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 2] {
                 what: "log.batch_records_max is below 256: a sync is shared by few records, so the \
                        disk sets the rate",
                 instead: "log.batch_records_max = 8192; a batch never waits to become full",
+            },
+        ),
+        (
+            config.snapshot.every_records == 0 && config.snapshot.every_mib == 0,
+            Warning {
+                what: "snapshot.every_records and snapshot.every_mib are 0: a start takes longer \
+                       with every transfer ever made, unless snapshots are asked for",
+                instead: "snapshot.every_records = 1000000",
             },
         ),
     ]
@@ -322,6 +330,11 @@ mod tests {
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
         check(&with("[log]\nbatch_records_max = 50"), &["log.batch_records_max"]);
+        check(&with("[snapshot]\nevery_records = 0"), &[]);
+        check(
+            &with("[snapshot]\nevery_records = 0\nevery_mib = 0"),
+            &["snapshot.every_records"],
+        );
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) endpoints: Endpoints,
     pub(crate) jws: Jws,
     pub(crate) log: Log,
+    pub(crate) snapshot: Snapshot,
 }
 
 /// Where participants connect.
@@ -169,6 +170,18 @@ pub(crate) struct Log {
     pub(crate) batch_records_max: NonZeroU32,
 }
 
+/// When the state is stored beside the log, and how fast.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Snapshot {
+    /// Once so many records were written since the last one; 0 for never.
+    pub(crate) every_records: u64,
+    /// Once so much was written since the last one or the start; 0 for never.
+    pub(crate) every_mib: u64,
+    /// Share of one core that taking one may use.
+    pub(crate) cpu_percent: u8,
+}
+
 impl Default for Fspiop {
     fn default() -> Self {
         let limits = ConnectionLimits::default();
@@ -234,6 +247,12 @@ impl Default for Log {
     }
 }
 
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self { every_records: 1_000_000, every_mib: 1_024, cpu_percent: 25 }
+    }
+}
+
 impl Config {
     /// Reads the file, or takes all defaults without one.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
@@ -266,6 +285,15 @@ impl Config {
             put_aborted_aborts: self.transfers.put_aborted_aborts,
             funds_out_covers_position: self.transfers.funds_out_covers_position,
             lane_capacity: self.transfers.lane_capacity,
+        }
+    }
+
+    /// When snapshots are taken.
+    pub(crate) fn snapshots_due(&self) -> snapshots::Due {
+        snapshots::Due {
+            every_records: self.snapshot.every_records,
+            every_bytes: self.snapshot.every_mib << 20,
+            cpu_percent: self.snapshot.cpu_percent,
         }
     }
 
@@ -337,6 +365,14 @@ impl Config {
             (
                 self.log.batch_records_max.get() > FRAME_RECORDS_MAX,
                 "log.batch_records_max must be between 1 and 8192",
+            ),
+            (
+                1 << 30 < self.snapshot.every_mib,
+                "snapshot.every_mib must be at most 1073741824",
+            ),
+            (
+                !(1..=100).contains(&self.snapshot.cpu_percent),
+                "snapshot.cpu_percent must be between 1 and 100",
             ),
             (
                 !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),

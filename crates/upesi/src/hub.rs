@@ -8,6 +8,7 @@ use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
 use node::{Attached, Handle, Refused, Ticket};
 use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
 use sequencer::{Durability, Submission};
+use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::oneshot;
 
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 pub(crate) struct NodeHub {
     pub(crate) handle: Handle<Message>,
     pub(crate) traffic: Arc<Traffic>,
+    pub(crate) snapshots: FollowerHandle,
     pub(crate) started: Stamp,
     pub(crate) since: Instant,
 }

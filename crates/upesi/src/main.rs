@@ -8,6 +8,7 @@ mod explain;
 mod explanation;
 mod hub;
 mod offline;
+mod parties;
 mod quarantine;
 mod replay;
 mod serve;

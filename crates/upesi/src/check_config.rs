@@ -331,10 +331,7 @@ mod tests {
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
         check(&with("[log]\nbatch_records_max = 50"), &["log.batch_records_max"]);
         check(&with("[snapshot]\nevery_records = 0"), &[]);
-        check(
-            &with("[snapshot]\nevery_records = 0\nevery_mib = 0"),
-            &["snapshot.every_records"],
-        );
+        check(&with("[snapshot]\nevery_records = 0\nevery_mib = 0"), &["snapshot.every_records"]);
     }
 
     #[test]

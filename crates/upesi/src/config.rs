@@ -366,10 +366,7 @@ impl Config {
                 self.log.batch_records_max.get() > FRAME_RECORDS_MAX,
                 "log.batch_records_max must be between 1 and 8192",
             ),
-            (
-                1 << 30 < self.snapshot.every_mib,
-                "snapshot.every_mib must be at most 1073741824",
-            ),
+            (1 << 30 < self.snapshot.every_mib, "snapshot.every_mib must be at most 1073741824"),
             (
                 !(1..=100).contains(&self.snapshot.cpu_percent),
                 "snapshot.cpu_percent must be between 1 and 100",

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Unavailable};
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
@@ -91,6 +91,24 @@ impl Hub for NodeHub {
                 .signatures_asked
                 .saturating_sub(traffic.signatures_made + traffic.signatures_failed),
         }
+    }
+
+    fn snapshots(&self) -> Snapshots {
+        let status = self.snapshots.status();
+        let file = |file: snapshots::SnapshotFile| (file.position.0, file.name);
+        Snapshots {
+            files: status.files.into_iter().map(file).collect(),
+            busy: status.busy,
+            taken: status.taken,
+            failed: status.failed,
+            last_bytes: status.last_bytes,
+            last_millis: status.last_millis,
+            error: status.error,
+        }
+    }
+
+    fn take_snapshot(&self) {
+        self.snapshots.request();
     }
 
     fn is_watching(&self) -> bool {

@@ -1,5 +1,5 @@
-//! A log that no switch is running on, read from end to end: what `verify`, `explain` and `replay`
-//! have in common. Nothing in the data directory is ever written, made or removed, and while one
+//! A log that no switch is running on, read from end to end: what `verify`, `explain`, `replay`
+//! and `restore` have in common. Nothing in the data directory is ever written, made or removed, and while one
 //! of them reads no switch can start there.
 
 use std::io::IsTerminal;
@@ -34,6 +34,11 @@ impl OfflineLog {
         let disk = RealDisk::open_to_read(data).map_err(|error| failed(error.to_string()))?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, place, quarantined })
+    }
+
+    /// The directory, to be read.
+    pub(crate) fn disk(&self) -> &RealDisk {
+        &self.disk
     }
 
     /// What went wrong, with the directory before it.

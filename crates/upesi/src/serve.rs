@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -270,20 +271,25 @@ fn tell(news: &News) {
     match news {
         News::Taken(taken, took) => {
             for why in &taken.passed_over {
-                println!("upesi: removed a snapshot that is not good: {why}");
+                say(&format!("removed a snapshot that is not good: {why}"));
             }
-            println!(
-                "upesi: took the snapshot of record {}: {} MiB in {:.1} s",
+            say(&format!(
+                "took the snapshot of record {}: {} MiB in {:.1} s",
                 taken.file.position.0,
                 taken.bytes.div_ceil(1 << 20),
                 took.as_secs_f64()
-            );
+            ));
         }
-        News::Failed(error) => println!(
-            "upesi: no snapshot was taken: {error}. The log is not touched by that; the next \
-             attempt comes in a minute"
-        ),
+        News::Failed(error) => say(&format!(
+            "no snapshot was taken: {error}. The log is not touched by that; the next attempt \
+             comes in a minute"
+        )),
     }
+}
+
+/// A line for whoever still listens: the switch goes on when nobody does.
+fn say(line: &str) {
+    let _heard = writeln!(std::io::stdout(), "upesi: {line}");
 }
 
 /// A log that was recovered.

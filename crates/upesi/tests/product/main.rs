@@ -17,5 +17,6 @@ mod offline;
 mod operations;
 mod refusals;
 mod signatures;
+mod snapshots;
 mod support;
 mod transfers;

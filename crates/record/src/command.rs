@@ -336,10 +336,7 @@ mod change {
 
 fn write_change(writer: &mut Writer<'_>, change: &Change) {
     match change {
-        Change::Configure(settings) => {
-            writer.u8(change::CONFIGURE);
-            write_settings(writer, settings);
-        }
+        Change::Configure(settings) => write_settings(begin(writer, change::CONFIGURE), settings),
         Change::Activate { rules_version } => {
             writer.u8(change::ACTIVATE);
             writer.u32(*rules_version);
@@ -350,8 +347,7 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u8(kind.number());
         }
         Change::CreateSettlementModel(model) => {
-            writer.u8(change::CREATE_SETTLEMENT_MODEL);
-            write_model(writer, model);
+            write_model(begin(writer, change::CREATE_SETTLEMENT_MODEL), model)
         }
         Change::SetSettlementModelActive { name, active } => {
             writer.u8(change::SET_SETTLEMENT_MODEL_ACTIVE);
@@ -399,20 +395,22 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u8(change::REDELIVER);
             writer.u64(notice.0);
         }
-        Change::CreateOracle(oracle) => {
-            writer.u8(change::CREATE_ORACLE);
-            write_oracle(writer, oracle);
-        }
+        Change::CreateOracle(oracle) => write_oracle(begin(writer, change::CREATE_ORACLE), oracle),
         Change::UpdateOracle { id, update } => write_oracle_update(writer, *id, update),
         Change::DeleteOracle { id } => {
             writer.u8(change::DELETE_ORACLE);
             writer.u32(id.0);
         }
         Change::CreateLedgerAccountType(added) => {
-            writer.u8(change::CREATE_LEDGER_ACCOUNT_TYPE);
-            write_account_type(writer, added);
+            write_account_type(begin(writer, change::CREATE_LEDGER_ACCOUNT_TYPE), added)
         }
     }
+}
+
+/// Writes the kind of a change; its members follow.
+fn begin<'w, 'a>(writer: &'w mut Writer<'a>, kind: u8) -> &'w mut Writer<'a> {
+    writer.u8(kind);
+    writer
 }
 
 fn write_endpoint(writer: &mut Writer<'_>, name: &FspName, (kind, value): (&str, &str)) {

@@ -1,6 +1,6 @@
 //! A log that no switch is running on, read from end to end: what `verify`, `explain`, `replay`
-//! and `restore` have in common. Nothing in the data directory is ever written, made or removed, and while one
-//! of them reads no switch can start there.
+//! and `restore` have in common. Nothing in the data directory is ever written, made or removed,
+//! and while one of them reads no switch can start there.
 
 use std::io::IsTerminal;
 use std::path::Path;

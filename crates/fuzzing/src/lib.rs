@@ -23,6 +23,7 @@ mod refusal;
 pub mod request;
 mod schema;
 pub mod signature;
+pub mod snapshot;
 pub mod stored;
 
 /// One target.
@@ -35,7 +36,7 @@ pub struct Target {
 }
 
 /// Every target, those first whose subjects change least.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "prepare", run: bodies::prepare },
     Target { name: "fulfil", run: bodies::fulfil },
     Target { name: "error", run: bodies::error },
@@ -53,4 +54,5 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "endpoint", run: endpoint::endpoint },
     Target { name: "admin", run: admin::admin },
     Target { name: "request", run: request::request },
+    Target { name: "snapshot", run: snapshot::snapshot },
 ];

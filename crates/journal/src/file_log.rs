@@ -32,6 +32,7 @@ use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Visitor};
 use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Sealed, Tail};
 
+use crate::frames::DurableFrames;
 use crate::reader::{Index, Opened, Segment, Shared, damaged, storage};
 use crate::recovery::{self, DamagedEnd, OpenError, Recovered, Recovery};
 use crate::scan::{self, Cause, Part};
@@ -86,6 +87,8 @@ pub struct FileLog<D: Disk> {
     active: Arc<Opened<D::File>>,
     /// Its length: where the next frame goes.
     length: u64,
+    /// Bytes appended since the log was opened.
+    appended: u64,
     /// Everything before this was released from the page cache.
     released: u64,
     tail: Tail,
@@ -109,6 +112,7 @@ impl<D: Disk> FileLog<D> {
             shared: Arc::new(Shared::new(disk, segments, &tail)),
             active: opened,
             length: SEGMENT_HEADER_BYTES,
+            appended: 0,
             released: 0,
             tail,
             poisoned: false,
@@ -127,6 +131,7 @@ impl<D: Disk> FileLog<D> {
             shared: Arc::new(Shared::new(disk, recovered.segments, &recovered.tail)),
             active: recovered.active,
             length: recovered.length,
+            appended: 0,
             released: 0,
             tail: recovered.tail,
             poisoned: false,
@@ -164,6 +169,12 @@ impl<D: Disk> FileLog<D> {
         self.append(sealed.bytes)
     }
 
+    /// The durable frames, for a thread that follows the log.
+    #[must_use]
+    pub fn frames(&self) -> DurableFrames<D> {
+        DurableFrames::new(Arc::clone(&self.shared))
+    }
+
     /// Whether a failure has made the log refuse everything.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
@@ -181,7 +192,7 @@ impl<D: Disk> FileLog<D> {
 
     fn set_durable(&mut self) {
         self.tail.durable = self.tail.end;
-        self.shared.set_durable(self.tail.durable);
+        self.shared.set_durable(self.tail.durable, self.appended);
     }
 
     fn release(&mut self) {
@@ -251,6 +262,7 @@ impl<D: Disk> Log for FileLog<D> {
         self.write(frame)?;
         self.active.note(header.first, self.length);
         self.length += u64::from(header.length);
+        self.appended += u64::from(header.length);
         self.tail = header.follows(&self.tail).map_err(Rejection::Order)?;
         Ok(())
     }

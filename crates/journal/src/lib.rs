@@ -2,6 +2,7 @@
 //!
 //! - [`FileLog`]: segments over the [`ports::Disk`] port. One write per append, one sync per
 //!   group of appends; recovery on opening.
+//! - [`DurableFrames`]: the same log followed from another thread while it is written.
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
 //! - [`RealDisk`]: the one place that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
@@ -12,6 +13,7 @@
 
 pub mod contract;
 mod file_log;
+mod frames;
 mod memory_disk;
 mod memory_log;
 mod reader;
@@ -21,6 +23,7 @@ mod scan;
 mod segment;
 
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
+pub use frames::DurableFrames;
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use real_disk::{LOCK_FILE, RealDisk, RealFile};

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader};
-use record::frame::{FrameError, OwnedFrame, Tail};
+use record::frame::{FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::scan::{Part, Window, frame_at, header_at, header_behind};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -26,8 +26,11 @@ const OPEN_SEGMENTS_MAX: usize = 32;
 
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: D,
+    pub(crate) identity: LogIdentity,
     /// Position of the last durable record: readers see nothing beyond.
     durable: AtomicU64,
+    /// Bytes of frames that became durable since the log was opened.
+    durable_bytes: AtomicU64,
     segments: RwLock<Vec<Segment<D::File>>>,
     last_read: Mutex<Option<Arc<OwnedFrame>>>,
 }
@@ -131,14 +134,25 @@ impl<D: Disk> Shared<D> {
         assert!(segments.last().is_some_and(|last| last.opened.is_some()));
         Self {
             disk,
+            identity: tail.identity,
             durable: AtomicU64::new(tail.durable.0),
+            durable_bytes: AtomicU64::new(0),
             segments: RwLock::new(segments),
             last_read: Mutex::new(None),
         }
     }
 
-    pub(crate) fn set_durable(&self, durable: Position) {
+    pub(crate) fn set_durable(&self, durable: Position, bytes: u64) {
+        self.durable_bytes.store(bytes, Ordering::Relaxed);
         self.durable.store(durable.0, Ordering::Release);
+    }
+
+    pub(crate) fn durable_end(&self) -> Position {
+        Position(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn add_segment(&self, segment: Segment<D::File>) {

@@ -5,10 +5,12 @@
 //! participant, a negative SETTLEMENT is money it has on deposit. A debit raises a value, a
 //! credit lowers it.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::ids::{AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
+use crate::snapshot::Inconsistent;
 use crate::trail::Trail;
 
 /// Accounts the books can hold.
@@ -121,6 +123,30 @@ struct CurrencyBook {
     drift: Amount,
 }
 
+impl CurrencyBook {
+    /// That of the currency whose in-flight account stands `at` this place.
+    fn restore(accounts: &[Account], at: usize) -> Result<Self, Inconsistent> {
+        let currency = accounts[at].currency;
+        let internal = |offset: usize, kind| {
+            let account = accounts.get(at + offset);
+            let fits = account.filter(|account| {
+                account.kind == kind
+                    && account.currency == currency
+                    && account.owner == ParticipantIndex::HUB
+            });
+            fits.map(|account| account.id)
+                .ok_or(Inconsistent("a currency lacks one of its internal accounts"))
+        };
+        Ok(Self {
+            currency,
+            in_flight: internal(0, AccountKind::InFlight)?,
+            outflow: internal(1, AccountKind::Outflow)?,
+            opening: internal(2, AccountKind::Opening)?,
+            drift: Amount::ZERO,
+        })
+    }
+}
+
 /// One movement between two accounts of a currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Posting {
@@ -146,6 +172,37 @@ pub struct Books {
 }
 
 impl Books {
+    /// The books with these accounts, in order of number.
+    ///
+    /// The internal accounts of a currency are opened together, which is how they are found again.
+    pub(crate) fn restore(accounts: Vec<Account>) -> Result<Self, Inconsistent> {
+        if ACCOUNTS_MAX < accounts.len() {
+            return Err(Inconsistent("there are too many accounts"));
+        }
+        let mut sums: BTreeMap<Currency, Amount> = BTreeMap::new();
+        let mut currencies = Vec::new();
+        for (at, account) in accounts.iter().enumerate() {
+            if account.id.0 as usize != at + 1 {
+                return Err(Inconsistent("accounts are not numbered from 1 without gaps"));
+            }
+            let sum = match (sums.get_mut(&account.currency), account.kind) {
+                (Some(sum), kind) if kind != AccountKind::InFlight => sum,
+                (None, AccountKind::InFlight) => {
+                    currencies.push(CurrencyBook::restore(&accounts, at)?);
+                    sums.entry(account.currency).or_default()
+                }
+                _ => return Err(Inconsistent("a currency is not opened once")),
+            };
+            *sum = sum
+                .checked_add(account.value)
+                .ok_or(Inconsistent("a currency is beyond the range of the ledger"))?;
+        }
+        match sums.values().all(|sum| *sum == Amount::ZERO) {
+            true => Ok(Self { accounts, currencies }),
+            false => Err(Inconsistent("the accounts of a currency do not sum to zero")),
+        }
+    }
+
     /// The account with this number.
     #[must_use]
     pub fn get(&self, id: AccountId) -> Option<&Account> {

@@ -31,6 +31,7 @@ mod notice;
 mod outcome;
 mod query;
 mod register;
+pub mod snapshot;
 mod state;
 mod state_hash;
 #[cfg(test)]

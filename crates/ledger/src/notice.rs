@@ -102,6 +102,11 @@ impl Outbox {
         self.last
     }
 
+    /// The next number is the one after `last`.
+    pub(crate) fn set_last_id(&mut self, last: NoticeId) {
+        self.last = last;
+    }
+
     pub(crate) fn add(&mut self, notice: Notice) {
         if self.owed_to.len() <= notice.recipient.at() {
             self.owed_to.resize(notice.recipient.at() + 1, 0);

@@ -10,6 +10,7 @@ use crate::command::{LedgerAccountType, Oracle, SettlementModel};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, OracleId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
+use crate::snapshot::Inconsistent;
 
 /// Participants the register can hold.
 pub const PARTICIPANTS_MAX: usize = 10_000;
@@ -130,7 +131,60 @@ pub struct Register {
     account_types: Vec<LedgerAccountType>,
 }
 
+/// What the register holds beside participants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalogue {
+    pub(crate) models: Vec<SettlementModel>,
+    pub(crate) oracles: Vec<(OracleId, Oracle)>,
+    pub(crate) last_oracle: OracleId,
+    pub(crate) account_types: Vec<LedgerAccountType>,
+}
+
+impl Catalogue {
+    fn check(&self) -> Result<(), Inconsistent> {
+        let rising = self.oracles.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let given_out = self.oracles.iter().all(|(id, _)| *id <= self.last_oracle);
+        if !rising || !given_out {
+            return Err(Inconsistent("an oracle has a number that it can not have"));
+        }
+        let fits = self.models.len() <= SETTLEMENT_MODELS_MAX
+            && self.oracles.len() <= ORACLES_MAX
+            && self.account_types.len() <= LEDGER_ACCOUNT_TYPES_MAX;
+        if fits { Ok(()) } else { Err(Inconsistent("a table of the register is too long")) }
+    }
+}
+
 impl Register {
+    /// The register with these rows, in order.
+    pub(crate) fn restore(
+        keyed: Keyed,
+        participants: Vec<Participant>,
+        catalogue: Catalogue,
+    ) -> Result<Self, Inconsistent> {
+        catalogue.check()?;
+        if PARTICIPANTS_MAX < participants.len() {
+            return Err(Inconsistent("there are too many participants"));
+        }
+        let mut register = Self {
+            models: catalogue.models,
+            oracles: catalogue.oracles,
+            last_oracle: catalogue.last_oracle,
+            account_types: catalogue.account_types,
+            ..Self::new(keyed)
+        };
+        for participant in participants {
+            let fits = participant.endpoints.len() <= ENDPOINTS_MAX
+                && participant.keys.len() <= KEYS_MAX
+                && participant.keys.iter().all(|key| key.der.len() <= KEY_BYTES_MAX);
+            if !fits || register.has_alike(&participant.name) {
+                return Err(Inconsistent("a participant is there twice, or has too much"));
+            }
+            let index = register.add(participant.name, participant.created);
+            register.participants[index.at()] = participant;
+        }
+        Ok(register)
+    }
+
     pub(crate) fn new(keyed: Keyed) -> Self {
         Self {
             participants: Vec::new(),

@@ -21,7 +21,7 @@ pub const RULES_VERSION: u32 = 1;
 const FULL_SUM_INTERVAL: u64 = 1_024;
 
 /// Nodes that may ever write to one log.
-const NODES_MAX: usize = 1_024;
+pub(crate) const NODES_MAX: usize = 1_024;
 
 /// What is known of a batch beside its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +93,13 @@ pub struct Counters {
 
 /// A node's last record, so that a repeated one is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeTail {
-    pub(crate) node: u32,
-    pub(crate) epoch: u32,
-    pub(crate) sequence: u64,
+pub struct NodeTail {
+    /// The node.
+    pub node: u32,
+    /// Its last life.
+    pub epoch: u32,
+    /// Number of its last record within that life.
+    pub sequence: u64,
 }
 
 /// Everything the hub knows about money.

@@ -30,49 +30,75 @@ pub enum TransferState {
 
 /// A reserved transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Active {
-    pub(crate) id: TransferId,
-    pub(crate) payer: ParticipantIndex,
-    pub(crate) payee: ParticipantIndex,
-    pub(crate) payer_account: AccountId,
-    pub(crate) payee_account: AccountId,
-    pub(crate) amount: Amount,
-    pub(crate) condition: [u8; 32],
-    pub(crate) expiration_ms: u64,
-    pub(crate) hash: Digest,
-    pub(crate) prepare: Position,
-    pub(crate) prepare_notice: NoticeId,
-    pub(crate) reserved_at: Stamp,
-    pub(crate) trace: TraceId,
+pub struct Active {
+    /// The transfer.
+    pub id: TransferId,
+    /// Whose position was taken.
+    pub payer: ParticipantIndex,
+    /// Who was asked.
+    pub payee: ParticipantIndex,
+    /// The payer's POSITION account.
+    pub payer_account: AccountId,
+    /// The payee's POSITION account.
+    pub payee_account: AccountId,
+    /// How much is reserved.
+    pub amount: Amount,
+    /// SHA-256 of the fulfilment that will commit it.
+    pub condition: [u8; 32],
+    /// When it ends by itself, in milliseconds since the epoch.
+    pub expiration_ms: u64,
+    /// Digest of the prepare's body.
+    pub hash: Digest,
+    /// The record that made it.
+    pub prepare: Position,
+    /// The notice that asks the payee.
+    pub prepare_notice: NoticeId,
+    /// When it was reserved.
+    pub reserved_at: Stamp,
+    /// Trace of the prepare.
+    pub trace: TraceId,
 }
 
 /// Which of its two messages the payee answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum AnswerKind {
+pub enum AnswerKind {
+    /// `PUT /transfers/{id}`.
     Fulfil = 1,
+    /// `PUT /transfers/{id}/error`.
     Abort = 2,
 }
 
 /// The answer that a transfer has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) kind: AnswerKind,
-    pub(crate) hash: Digest,
-    pub(crate) position: Position,
+pub struct Answer {
+    /// Which message.
+    pub kind: AnswerKind,
+    /// Digest of its body.
+    pub hash: Digest,
+    /// Its record.
+    pub position: Position,
 }
 
 /// A transfer that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) id: TransferId,
-    pub(crate) payer: Option<ParticipantIndex>,
-    pub(crate) payee: Option<ParticipantIndex>,
-    pub(crate) hash: Digest,
-    pub(crate) prepare: Position,
-    pub(crate) answer: Option<Answer>,
-    pub(crate) outcome: Outcome,
-    pub(crate) completed: Stamp,
+pub struct Ended {
+    /// The transfer.
+    pub id: TransferId,
+    /// The payer, if it was known.
+    pub payer: Option<ParticipantIndex>,
+    /// The payee, if it was known.
+    pub payee: Option<ParticipantIndex>,
+    /// Digest of the body that made it.
+    pub hash: Digest,
+    /// The record that made it.
+    pub prepare: Position,
+    /// The answer that it took, or that came too late.
+    pub answer: Option<Answer>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When.
+    pub completed: Stamp,
 }
 
 impl Ended {
@@ -86,13 +112,19 @@ impl Ended {
 
 /// A reserved outflow of funds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outflow {
-    pub(crate) participant: ParticipantIndex,
-    pub(crate) settlement: AccountId,
-    pub(crate) amount: Amount,
-    pub(crate) hash: Digest,
-    pub(crate) record: Position,
-    pub(crate) reserved_at: Stamp,
+pub struct Outflow {
+    /// Whose funds.
+    pub participant: ParticipantIndex,
+    /// Its SETTLEMENT account.
+    pub settlement: AccountId,
+    /// How much.
+    pub amount: Amount,
+    /// Digest of the request.
+    pub hash: Digest,
+    /// The record that reserved it.
+    pub record: Position,
+    /// When that was.
+    pub reserved_at: Stamp,
 }
 
 /// Where a transfer stands.
@@ -130,6 +162,10 @@ impl Transfers {
             ended_by_id: Shards::new(),
             outflows: BTreeMap::new(),
         }
+    }
+
+    pub(crate) const fn keyed(&self) -> Keyed {
+        self.keyed
     }
 
     pub(crate) fn find(&self, id: &TransferId) -> Found {

@@ -36,6 +36,30 @@ impl Directory {
         }
     }
 
+    /// Takes an entry as [`Directory::each`] gave it, or a new one.
+    pub fn insert(&mut self, party: &PartyBinding) {
+        self.bind(party);
+    }
+
+    /// Shows all entries: identifiers in order, those of one in order of their registration. Sorts
+    /// all of them first: not for a thread that anybody waits for.
+    pub fn each(&self, show: &mut dyn FnMut(&PartyBinding)) {
+        let mut keys: Vec<&Key> = self.bindings.keys().collect();
+        keys.sort_unstable();
+        for key in keys {
+            let (id_type, id) = key.split_once(' ').expect("both parts are joined by a blank");
+            for binding in &self.bindings[key] {
+                show(&PartyBinding {
+                    id_type: id_type.into(),
+                    id: id.into(),
+                    sub_id: binding.sub_id.as_deref().map(Into::into),
+                    currency: binding.currency,
+                    fsp: binding.fsp,
+                });
+            }
+        }
+    }
+
     /// The bindings of exactly this identifier and sub-identifier (none matches none).
     #[must_use]
     pub fn find(&self, id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<Binding> {
@@ -115,5 +139,22 @@ mod tests {
         assert_eq!(served_by(&directory, Some("shop")), ["dfsp3"]);
         directory.apply(&change(PartyChangeForm::Delete, Some("shop"), "dfsp3"));
         assert!(directory.is_empty());
+    }
+
+    #[test]
+    fn what_it_shows_makes_the_same_directory() {
+        let mut directory = Directory::default();
+        directory.apply(&change(PartyChangeForm::Single, Some("shop"), "dfsp3"));
+        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"));
+        let entries = |directory: &Directory| {
+            let mut entries = Vec::new();
+            directory.each(&mut |party| entries.push(party.clone()));
+            entries
+        };
+        let mut again = Directory::default();
+        entries(&directory).iter().for_each(|party| again.insert(party));
+        assert_eq!(entries(&again).len(), 2);
+        assert_eq!(entries(&again), entries(&directory));
+        assert_eq!(served_by(&again, Some("shop")), ["dfsp3"]);
     }
 }

@@ -31,6 +31,7 @@ mod oracles;
 mod participants;
 mod schemas;
 mod settlement_models;
+mod snapshots;
 mod waterfall;
 
 const TEXT: &str = "\
@@ -84,6 +85,7 @@ fn operations() -> Vec<Operation> {
         oracles::operations(),
         catalogue::operations(),
         waterfall::operations(),
+        snapshots::operations(),
         hub::operations(),
     ]
     .concat()

@@ -43,6 +43,15 @@ pub trait Hub: Send + Sync + 'static {
     /// How the hub's parts are, read without waiting.
     fn health(&self) -> Health;
 
+    /// How it stands with states stored beside the log, read without waiting. A hub that stores
+    /// none has nothing to say.
+    fn snapshots(&self) -> Snapshots {
+        Snapshots::default()
+    }
+
+    /// Has the state stored beside the log, soon; does not wait for it.
+    fn take_snapshot(&self) {}
+
     /// Whether stages of transfers are noted.
     fn is_watching(&self) -> bool;
 
@@ -51,6 +60,25 @@ pub trait Hub: Send + Sync + 'static {
 
     /// The noted stages of a transfer, in order of their starts.
     fn stages(&self, transfer: &TransferId) -> Vec<Stage>;
+}
+
+/// What `GET /snapshots` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// Last record that counts, and file name; newest first.
+    pub files: Vec<(u64, String)>,
+    /// Whether one is being taken, or will be at once.
+    pub busy: bool,
+    /// Taken since the start.
+    pub taken: u64,
+    /// Attempts that failed since the start.
+    pub failed: u64,
+    /// Length of the last one taken since the start, in bytes.
+    pub last_bytes: u64,
+    /// How long that took, in milliseconds.
+    pub last_millis: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
 }
 
 /// A span of time in which a part of the hub, or a participant, had a transfer in its hands.

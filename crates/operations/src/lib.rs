@@ -34,11 +34,12 @@ mod resource;
 mod server;
 mod settlement_models;
 mod shapes;
+mod snapshots;
 mod token;
 mod transactions;
 mod waterfall;
 
-pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, StuckStage, Unavailable};
+pub use hub::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Unavailable};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

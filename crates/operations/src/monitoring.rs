@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Health, Hub, Metrics, ServiceStatus, StuckStage};
+use crate::hub::{Health, Hub, Metrics, ServiceStatus, Snapshots, StuckStage};
 use crate::shapes::Moment;
 
 #[derive(Serialize)]
@@ -101,8 +101,8 @@ pub(crate) fn health(health: &Health) -> Reply {
 }
 
 /// All counters and gauges, and the process's own use of processor and memory.
-pub(crate) fn metrics(metrics: &Metrics) -> Reply {
-    let mut text = render(metrics);
+pub(crate) fn metrics(metrics: &Metrics, snapshots: &Snapshots) -> Reply {
+    let mut text = render(metrics, snapshots);
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = format!("{}.{:09}", used.tv_sec, used.tv_nsec);
     let help = "Processor time used, in seconds.";
@@ -123,9 +123,10 @@ enum Kind {
 /// Kind, name, help and value.
 type Figure = (Kind, &'static str, &'static str, u64);
 
-fn render(now: &Metrics) -> String {
+fn render(now: &Metrics, snapshots: &Snapshots) -> String {
     let figures = figures_of_the_ledger(now).into_iter();
     let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
+    let figures = figures.chain(figures_of_snapshots(snapshots));
     let mut text = String::with_capacity(4_096);
     for (kind, name, help, value) in figures {
         sample(&mut text, kind, name, help, &value.to_string());
@@ -218,6 +219,18 @@ fn figures_of_signatures(now: &Metrics) -> [Figure; 5] {
             "Own messages waiting for their signature.",
             now.signatures_waiting,
         ),
+    ]
+}
+
+fn figures_of_snapshots(now: &Snapshots) -> [Figure; 5] {
+    use Kind::{Counter, Gauge};
+    let position = now.files.first().map_or(0, |(position, _)| *position);
+    [
+        (Gauge, "upesi_snapshot_position", "Record of the newest snapshot.", position),
+        (Gauge, "upesi_snapshot_bytes", "Length of the last one taken.", now.last_bytes),
+        (Gauge, "upesi_snapshot_milliseconds", "How long that took.", now.last_millis),
+        (Counter, "upesi_snapshots_taken_total", "Snapshots taken.", now.taken),
+        (Counter, "upesi_snapshots_failed_total", "Snapshots not taken.", now.failed),
     ]
 }
 

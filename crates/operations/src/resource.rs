@@ -28,6 +28,7 @@ pub(crate) enum Resource {
     State,
     DeadLetters,
     DeadLetterResend(String),
+    Snapshots,
     Health,
     Metrics,
     Watching,
@@ -68,6 +69,7 @@ impl Resource {
             ["enums"] => Some(Self::Enums),
             ["deadletters"] => Some(Self::DeadLetters),
             ["deadletters", id, "resend"] => Some(Self::DeadLetterResend((*id).into())),
+            ["snapshots"] => Some(Self::Snapshots),
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
             ["waterfall"] => Some(Self::Watching),
@@ -101,7 +103,8 @@ impl Resource {
             | Self::Keys(_)
             | Self::LedgerAccountTypes
             | Self::SettlementModels
-            | Self::Oracles => "GET, HEAD, POST",
+            | Self::Oracles
+            | Self::Snapshots => "GET, HEAD, POST",
             Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
                 "GET, HEAD, PUT"
             }

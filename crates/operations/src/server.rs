@@ -31,7 +31,7 @@ use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, dead_letters, document, explanations, funds, keys, monitoring,
-    oracles, participants, settlement_models, transactions, waterfall,
+    oracles, participants, settlement_models, snapshots, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -232,7 +232,9 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
         (Resource::State, _) => monitoring::state(call).await,
         (Resource::Health, _) => monitoring::health(&call.hub.health()),
-        (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics()),
+        (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics(), &call.hub.snapshots()),
+        (Resource::Snapshots, "POST") => snapshots::take(call),
+        (Resource::Snapshots, _) => snapshots::list(call),
         (Resource::Watching, "PUT") => waterfall::switch(call),
         (Resource::Watching, _) => waterfall::show(call),
         (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),

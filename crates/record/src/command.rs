@@ -217,33 +217,37 @@ fn read_abort(reader: &mut Reader<'_>) -> Result<Abort, FieldError> {
 fn write_finished(writer: &mut Writer<'_>, ends: &[FinishedDelivery]) {
     assert!(ends.len() <= ENTRIES_MAX, "one record holds at most {ENTRIES_MAX} deliveries");
     writer.u32(ends.len() as u32);
-    for end in ends {
-        writer.u64(end.notice.0);
-        writer.u8(match end.result {
-            DeliveryResult::Delivered => 1,
-            DeliveryResult::Dead => 2,
-            DeliveryResult::Withdrawn => 3,
-        });
-        writer.u16(end.attempts);
-        writer.u16(end.status);
-        writer.u64(end.finished_ms);
-    }
+    ends.iter().for_each(|end| write_delivery(writer, end));
+}
+
+pub(crate) fn write_delivery(writer: &mut Writer<'_>, end: &FinishedDelivery) {
+    writer.u64(end.notice.0);
+    writer.u8(match end.result {
+        DeliveryResult::Delivered => 1,
+        DeliveryResult::Dead => 2,
+        DeliveryResult::Withdrawn => 3,
+    });
+    writer.u16(end.attempts);
+    writer.u16(end.status);
+    writer.u64(end.finished_ms);
 }
 
 fn read_finished(reader: &mut Reader<'_>) -> Result<Vec<FinishedDelivery>, FieldError> {
-    entries(reader, |reader| {
-        Ok(FinishedDelivery {
-            notice: NoticeId(reader.u64()?),
-            result: match reader.u8()? {
-                1 => DeliveryResult::Delivered,
-                2 => DeliveryResult::Dead,
-                3 => DeliveryResult::Withdrawn,
-                _ => return Err(FieldError::Value),
-            },
-            attempts: reader.u16()?,
-            status: reader.u16()?,
-            finished_ms: reader.u64()?,
-        })
+    entries(reader, read_delivery)
+}
+
+pub(crate) fn read_delivery(reader: &mut Reader<'_>) -> Result<FinishedDelivery, FieldError> {
+    Ok(FinishedDelivery {
+        notice: NoticeId(reader.u64()?),
+        result: match reader.u8()? {
+            1 => DeliveryResult::Delivered,
+            2 => DeliveryResult::Dead,
+            3 => DeliveryResult::Withdrawn,
+            _ => return Err(FieldError::Value),
+        },
+        attempts: reader.u16()?,
+        status: reader.u16()?,
+        finished_ms: reader.u64()?,
     })
 }
 
@@ -260,15 +264,19 @@ fn write_parties(writer: &mut Writer<'_>, change: &ChangeParties) {
     writer.bytes(&change.trace);
     writer.u32(parties.len() as u32);
     for party in parties {
-        writer.short(&party.id_type);
-        writer.long(&party.id);
-        writer.flag(party.sub_id.is_some());
-        if let Some(sub_id) = &party.sub_id {
-            writer.long(sub_id);
-        }
-        write_optional_currency(writer, party.currency);
-        writer.short(party.fsp.as_str());
+        write_party(writer, party);
     }
+}
+
+pub(crate) fn write_party(writer: &mut Writer<'_>, party: &PartyBinding) {
+    writer.short(&party.id_type);
+    writer.long(&party.id);
+    writer.flag(party.sub_id.is_some());
+    if let Some(sub_id) = &party.sub_id {
+        writer.long(sub_id);
+    }
+    write_optional_currency(writer, party.currency);
+    writer.short(party.fsp.as_str());
 }
 
 fn read_parties(reader: &mut Reader<'_>) -> Result<ChangeParties, FieldError> {
@@ -282,18 +290,20 @@ fn read_parties(reader: &mut Reader<'_>) -> Result<ChangeParties, FieldError> {
             _ => return Err(FieldError::Value),
         },
         trace: reader.array()?,
-        parties: entries(reader, |reader| {
-            Ok(PartyBinding {
-                id_type: reader.short()?.into(),
-                id: reader.long()?,
-                sub_id: match reader.flag()? {
-                    true => Some(reader.long()?),
-                    false => None,
-                },
-                currency: read_optional_currency(reader)?,
-                fsp: name(reader)?,
-            })
-        })?,
+        parties: entries(reader, read_party)?,
+    })
+}
+
+pub(crate) fn read_party(reader: &mut Reader<'_>) -> Result<PartyBinding, FieldError> {
+    Ok(PartyBinding {
+        id_type: reader.short()?.into(),
+        id: reader.long()?,
+        sub_id: match reader.flag()? {
+            true => Some(reader.long()?),
+            false => None,
+        },
+        currency: read_optional_currency(reader)?,
+        fsp: name(reader)?,
     })
 }
 
@@ -326,7 +336,7 @@ mod change {
 
 fn write_change(writer: &mut Writer<'_>, change: &Change) {
     match change {
-        Change::Configure(settings) => write_settings(writer, settings),
+        Change::Configure(settings) => write_settings(begin(writer, change::CONFIGURE), settings),
         Change::Activate { rules_version } => {
             writer.u8(change::ACTIVATE);
             writer.u32(*rules_version);
@@ -336,7 +346,9 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.bytes(&currency.to_bytes());
             writer.u8(kind.number());
         }
-        Change::CreateSettlementModel(model) => write_model(writer, model),
+        Change::CreateSettlementModel(model) => {
+            write_model(begin(writer, change::CREATE_SETTLEMENT_MODEL), model)
+        }
         Change::SetSettlementModelActive { name, active } => {
             writer.u8(change::SET_SETTLEMENT_MODEL_ACTIVE);
             writer.short(name);
@@ -383,14 +395,22 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
             writer.u8(change::REDELIVER);
             writer.u64(notice.0);
         }
-        Change::CreateOracle(oracle) => write_oracle(writer, oracle),
+        Change::CreateOracle(oracle) => write_oracle(begin(writer, change::CREATE_ORACLE), oracle),
         Change::UpdateOracle { id, update } => write_oracle_update(writer, *id, update),
         Change::DeleteOracle { id } => {
             writer.u8(change::DELETE_ORACLE);
             writer.u32(id.0);
         }
-        Change::CreateLedgerAccountType(added) => write_account_type(writer, added),
+        Change::CreateLedgerAccountType(added) => {
+            write_account_type(begin(writer, change::CREATE_LEDGER_ACCOUNT_TYPE), added)
+        }
     }
+}
+
+/// Writes the kind of a change; its members follow.
+fn begin<'w, 'a>(writer: &'w mut Writer<'a>, kind: u8) -> &'w mut Writer<'a> {
+    writer.u8(kind);
+    writer
 }
 
 fn write_endpoint(writer: &mut Writer<'_>, name: &FspName, (kind, value): (&str, &str)) {
@@ -489,8 +509,7 @@ fn read_key(reader: &mut Reader<'_>) -> Result<Change, FieldError> {
     Ok(Change::AddKey { name, id, key: reader.take(length)?.into() })
 }
 
-fn write_settings(writer: &mut Writer<'_>, settings: &Settings) {
-    writer.u8(change::CONFIGURE);
+pub(crate) fn write_settings(writer: &mut Writer<'_>, settings: &Settings) {
     writer.flag(settings.confirm_to_payee);
     writer.flag(settings.on_us_transfers);
     writer.flag(settings.put_aborted_aborts);
@@ -498,7 +517,7 @@ fn write_settings(writer: &mut Writer<'_>, settings: &Settings) {
     writer.u32(settings.lane_capacity);
 }
 
-fn read_settings(reader: &mut Reader<'_>) -> Result<Settings, FieldError> {
+pub(crate) fn read_settings(reader: &mut Reader<'_>) -> Result<Settings, FieldError> {
     Ok(Settings {
         confirm_to_payee: reader.flag()?,
         on_us_transfers: reader.flag()?,
@@ -508,8 +527,7 @@ fn read_settings(reader: &mut Reader<'_>) -> Result<Settings, FieldError> {
     })
 }
 
-fn write_model(writer: &mut Writer<'_>, model: &SettlementModel) {
-    writer.u8(change::CREATE_SETTLEMENT_MODEL);
+pub(crate) fn write_model(writer: &mut Writer<'_>, model: &SettlementModel) {
     writer.short(&model.name);
     writer.flag(model.net);
     writer.flag(model.multilateral);
@@ -522,7 +540,7 @@ fn write_model(writer: &mut Writer<'_>, model: &SettlementModel) {
     writer.flag(model.active);
 }
 
-fn read_model(reader: &mut Reader<'_>) -> Result<SettlementModel, FieldError> {
+pub(crate) fn read_model(reader: &mut Reader<'_>) -> Result<SettlementModel, FieldError> {
     Ok(SettlementModel {
         name: reader.short()?.into(),
         net: reader.flag()?,
@@ -592,15 +610,14 @@ fn read_funds_end(reader: &mut Reader<'_>) -> Result<EndFundsOut, FieldError> {
     })
 }
 
-fn write_oracle(writer: &mut Writer<'_>, oracle: &Oracle) {
-    writer.u8(change::CREATE_ORACLE);
+pub(crate) fn write_oracle(writer: &mut Writer<'_>, oracle: &Oracle) {
     writer.short(&oracle.id_type);
     writer.long(&oracle.endpoint);
     write_optional_currency(writer, oracle.currency);
     writer.flag(oracle.default);
 }
 
-fn read_oracle(reader: &mut Reader<'_>) -> Result<Oracle, FieldError> {
+pub(crate) fn read_oracle(reader: &mut Reader<'_>) -> Result<Oracle, FieldError> {
     Ok(Oracle {
         id_type: reader.short()?.into(),
         endpoint: reader.long()?,
@@ -609,15 +626,14 @@ fn read_oracle(reader: &mut Reader<'_>) -> Result<Oracle, FieldError> {
     })
 }
 
-fn write_account_type(writer: &mut Writer<'_>, added: &LedgerAccountType) {
-    writer.u8(change::CREATE_LEDGER_ACCOUNT_TYPE);
+pub(crate) fn write_account_type(writer: &mut Writer<'_>, added: &LedgerAccountType) {
     writer.short(&added.name);
     writer.long(&added.description);
     writer.flag(added.active);
     writer.flag(added.settleable);
 }
 
-fn read_account_type(reader: &mut Reader<'_>) -> Result<LedgerAccountType, FieldError> {
+pub(crate) fn read_account_type(reader: &mut Reader<'_>) -> Result<LedgerAccountType, FieldError> {
     Ok(LedgerAccountType {
         name: reader.short()?.into(),
         description: reader.long()?,
@@ -702,21 +718,21 @@ fn amount_moved(reader: &mut Reader<'_>) -> Result<Amount, FieldError> {
     if amount < Amount::ZERO { Err(FieldError::Value) } else { Ok(amount) }
 }
 
-fn name(reader: &mut Reader<'_>) -> Result<FspName, FieldError> {
+pub(crate) fn name(reader: &mut Reader<'_>) -> Result<FspName, FieldError> {
     FspName::new(reader.short()?).ok_or(FieldError::Value)
 }
 
-fn currency(reader: &mut Reader<'_>) -> Result<Currency, FieldError> {
+pub(crate) fn currency(reader: &mut Reader<'_>) -> Result<Currency, FieldError> {
     let text: [u8; 3] = reader.array()?;
     let text = core::str::from_utf8(&text).map_err(|_| FieldError::Value)?;
     Currency::parse(text).ok_or(FieldError::Value)
 }
 
-fn account_kind(reader: &mut Reader<'_>) -> Result<AccountKind, FieldError> {
+pub(crate) fn account_kind(reader: &mut Reader<'_>) -> Result<AccountKind, FieldError> {
     AccountKind::from_number(reader.u8()?).ok_or(FieldError::Value)
 }
 
-fn transfer_id(reader: &mut Reader<'_>) -> Result<TransferId, FieldError> {
+pub(crate) fn transfer_id(reader: &mut Reader<'_>) -> Result<TransferId, FieldError> {
     TransferId::from_bytes(reader.array()?).ok_or(FieldError::Value)
 }
 

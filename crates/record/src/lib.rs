@@ -10,5 +10,6 @@ mod bytes;
 pub mod checksum;
 pub mod command;
 pub mod frame;
+pub mod snapshot;
 
 pub use bytes::FieldError;

@@ -159,12 +159,27 @@ impl<L: Log> Sequencer<L> {
     /// # Errors
     /// As [`Sequencer::open`].
     pub fn open_without(
-        mut log: L,
+        log: L,
         quarantine: Quarantine,
+        place: (u32, Now),
+        observe: &mut dyn FnMut(&Applied<'_>),
+    ) -> Result<Self, ReplayError> {
+        Self::open_from(log, (State::new(), quarantine), place, observe)
+    }
+
+    /// [`Sequencer::open_without`] from a state that the log has gone through: only what follows
+    /// it is replayed and observed. The caller has made sure that it is a state of this log, right
+    /// after a batch; the digest in the first frame replayed tells if it is not.
+    ///
+    /// # Errors
+    /// As [`Sequencer::open`].
+    pub fn open_from(
+        mut log: L,
+        (state, quarantine): (State, Quarantine),
         (node, now): (u32, Now),
         observe: &mut dyn FnMut(&Applied<'_>),
     ) -> Result<Self, ReplayError> {
-        let replayed = replay::replay_without(&mut log, quarantine, observe)?;
+        let replayed = replay::replay_from(&mut log, (state, quarantine), observe)?;
         let state = replayed.state;
         let writer = Writer { node, epoch: state.epoch_of(node) + 1 };
         let clock = StampClock::new(now, state.stamp());

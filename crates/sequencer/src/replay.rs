@@ -113,26 +113,24 @@ pub fn replay(
     log: &mut impl Log,
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
-    replay_without(log, Quarantine::default(), observe)
+    replay_from(log, (State::new(), Quarantine::default()), observe)
 }
 
-pub(crate) fn replay_without(
+pub(crate) fn replay_from(
     log: &mut impl Log,
-    quarantine: Quarantine,
+    (state, quarantine): (State, Quarantine),
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
-    let mut replay = Replay::without(quarantine);
+    let mut replay = Replay::from(state, quarantine);
+    let first = Position(replay.state().position().0 + 1);
     let mut failed = None;
-    log.replay(Position(1), &mut |frame| {
+    log.replay(first, &mut |frame| {
         let step = replay.apply(frame, &mut |_, _, _| {});
         step.map_err(|error| {
             failed = Some(error);
             ports::Stop
         })?;
-        let decided = replay.commands.iter().zip(&replay.effects.outcomes);
-        for (record, (command, outcome)) in frame.records().zip(decided) {
-            observe(&Applied { record: &record, command, outcome: *outcome });
-        }
+        replay.observe(frame, observe);
         Ok(())
     })?;
     match failed {
@@ -168,7 +166,13 @@ impl Replay {
     /// A replay in which quarantined records decide nothing.
     #[must_use]
     pub fn without(quarantine: Quarantine) -> Self {
-        let replayed = Replayed { state: State::new(), batches: 0, records: 0 };
+        Self::from(State::new(), quarantine)
+    }
+
+    /// A replay that goes on from a state, right after a batch, that the log has gone through.
+    #[must_use]
+    pub fn from(state: State, quarantine: Quarantine) -> Self {
+        let replayed = Replayed { state, batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
         Self { replayed, confirmed: 0, commands, effects, quarantine }
     }
@@ -229,6 +233,15 @@ impl Replay {
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;
         Ok(())
+    }
+
+    /// Shows the commands of the last frame applied, which is given once more, with what came of
+    /// each.
+    pub fn observe(&self, frame: &Frame<'_>, observe: &mut dyn FnMut(&Applied<'_>)) {
+        let decided = self.commands.iter().zip(&self.effects.outcomes);
+        for (record, (command, outcome)) in frame.records().zip(decided) {
+            observe(&Applied { record: &record, command, outcome: *outcome });
+        }
     }
 
     /// The state after the last frame applied.

@@ -31,6 +31,8 @@ pub(crate) enum Event {
     Fault(Fault),
     /// What was broken for a while works again.
     Mend(Fault),
+    /// The state is stored beside the log.
+    Snapshot,
     /// The hub's process starts.
     Start,
     /// Something within one life of the hub's process.

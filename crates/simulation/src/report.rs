@@ -41,6 +41,12 @@ pub struct Tally {
     pub withdrawn: u64,
     /// Dead letters sent again.
     pub exhumed: u64,
+    /// Snapshots taken.
+    pub snapshots: u64,
+    /// Attempts to take one that failed.
+    pub snapshots_failed: u64,
+    /// Starts that went on from one.
+    pub snapshot_starts: u64,
 }
 
 /// What came of a run.

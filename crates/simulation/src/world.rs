@@ -6,12 +6,16 @@
 //! 3. Calm: no more faults. Whoever does not know how a transfer ended keeps asking. Within a
 //!    bounded time everything must have ended, and everybody must agree.
 //! 4. The process ends and starts once more: the log alone must give the same state.
+//!
+//! In every fourth run snapshots are taken beside the log, and each start that finds one goes on
+//! from it; the log alone is read as well, and must give the same.
 
 use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions};
 use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State};
 use ports::Log;
 use record::frame::LogIdentity;
-use sequencer::{ReplayError, Sequencer};
+use sequencer::{Quarantine, ReplayError, Sequencer};
+use snapshots::{Newest, TakeError, Unpaced, newest, take};
 
 use crate::Options;
 use crate::clerk::Clerk;
@@ -29,6 +33,8 @@ use crate::witness::Witness;
 
 /// How long after the last deadline, pause or time-out everything must be at rest.
 const REST_MARGIN_US: u64 = 60 * SECOND;
+/// Snapshots that are tried in the time of the faults, on average.
+const SNAPSHOTS: u64 = 20;
 /// Notices that one transfer causes after the faults stopped, resends included.
 const NOTICES_PER_TRANSFER: u64 = 16;
 
@@ -123,6 +129,9 @@ impl World {
     pub(crate) fn begin_traffic(&mut self) {
         self.arm_faults();
         self.seat_clerk();
+        if self.has_snapshots() {
+            self.desk.after(0, Event::Snapshot);
+        }
         self.desk.after(0, Event::NewTransfer);
         let wait = self.desk.plan.chaos_us;
         self.desk.after(wait, Event::Look);
@@ -148,6 +157,11 @@ impl World {
             Event::Fault(fault) => self.fault(fault),
             Event::Mend(fault) => self.mend(fault),
             Event::Start => self.start(),
+            Event::Snapshot => {
+                self.snapshot();
+                let wait = self.desk.random.around(self.desk.plan.chaos_us / SNAPSHOTS);
+                self.desk.after(wait.max(1), Event::Snapshot);
+            }
             Event::Hub(life, event) => self.within_hub(life, event),
             Event::Look => self.look(),
         }
@@ -214,6 +228,29 @@ impl World {
         self.end_life((1_000, SECOND));
     }
 
+    /// A pure function of the seed, so that the other runs are as they are without snapshots.
+    fn has_snapshots(&self) -> bool {
+        self.seed.is_multiple_of(4)
+    }
+
+    /// What the follower's thread does. Whatever fails harms nobody, unless the power goes off.
+    fn snapshot(&mut self) {
+        let Some(hub) = &self.hub else { return };
+        let frames = hub.sequencer.log().frames();
+        let taken = take::<_, ()>(&self.disk, &frames, &Quarantine::default(), &mut Unpaced);
+        match taken {
+            Ok(None) => {}
+            Ok(Some(taken)) => {
+                assert!(taken.passed_over.is_empty(), "{:?}", taken.passed_over);
+                self.desk.tally.snapshots += 1;
+                self.desk.mark(taken.file.position.0);
+            }
+            Err(TakeError::Disk(_)) => self.desk.tally.snapshots_failed += 1,
+            Err(_) if self.disk.is_down() => self.desk.tally.snapshots_failed += 1,
+            Err(error) => panic!("the log can not be followed: {error}"),
+        }
+    }
+
     /// The process starts: the log is recovered and read, and continued if that went well.
     fn start(&mut self) {
         if self.hub.is_some() {
@@ -277,11 +314,44 @@ impl World {
         match opened {
             Ok(sequencer) => {
                 reopening.finish(sequencer.state());
-                Ok(sequencer)
+                self.from_snapshot(sequencer)
             }
             Err(ReplayError::Log(error)) if self.disk.is_down() => Err(error.to_string()),
             Err(error) => panic!("the log does not replay: {error}"),
         }
+    }
+
+    /// The same once more from the newest snapshot, if there is one.
+    fn from_snapshot(
+        &mut self,
+        whole: Sequencer<FileLog<MemoryDisk>>,
+    ) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
+        let frames = whole.log().frames();
+        let found: Newest<()> =
+            newest(&self.disk, &frames, &mut Unpaced).map_err(|error| error.to_string())?;
+        let Newest { start, passed_over, .. } = found;
+        if !passed_over.is_empty() {
+            // A crash never leaves a snapshot that has to be passed over.
+            assert!(self.disk.is_down(), "{passed_over:?}");
+            return Err(passed_over.concat());
+        }
+        let Some(start) = start else { return Ok(whole) };
+        let hash = whole.state().hash();
+        drop(whole);
+        let options =
+            LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
+        let (log, _) =
+            FileLog::open(self.disk.clone(), options).map_err(|error| error.to_string())?;
+        let now = self.desk.clock(self.desk.now);
+        let start = (start.state, Quarantine::default());
+        let opened = Sequencer::open_from(log, start, (0, now), &mut |_| {});
+        let sequencer = match opened {
+            Err(ReplayError::Log(error)) if self.disk.is_down() => return Err(error.to_string()),
+            opened => opened.expect("what follows a snapshot replays"),
+        };
+        assert_eq!(sequencer.state().hash(), hash, "a start from a snapshot gives another state");
+        self.desk.tally.snapshot_starts += 1;
+        Ok(sequencer)
     }
 
     fn new_transfer(&mut self) {
@@ -392,6 +462,9 @@ impl World {
         self.witness.check_rest(state);
         let hash = state.hash();
         self.check_agreement();
+        if self.has_snapshots() {
+            self.snapshot();
+        }
         self.desk.tally.kills += 1;
         self.hub = None;
         self.disk = self.disk.kill();
@@ -423,5 +496,6 @@ fn kind_of(event: &Event) -> u64 {
         Event::Hub(..) => 11,
         Event::Look => 12,
         Event::Clerk => 13,
+        Event::Snapshot => 14,
     }
 }

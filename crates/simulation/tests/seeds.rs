@@ -93,6 +93,9 @@ fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
             ("withdrawn prepares", tally.withdrawn),
             ("dead letters sent again", tally.exhumed),
             ("repeated notices", tally.repeats),
+            ("snapshots", tally.snapshots),
+            ("failed snapshots", tally.snapshots_failed),
+            ("starts from snapshots", tally.snapshot_starts),
         ] {
             *reached.entry(kind).or_default() += count;
         }

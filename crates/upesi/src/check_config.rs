@@ -210,7 +210,7 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 4] {
 }
 
 /// What makes the log slower than it must be, each with whether it is so.
-fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 3] {
+fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 4] {
     [
         (
             config.log.segment_mib < 16,
@@ -233,6 +233,14 @@ fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 3] {
                 what: "health.stuck_seconds is below 5 with health.watchdog = \"exit\": a disk \
                        that pauses, or GET /state of a long log, ends the process",
                 instead: "health.stuck_seconds = 10",
+            },
+        ),
+        (
+            config.snapshot.every_records == 0 && config.snapshot.every_mib == 0,
+            Warning {
+                what: "snapshot.every_records and snapshot.every_mib are 0: a start takes longer \
+                       with every transfer ever made, unless snapshots are asked for",
+                instead: "snapshot.every_records = 1000000",
             },
         ),
     ]
@@ -333,6 +341,8 @@ mod tests {
         check(&with("[health]\nstuck_seconds = 2"), &[]);
         let hasty = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"";
         check(&with(hasty), &["health.stuck_seconds"]);
+        check(&with("[snapshot]\nevery_records = 0"), &[]);
+        check(&with("[snapshot]\nevery_records = 0\nevery_mib = 0"), &["snapshot.every_records"]);
     }
 
     #[test]

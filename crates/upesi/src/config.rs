@@ -27,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) jws: Jws,
     pub(crate) log: Log,
     pub(crate) health: Health,
+    pub(crate) snapshot: Snapshot,
 }
 
 /// Where participants connect.
@@ -195,6 +196,18 @@ impl Default for Health {
     }
 }
 
+/// When the state is stored beside the log, and how fast.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Snapshot {
+    /// Once so many records were written since the last one; 0 for never.
+    pub(crate) every_records: u64,
+    /// Once so much was written since the last one or the start; 0 for never.
+    pub(crate) every_mib: u64,
+    /// Share of one core that taking one may use.
+    pub(crate) cpu_percent: u8,
+}
+
 impl Default for Fspiop {
     fn default() -> Self {
         let limits = ConnectionLimits::default();
@@ -260,6 +273,12 @@ impl Default for Log {
     }
 }
 
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self { every_records: 1_000_000, every_mib: 1_024, cpu_percent: 25 }
+    }
+}
+
 impl Config {
     /// Reads the file, or takes all defaults without one.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
@@ -292,6 +311,15 @@ impl Config {
             put_aborted_aborts: self.transfers.put_aborted_aborts,
             funds_out_covers_position: self.transfers.funds_out_covers_position,
             lane_capacity: self.transfers.lane_capacity,
+        }
+    }
+
+    /// When snapshots are taken.
+    pub(crate) fn snapshots_due(&self) -> snapshots::Due {
+        snapshots::Due {
+            every_records: self.snapshot.every_records,
+            every_bytes: self.snapshot.every_mib << 20,
+            cpu_percent: self.snapshot.cpu_percent,
         }
     }
 
@@ -367,6 +395,11 @@ impl Config {
             (
                 self.log.batch_records_max.get() > FRAME_RECORDS_MAX,
                 "log.batch_records_max must be between 1 and 8192",
+            ),
+            (1 << 30 < self.snapshot.every_mib, "snapshot.every_mib must be at most 1073741824"),
+            (
+                !(1..=100).contains(&self.snapshot.cpu_percent),
+                "snapshot.cpu_percent must be between 1 and 100",
             ),
             (
                 !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, StuckStage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Unavailable};
 use sequencer::{Durability, Submission};
+use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -18,6 +19,7 @@ use crate::recall::Known;
 pub(crate) struct NodeHub {
     pub(crate) handle: Handle<Message>,
     pub(crate) traffic: Arc<Traffic>,
+    pub(crate) snapshots: FollowerHandle,
     pub(crate) started: Stamp,
     pub(crate) since: Instant,
     /// Places for those who have a transfer explained.
@@ -112,6 +114,24 @@ impl Hub for NodeHub {
                 .signatures_asked
                 .saturating_sub(traffic.signatures_made + traffic.signatures_failed),
         }
+    }
+
+    fn snapshots(&self) -> Snapshots {
+        let status = self.snapshots.status();
+        let file = |file: snapshots::SnapshotFile| (file.position.0, file.name);
+        Snapshots {
+            files: status.files.into_iter().map(file).collect(),
+            busy: status.busy,
+            taken: status.taken,
+            failed: status.failed,
+            last_bytes: status.last_bytes,
+            last_millis: status.last_millis,
+            error: status.error,
+        }
+    }
+
+    fn take_snapshot(&self) {
+        self.snapshots.request();
     }
 
     fn is_watching(&self) -> bool {

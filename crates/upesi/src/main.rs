@@ -9,12 +9,15 @@ mod explain;
 mod explanation;
 mod hub;
 mod offline;
+mod parties;
 mod quarantine;
 mod recall;
 mod replay;
+mod restore;
 mod serve;
 mod signatures;
 mod slow_log;
+mod snapshot;
 mod verify;
 mod watchdog;
 mod what_if;
@@ -47,6 +50,8 @@ Examples:
   upesi bench sweep batching         a published table, our figures beside it
   upesi serve --data /var/lib/upesi  the switch alone: FSPIOP on 4000, admin on 3001
   upesi verify --data /var/lib/upesi prove what the log says, offline
+  upesi restore --from /backup/upesi --data /var/lib/upesi
+                                     a data directory from a backup, with proof
   upesi openapi fspiop               the API as participants see it, as an OpenAPI document";
 
 const EXPLAIN_EXAMPLES: &str = "\
@@ -68,6 +73,23 @@ Examples:
   upesi replay --data /var/lib/upesi --until 2026-05-01T17:00:00Z   as it was at the end of a day
   upesi replay --data /var/lib/upesi --until 41 --json              right after record 41
 A running switch has its directory locked: stop it, or replay a copy of the directory.";
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  upesi restore --from /backup/upesi --data /var/lib/upesi
+  upesi restore --from /backup/upesi --data /var/lib/upesi --state-hash 9f86d0...
+A backup is a copy of a data directory: all segments, and as many snapshots as there are. Whatever
+of it is damaged is named, and then nothing is restored. The state hash to expect is the one that
+`upesi verify` printed, or GET /state, when the backup was made.";
+
+const SNAPSHOT_EXAMPLES: &str = "\
+Examples:
+  upesi snapshot --data /var/lib/upesi          before an upgrade, or after a long import
+  upesi snapshot --data /var/lib/upesi --json
+A running switch has its directory locked and takes snapshots by itself ([snapshot] in its
+configuration) and on demand:
+  curl -X POST -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
+       http://127.0.0.1:3001/snapshots";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -119,6 +141,18 @@ enum Command {
     /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Make a data directory from a copy of one, and prove what was made: every record of the copy
+    /// is read and decided again, its snapshots are held against that, and what was copied is read
+    /// back. Never overwrites anything.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(RestoreArguments),
+    /// Store the state beside the log of a switch that is not running, so that the next start goes
+    /// on from there instead of deciding the whole log again.
+    ///
+    /// It goes on from the newest good snapshot itself, if there is one. The two newest are kept.
+    /// A snapshot is never needed: it only saves time.
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
+    Snapshot(SnapshotArguments),
     /// Prove what a log says: read all of it, decide everything again, and hold it against an
     /// account that is kept apart from the switch's own. Changes nothing.
     ///
@@ -127,7 +161,7 @@ enum Command {
     /// sum of its postings and every currency sums to zero, after each batch; no transfer was
     /// reserved beyond cover or cap, and none has two ends; every commit has a fulfilment that
     /// hashes to its condition; every notice owed was delivered, withdrawn, given up, or is
-    /// pending.
+    /// pending; every snapshot is the state that the log came to at its record.
     ///
     /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
     /// transfer. It reads the log as a stream, and takes for every transfer in it what the switch
@@ -196,6 +230,34 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Print the result as JSON, a fault too.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `restore`.
+#[derive(clap::Args)]
+pub(crate) struct RestoreArguments {
+    /// The copy: a directory with the segments of a log, only read. No switch may run on it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    /// The data directory to make; it must not be there, or be empty.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// The state hash that must come out, in hexadecimal; with another nothing is restored.
+    #[arg(long, value_name = "HASH")]
+    pub(crate) state_hash: Option<String>,
+    /// Print what was proved as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `snapshot`.
+#[derive(clap::Args)]
+pub(crate) struct SnapshotArguments {
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -272,6 +334,8 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Restore(arguments) => restore::restore(&arguments),
+        Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::WhatIf(arguments) => what_if::what_if(&arguments),
     };

@@ -1,7 +1,7 @@
-//! A log read from end to end: what `verify`, `explain`, `replay` and `what-if` have in common.
-//! Nothing in the data directory is ever written, made or removed. While one of the first three
-//! reads, no switch can run there; the last one reads beside a switch, as far as the log goes when
-//! it begins.
+//! A log read from end to end: what `verify`, `explain`, `replay`, `what-if` and `restore` have in
+//! common. Nothing in the data directory is ever written, made or removed. While one of them reads,
+//! no switch can run there; only `what-if` reads beside a switch, as far as the log goes when it
+//! begins.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -47,6 +47,11 @@ impl OfflineLog {
         let disk = open(data).map_err(|error| failed(error.to_string()))?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, place, quarantined })
+    }
+
+    /// The directory, to be read.
+    pub(crate) fn disk(&self) -> &RealDisk {
+        &self.disk
     }
 
     /// What went wrong, with the directory before it.

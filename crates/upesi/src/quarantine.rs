@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use journal::{OpenError, RealDisk};
+use journal::{DurableFrames, OpenError, RealDisk};
 use ledger::{Administer, Change, Command, Digest, Position, Settings, Stamp};
-use ports::{Disk, DiskError, DiskFile, Stop};
+use ports::{Disk, DiskError, DiskFile, LogError, Stop};
 use sequencer::{Quarantine, Replay, ReplayError};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const ENTRIES_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 200;
 const REASON_BYTES_MAX: usize = 2_000;
+/// Batches behind a record in quarantine within which the log says so.
+const BATCHES_TO_NOTE: u32 = 16;
 const VERSION: u32 = 1;
 
 /// The file.
@@ -106,6 +108,32 @@ impl Notes {
         if matches!(change, Change::Configure(_)) && reason.contains("was quarantined at") {
             self.noted.entry((actor.clone(), reason.clone())).or_insert(position);
         }
+    }
+
+    /// What the records up to `until`, which a start does not replay, say about the entries: it
+    /// stands in one of the first batches behind each, for a start writes it before anything else.
+    pub(crate) fn recall(
+        &mut self,
+        frames: &DurableFrames<RealDisk>,
+        entries: &[Entry],
+        until: Position,
+    ) -> Result<(), LogError> {
+        for entry in entries.iter().filter(|entry| entry.position <= until.0) {
+            let mut batches = 0;
+            frames.replay(Position(entry.position), &mut |frame| {
+                for record in frame.records() {
+                    let read =
+                        record::command::read_fields(record.kind, record.version, record.fields);
+                    if let Ok(command) = read {
+                        self.see(record.position, &command);
+                    }
+                }
+                batches += 1;
+                let wanted = batches < BATCHES_TO_NOTE && frame.header().last() < until;
+                if wanted { Ok(()) } else { Err(Stop) }
+            })?;
+        }
+        Ok(())
     }
 
     fn of(&self, entry: &Entry) -> Option<Position> {

@@ -2,21 +2,23 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
+use journal::{DurableFrames, FileLog, OpenError, Options, RealDisk, Recovery, Verify};
 use jws::KeyDirectory;
-use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
+use ledger::{Administer, Change, Command, Genesis, Outcome, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, InboxLimits, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
 use ports::Clock;
 use record::frame::LogIdentity;
-use sequencer::{Durability, Sequencer, Submission};
+use sequencer::{Durability, Quarantine, Sequencer, Submission};
+use snapshots::{Follower, News};
 use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
+use crate::parties::Known;
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
@@ -48,7 +51,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
-    let (sequencer, directory) = open(&config, &arguments.data, slowness, &clock)?;
+    let Opened { sequencer, directory, following } =
+        open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
     let wedge = arguments.inject_stuck.and_then(Injected::wedge);
@@ -57,6 +61,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
         .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+    let follower = following.start(&config)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports
@@ -66,6 +71,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let hub = Arc::new(NodeHub {
         handle: node.handle(),
         traffic,
+        snapshots: follower.handle(),
         started: clock.now().wall,
         since: Instant::now(),
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
@@ -93,6 +99,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
     let broken = running.has_ended() && !node.has_ended();
     running.join();
+    follower.stop();
     node.stop().map_err(Failure::new)?;
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
@@ -199,17 +206,30 @@ fn open(
     data: &Path,
     slowness: Option<Slowness>,
     clock: &SystemClock,
-) -> Result<(Sequencer<Log>, Directory), Failure> {
-    let (log, recovery, quarantined) = open_log(config, data)?;
+) -> Result<Opened, Failure> {
+    let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
+    let OpenedLog { disk, log, recovery, quarantined } = open_log(config, data)?;
     report(&recovery);
     let mut notes = Notes::default();
     let started = Instant::now();
-    let mut directory = Directory::default();
+    let frames = log.frames();
+    let found = snapshots::newest::<_, Known>(&disk, &frames, &mut snapshots::Unpaced)
+        .map_err(|error| failed(error.to_string()))?;
+    for why in &found.passed_over {
+        println!("upesi: passed over a snapshot: {why}");
+    }
+    let from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
+    let (state, Known(mut directory)) = match found.start {
+        Some(start) => (start.state, start.parties),
+        None => (State::new(), Known::default()),
+    };
+    notes.recall(&frames, &quarantined, from).map_err(|error| failed(error.to_string()))?;
     let log = SlowLog::new(log, slowness);
     let log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
     let without = quarantine::of(&quarantined);
     let now = clock.now();
-    let mut sequencer = Sequencer::open_without(log, without, (0, now), &mut |applied| {
+    let start = (state, without.clone());
+    let mut sequencer = Sequencer::open_from(log, start, (0, now), &mut |applied| {
         notes.see(applied.record.position, applied.command);
         if let (Command::ChangeParties(change), Outcome::Accepted) =
             (applied.command, applied.outcome)
@@ -217,20 +237,81 @@ fn open(
             directory.apply(change);
         }
     })
-    .map_err(|error| Failure::new(format!("{}: {error}", data.display())))?;
+    .map_err(|error| failed(error.to_string()))?;
     if !recovery.created {
-        let records = sequencer.state().position().0;
-        println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
+        let records = sequencer.state().position().0 - from.0;
+        let seconds = started.elapsed().as_secs_f64();
+        match from {
+            Position(0) => println!("upesi: replayed {records} records in {seconds:.1} s"),
+            Position(from) => println!(
+                "upesi: went on from the snapshot of record {from} and replayed {records} records \
+                 in {seconds:.1} s"
+            ),
+        }
     }
     begin(&mut sequencer, config, clock, notes.missing(&quarantined))?;
     sequencer.limit_batches(config.log.batch_records_max);
-    Ok((sequencer, directory))
+    let following = Following { disk, frames, quarantine: without };
+    Ok(Opened { sequencer, directory, following })
 }
 
-fn open_log(
-    config: &Config,
-    data: &Path,
-) -> Result<(FileLog<RealDisk>, Recovery, Vec<Entry>), Failure> {
+/// A log that was gone through, and who can follow it.
+struct Opened {
+    sequencer: Sequencer<Log>,
+    directory: Directory,
+    following: Following,
+}
+
+/// What the thread that takes snapshots works with.
+struct Following {
+    disk: RealDisk,
+    frames: DurableFrames<RealDisk>,
+    quarantine: Quarantine,
+}
+
+impl Following {
+    fn start(self, config: &Config) -> Result<Follower, Failure> {
+        let due = config.snapshots_due();
+        let Self { disk, frames, quarantine } = self;
+        snapshots::follow::<_, Known>(disk, frames, quarantine, due, tell)
+            .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))
+    }
+}
+
+fn tell(news: &News) {
+    match news {
+        News::Taken(taken, took) => {
+            for why in &taken.passed_over {
+                say(&format!("removed a snapshot that is not good: {why}"));
+            }
+            say(&format!(
+                "took the snapshot of record {}: {} MiB in {:.1} s",
+                taken.file.position.0,
+                taken.bytes.div_ceil(1 << 20),
+                took.as_secs_f64()
+            ));
+        }
+        News::Failed(error) => say(&format!(
+            "no snapshot was taken: {error}. The log is not touched by that; the next attempt \
+             comes in a minute"
+        )),
+    }
+}
+
+/// A line for whoever still listens: the switch goes on when nobody does.
+fn say(line: &str) {
+    let _heard = writeln!(std::io::stdout(), "upesi: {line}");
+}
+
+/// A log that was recovered.
+struct OpenedLog {
+    disk: RealDisk,
+    log: FileLog<RealDisk>,
+    recovery: Recovery,
+    quarantined: Vec<Entry>,
+}
+
+fn open_log(config: &Config, data: &Path) -> Result<OpenedLog, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
@@ -240,16 +321,16 @@ fn open_log(
     let disk = RealDisk::open(data).map_err(|error| failed(error.to_string()))?;
     let options = Options {
         segment_bytes: config.log.segment_mib << 20,
-        // The replay that follows reads and checks the rest.
+        // The replay that follows reads and checks the rest, as far as no snapshot stands for it.
         verify: Verify::LastSegment,
         ..Options::default()
     };
     let mut identity = [0; 16];
     getrandom::fill(&mut identity).map_err(|error| failed(error.to_string()))?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let (log, recovery) = FileLog::open_or_create(disk, LogIdentity(identity), options)
+    let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity(identity), options)
         .map_err(|error: OpenError| failed(error.to_string()))?;
-    Ok((log, recovery, quarantined))
+    Ok(OpenedLog { disk, log, recovery, quarantined })
 }
 
 fn report(recovery: &Recovery) {

@@ -11,7 +11,10 @@ use serde::Serialize;
 
 use crate::audit::{Audit, Figures, Finding};
 use crate::offline::{OfflineLog, moment, print_json};
+use crate::parties::Known;
 use crate::quarantine::{self, Noted, Notes};
+use crate::restore::{note_parties, tail_behind};
+use crate::snapshot::{Claims, Untrue};
 use crate::{Failure, VerifyArguments};
 
 /// What was proved.
@@ -35,6 +38,8 @@ struct Proof {
     figures: Figures,
     /// Records that decide nothing, by whose word, and where the log says so.
     quarantined: Vec<Noted>,
+    /// Snapshots that are the states which the log came to.
+    snapshots: u64,
     chain_head: String,
     outcome_digest: String,
     state_hash: String,
@@ -72,12 +77,17 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let mut replay = Replay::without(quarantine::of(&log.quarantined));
     let mut notes = Notes::default();
     let mut audit = Audit::default();
+    let mut parties = Known::default();
+    let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
     let mut fault = None;
     let walked = log.walk(&mut |placed| {
         step(&mut replay, &mut audit, &mut notes, placed).map_err(|found| {
             fault = Some(found);
             Stop
-        })
+        })?;
+        note_parties(&replay, &mut parties, placed);
+        claims.check(&tail_behind(placed), replay.state(), &parties);
+        Ok(())
     });
     let fault = match (fault, walked) {
         (Some(fault), _) => *fault,
@@ -88,11 +98,12 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
             audit.close(replay.state());
             let finding = audit.finding().cloned();
             let checked = notes.check(&log.quarantined, replay.state().position());
-            match (finding, checked) {
-                (Some(finding), _) | (None, Err(finding)) => Fault::of_finding(&finding),
-                (None, Ok(quarantined)) => {
+            match (finding, checked, claims.close()) {
+                (Some(finding), ..) | (None, Err(finding), _) => Fault::of_finding(&finding),
+                (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
+                (None, Ok(quarantined), Ok(snapshots)) => {
                     let proof = prove(&replay, &audit, &walked, started);
-                    return print(&Proof { quarantined, ..proof }, arguments.json);
+                    return print(&Proof { quarantined, snapshots, ..proof }, arguments.json);
                 }
             }
         }
@@ -161,6 +172,11 @@ impl Fault {
         }
     }
 
+    fn of_snapshot(untrue: &Untrue) -> Self {
+        let (position, line) = (Some(untrue.position.0), untrue.line.clone());
+        Self { position, what: line.clone(), line, ..Self::default() }
+    }
+
     fn of_replay(error: &ReplayError) -> Self {
         let position = match error {
             ReplayError::Log(_) => None,
@@ -214,6 +230,7 @@ fn prove(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> P
         accounts: state.books().iter().count(),
         figures: audit.figures(),
         quarantined: Vec::new(),
+        snapshots: 0,
         chain_head: walked.tail.chain.to_string(),
         outcome_digest: state.digest().to_string(),
         state_hash,
@@ -264,6 +281,9 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     );
     for noted in &proof.quarantined {
         println!("  {noted}");
+    }
+    if 0 < proof.snapshots {
+        println!("  {} snapshots are the states that the log came to", proof.snapshots);
     }
     println!("  state hash {}", proof.state_hash);
     Ok(())

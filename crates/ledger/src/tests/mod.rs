@@ -9,3 +9,4 @@ mod prediction;
 mod properties;
 mod scenario;
 mod scenarios;
+mod snapshot;

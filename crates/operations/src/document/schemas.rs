@@ -347,13 +347,14 @@ fn answers_of_measurement() -> Vec<Named> {
         [("start", integer.clone()), ("end", integer.clone()), ("label", words.clone())],
         [],
     );
+    let snapshot = closed([("position", integer.clone()), ("file", words.clone())], []);
     vec![
         ("Watching", closed([("enabled", json!({"type": "boolean"}))], [])),
         (
             "Waterfall",
             closed(
                 [
-                    ("transferId", words),
+                    ("transferId", words.clone()),
                     ("unit", one_of(&["ns"])),
                     ("events", json!({"type": "array", "items": stage})),
                 ],
@@ -368,6 +369,20 @@ fn answers_of_measurement() -> Vec<Named> {
                     ("transfer", json!({"type": "string"})),
                     ("state", one_of(&["RESERVED", "COMMITTED", "ABORTED"])),
                 ],
+            ),
+        ),
+        (
+            "Snapshots",
+            closed(
+                [
+                    ("snapshots", json!({"type": "array", "items": snapshot})),
+                    ("busy", json!({"type": "boolean"})),
+                    ("taken", integer.clone()),
+                    ("failed", integer.clone()),
+                    ("lastBytes", integer.clone()),
+                    ("lastMilliseconds", integer.clone()),
+                ],
+                [("error", words.clone())],
             ),
         ),
         (

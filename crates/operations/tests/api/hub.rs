@@ -8,7 +8,7 @@ use ledger::{
     Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
     TransferId,
 };
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, StuckStage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Unavailable};
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
 pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
@@ -22,6 +22,7 @@ pub(crate) struct Inner {
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
     pub(crate) watching: bool,
+    pub(crate) snapshots: Snapshots,
     pub(crate) stages: Vec<(TransferId, Stage)>,
     pub(crate) stuck: Vec<StuckStage>,
 }
@@ -35,6 +36,7 @@ impl Kernel {
             unavailable: None,
             metrics: Metrics::default(),
             watching: false,
+            snapshots: Snapshots::default(),
             stages: Vec::new(),
             stuck: Vec::new(),
         }));
@@ -88,6 +90,14 @@ impl Hub for Kernel {
 
     fn metrics(&self) -> Metrics {
         self.inner().metrics
+    }
+
+    fn snapshots(&self) -> Snapshots {
+        self.inner().snapshots.clone()
+    }
+
+    fn take_snapshot(&self) {
+        self.inner().snapshots.busy = true;
     }
 
     fn is_watching(&self) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use ledger::TransferId;
-use operations::{Metrics, Stage, StuckStage, Unavailable};
+use operations::{Metrics, Snapshots, Stage, StuckStage, Unavailable};
 
 use crate::conversation::Server;
 
@@ -26,6 +26,17 @@ async fn health_names_what_is_stuck() {
     let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
     server.hub.inner().stuck.push(stuck);
     server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}]}"#]]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn snapshots_are_listed_and_asked_for() {
+    let server = Server::start().await;
+    server.check("GET /snapshots", "", expect![[r#"200 {"snapshots":[],"busy":false,"taken":0,"failed":0,"lastBytes":0,"lastMilliseconds":0}"#]]).await;
+    server.check_status("POST /snapshots", "", 202).await;
+    server.hub.inner().snapshots.files = vec![(41, "41.snapshot".into())];
+    server.hub.inner().snapshots.error = Some("the disk is full".into());
+    server.check("GET /snapshots", "", expect![[r#"200 {"snapshots":[{"position":41,"file":"41.snapshot"}],"busy":true,"taken":0,"failed":0,"lastBytes":0,"lastMilliseconds":0,"error":"the disk is full"}"#]]).await;
     server.stop().await;
 }
 
@@ -63,6 +74,14 @@ async fn every_metric_has_its_name_and_type() {
         signatures_made: 28,
         signatures_failed: 29,
         signatures_waiting: 30,
+    };
+    server.hub.inner().snapshots = Snapshots {
+        files: vec![(31, "newest".into()), (30, "older".into())],
+        last_bytes: 32,
+        last_millis: 33,
+        taken: 34,
+        failed: 35,
+        ..Snapshots::default()
     };
     let answer = server.send("GET /metrics", "host: localhost\r\n", "").await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -128,7 +147,17 @@ async fn every_metric_has_its_name_and_type() {
         # TYPE upesi_signatures_failed_total counter
         upesi_signatures_failed_total 29
         # TYPE upesi_signatures_waiting gauge
-        upesi_signatures_waiting 30"#]]
+        upesi_signatures_waiting 30
+        # TYPE upesi_snapshot_position gauge
+        upesi_snapshot_position 31
+        # TYPE upesi_snapshot_bytes gauge
+        upesi_snapshot_bytes 32
+        # TYPE upesi_snapshot_milliseconds gauge
+        upesi_snapshot_milliseconds 33
+        # TYPE upesi_snapshots_taken_total counter
+        upesi_snapshots_taken_total 34
+        # TYPE upesi_snapshots_failed_total counter
+        upesi_snapshots_failed_total 35"#]]
     .assert_eq(&ours.join("\n"));
     for name in ["process_cpu_seconds_total ", "process_resident_memory_bytes "] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));

@@ -45,6 +45,8 @@ const SHORT_LIFE_MS: (u64, u64) = (1_500, 5_000);
 const REGISTRATION_EVERY: u64 = 8;
 /// Beyond this many transfers only a part of those with a known end are asked for.
 const ASKED_MAX: u64 = 50_000;
+/// As often as the log grows by so much, as fast as can be.
+const SNAPSHOTS: &str = "[snapshot]\nevery_records = 500\ncpu_percent = 100\n";
 const NAMES: [&str; 2] = ["alphafsp", "betafsp"];
 const FUNDS: &str = "1000000000";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,7 +62,8 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
         let outside = Arc::clone(&outside);
         Server::start(move |callback| outside.hear(side, callback))
     });
-    let home = Home::new();
+    // Snapshots are taken all the while, so that most starts go on from one.
+    let home = Home::configured(SNAPSHOTS);
     let ports = ports_to_come_back_to();
     let mut switch = home.serve_on(ports);
     let mut admin = Admin::new(&home, &switch);

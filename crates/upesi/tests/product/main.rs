@@ -17,6 +17,7 @@ mod offline;
 mod operations;
 mod refusals;
 mod signatures;
+mod snapshots;
 mod support;
 mod transfers;
 mod watchdog;

@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 23] = [
+const RINGS: [(&str, Ring); 24] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -14,6 +14,7 @@ const RINGS: [(&str, Ring); 23] = [
     ("sequencer", Ring::SansIo),
     ("delivery", Ring::SansIo),
     ("journal", Ring::Driver),
+    ("snapshots", Ring::Driver),
     ("jws", Ring::Driver),
     ("kafka", Ring::Driver),
     ("store", Ring::Driver),

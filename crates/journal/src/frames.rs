@@ -1,0 +1,131 @@
+//! The durable frames of a log that is being written, for whoever follows it on another thread.
+//!
+//! Nothing here touches what the writer works with but the list of segments, once per segment, and
+//! one atomic number. Frames are read through files of their own, so that the writer's are not
+//! waited for. Each is checked in full, the chain included, from the header of its segment on; a
+//! start in the middle of a segment reads what stands before it there, at most
+//! [`crate::Options::segment_bytes`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use ledger::Position;
+use ports::{Disk, DiskFile, LogError, Stop, Visitor};
+use record::frame::{LogIdentity, Tail};
+
+use crate::file_log::same_end;
+use crate::reader::{Shared, damaged, storage};
+use crate::scan::{self, Cause, Part, Scanned};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+
+/// The durable frames of a [`crate::FileLog`], good for as long as it is kept.
+pub struct DurableFrames<D: Disk>(Arc<Shared<D>>);
+
+impl<D: Disk> DurableFrames<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> Self {
+        Self(shared)
+    }
+
+    /// The log's identity.
+    #[must_use]
+    pub fn identity(&self) -> LogIdentity {
+        self.0.identity
+    }
+
+    /// Position of the last durable record; 0 when there is none.
+    #[must_use]
+    pub fn end(&self) -> Position {
+        self.0.durable_end()
+    }
+
+    /// Bytes of frames that became durable since the log was opened.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.durable_bytes()
+    }
+
+    /// Visits the frames in order, from the one that holds `from` (which may begin before it) to
+    /// what was durable when this was called. `Err(Stop)` from the visitor ends it early.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] where a frame is not as it was written, before it is visited;
+    /// [`LogError::Storage`].
+    pub fn replay(&self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+        let end = self.end();
+        if end < from || end.0 == 0 {
+            return Ok(());
+        }
+        let mut stopped = false;
+        let mut before: Option<Tail> = None;
+        for first in self.0.segments_from(from) {
+            let scanned = self.scan(first, before, &mut |frame| {
+                let last = frame.header().last();
+                stopped = from <= last && visit(frame).is_err();
+                if stopped || end <= last { Err(Stop) } else { Ok(()) }
+            })?;
+            match scanned.cause {
+                Cause::Visitor => return Ok(()),
+                Cause::Limit => before = Some(scanned.tail),
+                Cause::Frame(error) => return Err(damaged(first, scanned.offset, &error)),
+                Cause::Order(error) => return Err(damaged(first, scanned.offset, &error)),
+            }
+        }
+        let reason = format!("the log ends before record {}, which was durable", end.0);
+        Err(LogError::Damaged { place: "its last segment".into(), reason })
+    }
+
+    /// Where the log stood right behind the record at `position`; `None` when no frame ends with
+    /// it, or it is not durable.
+    ///
+    /// # Errors
+    /// As [`DurableFrames::replay`].
+    pub fn tail_at(&self, position: Position) -> Result<Option<Tail>, LogError> {
+        if position.0 == 0 {
+            return Ok(None);
+        }
+        let mut found = None;
+        self.replay(position, &mut |frame| {
+            let header = frame.header();
+            found = (header.last() == position).then(|| Tail {
+                identity: header.identity,
+                end: position,
+                durable: position,
+                stamp: header.batch.stamp,
+                chain: frame.chain(),
+            });
+            Err(Stop)
+        })?;
+        Ok(found)
+    }
+
+    fn scan(
+        &self,
+        first: Position,
+        before: Option<Tail>,
+        visit: &mut Visitor<'_>,
+    ) -> Result<Scanned, LogError> {
+        let file = self.0.disk.open(&segment::name_of(first)).map_err(storage)?;
+        let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+        let read = file.read_at(0, &mut header).map_err(storage)?;
+        let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
+        if before.is_some_and(|tail| !same_end(&tail, &base)) || base.next() != first {
+            return Err(damaged(first, 0, &"the segment does not continue the one before"));
+        }
+        // The writer may be at work behind what is durable; the visitor stops before that.
+        let part = Part { file: &file, limit: file.length().map_err(storage)? };
+        let start = (SEGMENT_HEADER_BYTES, base);
+        scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)
+    }
+}
+
+impl<D: Disk> Clone for DurableFrames<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Disk> fmt::Debug for DurableFrames<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DurableFrames").field("end", &self.end()).finish_non_exhaustive()
+    }
+}

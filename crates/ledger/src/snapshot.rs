@@ -1,0 +1,472 @@
+//! The whole state as plain parts, to be stored and put together again.
+//!
+//! [`State::parts`] shows everything that the next decision depends on: one [`Head`] of what is
+//! small, and rows of what is not, each table in an order that depends on the log alone, so that
+//! equal states have equal parts. [`Builder`] takes the same parts in the same order and gives
+//! back a state that decides every further batch as the first one would have.
+//!
+//! What can be computed from other parts is not among them: indexes, the order of deadlines,
+//! counts of notices by recipient, the internal accounts of a currency.
+//!
+//! A builder refuses parts that no state has ([`Inconsistent`]) and does not panic on any. Costs:
+//! two keyed hashes and two probes for each transfer; bounds: the tables' own.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::accounts::{Account, AccountKind, Books};
+use crate::command::{LedgerAccountType, Oracle, Settings, SettlementModel};
+use crate::hashing::Keyed;
+use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position};
+use crate::ids::{Stamp, TransferId};
+use crate::money::Amount;
+use crate::notice::{DeadLetter, Notice, Outbox};
+use crate::register::{Catalogue, Participant, Register};
+use crate::state::{Counters, NODES_MAX, RULES_VERSION, State};
+use crate::trail::Trail;
+use crate::transfers::{Found, Transfers};
+
+pub use crate::state::NodeTail;
+pub use crate::transfers::{Active, Answer, AnswerKind, Ended, Outflow};
+
+/// What there is one of in a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Key of the kernel's hash maps.
+    pub seed: [u8; 16],
+    /// The hub's own name.
+    pub hub: FspName,
+    /// The last record applied.
+    pub position: Position,
+    /// Stamp of the last batch.
+    pub stamp: Stamp,
+    /// Version of the rules that decide the next batch.
+    pub rules_version: u32,
+    /// Digest of everything decided so far.
+    pub digest: Digest,
+    /// Settings in force.
+    pub settings: Settings,
+    /// Counts since the log began.
+    pub counters: Counters,
+    /// The last record of each node that ever wrote, in order of their first.
+    pub nodes: Vec<NodeTail>,
+    /// Batches applied.
+    pub batches: u64,
+    /// Number of the newest notice.
+    pub last_notice: NoticeId,
+    /// Number of the newest oracle.
+    pub last_oracle: OracleId,
+}
+
+/// Parts that belong to no state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inconsistent(pub &'static str);
+
+impl fmt::Display for Inconsistent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl core::error::Error for Inconsistent {}
+
+/// The parts of a state, in the order in which a [`Builder`] wants them: the head, accounts,
+/// participants, settlement models, oracles, account types, transfers in flight, outflows,
+/// transfers that ended, notices owed, dead letters.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a>(&'a State);
+
+impl State {
+    /// The state as plain parts. Between two batches only, as everybody but the kernel sees it.
+    #[must_use]
+    pub const fn parts(&self) -> Parts<'_> {
+        Parts(self)
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// What there is one of.
+    #[must_use]
+    pub fn head(self) -> Head {
+        let state = self.0;
+        Head {
+            seed: state.transfers.keyed().key(),
+            hub: state.hub,
+            position: state.position,
+            stamp: state.stamp,
+            rules_version: state.rules_version,
+            digest: state.digest,
+            settings: state.settings,
+            counters: state.counters,
+            nodes: state.nodes.clone(),
+            batches: state.batches,
+            last_notice: state.outbox.last_id(),
+            last_oracle: state.register.last_oracle(),
+        }
+    }
+
+    /// All accounts, internal ones included, in order of number.
+    pub fn accounts(self) -> impl Iterator<Item = &'a Account> {
+        self.0.books.iter()
+    }
+
+    /// All participants, the hub first.
+    pub fn participants(self) -> impl Iterator<Item = &'a Participant> {
+        self.0.register.iter().map(|(_, participant)| participant)
+    }
+
+    /// All settlement models, oldest first.
+    #[must_use]
+    pub fn models(self) -> &'a [SettlementModel] {
+        self.0.register.models()
+    }
+
+    /// All oracles, oldest first.
+    #[must_use]
+    pub fn oracles(self) -> &'a [(OracleId, Oracle)] {
+        self.0.register.oracles()
+    }
+
+    /// Account types beside the kernel's own, oldest first.
+    #[must_use]
+    pub fn account_types(self) -> &'a [LedgerAccountType] {
+        self.0.register.account_types()
+    }
+
+    /// Transfers in flight, in order of their prepares.
+    #[must_use]
+    pub fn active(self) -> Vec<&'a Active> {
+        let mut rows: Vec<_> = self.0.transfers.iter_active().collect();
+        rows.sort_unstable_by_key(|row| row.prepare);
+        rows
+    }
+
+    /// Reserved outflows of funds, in order of id.
+    pub fn outflows(self) -> impl Iterator<Item = (&'a TransferId, &'a Outflow)> {
+        self.0.transfers.iter_outflows()
+    }
+
+    /// Transfers that ended, in the order in which they did.
+    pub fn ended(self) -> impl Iterator<Item = &'a Ended> {
+        self.0.transfers.iter_ended()
+    }
+
+    /// Notices owed, in order of number.
+    #[must_use]
+    pub fn notices(self) -> Vec<&'a Notice> {
+        let mut rows: Vec<_> = self.0.outbox.iter().collect();
+        rows.sort_unstable_by_key(|notice| notice.id);
+        rows
+    }
+
+    /// Notices given up, in order of number.
+    pub fn dead_letters(self) -> impl Iterator<Item = &'a DeadLetter> {
+        self.0.outbox.dead().values()
+    }
+}
+
+/// Puts a state together. Each table is taken in its own order; accounts and participants come
+/// before what refers to them.
+#[derive(Debug)]
+pub struct Builder {
+    head: Head,
+    accounts: Vec<Account>,
+    participants: Vec<Participant>,
+    catalogue: Catalogue,
+    transfers: Transfers,
+    /// What is reserved, by the account that it was taken from.
+    reserved: Sums,
+    flowing: Sums,
+    last_prepare: Position,
+    outbox: Outbox,
+    last_notice: NoticeId,
+}
+
+/// Amounts by account.
+type Sums = BTreeMap<AccountId, Amount>;
+
+/// Counts, positions and moments lie below, so that none ends with the next batches.
+const NUMBERS_END: u64 = 1 << 63;
+
+const MISSING_ACCOUNT: Inconsistent = Inconsistent("an account that is referred to is not there");
+const MISSING_PARTICIPANT: Inconsistent =
+    Inconsistent("a participant that is referred to is not there");
+const TOO_LARGE: Inconsistent = Inconsistent("a sum is beyond the range of the ledger");
+
+impl Builder {
+    /// Begins with the head.
+    ///
+    /// # Errors
+    /// [`Inconsistent`] when it is the head of no state, or of one under newer rules.
+    pub fn new(head: Head) -> Result<Self, Inconsistent> {
+        if RULES_VERSION < head.rules_version {
+            return Err(Inconsistent("the state is under rules of a newer version"));
+        }
+        let counters = &head.counters;
+        let counted = [counters.reserved, counters.refused, counters.committed, counters.aborted];
+        let numbers = [head.position.0, head.stamp.0, head.batches, head.last_notice.0];
+        let more = [counters.expired, counters.delivered];
+        if counted.iter().chain(&numbers).chain(&more).any(|number| NUMBERS_END <= *number) {
+            return Err(Inconsistent("a number is beyond what any log has"));
+        }
+        let mut nodes: Vec<_> = head.nodes.iter().map(|tail| tail.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.len() != head.nodes.len() || NODES_MAX < nodes.len() {
+            return Err(Inconsistent("the list of nodes is none"));
+        }
+        let mut outbox = Outbox::new();
+        outbox.set_last_id(head.last_notice);
+        Ok(Self {
+            transfers: Transfers::new(Keyed::new(head.seed)),
+            catalogue: Catalogue { last_oracle: head.last_oracle, ..Catalogue::default() },
+            head,
+            accounts: Vec::new(),
+            participants: Vec::new(),
+            reserved: Sums::new(),
+            flowing: Sums::new(),
+            last_prepare: Position(0),
+            outbox,
+            last_notice: NoticeId(0),
+        })
+    }
+
+    /// The next account.
+    pub fn account(&mut self, account: Account) {
+        self.accounts.push(account);
+    }
+
+    /// The next participant.
+    pub fn participant(&mut self, participant: Participant) {
+        self.participants.push(participant);
+    }
+
+    /// The next settlement model.
+    pub fn model(&mut self, model: SettlementModel) {
+        self.catalogue.models.push(model);
+    }
+
+    /// The next oracle.
+    pub fn oracle(&mut self, id: OracleId, oracle: Oracle) {
+        self.catalogue.oracles.push((id, oracle));
+    }
+
+    /// The next account type.
+    pub fn account_type(&mut self, added: LedgerAccountType) {
+        self.catalogue.account_types.push(added);
+    }
+
+    /// The next transfer in flight.
+    ///
+    /// # Errors
+    /// [`Inconsistent`] when it can not follow what came before.
+    pub fn active(&mut self, transfer: Active) -> Result<(), Inconsistent> {
+        self.check_record(transfer.prepare)?;
+        if transfer.prepare <= self.last_prepare {
+            return Err(Inconsistent("transfers in flight are not in order of their prepares"));
+        }
+        self.check_participants([transfer.payer, transfer.payee])?;
+        let kind = AccountKind::Position;
+        let from = self.check_account(transfer.payer_account, (transfer.payer, kind))?;
+        let to = self.check_account(transfer.payee_account, (transfer.payee, kind))?;
+        if from.currency != to.currency {
+            return Err(Inconsistent("a transfer is in two currencies"));
+        }
+        let account = from.id;
+        self.check_new(&transfer.id)?;
+        add(&mut self.reserved, account, transfer.amount)?;
+        self.last_prepare = transfer.prepare;
+        self.transfers.insert(transfer);
+        Ok(())
+    }
+
+    /// The next outflow.
+    ///
+    /// # Errors
+    /// As [`Builder::active`].
+    pub fn outflow(&mut self, id: TransferId, outflow: Outflow) -> Result<(), Inconsistent> {
+        self.check_record(outflow.record)?;
+        let kind = AccountKind::Settlement;
+        let account = self.check_account(outflow.settlement, (outflow.participant, kind))?.id;
+        self.check_participants([outflow.participant])?;
+        self.check_new(&id)?;
+        add(&mut self.flowing, account, outflow.amount)?;
+        self.transfers.reserve_outflow(id, outflow);
+        Ok(())
+    }
+
+    /// The next transfer that ended.
+    ///
+    /// # Errors
+    /// As [`Builder::active`].
+    pub fn ended(&mut self, transfer: Ended) -> Result<(), Inconsistent> {
+        self.check_record(transfer.prepare)?;
+        self.check_participants(transfer.payer.into_iter().chain(transfer.payee))?;
+        self.check_new(&transfer.id)?;
+        self.transfers.end(transfer);
+        Ok(())
+    }
+
+    /// The next notice owed.
+    ///
+    /// # Errors
+    /// As [`Builder::active`].
+    pub fn notice(&mut self, notice: Notice) -> Result<(), Inconsistent> {
+        self.check_notice(&notice)?;
+        if notice.id <= self.last_notice {
+            return Err(Inconsistent("notices are not in order of their numbers"));
+        }
+        self.last_notice = notice.id;
+        self.outbox.add(notice);
+        Ok(())
+    }
+
+    /// The next dead letter.
+    ///
+    /// # Errors
+    /// As [`Builder::active`].
+    pub fn dead_letter(&mut self, letter: DeadLetter) -> Result<(), Inconsistent> {
+        self.check_notice(&letter.notice)?;
+        let id = letter.notice.id;
+        let last = self.outbox.dead().last_key_value().map(|(id, _)| *id);
+        if self.outbox.owes(id) || Some(id) <= last || letter.end.notice != id {
+            return Err(Inconsistent("a dead letter has the number of another notice"));
+        }
+        self.outbox.bury(letter);
+        Ok(())
+    }
+
+    /// The state, once all parts are there.
+    ///
+    /// # Errors
+    /// [`Inconsistent`] when they do not fit together: then no state has them.
+    pub fn finish(self) -> Result<State, Inconsistent> {
+        let participants = self.participants.len();
+        if self.accounts.iter().any(|account| participants <= account.owner.at()) {
+            return Err(MISSING_PARTICIPANT);
+        }
+        let books = Books::restore(self.accounts)?;
+        check_reserved(&books, AccountKind::InFlight, &self.reserved)?;
+        check_reserved(&books, AccountKind::Outflow, &self.flowing)?;
+        for (at, participant) in self.participants.iter().enumerate() {
+            check_participant(&books, ParticipantIndex(at as u32), participant)?;
+        }
+        let head = self.head;
+        let hub = self.participants.first().map(|hub| hub.name);
+        if hub.is_some_and(|hub| hub != head.hub) || hub.is_none() != (head.position.0 == 0) {
+            return Err(Inconsistent("the hub is not the first participant"));
+        }
+        let keyed = Keyed::new(head.seed);
+        let register = Register::restore(keyed, self.participants, self.catalogue)?;
+        Ok(State {
+            hub: head.hub,
+            position: head.position,
+            stamp: head.stamp,
+            rules_version: head.rules_version,
+            digest: head.digest,
+            settings: head.settings,
+            books,
+            register,
+            transfers: self.transfers,
+            outbox: self.outbox,
+            counters: head.counters,
+            nodes: head.nodes,
+            trail: Trail::default(),
+            batches: head.batches,
+        })
+    }
+
+    fn check_record(&self, record: Position) -> Result<(), Inconsistent> {
+        match record <= self.head.position {
+            true => Ok(()),
+            false => Err(Inconsistent("a transfer is newer than the state")),
+        }
+    }
+
+    fn check_participants(
+        &self,
+        indices: impl IntoIterator<Item = ParticipantIndex>,
+    ) -> Result<(), Inconsistent> {
+        let known = self.participants.len();
+        match indices.into_iter().all(|index| index.at() < known) {
+            true => Ok(()),
+            false => Err(MISSING_PARTICIPANT),
+        }
+    }
+
+    fn check_account(
+        &self,
+        id: AccountId,
+        (owner, kind): (ParticipantIndex, AccountKind),
+    ) -> Result<&Account, Inconsistent> {
+        let at = (id.0 as usize).checked_sub(1);
+        let account = at.and_then(|at| self.accounts.get(at));
+        let fits = account
+            .filter(|account| account.id == id && account.owner == owner && account.kind == kind);
+        fits.ok_or(MISSING_ACCOUNT)
+    }
+
+    fn check_new(&self, id: &TransferId) -> Result<(), Inconsistent> {
+        match self.transfers.find(id) {
+            Found::Nothing => Ok(()),
+            _ => Err(Inconsistent("a transfer is there twice")),
+        }
+    }
+
+    fn check_notice(&self, notice: &Notice) -> Result<(), Inconsistent> {
+        self.check_participants([notice.recipient])?;
+        match notice.id <= self.head.last_notice {
+            true => Ok(()),
+            false => Err(Inconsistent("a notice has a number that was never given out")),
+        }
+    }
+}
+
+fn add(sums: &mut Sums, account: AccountId, amount: Amount) -> Result<(), Inconsistent> {
+    let sum = sums.entry(account).or_default();
+    *sum = sum.checked_add(amount).ok_or(TOO_LARGE)?;
+    Ok(())
+}
+
+/// What is reserved in a currency lies on its internal account of that kind.
+fn check_reserved(books: &Books, kind: AccountKind, sums: &Sums) -> Result<(), Inconsistent> {
+    let mut left: BTreeMap<_, Amount> = BTreeMap::new();
+    let internal = books.iter().filter(|account| account.kind == kind);
+    let internal = internal.map(|account| (account.currency, account.value));
+    let taken = sums.iter().map(|(id, sum)| {
+        let account = books.get(*id).ok_or(MISSING_ACCOUNT)?;
+        Ok((account.currency, *sum))
+    });
+    for entry in internal.map(Ok).chain(taken) {
+        let (currency, amount) = entry?;
+        let sum = left.entry(currency).or_default();
+        *sum = sum.checked_add(amount).ok_or(TOO_LARGE)?;
+    }
+    match left.values().all(|sum| *sum == Amount::ZERO) {
+        true => Ok(()),
+        false => Err(Inconsistent("what is reserved is not what the reserved transfers add up to")),
+    }
+}
+
+fn check_participant(
+    books: &Books,
+    index: ParticipantIndex,
+    participant: &Participant,
+) -> Result<(), Inconsistent> {
+    let is_own = |id: AccountId| books.get(id).is_some_and(|account| account.owner == index);
+    if !participant.accounts.iter().all(|id| is_own(*id)) {
+        return Err(MISSING_ACCOUNT);
+    }
+    let fits = participant.holdings.iter().all(|holding| {
+        let is = |id, kind| {
+            let account = books.get(id);
+            account.is_some_and(|it| it.kind == kind && it.currency == holding.currency)
+        };
+        is_own(holding.position)
+            && is_own(holding.settlement)
+            && is(holding.position, AccountKind::Position)
+            && is(holding.settlement, AccountKind::Settlement)
+    });
+    if fits { Ok(()) } else { Err(MISSING_ACCOUNT) }
+}

@@ -1,0 +1,132 @@
+//! A state that was taken apart and put together again decides as the first one does.
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::history::{Step, World, history, name, usd};
+use crate::snapshot::{Builder, Head, Inconsistent};
+use crate::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_state_put_together_again_goes_on_as_the_first(steps in history(), at in any::<u16>()) {
+        let at = usize::from(at) % (steps.len() + 1);
+        let mut one = World::new();
+        steps[..at].iter().for_each(|step| drop(play(&mut one, step)));
+        let mut other = one.clone();
+        other.state = again(&one.state);
+        prop_assert_eq!(one.state.hash(), other.state.hash());
+        for step in &steps[at..] {
+            let effects = play(&mut one, step);
+            let same = play(&mut other, step);
+            prop_assert_eq!(&effects.outcomes, &same.outcomes);
+            prop_assert_eq!(&effects.notices, &same.notices);
+            prop_assert_eq!(&effects.withdrawn, &same.withdrawn);
+            prop_assert_eq!(effects.register_changed, same.register_changed);
+            prop_assert_eq!(one.state.digest(), other.state.digest());
+        }
+        prop_assert_eq!(one.state.hash(), other.state.hash());
+        prop_assert_eq!(one.state.parts().head(), other.state.parts().head());
+        prop_assert!(one.state.parts().ended().eq(other.state.parts().ended()));
+        prop_assert_eq!(one.state.parts().active(), other.state.parts().active());
+    }
+}
+
+#[test]
+fn the_state_before_the_first_record_has_parts_too() {
+    assert_eq!(again(&State::new()).hash(), State::new().hash());
+}
+
+#[test]
+fn parts_of_no_state_are_refused() {
+    let world = World::new();
+    let state = &world.state;
+    type Spoil = fn(&mut Pieces);
+    let cases: [(&str, Spoil); 9] = [
+        ("the state is under rules of a newer version", |pieces| {
+            pieces.head.rules_version = RULES_VERSION + 1;
+        }),
+        ("the list of nodes is none", |pieces| {
+            pieces.head.nodes.extend(pieces.head.nodes.clone());
+        }),
+        ("the hub is not the first participant", |pieces| pieces.head.hub = name(0)),
+        ("the hub is not the first participant", |pieces| pieces.head.position = Position(0)),
+        ("a currency lacks one of its internal accounts", |pieces| {
+            pieces.accounts.swap(1, 2);
+            (pieces.accounts[1].id, pieces.accounts[2].id) = (AccountId(2), AccountId(3));
+        }),
+        ("accounts are not numbered from 1 without gaps", |pieces| {
+            pieces.accounts.remove(0);
+        }),
+        ("the accounts of a currency do not sum to zero", |pieces| {
+            pieces.accounts[6].value = Amount::from_units(1);
+        }),
+        ("an account that is referred to is not there", |pieces| {
+            pieces.participants.swap(1, 2);
+        }),
+        ("a participant is there twice, or has too much", |pieces| {
+            pieces.participants[1].name = pieces.participants[2].name;
+        }),
+    ];
+    for (expected, spoil) in cases {
+        let mut pieces = Pieces::of(state);
+        spoil(&mut pieces);
+        assert_eq!(pieces.build().err(), Some(Inconsistent(expected)));
+    }
+    assert!(Pieces::of(state).build().is_ok());
+    assert!(state.books().sums().all(|(currency, _)| currency == usd()));
+}
+
+/// The small parts, to be spoiled.
+struct Pieces {
+    head: Head,
+    accounts: Vec<Account>,
+    participants: Vec<Participant>,
+}
+
+impl Pieces {
+    fn of(state: &State) -> Self {
+        let parts = state.parts();
+        Self {
+            head: parts.head(),
+            accounts: parts.accounts().cloned().collect(),
+            participants: parts.participants().cloned().collect(),
+        }
+    }
+
+    fn build(self) -> Result<State, Inconsistent> {
+        let mut builder = Builder::new(self.head)?;
+        self.accounts.into_iter().for_each(|account| builder.account(account));
+        self.participants.into_iter().for_each(|participant| builder.participant(participant));
+        builder.finish()
+    }
+}
+
+fn again(state: &State) -> State {
+    put_together(state).expect("the parts of a state make one")
+}
+
+fn put_together(state: &State) -> Result<State, Inconsistent> {
+    let parts = state.parts();
+    let mut builder = Builder::new(parts.head())?;
+    parts.accounts().for_each(|account| builder.account(account.clone()));
+    parts.participants().for_each(|participant| builder.participant(participant.clone()));
+    parts.models().iter().for_each(|model| builder.model(model.clone()));
+    parts.oracles().iter().for_each(|(id, oracle)| builder.oracle(*id, oracle.clone()));
+    parts.account_types().iter().for_each(|added| builder.account_type(added.clone()));
+    parts.active().into_iter().try_for_each(|row| builder.active(row.clone()))?;
+    parts.outflows().try_for_each(|(id, row)| builder.outflow(*id, row.clone()))?;
+    parts.ended().try_for_each(|row| builder.ended(row.clone()))?;
+    parts.notices().into_iter().try_for_each(|notice| builder.notice(*notice))?;
+    parts.dead_letters().try_for_each(|letter| builder.dead_letter(*letter))?;
+    builder.finish()
+}
+
+fn play(world: &mut World, step: &Step) -> Effects {
+    world.wait(step.wait_ms);
+    let commands: Vec<_> = step.acts.iter().map(|act| world.command(act)).collect();
+    world.apply(&commands)
+}

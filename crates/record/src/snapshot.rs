@@ -1,0 +1,466 @@
+//! The stored form of a whole state: a *snapshot*, from which a start goes on instead of deciding
+//! the log from its first record on.
+//!
+//! # Phases
+//! 1. [`SnapshotWriter`] takes a state, and the parties of the directory beside it, and hands out
+//!    block after block to whoever stores them.
+//! 2. [`BlockHeader::parse`] says of the next stored bytes how many belong to the block;
+//!    [`SnapshotReader::block`] checks it and takes its rows; [`SnapshotReader::finish`] gives the
+//!    state.
+//!
+//! # Layout, version 1 (all integers little endian)
+//! A snapshot is a sequence of blocks, numbered from 0, each with rows of one kind. Kinds come in
+//! rising order; a kind without rows has no block.
+//!
+//! | at | bytes | field of each block |
+//! |---:|---:|---|
+//! | 0 | 4 | magic `UpSn` |
+//! | 4 | 2 | format version |
+//! | 6 | 2 | kind |
+//! | 8 | 4 | number of the block |
+//! | 12 | 4 | number of rows, at least 1 |
+//! | 16 | 4 | length of the rows, in bytes |
+//! | 20 | 4 | zero |
+//! | 24 | 4 | CRC-32C of the rows |
+//! | 28 | 4 | CRC-32C of bytes 0 to 27 |
+//! | 32 | n | the rows |
+//!
+//! | kind | rows |
+//! |---:|---|
+//! | 1 | origin: identity of the log, position, stamp and chain head |
+//! | 2 | head: what there is one of in a state |
+//! | 3 to 7 | accounts, participants, settlement models, oracles, account types |
+//! | 8 to 10 | transfers in flight, outflows, transfers that ended |
+//! | 11, 12 | notices owed, dead letters |
+//! | 13 | entries of the party directory |
+//! | 255 | end: BLAKE3 of all bytes before this block |
+//!
+//! Checksums of their own say which block was damaged; the digest at the end says that all blocks
+//! are there and are those that were written. Rows that ended need not be all that ever did: the
+//! list is what the state holds.
+//!
+//! # Costs and bounds
+//! A block has at most [`BLOCK_BYTES_MAX`] bytes, about [`BLOCK_BYTES`] in practice; neither side
+//! holds more than one at a time. One BLAKE3 and one CRC-32C over everything, on both sides.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use ledger::snapshot::{Builder, Inconsistent};
+use ledger::{Digest, PartyBinding, Position, Stamp, State};
+
+use crate::bytes::{FieldError, Reader, Writer};
+use crate::checksum::crc32c;
+use crate::command::{read_party, write_party};
+use crate::frame::{LogIdentity, Tail};
+
+mod rows;
+#[cfg(test)]
+mod tests;
+
+/// The format version that this code writes.
+pub const SNAPSHOT_VERSION: u16 = 1;
+/// Length of a block's header, in bytes.
+pub const BLOCK_HEADER_BYTES: usize = 32;
+/// Longest block, in bytes, header included.
+pub const BLOCK_BYTES_MAX: usize = 16 << 20;
+/// A block is closed once it has so many bytes.
+pub const BLOCK_BYTES: usize = 256 << 10;
+
+const MAGIC: [u8; 4] = *b"UpSn";
+const AT_CRC: usize = 28;
+
+/// The kinds of rows, by their stored number.
+mod kind {
+    pub(super) const ORIGIN: u16 = 1;
+    pub(super) const HEAD: u16 = 2;
+    pub(super) const ACCOUNTS: u16 = 3;
+    pub(super) const PARTICIPANTS: u16 = 4;
+    pub(super) const MODELS: u16 = 5;
+    pub(super) const ORACLES: u16 = 6;
+    pub(super) const ACCOUNT_TYPES: u16 = 7;
+    pub(super) const ACTIVE: u16 = 8;
+    pub(super) const OUTFLOWS: u16 = 9;
+    pub(super) const ENDED: u16 = 10;
+    pub(super) const NOTICES: u16 = 11;
+    pub(super) const DEAD_LETTERS: u16 = 12;
+    pub(super) const PARTIES: u16 = 13;
+    pub(super) const END: u16 = 255;
+}
+
+/// What is wrong with a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotError {
+    /// The bytes are no block.
+    NoBlock,
+    /// A block is of a format version that this program does not read.
+    Version(u16),
+    /// The checksum of a block's header is wrong.
+    HeaderChecksum,
+    /// The checksum of a block's rows is wrong.
+    RowsChecksum,
+    /// A block is not the one that comes next.
+    Order,
+    /// A row can not be read.
+    Row(FieldError),
+    /// The rows do not fit together.
+    State(Inconsistent),
+    /// The digest at the end is not that of what stands before it.
+    Digest,
+    /// The end is missing.
+    Unfinished,
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBlock => f.write_str("these bytes are no block of a snapshot"),
+            Self::Version(version) => {
+                write!(f, "format version {version} is not one that this program reads")
+            }
+            Self::HeaderChecksum => f.write_str("the checksum of a block's header is wrong"),
+            Self::RowsChecksum => f.write_str("the checksum of a block's rows is wrong"),
+            Self::Order => f.write_str("a block is missing, or not the one that comes next"),
+            Self::Row(error) => write!(f, "a row: {error}"),
+            Self::State(error) => write!(f, "the rows do not fit together: {error}"),
+            Self::Digest => f.write_str("the digest is not that of the content"),
+            Self::Unfinished => f.write_str("it has no end"),
+        }
+    }
+}
+
+impl core::error::Error for SnapshotError {}
+
+impl From<FieldError> for SnapshotError {
+    fn from(error: FieldError) -> Self {
+        Self::Row(error)
+    }
+}
+
+impl From<Inconsistent> for SnapshotError {
+    fn from(error: Inconsistent) -> Self {
+        Self::State(error)
+    }
+}
+
+/// What a snapshot came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Length, in bytes.
+    pub bytes: u64,
+    /// BLAKE3 of everything but the last block.
+    pub digest: Digest,
+}
+
+/// Writes a snapshot: [`SnapshotWriter::state`], then [`SnapshotWriter::party`] for each entry of
+/// the directory, then [`SnapshotWriter::finish`].
+pub struct SnapshotWriter<'a, E> {
+    store: &'a mut dyn FnMut(&[u8]) -> Result<(), E>,
+    /// The block at hand, its header not filled in yet.
+    block: Vec<u8>,
+    kind: u16,
+    rows: u32,
+    number: u32,
+    bytes: u64,
+    hasher: blake3::Hasher,
+}
+
+impl<'a, E> SnapshotWriter<'a, E> {
+    /// Begins a snapshot of the log that ends at `tail`. `store` gets the blocks, one by one.
+    ///
+    /// # Errors
+    /// Those of `store`; no other method has any other either.
+    pub fn new(tail: &Tail, store: &'a mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<Self, E> {
+        let mut writer = Self {
+            store,
+            block: Vec::new(),
+            kind: kind::ORIGIN,
+            rows: 0,
+            number: 0,
+            bytes: 0,
+            hasher: blake3::Hasher::new(),
+        };
+        writer.row(kind::ORIGIN, |out| {
+            out.bytes(&tail.identity.0);
+            out.u64(tail.end.0);
+            out.u64(tail.stamp.0);
+            out.bytes(&tail.chain.0);
+        })?;
+        Ok(writer)
+    }
+
+    /// Writes all of a state.
+    ///
+    /// # Errors
+    /// Those of whoever stores.
+    pub fn state(&mut self, state: &State) -> Result<(), E> {
+        let parts = state.parts();
+        self.row(kind::HEAD, |out| rows::write_head(out, &parts.head()))?;
+        self.table(kind::ACCOUNTS, parts.accounts(), rows::write_account)?;
+        self.table(kind::PARTICIPANTS, parts.participants(), rows::write_participant)?;
+        self.table(kind::MODELS, parts.models(), crate::command::write_model)?;
+        self.table(kind::ORACLES, parts.oracles(), rows::write_numbered_oracle)?;
+        self.table(kind::ACCOUNT_TYPES, parts.account_types(), crate::command::write_account_type)?;
+        self.table(kind::ACTIVE, parts.active(), rows::write_active)?;
+        self.table(kind::OUTFLOWS, parts.outflows(), rows::write_outflow)?;
+        self.table(kind::ENDED, parts.ended(), rows::write_ended)?;
+        self.table(kind::NOTICES, parts.notices(), rows::write_notice)?;
+        self.table(kind::DEAD_LETTERS, parts.dead_letters(), rows::write_dead_letter)
+    }
+
+    /// Writes an entry of the party directory.
+    ///
+    /// # Errors
+    /// Those of whoever stores.
+    pub fn party(&mut self, party: &PartyBinding) -> Result<(), E> {
+        self.row(kind::PARTIES, |out| write_party(out, party))
+    }
+
+    /// Writes the end.
+    ///
+    /// # Errors
+    /// Those of whoever stores.
+    pub fn finish(mut self) -> Result<Summary, E> {
+        self.close()?;
+        let digest = Digest(*self.hasher.finalize().as_bytes());
+        self.row(kind::END, |out| out.bytes(&digest.0))?;
+        self.close()?;
+        Ok(Summary { bytes: self.bytes, digest })
+    }
+
+    fn table<T>(
+        &mut self,
+        kind: u16,
+        rows: impl IntoIterator<Item = T>,
+        write: impl Fn(&mut Writer<'_>, T),
+    ) -> Result<(), E> {
+        rows.into_iter().try_for_each(|row| self.row(kind, |out| write(out, row)))
+    }
+
+    fn row(&mut self, kind: u16, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), E> {
+        if self.kind != kind || BLOCK_BYTES <= self.block.len() {
+            self.close()?;
+            self.kind = kind;
+        }
+        if self.block.is_empty() {
+            self.block.resize(BLOCK_HEADER_BYTES, 0);
+        }
+        write(&mut Writer(&mut self.block));
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Hands out the block at hand.
+    fn close(&mut self) -> Result<(), E> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        assert!(self.block.len() <= BLOCK_BYTES_MAX, "no row is as long as a block may be");
+        let rows = &self.block[BLOCK_HEADER_BYTES..];
+        let header = BlockHeader {
+            kind: self.kind,
+            number: self.number,
+            rows: self.rows,
+            length: rows.len() as u32,
+            crc: crc32c(rows),
+        };
+        self.block[..BLOCK_HEADER_BYTES].copy_from_slice(&header.encode());
+        self.hasher.update(&self.block);
+        (self.store)(&self.block)?;
+        self.bytes += self.block.len() as u64;
+        self.block.clear();
+        self.number += 1;
+        self.rows = 0;
+        Ok(())
+    }
+}
+
+/// The header of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    kind: u16,
+    number: u32,
+    rows: u32,
+    length: u32,
+    crc: u32,
+}
+
+impl BlockHeader {
+    /// Reads the header that `bytes` start with.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] when they start with none.
+    pub fn parse(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let header: &[u8; BLOCK_HEADER_BYTES] =
+            bytes.first_chunk().ok_or(SnapshotError::NoBlock)?;
+        let mut fields = Reader(header);
+        if fields.array()? != MAGIC {
+            return Err(SnapshotError::NoBlock);
+        }
+        if crc32c(&header[..AT_CRC]).to_le_bytes() != header[AT_CRC..] {
+            return Err(SnapshotError::HeaderChecksum);
+        }
+        let version = fields.u16()?;
+        if version != SNAPSHOT_VERSION {
+            return Err(SnapshotError::Version(version));
+        }
+        let (kind, number, rows, length) =
+            (fields.u16()?, fields.u32()?, fields.u32()?, fields.u32()?);
+        let zero = fields.u32()?;
+        let header = Self { kind, number, rows, length, crc: fields.u32()? };
+        let bounded = header.block_bytes() <= BLOCK_BYTES_MAX && 0 < rows && rows <= length;
+        if bounded && zero == 0 { Ok(header) } else { Err(SnapshotError::NoBlock) }
+    }
+
+    /// Length of the whole block, in bytes; at most [`BLOCK_BYTES_MAX`].
+    #[must_use]
+    pub const fn block_bytes(&self) -> usize {
+        BLOCK_HEADER_BYTES + self.length as usize
+    }
+
+    fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut bytes = Vec::with_capacity(BLOCK_HEADER_BYTES);
+        let out = &mut Writer(&mut bytes);
+        out.bytes(&MAGIC);
+        out.u16(SNAPSHOT_VERSION);
+        out.u16(self.kind);
+        out.u32(self.number);
+        out.u32(self.rows);
+        out.u32(self.length);
+        out.u32(0);
+        out.u32(self.crc);
+        let crc = crc32c(out.0);
+        out.u32(crc);
+        bytes.try_into().expect("the fields of a header have its length")
+    }
+}
+
+/// What was read of a snapshot, when its end was reached.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Where the log stood.
+    pub tail: Tail,
+    /// What it added up to.
+    pub state: State,
+    /// Length and digest.
+    pub summary: Summary,
+}
+
+/// Reads a snapshot, block by block.
+#[derive(Debug, Default)]
+pub struct SnapshotReader {
+    tail: Option<Tail>,
+    builder: Option<Builder>,
+    kind: u16,
+    number: u32,
+    bytes: u64,
+    hasher: blake3::Hasher,
+    end: Option<Summary>,
+}
+
+impl SnapshotReader {
+    /// Where the log stood, once the first block was read.
+    #[must_use]
+    pub const fn tail(&self) -> Option<&Tail> {
+        self.tail.as_ref()
+    }
+
+    /// Whether the last block was read.
+    #[must_use]
+    pub const fn is_at_end(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Takes the next block, all of it and nothing behind it. `party` gets the entries of the
+    /// directory.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; nothing can follow then.
+    pub fn block(
+        &mut self,
+        bytes: &[u8],
+        party: &mut dyn FnMut(PartyBinding),
+    ) -> Result<(), SnapshotError> {
+        let header = BlockHeader::parse(bytes)?;
+        let rows = &bytes[BLOCK_HEADER_BYTES..];
+        if header.block_bytes() != bytes.len() {
+            return Err(SnapshotError::NoBlock);
+        }
+        if crc32c(rows) != header.crc {
+            return Err(SnapshotError::RowsChecksum);
+        }
+        // One origin and one head, in this order, and nothing behind the end.
+        let follows = match header.kind {
+            kind::ORIGIN => self.number == 0,
+            kind::HEAD => self.kind == kind::ORIGIN,
+            kind => self.builder.is_some() && self.kind <= kind && self.end.is_none(),
+        };
+        if !follows || header.number != self.number {
+            return Err(SnapshotError::Order);
+        }
+        self.kind = header.kind;
+        self.number += 1;
+        if header.kind != kind::END {
+            self.hasher.update(bytes);
+        }
+        self.bytes += bytes.len() as u64;
+        self.rows(&header, Reader(rows), party)
+    }
+
+    /// The state, once the end was read.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Unfinished`] before, and [`SnapshotError::State`] when the rows do not
+    /// fit together.
+    pub fn finish(self) -> Result<Snapshot, SnapshotError> {
+        let (Some(tail), Some(builder), Some(summary)) = (self.tail, self.builder, self.end) else {
+            return Err(SnapshotError::Unfinished);
+        };
+        let state = builder.finish()?;
+        if state.position() != tail.end || state.stamp() != tail.stamp {
+            return Err(Inconsistent("the state is not that of the log's position").into());
+        }
+        Ok(Snapshot { tail, state, summary })
+    }
+
+    fn rows(
+        &mut self,
+        header: &BlockHeader,
+        mut reader: Reader<'_>,
+        party: &mut dyn FnMut(PartyBinding),
+    ) -> Result<(), SnapshotError> {
+        for _ in 0..header.rows {
+            match (header.kind, &mut self.builder) {
+                (kind::ORIGIN, _) if self.tail.is_none() => {
+                    self.tail = Some(read_origin(&mut reader)?);
+                }
+                (kind::HEAD, None) => {
+                    self.builder = Some(Builder::new(rows::read_head(&mut reader)?)?);
+                }
+                (kind::PARTIES, _) => party(read_party(&mut reader)?),
+                (kind::END, _) if self.end.is_none() => {
+                    let digest = Digest(*self.hasher.finalize().as_bytes());
+                    if reader.array()? != digest.0 {
+                        return Err(SnapshotError::Digest);
+                    }
+                    self.end = Some(Summary { bytes: self.bytes, digest });
+                }
+                (kind, Some(builder)) => rows::read_row(kind, &mut reader, builder)?,
+                _ => return Err(SnapshotError::Order),
+            }
+        }
+        Ok(reader.end()?)
+    }
+}
+
+fn read_origin(reader: &mut Reader<'_>) -> Result<Tail, FieldError> {
+    let identity = LogIdentity(reader.array()?);
+    let end = Position(reader.u64()?);
+    Ok(Tail {
+        identity,
+        end,
+        durable: end,
+        stamp: Stamp(reader.u64()?),
+        chain: Digest(reader.array()?),
+    })
+}

@@ -1,0 +1,331 @@
+//! Snapshots: what is written is read back, what version 1 wrote is understood forever, and what
+//! was damaged is refused.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use core::convert::Infallible;
+
+use expect_test::expect;
+use ledger::{
+    AccountId, AccountKind, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult,
+    Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis,
+    LedgerAccountType, MoveFunds, NoticeId, Oracle, Outcome, Prepare, SettlementModel, TransferId,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+/// The state after all of [`history`], as version 1 wrote it. Never changed.
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bin");
+
+#[test]
+fn version_1_is_read_and_written_as_it_was() {
+    let (read, parties) = read(FIXTURE).expect("the fixture is sound");
+    assert_eq!(read.tail.identity, LogIdentity(*b"identity of test"));
+    assert_eq!(parties, [party("1"), party("2")]);
+    assert_eq!(write(&read.state, &parties).0, FIXTURE);
+    let (decided, _) = after(history().len());
+    assert_eq!(read.state.hash(), decided.hash());
+}
+
+/// What the fixture is made of, should a later version need one of its own.
+#[test]
+fn every_table_has_rows_in_the_fixture() {
+    let (state, outcomes) = after(history().len());
+    assert!(outcomes.contains(&Outcome::PrepareReserved), "{outcomes:?}");
+    let parts = state.parts();
+    let counts = [
+        parts.accounts().count(),
+        parts.participants().count(),
+        parts.models().len(),
+        parts.oracles().len(),
+        parts.account_types().len(),
+        parts.active().len(),
+        parts.outflows().count(),
+        parts.ended().count(),
+        parts.notices().len(),
+        parts.dead_letters().count(),
+    ];
+    expect!["[9, 3, 2, 1, 1, 1, 1, 4, 4, 1]"].assert_eq(&format!("{counts:?}"));
+}
+
+#[test]
+fn damage_is_refused_wherever_it_is() {
+    for at in 0..FIXTURE.len() {
+        let mut damaged = FIXTURE.to_vec();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(read(&damaged).is_err(), "byte {at}");
+        assert!(read(&FIXTURE[..at]).is_err(), "cut at byte {at}");
+    }
+    let longer = [FIXTURE, &[0]].concat();
+    assert!(read(&longer).is_err());
+}
+
+#[test]
+fn blocks_have_one_order() {
+    let (state, _) = after(history().len());
+    let ended = (0..4_000).map(|number| refused(&format!("{number:0>26}")));
+    let state = decide(state, &ended.collect::<Vec<_>>());
+    let (bytes, summary) = write(&state, &[]);
+    assert_eq!(bytes.len() as u64, summary.bytes);
+    let blocks = split(&bytes);
+    assert!(blocks.iter().filter(|block| BLOCK_BYTES <= block.len()).count() > 0);
+    let (found, _) = read(&bytes).expect("it was written");
+    assert_eq!((found.state.hash(), found.summary), (state.hash(), summary));
+    for at in 0..blocks.len() {
+        let mut missing = blocks.clone();
+        missing.remove(at);
+        assert!(read(&missing.concat()).is_err(), "without block {at}");
+        let mut twice = blocks.clone();
+        twice.insert(at, blocks[at]);
+        assert!(read(&twice.concat()).is_err(), "with block {at} twice");
+    }
+}
+
+#[test]
+fn a_newer_version_is_told() {
+    let mut newer = FIXTURE.to_vec();
+    newer[4] = 2;
+    let crc = crc32c(&newer[..AT_CRC]);
+    newer[AT_CRC..BLOCK_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(read(&newer).err(), Some(SnapshotError::Version(2)));
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(records in 1..20usize, parties in 0..3usize) {
+        let (state, _) = after(records.min(history().len()));
+        let parties: Vec<_> = (0..parties).map(|number| party(&number.to_string())).collect();
+        let (bytes, summary) = write(&state, &parties);
+        let (found, read_parties) = read(&bytes).expect("it was written");
+        prop_assert_eq!(found.state.hash(), state.hash());
+        prop_assert_eq!(found.state.parts().head(), state.parts().head());
+        prop_assert_eq!(found.summary, summary);
+        prop_assert_eq!(&read_parties, &parties);
+        prop_assert_eq!(write(&found.state, &parties).0, bytes);
+    }
+}
+
+fn write(state: &State, parties: &[PartyBinding]) -> (Vec<u8>, Summary) {
+    let mut bytes = Vec::new();
+    let mut store = |block: &[u8]| {
+        bytes.extend_from_slice(block);
+        Ok::<(), Infallible>(())
+    };
+    let tail = Tail {
+        identity: LogIdentity(*b"identity of test"),
+        end: state.position(),
+        durable: state.position(),
+        stamp: state.stamp(),
+        chain: Digest([9; 32]),
+    };
+    let mut written = || {
+        let mut writer = SnapshotWriter::new(&tail, &mut store)?;
+        writer.state(state)?;
+        parties.iter().try_for_each(|party| writer.party(party))?;
+        writer.finish()
+    };
+    let Ok(summary) = written();
+    (bytes, summary)
+}
+
+fn read(bytes: &[u8]) -> Result<(Snapshot, Vec<PartyBinding>), SnapshotError> {
+    let mut reader = SnapshotReader::default();
+    let mut parties = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let length = BlockHeader::parse(rest)?.block_bytes();
+        let (block, behind) = rest.split_at_checked(length).ok_or(SnapshotError::NoBlock)?;
+        reader.block(block, &mut |party| parties.push(party))?;
+        rest = behind;
+    }
+    reader.finish().map(|snapshot| (snapshot, parties))
+}
+
+fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut blocks = Vec::new();
+    while !bytes.is_empty() {
+        let length = BlockHeader::parse(bytes).expect("a block").block_bytes();
+        let (block, behind) = bytes.split_at(length);
+        blocks.push(block);
+        bytes = behind;
+    }
+    blocks
+}
+
+/// The state after so many records of the history, and what they came to.
+fn after(records: usize) -> (State, Vec<Outcome>) {
+    let mut state = State::new();
+    let mut outcomes = Vec::new();
+    for command in &history()[..records] {
+        let before = state.position().0;
+        let mut effects = Effects::default();
+        state.apply(&batch(before), [command], &mut effects);
+        outcomes.extend(effects.outcomes);
+    }
+    (state, outcomes)
+}
+
+fn decide(mut state: State, commands: &[Command]) -> State {
+    let batch = batch(state.position().0);
+    state.apply(&batch, commands, &mut Effects::default());
+    state
+}
+
+fn batch(before: u64) -> Batch {
+    let stamp = Stamp::from_millis(1_000 + before);
+    Batch { first: Position(before + 1), stamp, node: 3, epoch: 1, sequence: before + 1 }
+}
+
+/// Something of everything.
+fn history() -> Vec<Command> {
+    let account = AccountKind::HubReconciliation;
+    let settled = AccountKind::HubMultilateralSettlement;
+    let funds = |id: &str, direction| {
+        Change::MoveFunds(MoveFunds {
+            id: id_of(id),
+            name: name("payer"),
+            account: AccountId(7),
+            direction,
+            currency: usd(),
+            amount: Amount::from_units(5_000_000),
+            hash: Some(Digest([4; 32])),
+        })
+    };
+    let limits = |name| Change::SetInitialPositionAndLimits {
+        name,
+        currency: usd(),
+        limit: Amount::from_units(90_000_000),
+        position: Amount::ZERO,
+    };
+    vec![
+        Command::Genesis(Genesis { seed: [7; 16], hub: name("Hub") }),
+        administer(Change::CreateHubAccount { currency: usd(), kind: account }),
+        administer(Change::CreateHubAccount { currency: usd(), kind: settled }),
+        administer(Change::CreateParticipant { name: name("payer"), currency: usd() }),
+        administer(Change::CreateParticipant { name: name("payee"), currency: usd() }),
+        administer(limits(name("payer"))),
+        administer(limits(name("payee"))),
+        administer(funds("10", FundsDirection::In)),
+        administer(funds("11", FundsDirection::In)),
+        administer(funds("12", FundsDirection::Out)),
+        administer(Change::SetEndpoint {
+            name: name("payee"),
+            endpoint: "FSPIOP_CALLBACK_URL".into(),
+            value: "http://payee.example".into(),
+        }),
+        administer(Change::AddKey {
+            name: name("payee"),
+            id: Digest([6; 32]),
+            key: [1, 2, 3].into(),
+        }),
+        administer(Change::CreateSettlementModel(model())),
+        administer(Change::CreateOracle(Oracle {
+            id_type: "MSISDN".into(),
+            endpoint: "http://oracle.example".into(),
+            currency: Some(usd()),
+            default: true,
+        })),
+        administer(Change::CreateLedgerAccountType(LedgerAccountType {
+            name: "FEES".into(),
+            description: "of the scheme".into(),
+            active: true,
+            settleable: false,
+        })),
+        prepare("20"),
+        prepare("21"),
+        fulfil("20"),
+        refused("22"),
+        Command::FinishDeliveries(vec![FinishedDelivery {
+            notice: NoticeId(1),
+            result: DeliveryResult::Dead,
+            attempts: 8,
+            status: 500,
+            finished_ms: 1_018,
+        }]),
+    ]
+}
+
+fn administer(change: Change) -> Command {
+    let (actor, reason) = ("operator".into(), "".into());
+    Command::Administer(Box::new(Administer { actor, reason, change }))
+}
+
+fn model() -> SettlementModel {
+    SettlementModel {
+        name: "DEFERREDNETUSD".into(),
+        net: true,
+        multilateral: true,
+        deferred: true,
+        currency: Some(usd()),
+        liquidity_check: true,
+        auto_position_reset: true,
+        ledger_account: AccountKind::Position,
+        settlement_account: AccountKind::Settlement,
+        active: true,
+    }
+}
+
+fn prepare(id: &str) -> Command {
+    Command::Prepare(Box::new(prepare_between(id, "payer")))
+}
+
+/// To a payee that nobody knows.
+fn refused(id: &str) -> Command {
+    let payee = name("nobody");
+    Command::Prepare(Box::new(Prepare { payee, ..prepare_between(id, "payer") }))
+}
+
+/// `fulfilment` is 32 bytes of zero, of which `condition` is the SHA-256.
+fn prepare_between(id: &str, payer: &str) -> Prepare {
+    let condition = "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925";
+    let digits = |at: usize| u8::from_str_radix(&condition[2 * at..2 * at + 2], 16);
+    Prepare {
+        id: id_of(id),
+        source: name(payer),
+        payer: name(payer),
+        payee: name("payee"),
+        currency: usd(),
+        amount: Amount::from_units(10_000),
+        condition: core::array::from_fn(|at| digits(at).expect("digits")),
+        expiration_ms: 60_000,
+        hash: Digest([5; 32]),
+        trace: [8; 16],
+    }
+}
+
+fn fulfil(id: &str) -> Command {
+    Command::Fulfil(Box::new(Fulfil {
+        id: id_of(id),
+        source: name("payee"),
+        destination: Some(name("payer")),
+        state: FulfilState::Committed,
+        fulfilment: Fulfilment::Present([0; 32]),
+        hash: Digest([3; 32]),
+        trace: [8; 16],
+    }))
+}
+
+fn party(id: &str) -> PartyBinding {
+    PartyBinding {
+        id_type: "MSISDN".into(),
+        id: id.into(),
+        sub_id: Some("shop".into()),
+        currency: Some(usd()),
+        fsp: name("payee"),
+    }
+}
+
+fn id_of(number: &str) -> TransferId {
+    TransferId::parse(&format!("{number:0>26}")).expect("digits are a ULID")
+}
+
+fn name(text: &str) -> FspName {
+    FspName::new(text).expect("a name")
+}
+
+fn usd() -> Currency {
+    Currency::parse("USD").expect("a currency")
+}

@@ -1,0 +1,263 @@
+//! Snapshots as files of a [`Disk`].
+
+use std::fmt;
+
+use ledger::{PartyBinding, Position, State};
+use ports::{Disk, DiskError, DiskFile, Stop};
+use record::frame::Tail;
+use record::snapshot::{
+    BLOCK_HEADER_BYTES, BlockHeader, Snapshot, SnapshotError, SnapshotReader, SnapshotWriter,
+    Summary,
+};
+
+use crate::Parties;
+use crate::pace::Pace;
+use crate::taking::TakeError;
+
+/// Good snapshots that are kept.
+pub const KEPT: usize = 2;
+/// A snapshot being written is synced each time it has grown by so many bytes.
+pub const SYNC_BYTES: u64 = 4 << 20;
+
+const SUFFIX: &str = ".snapshot";
+const NAME_DIGITS: usize = 20;
+/// What a snapshot is called until it is whole.
+const NEW_FILE: &str = "snapshot.new";
+
+/// A file that has the name of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotFile {
+    /// The last record that counts, by the file's name.
+    pub position: Position,
+    /// The file's name.
+    pub name: String,
+}
+
+/// Where and why a file is no good snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {place}: {reason}", place = Place(*.offset))]
+pub struct Fault {
+    /// The file's name.
+    pub name: String,
+    /// Where the block starts that shows it; `None` when it is the file as a whole.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub reason: FaultReason,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultReason {
+    /// Its content.
+    #[error(transparent)]
+    Content(#[from] SnapshotError),
+    /// The disk does not give it.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// It is of another place in the log than its name says.
+    #[error("it is of record {}, which is not what it is called", .0.0)]
+    Misnamed(Position),
+    /// Nobody wanted to know any more.
+    #[error("reading it was stopped")]
+    Stopped,
+}
+
+struct Place(Option<u64>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(offset) => write!(f, "at byte {offset}"),
+            None => f.write_str("as a whole"),
+        }
+    }
+}
+
+/// The files of a directory that have the name of a snapshot, newest first.
+///
+/// # Errors
+/// Any [`DiskError`] of listing.
+pub fn list(disk: &impl Disk) -> Result<Vec<SnapshotFile>, DiskError> {
+    let names = disk.list()?.into_iter();
+    let mut found: Vec<_> = names
+        .filter_map(|name| Some(SnapshotFile { position: position_of(&name)?, name }))
+        .collect();
+    found.sort_by_key(|file| std::cmp::Reverse(file.position));
+    Ok(found)
+}
+
+/// Where the log stood when a snapshot was taken; no more than its first block is read.
+///
+/// # Errors
+/// [`Fault`].
+pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, Fault> {
+    let mut reading = Reading::open(disk, file)?;
+    reading.block(&mut |_| {})?;
+    let tail = reading.reader.tail().copied();
+    let tail = tail.ok_or_else(|| reading.fault(SnapshotError::Order.into()))?;
+    reading.check_name(&tail)?;
+    Ok(tail)
+}
+
+/// Reads and checks all of a snapshot.
+///
+/// # Errors
+/// [`Fault`].
+pub fn load<P: Parties>(
+    disk: &impl Disk,
+    file: &SnapshotFile,
+    pace: &mut dyn Pace,
+) -> Result<(Snapshot, P), Fault> {
+    let mut reading = Reading::open(disk, file)?;
+    let mut parties = P::default();
+    while reading.offset < reading.length {
+        reading.block(&mut |party| parties.insert(party))?;
+        pace.breathe().map_err(|Stop| reading.fault(FaultReason::Stopped))?;
+    }
+    let whole = |reason| Fault { name: file.name.clone(), offset: None, reason };
+    let Reading { reader, .. } = reading;
+    let snapshot = reader.finish().map_err(|error| whole(error.into()))?;
+    match snapshot.tail.end == file.position {
+        true => Ok((snapshot, parties)),
+        false => Err(whole(FaultReason::Misnamed(snapshot.tail.end))),
+    }
+}
+
+/// Stores a snapshot. It is durable when this returns; whatever fails before leaves the others as
+/// they are.
+pub(crate) fn store<P: Parties>(
+    disk: &impl Disk,
+    (tail, state, parties): (&Tail, &State, &P),
+    pace: &mut dyn Pace,
+) -> Result<(SnapshotFile, Summary), TakeError> {
+    remove_if_there(disk, NEW_FILE)?;
+    let written = write(disk, (tail, state, parties), pace).and_then(|summary| {
+        let file = SnapshotFile { position: tail.end, name: name_of(tail.end) };
+        disk.rename(NEW_FILE, &file.name)?;
+        disk.sync_directory()?;
+        Ok((file, summary))
+    });
+    if written.is_err() {
+        // It may be what fills the disk. Another attempt removes it if this does not.
+        let _removed = disk.remove(NEW_FILE);
+    }
+    written
+}
+
+/// Removes all snapshots but those named.
+pub(crate) fn keep_only(disk: &impl Disk, kept: &[&str]) -> Result<(), DiskError> {
+    for file in list(disk)? {
+        if !kept.contains(&file.name.as_str()) {
+            disk.remove(&file.name)?;
+        }
+    }
+    disk.sync_directory()
+}
+
+fn write<P: Parties>(
+    disk: &impl Disk,
+    (tail, state, parties): (&Tail, &State, &P),
+    pace: &mut dyn Pace,
+) -> Result<Summary, TakeError> {
+    let file = disk.create(NEW_FILE)?;
+    let (mut length, mut synced) = (0u64, 0u64);
+    let mut store = |block: &[u8]| {
+        file.write_at(length, block)?;
+        length += block.len() as u64;
+        if synced + SYNC_BYTES <= length {
+            file.sync()?;
+            file.release(synced, length);
+            synced = length;
+        }
+        pace.breathe().map_err(|Stop| TakeError::Stopped)
+    };
+    let mut writer = SnapshotWriter::new(tail, &mut store)?;
+    writer.state(state)?;
+    let mut result = Ok(());
+    parties.each(&mut |party| {
+        if result.is_ok() {
+            result = writer.party(party);
+        }
+    });
+    result?;
+    let summary = writer.finish()?;
+    file.sync()?;
+    file.release(synced, summary.bytes);
+    Ok(summary)
+}
+
+/// A file being read.
+struct Reading<F> {
+    name: String,
+    position: Position,
+    file: F,
+    length: u64,
+    offset: u64,
+    block: Vec<u8>,
+    reader: SnapshotReader,
+}
+
+impl<F: DiskFile> Reading<F> {
+    fn open<D: Disk<File = F>>(disk: &D, found: &SnapshotFile) -> Result<Self, Fault> {
+        let fault = |error: DiskError| {
+            let (name, reason) = (found.name.clone(), error.into());
+            Fault { name, offset: None, reason }
+        };
+        let file = disk.open(&found.name).map_err(fault)?;
+        let length = file.length().map_err(fault)?;
+        Ok(Self {
+            name: found.name.clone(),
+            position: found.position,
+            file,
+            length,
+            offset: 0,
+            block: Vec::new(),
+            reader: SnapshotReader::default(),
+        })
+    }
+
+    /// Reads the next block.
+    fn block(&mut self, party: &mut dyn FnMut(PartyBinding)) -> Result<(), Fault> {
+        let result = self.try_block(party);
+        result.map_err(|reason| self.fault(reason))
+    }
+
+    fn try_block(&mut self, party: &mut dyn FnMut(PartyBinding)) -> Result<(), FaultReason> {
+        let mut header = [0; BLOCK_HEADER_BYTES];
+        let read = self.file.read_at(self.offset, &mut header)?;
+        let length = BlockHeader::parse(&header[..read])?.block_bytes();
+        self.block.resize(length, 0);
+        let read = self.file.read_at(self.offset, &mut self.block)?;
+        self.reader.block(&self.block[..read], party)?;
+        self.offset += length as u64;
+        Ok(())
+    }
+
+    fn check_name(&self, tail: &Tail) -> Result<(), Fault> {
+        match tail.end == self.position {
+            true => Ok(()),
+            false => Err(self.fault(FaultReason::Misnamed(tail.end))),
+        }
+    }
+
+    fn fault(&self, reason: FaultReason) -> Fault {
+        Fault { name: self.name.clone(), offset: Some(self.offset), reason }
+    }
+}
+
+fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskError> {
+    match disk.remove(name) {
+        Ok(()) | Err(DiskError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn name_of(position: Position) -> String {
+    format!("{:020}{SUFFIX}", position.0)
+}
+
+fn position_of(name: &str) -> Option<Position> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let plain = digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok().map(Position)).flatten()
+}

@@ -1,0 +1,274 @@
+//! The thread that takes snapshots while the switch runs.
+//!
+//! It looks once a second whether enough was written since the last one. Its priority is low, and
+//! it works only a share of the time, in pieces of some milliseconds, so that it never has a core
+//! for itself. It reads the log through files of its own and shares nothing with the sequencer's
+//! thread but two numbers.
+//!
+//! What fails is told and tried again after a while; it never harms the switch.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use journal::DurableFrames;
+use ledger::Position;
+use ports::{Disk, Stop};
+use sequencer::Quarantine;
+
+use crate::files::{SnapshotFile, list};
+use crate::taking::{TakeError, Taken, take};
+use crate::{Pace, Parties};
+
+/// Between two looks at the log.
+const LOOK: Duration = Duration::from_secs(1);
+/// After a failure, before the next attempt that nobody asked for.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The work between two rests.
+const PIECE: Duration = Duration::from_millis(4);
+/// Above that of every other thread of the switch: on a busy machine this one waits.
+const NICENESS: i32 = 10;
+
+/// When snapshots are taken, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Once so many records were written since the last one; 0 for never.
+    pub every_records: u64,
+    /// Once so many bytes of log were written since the last one or the start; 0 for never.
+    pub every_bytes: u64,
+    /// Share of a core's time that taking one may use, in percent, 1 to 100.
+    pub cpu_percent: u8,
+}
+
+/// Something to tell people.
+#[derive(Debug)]
+pub enum News {
+    /// A snapshot was taken, in so much time.
+    Taken(Taken, Duration),
+    /// None was.
+    Failed(TakeError),
+}
+
+/// How it stands with snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Files that are there, newest first.
+    pub files: Vec<SnapshotFile>,
+    /// Whether one is being taken, or was asked for.
+    pub busy: bool,
+    /// Taken since the start.
+    pub taken: u64,
+    /// Attempts that failed since the start.
+    pub failed: u64,
+    /// Length of the newest one taken since the start, in bytes.
+    pub last_bytes: u64,
+    /// How long that took, in milliseconds.
+    pub last_millis: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub struct Follower {
+    handle: FollowerHandle,
+    thread: JoinHandle<()>,
+}
+
+/// Access to the thread, for others.
+#[derive(Clone, Debug)]
+pub struct FollowerHandle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    orders: Mutex<Orders>,
+    woken: Condvar,
+    status: Mutex<Status>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Orders {
+    stop: bool,
+    asked: bool,
+}
+
+/// Starts the thread. `tell` hears what happened, on it.
+///
+/// # Errors
+/// When it can not be started.
+pub fn follow<D: Disk, P: Parties + 'static>(
+    disk: D,
+    frames: DurableFrames<D>,
+    quarantine: Quarantine,
+    due: Due,
+    tell: impl Fn(&News) + Send + 'static,
+) -> std::io::Result<Follower> {
+    let handle = FollowerHandle(Arc::new(Shared::default()));
+    let runner = Runner { disk, frames, quarantine, due, shared: Arc::clone(&handle.0) };
+    runner.list();
+    let run = move || runner.run::<P>(&tell);
+    let thread = std::thread::Builder::new().name("snapshots".into()).spawn(run)?;
+    Ok(Follower { handle, thread })
+}
+
+impl Follower {
+    /// Access for others.
+    #[must_use]
+    pub fn handle(&self) -> FollowerHandle {
+        self.handle.clone()
+    }
+
+    /// Ends the thread within some milliseconds; a snapshot being taken is given up.
+    pub fn stop(self) {
+        self.handle.0.orders().stop = true;
+        self.handle.0.woken.notify_all();
+        // It has printed why it ended if it did by itself.
+        let _ended = self.thread.join();
+    }
+}
+
+impl FollowerHandle {
+    /// Asks for a snapshot of everything that is durable now, or later than now.
+    pub fn request(&self) {
+        self.0.orders().asked = true;
+        self.0.status().busy = true;
+        self.0.woken.notify_all();
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0.status().clone()
+    }
+}
+
+impl Shared {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `until` or an order.
+    fn wait(&self, time: Duration) {
+        let idle = |orders: &mut Orders| !orders.stop && !orders.asked;
+        let waited = self.woken.wait_timeout_while(self.orders(), time, idle);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Rests, unless the thread is to end.
+    fn rest(&self, time: Duration) -> Result<(), Stop> {
+        let going = |orders: &mut Orders| !orders.stop;
+        let waited = self.woken.wait_timeout_while(self.orders(), time, going);
+        let (orders, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if orders.stop { Err(Stop) } else { Ok(()) }
+    }
+}
+
+struct Runner<D: Disk> {
+    disk: D,
+    frames: DurableFrames<D>,
+    quarantine: Quarantine,
+    due: Due,
+    shared: Arc<Shared>,
+}
+
+impl<D: Disk> Runner<D> {
+    fn run<P: Parties>(self, tell: &impl Fn(&News)) {
+        // Without it the thread is only less polite.
+        let _set = rustix::process::setpriority_process(None, NICENESS);
+        let mut bytes_before = 0;
+        let mut not_before = Instant::now();
+        loop {
+            self.shared.wait(LOOK);
+            let orders = std::mem::replace(
+                &mut *self.shared.orders(),
+                Orders { asked: false, ..Orders::default() },
+            );
+            if orders.stop {
+                return;
+            }
+            let ripe = not_before <= Instant::now() && self.is_due(bytes_before);
+            if !orders.asked && !ripe {
+                continue;
+            }
+            let bytes_now = self.frames.bytes();
+            match self.take::<P>(tell) {
+                Ok(()) => bytes_before = bytes_now,
+                Err(Stop) => not_before = Instant::now() + PAUSE,
+            }
+        }
+    }
+
+    fn is_due(&self, bytes_before: u64) -> bool {
+        let last = self.shared.status().files.first().map_or(Position(0), |file| file.position);
+        let records = self.frames.end().0.saturating_sub(last.0);
+        let bytes = self.frames.bytes().saturating_sub(bytes_before);
+        let reached = |limit, now| 0 < limit && limit <= now;
+        reached(self.due.every_records, records) || reached(self.due.every_bytes, bytes)
+    }
+
+    fn take<P: Parties>(&self, tell: &impl Fn(&News)) -> Result<(), Stop> {
+        self.shared.status().busy = true;
+        let started = Instant::now();
+        let mut pace = Share::new(&self.shared, self.due.cpu_percent);
+        let result = take::<D, P>(&self.disk, &self.frames, &self.quarantine, &mut pace);
+        let took = started.elapsed();
+        self.list();
+        let mut status = self.shared.status();
+        status.busy = self.shared.orders().asked;
+        status.error = None;
+        let news = match result {
+            Ok(None) | Err(TakeError::Stopped) => return Ok(()),
+            Ok(Some(taken)) => {
+                status.taken += 1;
+                status.last_bytes = taken.bytes;
+                status.last_millis = took.as_millis() as u64;
+                News::Taken(taken, took)
+            }
+            Err(error) => {
+                status.failed += 1;
+                status.error = Some(error.to_string());
+                News::Failed(error)
+            }
+        };
+        drop(status);
+        tell(&news);
+        if matches!(news, News::Failed(_)) { Err(Stop) } else { Ok(()) }
+    }
+
+    fn list(&self) {
+        if let Ok(files) = list(&self.disk) {
+            self.shared.status().files = files;
+        }
+    }
+}
+
+/// Works a share of the time.
+struct Share<'a> {
+    shared: &'a Shared,
+    percent: u32,
+    since: Instant,
+}
+
+impl<'a> Share<'a> {
+    fn new(shared: &'a Shared, percent: u8) -> Self {
+        let percent = u32::from(percent.clamp(1, 100));
+        Self { shared, percent, since: Instant::now() }
+    }
+}
+
+impl Pace for Share<'_> {
+    fn breathe(&mut self) -> Result<(), Stop> {
+        let worked = self.since.elapsed();
+        if worked < PIECE {
+            return Ok(());
+        }
+        let rest = worked * (100 - self.percent) / self.percent;
+        self.shared.rest(rest)?;
+        self.since = Instant::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! States stored beside the log, so that a start does not decide the whole log again.
+//!
+//! # Phases
+//! - [`take`] goes on from the newest good snapshot, or from nothing, replays the durable log up
+//!   to its end with a state of its own, and stores that. It runs on a thread that follows the log
+//!   ([`follow`]), or in a program beside no switch; the sequencer's thread never knows.
+//! - [`newest`] finds what a start, or the next `take`, goes on from. A snapshot that is damaged,
+//!   of another log, or of another history of this one is passed over, with a line that says why.
+//!
+//! # Files
+//! `POSITION.snapshot`, twenty digits, in the log's directory: [`record::snapshot`]. It is written
+//! under another name, synced, renamed, and the directory is synced; so what has this name is
+//! whole, unless the disk damages it. The newest [`KEPT`] good ones stay.
+//!
+//! # Truth
+//! The log is the truth, and a snapshot is only ever a shorter way to what the log says: it names
+//! the log's identity and the chain head at its position, and both are compared with the log
+//! before it is used. Losing all of them costs time and nothing else.
+//!
+//! # Costs
+//! A second state in memory while one is taken; one pass over the records since the last one, at
+//! the speed of a replay; some 100 bytes for each transfer kept, written and synced in pieces of
+//! [`SYNC_BYTES`], so that a sync of the log beside it never waits for much.
+#![warn(missing_docs)]
+
+mod files;
+mod follower;
+mod pace;
+mod recovery;
+mod taking;
+
+pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin};
+pub use follower::{Due, Follower, FollowerHandle, News, Status, follow};
+pub use pace::{Pace, Unpaced};
+pub use recovery::{Newest, Start, newest};
+pub use taking::{TakeError, Taken, take};
+
+use ledger::{ChangeParties, PartyBinding};
+
+/// The party directory, as far as snapshots need to know it: a read model beside the kernel that
+/// a snapshot holds too.
+pub trait Parties: Default {
+    /// Applies an accepted change.
+    fn apply(&mut self, change: &ChangeParties);
+
+    /// Takes an entry as [`Parties::each`] gave it.
+    fn insert(&mut self, party: PartyBinding);
+
+    /// Shows all entries, in an order that depends on nothing but the changes applied.
+    fn each(&self, show: &mut dyn FnMut(&PartyBinding));
+}
+
+/// Nobody asks for parties.
+impl Parties for () {
+    fn apply(&mut self, _change: &ChangeParties) {}
+
+    fn insert(&mut self, _party: PartyBinding) {}
+
+    fn each(&self, _show: &mut dyn FnMut(&PartyBinding)) {}
+}

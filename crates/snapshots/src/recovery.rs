@@ -1,0 +1,100 @@
+//! What a start goes on from.
+
+use journal::DurableFrames;
+use ledger::State;
+use ports::{Disk, DiskError};
+use record::frame::Tail;
+
+use crate::files::{FaultReason, SnapshotFile, list, load, origin};
+use crate::{Pace, Parties};
+
+/// A snapshot that is good, and of this log.
+#[derive(Debug)]
+pub struct Start<P> {
+    /// Its file.
+    pub file: SnapshotFile,
+    /// Where the log stood.
+    pub tail: Tail,
+    /// The state there.
+    pub state: State,
+    /// The parties there.
+    pub parties: P,
+}
+
+/// What [`newest`] found.
+#[derive(Debug)]
+pub struct Newest<P> {
+    /// What to go on from; without it, from the log's first record.
+    pub start: Option<Start<P>>,
+    /// Newer files that can not be used, each with the reason, in a line for people.
+    pub passed_over: Vec<String>,
+    /// Whether the search was stopped by its pace.
+    pub stopped: bool,
+}
+
+/// Finds the newest snapshot that is sound and whose place in the log has the same chain head.
+///
+/// # Errors
+/// [`DiskError`] when the directory can not be listed. What is wrong with a file is no error: it
+/// is passed over.
+pub fn newest<D: Disk, P: Parties>(
+    disk: &D,
+    frames: &DurableFrames<D>,
+    pace: &mut dyn Pace,
+) -> Result<Newest<P>, DiskError> {
+    let mut found = Newest { start: None, passed_over: Vec::new(), stopped: false };
+    for file in list(disk)? {
+        match open(disk, frames, &file, pace) {
+            Ok(start) => {
+                found.start = Some(start);
+                break;
+            }
+            Err(Unusable::Stopped) => {
+                found.stopped = true;
+                break;
+            }
+            Err(Unusable::Because(reason)) => found.passed_over.push(reason),
+        }
+    }
+    Ok(found)
+}
+
+enum Unusable {
+    Stopped,
+    Because(String),
+}
+
+fn open<D: Disk, P: Parties>(
+    disk: &D,
+    frames: &DurableFrames<D>,
+    file: &SnapshotFile,
+    pace: &mut dyn Pace,
+) -> Result<Start<P>, Unusable> {
+    let tail = origin(disk, file).map_err(|fault| Unusable::Because(fault.to_string()))?;
+    check_place(frames, &tail).map_err(|why| Unusable::Because(format!("{}: {why}", file.name)))?;
+    let (snapshot, parties) = load(disk, file, pace).map_err(|fault| match fault.reason {
+        FaultReason::Stopped => Unusable::Stopped,
+        _ => Unusable::Because(fault.to_string()),
+    })?;
+    let (file, state) = (file.clone(), snapshot.state);
+    Ok(Start { file, tail: snapshot.tail, state, parties })
+}
+
+/// Whether this log stood there once.
+fn check_place<D: Disk>(frames: &DurableFrames<D>, tail: &Tail) -> Result<(), String> {
+    let (position, end) = (tail.end.0, frames.end());
+    let identity = frames.identity();
+    if tail.identity != identity {
+        return Err(format!("it is of log {}, this is log {identity}", tail.identity));
+    }
+    if end < tail.end {
+        return Err(format!("it is of record {position}, and the log ends with record {}", end.0));
+    }
+    match frames.tail_at(tail.end) {
+        Ok(Some(here)) if here == *tail => Ok(()),
+        Ok(_) => {
+            Err(format!("it is of another history: at record {position} this log has another head"))
+        }
+        Err(error) => Err(format!("its place in the log can not be read: {error}")),
+    }
+}

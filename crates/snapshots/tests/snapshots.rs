@@ -1,0 +1,288 @@
+//! Snapshots beside a log on a disk that fails: whatever happens, what is used is good and of this
+//! log, and what is not used is told.
+
+use std::collections::VecDeque;
+
+use journal::{DurableFrames, FileLog, MemoryDisk, Options};
+use ledger::{
+    AccountKind, Administer, Change, ChangeParties, Command, Currency, Digest, FspName, Genesis,
+    Position, Stamp,
+};
+use ports::{Disk, DiskError, Now};
+use record::frame::LogIdentity;
+use sequencer::{Durability, Quarantine, Sequencer, Submission};
+use snapshots::{KEPT, Newest, TakeError, Taken, Unpaced, list, newest, take};
+
+type Subject = Sequencer<FileLog<MemoryDisk>>;
+
+const IDENTITY: LogIdentity = LogIdentity([7; 16]);
+/// So small that every few batches start a new one.
+const OPTIONS: Options = Options {
+    segment_bytes: 4_000,
+    verify: journal::Verify::LastSegment,
+    damaged_end: journal::DamagedEnd::Refuse,
+};
+
+#[test]
+fn a_start_goes_on_from_the_newest_snapshot() {
+    let disk = MemoryDisk::new(1);
+    let (mut subject, frames) = begin(&disk, IDENTITY);
+    for round in 0..4 {
+        work(&mut subject, 10);
+        let taken = taken(&disk, &frames).expect("something was written");
+        assert_eq!(taken.file.position, subject.state().position());
+        assert_eq!(taken.records, if round == 0 { 11 } else { 10 });
+        assert!(taken.passed_over.is_empty(), "{:?}", taken.passed_over);
+    }
+    assert_eq!(taken(&disk, &frames), None, "nothing was written since");
+    assert_eq!(list(&disk).expect("a list").len(), KEPT);
+    work(&mut subject, 3);
+    let hash = subject.state().hash();
+    drop(subject);
+    assert_eq!(reopened(&disk.kill()), (41, 3, hash));
+}
+
+/// Records before the start, records replayed, and the state's hash; which is that of a start
+/// without snapshots too.
+fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
+    let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
+    let found: Newest<()> =
+        newest(disk, &log.frames(), &mut Unpaced).expect("the directory is read");
+    let start = found.start.map(|start| start.state).unwrap_or_default();
+    let before = start.position().0;
+    let mut replayed = 0;
+    let again = (start, Quarantine::default());
+    let subject = Sequencer::open_from(log, again, (0, now()), &mut |_| replayed += 1);
+    let hash = subject.expect("a good log replays").state().hash();
+    let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
+    let whole = Sequencer::open(log, 0, now(), &mut |_| {}).expect("a good log replays");
+    assert_eq!(whole.state().hash(), hash, "from the start or from a snapshot");
+    (before, replayed, hash)
+}
+
+#[test]
+fn a_crash_at_any_operation_leaves_a_good_start() {
+    let mut crashed = 0;
+    for operation in 1.. {
+        let disk = MemoryDisk::new(operation);
+        let (mut subject, frames) = begin(&disk, IDENTITY);
+        work(&mut subject, 5);
+        taken(&disk, &frames).expect("the first");
+        work(&mut subject, 5);
+        taken(&disk, &frames).expect("the second");
+        work(&mut subject, 5);
+        let hash = subject.state().hash();
+        disk.crash_at(disk.operations() + operation);
+        let third = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut Unpaced);
+        if third.is_ok() {
+            break;
+        }
+        crashed += 1;
+        let disk = disk.crash();
+        let (before, _, again) = reopened(&disk);
+        assert_eq!(again, hash);
+        assert!(before == 11 || before == 16, "operation {operation}: {before}");
+        // And the next attempt succeeds.
+        let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
+        let next = take::<_, ()>(&disk, &log.frames(), &Quarantine::default(), &mut Unpaced);
+        let next = next.expect("a sound disk").map(|taken| taken.file.position);
+        assert_eq!(next, (before == 11).then_some(Position(16)));
+    }
+    assert!(5 < crashed, "a snapshot takes some operations: {crashed}");
+}
+
+#[test]
+fn a_full_disk_and_a_failed_sync_leave_the_others() {
+    let disk = MemoryDisk::new(3);
+    let (mut subject, frames) = begin(&disk, IDENTITY);
+    work(&mut subject, 5);
+    taken(&disk, &frames).expect("the first");
+    work(&mut subject, 5);
+    let before = disk.list().expect("a list");
+    disk.set_capacity(10);
+    let full = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut Unpaced);
+    assert!(matches!(full, Err(TakeError::Disk(DiskError::Full))), "{full:?}");
+    assert_eq!(disk.list().expect("a list"), before);
+    disk.set_capacity(u64::MAX);
+    disk.fail_sync_at(disk.operations());
+    let failed = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut Unpaced);
+    assert!(matches!(failed, Err(TakeError::Disk(DiskError::Failed { .. }))), "{failed:?}");
+    assert_eq!(disk.list().expect("a list"), before);
+    taken(&disk, &frames).expect("the disk has recovered");
+    work(&mut subject, 1);
+    assert_eq!(reopened(&disk).0, 11);
+}
+
+#[test]
+fn whoever_is_not_wanted_any_more_stops() {
+    let disk = MemoryDisk::new(4);
+    let (mut subject, frames) = begin(&disk, IDENTITY);
+    work(&mut subject, 50);
+    let before = disk.list().expect("a list");
+    for breaths in 0..3 {
+        let mut left = breaths;
+        let mut pace = || {
+            left -= 1;
+            if left < 0 { Err(ports::Stop) } else { Ok(()) }
+        };
+        let stopped = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut pace);
+        assert!(matches!(stopped, Err(TakeError::Stopped)), "{stopped:?}");
+        assert_eq!(disk.list().expect("a list"), before);
+    }
+}
+
+#[test]
+fn what_is_not_good_is_passed_over_with_a_reason() {
+    let disk = MemoryDisk::new(5);
+    let (mut subject, frames) = begin(&disk, IDENTITY);
+    work(&mut subject, 5);
+    let older = taken(&disk, &frames).expect("the first").file.name;
+    work(&mut subject, 5);
+    let newer = taken(&disk, &frames).expect("the second").file.name;
+    check_passed(&disk, &frames, 11, &[]);
+
+    disk.damage(&newer, 700, 1);
+    check_passed(&disk, &frames, 6, &["at byte"]);
+    disk.damage(&older, 40, 1);
+    check_passed(&disk, &frames, 0, &["at byte", "at byte 0: the checksum of a block's rows"]);
+
+    // Of a log with another identity, and of another life of this one.
+    for (identity, expected) in
+        [(LogIdentity([8; 16]), "it is of log 0808"), (IDENTITY, "it is of another history")]
+    {
+        let other = MemoryDisk::new(6);
+        let (mut subject, frames) = begin_with(&other, identity, [4; 16]);
+        work(&mut subject, 6);
+        let strange = taken(&other, &frames).expect("a snapshot").file.name;
+        disk.put(&strange, &other.content(&strange).expect("it was written"));
+        disk.remove(&newer).ok();
+        disk.remove(&older).ok();
+        check_passed(&disk, &self::frames(&disk), 0, &[expected]);
+        disk.remove(&strange).expect("it is there");
+    }
+
+    // Of a record that this log never had, under its own name and under another.
+    let (mut subject, frames) = reopen(&disk);
+    work(&mut subject, 5);
+    let far = taken(&disk, &frames).expect("a snapshot").file.name;
+    let content = disk.content(&far).expect("it was written");
+    let short = MemoryDisk::new(7);
+    let (mut subject, frames) = begin(&short, IDENTITY);
+    work(&mut subject, 1);
+    short.put(&far, &content);
+    short.put("00000000000000000002.snapshot", &content);
+    let expected = ["and the log ends with record 2", "which is not what it is called"];
+    check_passed(&short, &frames, 0, &expected);
+    let taken = taken(&short, &frames).expect("a good one");
+    assert_eq!(taken.passed_over.len(), 2);
+    check_passed(&short, &frames, 2, &[]);
+}
+
+#[test]
+fn the_frames_followed_are_those_that_are_durable() {
+    let disk = MemoryDisk::new(8);
+    let (mut subject, frames) = begin(&disk, IDENTITY);
+    work(&mut subject, 30);
+    let end = frames.end();
+    assert_eq!(end, Position(31));
+    for from in 1..=32 {
+        let mut seen = Vec::new();
+        let visited = frames.replay(Position(from), &mut |frame| {
+            seen.push(frame.header().first.0);
+            Ok(())
+        });
+        visited.expect("a good log is read");
+        assert_eq!(seen, (from..=31).collect::<Vec<_>>());
+    }
+    for at in 1..=31 {
+        let tail = frames.tail_at(Position(at)).expect("a good log is read").expect("a frame");
+        assert_eq!((tail.end.0, tail.identity), (at, IDENTITY));
+    }
+    assert_eq!(frames.tail_at(Position(32)).expect("a good log is read"), None);
+    assert_eq!(frames.tail_at(Position(0)).expect("a good log is read"), None);
+}
+
+fn check_passed(
+    disk: &MemoryDisk,
+    frames: &DurableFrames<MemoryDisk>,
+    position: u64,
+    expected: &[&str],
+) {
+    let found: Newest<()> = newest(disk, frames, &mut Unpaced).expect("the directory is read");
+    let start = found.start.map_or(0, |start| start.state.position().0);
+    let passed = &found.passed_over;
+    assert_eq!(start, position, "{passed:?}");
+    assert_eq!(passed.len(), expected.len(), "{passed:?}");
+    for (line, expected) in passed.iter().zip(expected) {
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+fn taken(disk: &MemoryDisk, frames: &DurableFrames<MemoryDisk>) -> Option<Taken> {
+    take::<_, ()>(disk, frames, &Quarantine::default(), &mut Unpaced).expect("a sound disk")
+}
+
+fn begin(disk: &MemoryDisk, identity: LogIdentity) -> (Subject, DurableFrames<MemoryDisk>) {
+    begin_with(disk, identity, [3; 16])
+}
+
+fn begin_with(
+    disk: &MemoryDisk,
+    identity: LogIdentity,
+    seed: [u8; 16],
+) -> (Subject, DurableFrames<MemoryDisk>) {
+    let log = FileLog::create(disk.clone(), identity, OPTIONS).expect("an empty disk");
+    let frames = log.frames();
+    let mut subject = Sequencer::open(log, 0, now(), &mut |_| {}).expect("an empty log replays");
+    let hub = FspName::new("Hub").expect("a name");
+    commit(&mut subject, Command::Genesis(Genesis { seed, hub }));
+    (subject, frames)
+}
+
+fn reopen(disk: &MemoryDisk) -> (Subject, DurableFrames<MemoryDisk>) {
+    let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
+    let frames = log.frames();
+    (Sequencer::open(log, 0, now(), &mut |_| {}).expect("a good log replays"), frames)
+}
+
+fn frames(disk: &MemoryDisk) -> DurableFrames<MemoryDisk> {
+    FileLog::open(disk.clone(), OPTIONS).expect("a good log opens").0.frames()
+}
+
+/// So many batches of one record each.
+fn work(subject: &mut Subject, records: usize) {
+    for _ in 0..records {
+        let number = subject.state().position().0;
+        commit(subject, command(number));
+    }
+}
+
+fn command(number: u64) -> Command {
+    let code = [b'A' + (number / 26 % 26) as u8, b'A' + (number % 26) as u8, b'X'];
+    let currency = std::str::from_utf8(&code).ok().and_then(Currency::parse);
+    let name = FspName::new("Hub").expect("a name");
+    if number.is_multiple_of(3) {
+        let form = ledger::PartyChangeForm::Single;
+        let parties = Vec::new();
+        let trace = [1; 16];
+        let change = ChangeParties { source: name, notify: name, form, parties, trace };
+        return Command::ChangeParties(Box::new(change));
+    }
+    let kind = AccountKind::HubReconciliation;
+    let currency = currency.expect("three letters");
+    Command::Administer(Box::new(Administer {
+        actor: "operator".into(),
+        reason: "x".repeat(200),
+        change: Change::CreateHubAccount { currency, kind },
+    }))
+}
+
+fn commit(subject: &mut Subject, command: Command) {
+    let submission = Submission::without_payload(command, Durability::Synced, ());
+    let mut waiting = VecDeque::from([submission.expect("it fits a record")]);
+    subject.commit(&mut waiting, &mut Vec::new(), now()).expect("a sound disk");
+}
+
+fn now() -> Now {
+    Now { monotonic_us: 1, wall: Stamp(1_000_000) }
+}

@@ -1,0 +1,225 @@
+//! `upesi snapshot`: stores the state beside a log that no switch is running on, and says what is
+//! there; and what `verify` and `restore` ask of snapshots.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use journal::{FileLog, Options, RealDisk, Verify};
+use ledger::snapshot::Head;
+use ledger::{Digest, Position, State};
+use ports::{DiskError, Stop};
+use record::frame::Tail;
+use serde::Serialize;
+use snapshots::{Fault, Pace, Parties, SnapshotFile, Unpaced, list, load, take};
+
+use crate::offline::print_json;
+use crate::parties::Known;
+use crate::quarantine;
+use crate::{Failure, SnapshotArguments};
+
+/// Between two signs of life on a terminal.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+/// What there is.
+#[derive(Debug, Serialize)]
+struct Shown {
+    /// Last record of the newest snapshot.
+    position: u64,
+    file: String,
+    /// Length of the one just taken, in bytes; none when there was one already.
+    bytes: Option<u64>,
+    /// Records decided again for it.
+    records: u64,
+    /// Files that could not be used, each with the reason; they were removed.
+    removed: Vec<String>,
+    seconds: f64,
+}
+
+pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
+    let started = Instant::now();
+    let data = arguments.data.display();
+    let failed = |what: String| Failure::new(format!("{data}: {what}"));
+    if !arguments.data.is_dir() {
+        return Err(failed("there is no such directory".into()));
+    }
+    let disk = RealDisk::open(&arguments.data).map_err(|error| match error {
+        DiskError::InUse(_) => failed(format!(
+            "a switch is running there; have it take one: curl -X POST -H \"Authorization: Bearer \
+             $(cat {data}/admin-token)\" http://127.0.0.1:3001/snapshots (its admin address)"
+        )),
+        error => failed(error.to_string()),
+    })?;
+    let quarantined = quarantine::load(&disk).map_err(failed)?;
+    let options = Options { verify: Verify::LastSegment, ..Options::default() };
+    let (log, _recovery) =
+        FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
+    let without = quarantine::of(&quarantined);
+    let mut progress = SignOfLife::new();
+    let taken = take::<_, Known>(&disk, &log.frames(), &without, &mut progress);
+    progress.end();
+    let taken = taken.map_err(|error| failed(error.to_string()))?;
+    let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
+    let newest = newest.ok_or_else(|| failed("the log has no record yet".into()))?;
+    let shown = Shown {
+        position: newest.position.0,
+        file: newest.name,
+        bytes: taken.as_ref().map(|taken| taken.bytes),
+        records: taken.as_ref().map_or(0, |taken| taken.records),
+        removed: taken.map(|taken| taken.passed_over).unwrap_or_default(),
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    print(&shown, arguments.json)
+}
+
+fn print(shown: &Shown, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(shown);
+    }
+    for why in &shown.removed {
+        println!("removed a snapshot that is not good: {why}");
+    }
+    match shown.bytes {
+        Some(bytes) => println!(
+            "{}: the state after record {}, {} bytes; {} records decided again in {:.1} s",
+            shown.file, shown.position, bytes, shown.records, shown.seconds
+        ),
+        None => println!("{} is of the last record, {}, already", shown.file, shown.position),
+    }
+    Ok(())
+}
+
+/// What snapshots say, to be held against a log that is decided again from its first record. What
+/// is wrong with one is kept until the log itself was read: the log is what counts.
+pub(crate) struct Claims {
+    by_position: BTreeMap<Position, Claim>,
+    good: u64,
+    untrue: Vec<Untrue>,
+}
+
+/// What one snapshot says.
+struct Claim {
+    file: SnapshotFile,
+    tail: Tail,
+    head: Head,
+    hash: Digest,
+    parties: Digest,
+}
+
+/// A snapshot that is not what the log says, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Untrue {
+    pub(crate) position: Position,
+    pub(crate) line: String,
+}
+
+impl Claims {
+    /// Reads and checks every snapshot, one at a time.
+    pub(crate) fn read(disk: &RealDisk) -> Result<Self, DiskError> {
+        let mut claims = Self { by_position: BTreeMap::new(), good: 0, untrue: Vec::new() };
+        for file in list(disk)? {
+            let position = file.position;
+            match Claim::read(disk, file) {
+                Ok(claim) => drop(claims.by_position.insert(position, claim)),
+                Err(fault) => {
+                    let line = format!("{fault}. {ADVICE}");
+                    claims.untrue.push(Untrue { position, line });
+                }
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Holds what one says against what the log came to there, if one speaks of that record.
+    pub(crate) fn check(&mut self, tail: &Tail, state: &State, parties: &Known) {
+        let Some(claim) = self.by_position.remove(&tail.end) else { return };
+        let here = Tail { durable: claim.tail.durable, ..*tail };
+        let differs = [
+            (claim.tail != here, "the chain head"),
+            (claim.head != state.parts().head(), "what there is one of"),
+            (claim.hash != state.hash(), "the state hash"),
+            (claim.parties != digest_of(parties), "the party directory"),
+        ];
+        match differs.into_iter().find(|(differs, _)| *differs) {
+            Some((_, what)) => {
+                self.untrue.push(claim.untrue(&format!("{what} is not that of the log")));
+            }
+            None => self.good += 1,
+        }
+    }
+
+    /// How many are good, once the log was read to its end.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub(crate) fn close(mut self) -> Result<u64, Untrue> {
+        for claim in self.by_position.into_values() {
+            self.untrue.push(claim.untrue("no batch of the log ends with that record"));
+        }
+        match self.untrue.into_iter().next() {
+            Some(untrue) => Err(untrue),
+            None => Ok(self.good),
+        }
+    }
+}
+
+/// What to do about a snapshot that is not good.
+const ADVICE: &str = "The log is not touched by that: remove the file, and a start goes on from an \
+                      older one or from the log alone";
+
+impl Claim {
+    fn read(disk: &RealDisk, file: SnapshotFile) -> Result<Self, Fault> {
+        let (snapshot, parties): (_, Known) = load(disk, &file, &mut Unpaced)?;
+        Ok(Self {
+            file,
+            tail: snapshot.tail,
+            head: snapshot.state.parts().head(),
+            hash: snapshot.state.hash(),
+            parties: digest_of(&parties),
+        })
+    }
+
+    fn untrue(&self, what: &str) -> Untrue {
+        let line = format!("{}: {what}. {ADVICE}", self.file.name);
+        Untrue { position: self.tail.end, line }
+    }
+}
+
+fn digest_of(parties: &Known) -> Digest {
+    let mut text = Vec::new();
+    parties.each(&mut |party| text.extend_from_slice(format!("{party:?}\n").as_bytes()));
+    record::frame::payload_digest(&text)
+}
+
+/// Says on a terminal that a long work goes on.
+struct SignOfLife {
+    terminal: bool,
+    started: Instant,
+    due: Instant,
+    told: bool,
+}
+
+impl SignOfLife {
+    fn new() -> Self {
+        let started = Instant::now();
+        let terminal = std::io::stderr().is_terminal();
+        Self { terminal, started, due: started + PROGRESS, told: false }
+    }
+
+    fn end(&self) {
+        if self.told {
+            eprint!("\r                              \r");
+        }
+    }
+}
+
+impl Pace for SignOfLife {
+    fn breathe(&mut self) -> Result<(), Stop> {
+        let now = Instant::now();
+        if self.terminal && self.due <= now {
+            eprint!("\rreading and storing, {} s", self.started.elapsed().as_secs());
+            (self.due, self.told) = (now + PROGRESS, true);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! A start goes on from a state stored beside the log, and says and does the same as one that
+//! decides the whole log again; what is wrong with such a state costs time and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, finish};
+
+/// A scheme that had one transfer of each kind and a registration before its first snapshot, and
+/// one transfer and another snapshot after it.
+fn played() -> (Scheme, Vec<Transfer>) {
+    let scheme = Scheme::start();
+    let mut transfers: Vec<_> = ["10", "20", "5000", "30"].map(Transfer::of).into();
+    for transfer in &transfers {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    scheme.send(&transfers[0].fulfil("COMMITTED"), 200);
+    scheme.send(&transfers[1].error("5104", "No"), 200);
+    let registration = Message::new("POST", "/participants/MSISDN/27713803912", "payeefsp")
+        .body("{\"fspId\":\"payeefsp\",\"currency\":\"USD\"}");
+    scheme.send(&registration, 202);
+    scheme.settle();
+    take(&scheme.admin, 1);
+    transfers.push(Transfer::of("40"));
+    scheme.send(&transfers[4].prepare(), 202);
+    scheme.send(&transfers[4].fulfil("COMMITTED"), 200);
+    scheme.settle();
+    take(&scheme.admin, 2);
+    (scheme, transfers)
+}
+
+/// Asks for a snapshot and waits until so many were taken.
+fn take(admin: &Admin, count: u64) {
+    admin.must("POST", "/snapshots", "", 202);
+    admin.wait_for("upesi_snapshots_taken_total", |taken| taken == count);
+}
+
+fn state(admin: &Admin) -> Value {
+    serde_json::from_str(&admin.get("/state")).unwrap()
+}
+
+/// The snapshots of a data directory, newest first.
+fn snapshots(data: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|it| it == "snapshot")).collect();
+    found.sort();
+    found.reverse();
+    found
+}
+
+fn position_of(snapshot: &Path) -> u64 {
+    snapshot.file_stem().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(path, bytes).unwrap();
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn a_start_goes_on_from_a_snapshot_and_knows_everything() {
+    let (scheme, transfers) = played();
+    let listed: Value = serde_json::from_str(&scheme.admin.get("/snapshots")).unwrap();
+    let files = snapshots(&scheme.home.data());
+    assert_eq!(listed["snapshots"].as_array().unwrap().len(), 2, "{listed}");
+    assert_eq!(listed["snapshots"][0]["position"], position_of(&files[0]));
+    let late = Transfer::of("50");
+    scheme.send(&late.prepare(), 202);
+    scheme.settle();
+    let before = state(&scheme.admin);
+    let ports = scheme.switch.ports();
+    let Scheme { switch, home, payer, payee, other, .. } = scheme;
+    switch.kill();
+
+    let switch = home.serve_on(ports);
+    let expected = format!("went on from the snapshot of record {}", position_of(&files[0]));
+    assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
+    let admin = Admin::new(&home, &switch);
+    assert_eq!(state(&admin)["contentHash"], before["contentHash"]);
+    let scheme = Scheme { switch, home, admin, payer, payee, other };
+    // Positions: 10 and 40 committed, 30 and 50 reserved.
+    scheme.positions("130", "-50");
+    // A resend is known, from before the snapshot and from after it.
+    scheme.send(&transfers[0].prepare(), 202);
+    scheme.payer.wait("PUT", &transfers[0].path());
+    scheme.send(&transfers[3].fulfil("COMMITTED"), 200);
+    scheme.send(&late.fulfil("COMMITTED"), 200);
+    scheme.settle();
+    scheme.positions("130", "-130");
+    let asked = Message::new("GET", "/parties/MSISDN/27713803912", "payerfsp");
+    scheme.send(&asked, 202);
+    scheme.payee.wait("GET", "/parties/MSISDN/27713803912");
+    scheme.end();
+}
+
+#[test]
+fn what_is_wrong_with_a_snapshot_only_costs_time() {
+    let (scheme, _) = played();
+    let Scheme { switch, home, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let files = snapshots(&home.data());
+    let [newer, older] = [&files[0], &files[1]];
+    let output = home.offline(&["verify"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("2 snapshots are the states"), "{}", said(&output));
+
+    let start = |expected: &[&str]| {
+        let switch = home.serve();
+        for line in expected {
+            assert!(switch.greeting.contains(line), "{line}: {}", switch.greeting);
+        }
+        let admin = Admin::new(&home, &switch);
+        let hash = state(&admin)["contentHash"].clone();
+        switch.stop(Signal::TERM);
+        hash
+    };
+    let of = |path| format!("went on from the snapshot of record {}", position_of(path));
+    let hash = start(&[&of(newer)]);
+    damage(newer);
+    assert_eq!(start(&["passed over a snapshot: ", "checksum", &of(older)]), hash);
+    let output = home.offline(&["verify"]);
+    assert!(!output.status.success());
+    let name = newer.file_name().unwrap().to_str().unwrap();
+    assert!(said(&output).contains(name), "{}", said(&output));
+    damage(older);
+    assert_eq!(start(&["passed over a snapshot: ", "upesi: replayed "]), hash);
+
+    // One of another log, in place of both.
+    let (stranger, _) = played();
+    let strange = snapshots(&stranger.home.data()).remove(0);
+    fs::remove_file(newer).unwrap();
+    fs::remove_file(older).unwrap();
+    fs::copy(&strange, home.data().join(strange.file_name().unwrap())).unwrap();
+    assert_eq!(start(&["it is of log ", "upesi: replayed "]), hash);
+
+    // Offline, a good one takes its place.
+    let output = home.offline(&["snapshot", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["removed"].as_array().unwrap().len(), 1, "{shown}");
+    let files = snapshots(&home.data());
+    assert_eq!(files.len(), 1);
+    assert_eq!(shown["position"], position_of(&files[0]));
+    assert_eq!(start(&[&of(&files[0]), "replayed 0 records"]), hash);
+    let output = home.offline(&["snapshot"]);
+    assert!(said(&output).contains("already"), "{}", said(&output));
+}
+
+#[test]
+fn whoever_wants_one_of_a_running_switch_is_told_how() {
+    let home = Home::new();
+    let switch = home.serve();
+    let output = home.offline(&["snapshot"]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("/snapshots"), "{}", said(&output));
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn a_backup_becomes_a_data_directory_once_it_is_proved() {
+    let (scheme, _) = played();
+    let Scheme { switch, home, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let proof: Value = serde_json::from_slice(&home.verify().stdout).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let restored = Home::new();
+    let restore = |data: &Path, more: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("restore").arg("--from").arg(home.data()).arg("--data").arg(data);
+        finish({
+            command.args(more);
+            command
+        })
+    };
+    // Another hash than the one that comes out; a place that is taken; a good one.
+    let none = place.path().join("none");
+    let output = restore(&none, &["--state-hash", &"0".repeat(64)]);
+    assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
+    assert!(!none.exists());
+    let output = restore(place.path().parent().unwrap(), &[]);
+    assert!(said(&output).contains("is not empty"), "{}", said(&output));
+    let hash = proof["state_hash"].as_str().unwrap();
+    let output = restore(&restored.data(), &["--state-hash", hash, "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["state_hash"], proof["state_hash"]);
+    assert_eq!(shown["chain_head"], proof["chain_head"]);
+    assert_eq!(shown["snapshots"], 2);
+    let output = restore(&restored.data(), &[]);
+    assert!(said(&output).contains("nothing is ever overwritten"), "{}", said(&output));
+    let again: Value = serde_json::from_slice(&restored.verify().stdout).unwrap();
+    assert_eq!(again["state_hash"], proof["state_hash"]);
+    let switch = restored.serve();
+    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    switch.stop(Signal::TERM);
+
+    // A damaged backup is named and nothing is made of it.
+    damage(&home.data().join("00000000000000000001.segment"));
+    let output = restore(&none, &[]);
+    assert!(said(&output).contains("00000000000000000001.segment"), "{}", said(&output));
+    assert!(!none.exists());
+}

@@ -307,7 +307,8 @@ impl Pages {
         if self.pages.back().is_none_or(|page| page.len() == PAGE as usize) {
             self.pages.push_back(Vec::with_capacity(PAGE as usize));
         }
-        let before = u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(PAGE));
+        let before =
+            u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(PAGE));
         let before = before.expect("fewer than four billion transfers are kept in memory");
         let page = self.pages.back_mut().expect("a page was just added");
         page.push(item);

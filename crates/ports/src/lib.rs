@@ -14,6 +14,4 @@ pub use clock::{Clock, Now};
 pub use disk::{Disk, DiskError, DiskFile};
 pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
 pub use net::Net;
-pub use store::{
-    Cold, ColdStore, Mark, PartyChange, PartyRow, Portion, StoreError, Until,
-};
+pub use store::{Cold, ColdStore, Mark, PartyChange, PartyRow, Portion, StoreError, Until};

@@ -103,9 +103,7 @@ pub struct PartyRow {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// What is stored is not what was written.
-    #[error(
-        "the cold store is damaged: {0}; start again, and it is built anew from the log"
-    )]
+    #[error("the cold store is damaged: {0}; start again, and it is built anew from the log")]
     Damaged(String),
     /// It cannot be read or written.
     #[error("the cold store failed: {0}; it can be deleted, and is then built anew from the log")]

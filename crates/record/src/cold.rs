@@ -201,8 +201,7 @@ fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, Field
         false if has(ANSWER_IS_ERROR) => return Err(FieldError::Value),
         false => None,
         true => {
-            let kind =
-                if has(ANSWER_IS_ERROR) { AnswerKind::Abort } else { AnswerKind::Fulfil };
+            let kind = if has(ANSWER_IS_ERROR) { AnswerKind::Abort } else { AnswerKind::Fulfil };
             Some(Answer { kind, hash: Digest(reader.array()?), position: Position(reader.u64()?) })
         }
     };

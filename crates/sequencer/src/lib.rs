@@ -14,20 +14,26 @@
 //! of such records whose stamp meets a transfer's deadline is synced: it ends the transfer.
 #![warn(missing_docs)]
 
+mod cold;
+mod filter;
 mod replay;
 mod stamp;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use ledger::{Command, Effects, Outcome, Position, Stamp, State};
-use ports::{Log, LogError, Now};
+use ledger::{Command, Effects, Outcome, Position, Stamp, State, TransferId};
+use ports::{Log, LogError, Mark, Now, StoreError};
 use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
+pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
+
+use cold::Pace;
+use replay::ApplyError;
 
 /// Whether a record must be durable before it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +107,19 @@ pub enum CommitError {
     /// A record broke an invariant of the kernel: this node must stop (DESIGN contract 7).
     #[error("record {} broke an invariant, so nothing of its batch was acknowledged", .0.0)]
     Poison(Position),
+    /// What lives beside the kernel cannot be read or written: this node must stop. What is in the
+    /// log stands.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ApplyError> for CommitError {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Poison(position) => Self::Poison(position),
+            ApplyError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 /// Who writes.
@@ -121,6 +140,7 @@ pub struct Sequencer<L> {
     builder: FrameBuilder,
     records_max: u32,
     effects: Effects,
+    cold: Option<ColdSide>,
     writer: Writer,
     sequence: u64,
     counts: Counts,
@@ -159,12 +179,32 @@ impl<L: Log> Sequencer<L> {
     /// # Errors
     /// As [`Sequencer::open`].
     pub fn open_without(
-        mut log: L,
+        log: L,
         quarantine: Quarantine,
         (node, now): (u32, Now),
         observe: &mut dyn FnMut(&Applied<'_>),
     ) -> Result<Self, ReplayError> {
-        let replayed = replay::replay_without(&mut log, quarantine, observe)?;
+        Self::open_beside(log, quarantine, None, (node, now), observe)
+            .map_err(|(_log, error)| error)
+    }
+
+    /// [`Sequencer::open_without`], with a store beside the kernel: rows of ended transfers leave
+    /// for it, in the replay and after. The store must be empty or made from this log
+    /// ([`is_of_log`]). With an error the log comes back, to be tried with another store.
+    ///
+    /// # Errors
+    /// As [`Sequencer::open`], and [`ReplayError::Store`].
+    pub fn open_beside(
+        mut log: L,
+        quarantine: Quarantine,
+        mut cold: Option<ColdSide>,
+        (node, now): (u32, Now),
+        observe: &mut dyn FnMut(&Applied<'_>),
+    ) -> Result<Self, (L, ReplayError)> {
+        let replayed = match replay::replay_beside(&mut log, quarantine, &mut cold, observe) {
+            Ok(replayed) => replayed,
+            Err(error) => return Err((log, error)),
+        };
         let state = replayed.state;
         let writer = Writer { node, epoch: state.epoch_of(node) + 1 };
         let clock = StampClock::new(now, state.stamp());
@@ -175,6 +215,7 @@ impl<L: Log> Sequencer<L> {
             builder: FrameBuilder::new(),
             records_max: FRAME_RECORDS_MAX,
             effects: Effects::default(),
+            cold,
             writer,
             sequence: 1,
             counts: Counts::default(),
@@ -204,11 +245,44 @@ impl<L: Log> Sequencer<L> {
         self.effects.clear();
         let commands = batch.iter().map(|one| &one.command);
         let header = self.header(first, stamp);
-        replay::apply(&mut self.state, &header, commands, &mut self.effects)
-            .map_err(CommitError::Poison)?;
+        let beside = (&mut self.effects, &mut self.cold);
+        replay::apply(&mut self.state, &header, commands.clone(), beside)?;
         assert_eq!(self.effects.outcomes.len(), batch.len(), "each command has an outcome");
         self.sequence += batch.len() as u64;
+        if let Some(cold) = &mut self.cold {
+            let mark = Mark { position: self.state.position(), chain: self.log.chain() };
+            cold.gather(commands, &self.effects, mark);
+        }
         Ok(Committed { first, stamp, durable: self.log.tail().durable })
+    }
+
+    /// Between two batches, when nobody waits for an answer: gives what ended to the store, and
+    /// lets go of what the store shows. Does nothing where there is no store.
+    ///
+    /// # Errors
+    /// [`CommitError::Store`]: this node must stop.
+    pub fn tend(&mut self) -> Result<(), CommitError> {
+        let Some(cold) = &mut self.cold else { return Ok(()) };
+        Ok(cold.tend(&mut self.state, self.log.durable_end(), Pace::Live)?)
+    }
+
+    /// Makes sure that the state knows a transfer as far as anybody does, for a question about it.
+    ///
+    /// # Errors
+    /// [`CommitError::Store`]: this node must stop.
+    pub fn warm(&mut self, id: &TransferId) -> Result<(), CommitError> {
+        let Some(cold) = &mut self.cold else { return Ok(()) };
+        Ok(cold.warm(&mut self.state, id)?)
+    }
+
+    /// Everything up to here is in the store; 0 where there is none.
+    pub fn stored(&self) -> Position {
+        self.cold.as_ref().map_or(Position(0), ColdSide::visible)
+    }
+
+    /// How often the store was asked.
+    pub fn cold_counts(&self) -> ColdCounts {
+        self.cold.as_ref().map(ColdSide::counts).unwrap_or_default()
     }
 
     /// Makes everything appended durable.

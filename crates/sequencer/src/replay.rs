@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ledger::{Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, State};
-use ports::{Log, LogError};
+use ports::{Log, LogError, Mark, StoreError};
 use record::FieldError;
 use record::frame::{Frame, Record};
+
+use crate::cold::{ColdSide, Pace};
 
 /// One command as it was decided in a replay.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +95,9 @@ pub enum ReplayError {
         /// The record.
         position: Position,
     },
+    /// What lives beside the kernel cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A batch was decided differently when it was written.
     #[error(
         "replay differs from what was decided live: the batch that ends at record {} had another \
@@ -113,15 +118,19 @@ pub fn replay(
     log: &mut impl Log,
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
-    replay_without(log, Quarantine::default(), observe)
+    replay_beside(log, Quarantine::default(), &mut None, observe)
 }
 
-pub(crate) fn replay_without(
+/// Replays the whole log, with a store beside the kernel if there is one.
+pub(crate) fn replay_beside(
     log: &mut impl Log,
     quarantine: Quarantine,
+    cold: &mut Option<ColdSide>,
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
     let mut replay = Replay::without(quarantine);
+    replay.cold = cold.take();
+    replay.cold.iter_mut().for_each(ColdSide::begin_replay);
     let mut failed = None;
     log.replay(Position(1), &mut |frame| {
         let step = replay.apply(frame, &mut |_, _, _| {});
@@ -135,10 +144,12 @@ pub(crate) fn replay_without(
         }
         Ok(())
     })?;
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(replay.replayed),
+    if let Some(error) = failed {
+        return Err(error);
     }
+    *cold = replay.cold;
+    cold.iter_mut().try_for_each(ColdSide::end_replay)?;
+    Ok(replay.replayed)
 }
 
 /// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
@@ -150,6 +161,7 @@ pub struct Replay {
     commands: Vec<Command>,
     effects: Effects,
     quarantine: Quarantine,
+    cold: Option<ColdSide>,
 }
 
 impl Default for Replay {
@@ -170,7 +182,7 @@ impl Replay {
     pub fn without(quarantine: Quarantine) -> Self {
         let replayed = Replayed { state: State::new(), batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
-        Self { replayed, confirmed: 0, commands, effects, quarantine }
+        Self { replayed, confirmed: 0, commands, effects, quarantine, cold: None }
     }
 
     /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
@@ -224,8 +236,12 @@ impl Replay {
             sequence: header.batch.sequence,
         };
         self.effects.clear();
-        apply_watched(state, &batch, &self.commands, &mut self.effects, watch)
-            .map_err(|position| ReplayError::Poison { position })?;
+        apply_watched(state, &batch, &self.commands, (&mut self.effects, &mut self.cold), watch)?;
+        if let Some(cold) = &mut self.cold {
+            let mark = Mark { position: header.last(), chain: frame.chain() };
+            cold.gather(self.commands.iter(), &self.effects, mark);
+            cold.tend(state, mark.position, Pace::Replay)?;
+        }
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;
         Ok(())
@@ -263,28 +279,51 @@ impl Replay {
     }
 }
 
-/// Applies a batch; a broken invariant is told by the position of the record that broke it, and
-/// leaves a state that must not be used again.
+/// Why a batch was not applied; the state must not be used again.
+#[derive(Debug)]
+pub(crate) enum ApplyError {
+    /// This record broke an invariant.
+    Poison(Position),
+    /// What the batch asks for cannot be read.
+    Store(StoreError),
+}
+
+impl From<ApplyError> for ReplayError {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Poison(position) => Self::Poison { position },
+            ApplyError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Applies a batch: first what it asks for and the kernel does not hold is read, then all of it is
+/// decided. Live and in a replay, this is the one place where that happens.
 pub(crate) fn apply<'a>(
     state: &mut State,
     batch: &Batch,
-    commands: impl IntoIterator<Item = &'a Command>,
-    effects: &mut Effects,
-) -> Result<(), Position> {
-    apply_watched(state, batch, commands, effects, &mut |_, _, _| {})
+    commands: impl IntoIterator<Item = &'a Command> + Clone,
+    beside: (&mut Effects, &mut Option<ColdSide>),
+) -> Result<(), ApplyError> {
+    apply_watched(state, batch, commands, beside, &mut |_, _, _| {})
 }
 
 fn apply_watched<'a>(
     state: &mut State,
     batch: &Batch,
-    commands: impl IntoIterator<Item = &'a Command>,
-    effects: &mut Effects,
+    commands: impl IntoIterator<Item = &'a Command> + Clone,
+    (effects, cold): (&mut Effects, &mut Option<ColdSide>),
     watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
-) -> Result<(), Position> {
+) -> Result<(), ApplyError> {
+    if let Some(cold) = cold {
+        for id in commands.clone().into_iter().filter_map(Command::transfer) {
+            cold.warm(state, id).map_err(ApplyError::Store)?;
+        }
+    }
     let applied = catch_unwind(AssertUnwindSafe(|| {
         state.apply_watched(batch, commands, effects, watch);
     }));
-    applied.map_err(|_| Position(state.position().0.max(batch.first.0 - 1) + 1))
+    applied.map_err(|_| ApplyError::Poison(Position(state.position().0.max(batch.first.0 - 1) + 1)))
 }
 
 fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {

@@ -178,7 +178,7 @@ impl Hub {
                 SECOND / 1_000
             }
             Err(CommitError::Stopped(_)) => return Err(Stopped),
-            Err(error @ CommitError::Poison(_)) => panic!("{error}"),
+            Err(error @ (CommitError::Poison(_) | CommitError::Store(_))) => panic!("{error}"),
         };
         self.post(desk, took);
         desk.hub_after(took, self.life, HubEvent::Step);

@@ -174,9 +174,8 @@ impl Shared {
         let is_idle = |queue: &mut Queue| queue.offered.0 == visible && !queue.closed;
         queue = self.work.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner);
         queue.asleep = false;
-        let is_gathering = |queue: &mut Queue| {
-            !queue.hurry && !queue.closed && queue.next.len() < QUEUE_MAX / 2
-        };
+        let is_gathering =
+            |queue: &mut Queue| !queue.hurry && !queue.closed && queue.next.len() < QUEUE_MAX / 2;
         let gathered = self.work.wait_timeout_while(queue, GATHER, is_gathering);
         queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
         if queue.offered.0 == visible {

@@ -112,11 +112,7 @@ impl Disk {
     }
 
     /// The store that is there, or why it cannot be used.
-    fn open_existing(
-        path: &Path,
-        identity: LogIdentity,
-        options: Options,
-    ) -> Result<Self, String> {
+    fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
         }
@@ -192,8 +188,9 @@ impl ColdStore for Disk {
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
         match self.get(&self.transfers, &id.to_bytes())? {
             None => Ok(None),
-            Some(stored) => cold::version_at(id, &stored, at)
-                .map_err(|error| self.condemn(damaged(error))),
+            Some(stored) => {
+                cold::version_at(id, &stored, at).map_err(|error| self.condemn(damaged(error)))
+            }
         }
     }
 

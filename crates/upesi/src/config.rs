@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) endpoints: Endpoints,
     pub(crate) jws: Jws,
     pub(crate) log: Log,
+    pub(crate) store: Store,
 }
 
 /// Where participants connect.
@@ -169,6 +170,16 @@ pub(crate) struct Log {
     pub(crate) batch_records_max: NonZeroU32,
 }
 
+/// How transfers that ended are kept.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Store {
+    /// For how long at least their rows stay in memory.
+    pub(crate) keep_ended_seconds: u64,
+    /// For blocks, indexes and filters of the store.
+    pub(crate) cache_mib: u64,
+}
+
 impl Default for Fspiop {
     fn default() -> Self {
         let limits = ConnectionLimits::default();
@@ -231,6 +242,12 @@ impl Default for Log {
     fn default() -> Self {
         let most = NonZeroU32::new(FRAME_RECORDS_MAX).expect("a frame holds records");
         Self { segment_mib: 256, batch_records_max: most }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { keep_ended_seconds: 30, cache_mib: store::Options::default().cache_bytes >> 20 }
     }
 }
 
@@ -337,6 +354,14 @@ impl Config {
             (
                 self.log.batch_records_max.get() > FRAME_RECORDS_MAX,
                 "log.batch_records_max must be between 1 and 8192",
+            ),
+            (
+                86_400 < self.store.keep_ended_seconds,
+                "store.keep_ended_seconds must be at most 86400",
+            ),
+            (
+                !(8..=65_536).contains(&self.store.cache_mib),
+                "store.cache_mib must be between 8 and 65536",
             ),
             (
                 !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),

@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod check_config;
+mod cold;
 mod config;
 mod explain;
 mod explanation;

@@ -10,18 +10,19 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
 use jws::KeyDirectory;
-use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
+use ledger::{Administer, Change, Command, Genesis, Settings};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, InboxLimits, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
-use ports::Clock;
+use ports::{Clock, Log as _};
 use record::frame::LogIdentity;
-use sequencer::{Durability, Sequencer, Submission};
+use sequencer::{ColdSide, Durability, ReplayError, Sequencer, Submission};
 use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::cold;
 use crate::config::{self, Config};
 use crate::hub::NodeHub;
 use crate::quarantine::{self, Entry, Notes};
@@ -191,29 +192,44 @@ fn open(
 ) -> Result<(Sequencer<Log>, Directory), Failure> {
     let (log, recovery, quarantined) = open_log(config, data)?;
     report(&recovery);
-    let mut notes = Notes::default();
     let started = Instant::now();
-    let mut directory = Directory::default();
     let log = SlowLog::new(log, slowness);
-    let log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
-    let without = quarantine::of(&quarantined);
-    let now = clock.now();
-    let mut sequencer = Sequencer::open_without(log, without, (0, now), &mut |applied| {
-        notes.see(applied.record.position, applied.command);
-        if let (Command::ChangeParties(change), Outcome::Accepted) =
-            (applied.command, applied.outcome)
-        {
-            directory.apply(change);
+    let mut log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
+    let place = cold::Place::new(config, data, log.tail().identity);
+    let mut store = place.open(&mut log)?;
+    let (mut sequencer, notes) = match replay(log, place.side(&store)?, &quarantined, clock) {
+        Err((log, ReplayError::Store(error))) => {
+            cold::say(&error.to_string());
+            drop(store);
+            store = place.begin()?;
+            replay(log, place.side(&store)?, &quarantined, clock)
         }
-    })
-    .map_err(|error| Failure::new(format!("{}: {error}", data.display())))?;
+        replayed => replayed,
+    }
+    .map_err(|(_log, error)| Failure::new(format!("{}: {error}", data.display())))?;
     if !recovery.created {
         let records = sequencer.state().position().0;
         println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
     }
     begin(&mut sequencer, config, clock, notes.missing(&quarantined))?;
     sequencer.limit_batches(config.log.batch_records_max);
-    Ok((sequencer, directory))
+    Ok((sequencer, Directory::of(store)))
+}
+
+/// Decides the whole log again. With an error the log comes back.
+fn replay(
+    log: Log,
+    cold: ColdSide,
+    quarantined: &[Entry],
+    clock: &SystemClock,
+) -> Result<(Sequencer<Log>, Notes), (Log, ReplayError)> {
+    let mut notes = Notes::default();
+    let without = quarantine::of(quarantined);
+    let now = clock.now();
+    let sequencer = Sequencer::open_beside(log, without, Some(cold), (0, now), &mut |applied| {
+        notes.see(applied.record.position, applied.command);
+    })?;
+    Ok((sequencer, notes))
 }
 
 fn open_log(

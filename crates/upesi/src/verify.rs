@@ -163,7 +163,7 @@ impl Fault {
 
     fn of_replay(error: &ReplayError) -> Self {
         let position = match error {
-            ReplayError::Log(_) => None,
+            ReplayError::Log(_) | ReplayError::Store(_) => None,
             ReplayError::Unreadable { position, .. }
             | ReplayError::UnknownRules { position, .. }
             | ReplayError::Poison { position }

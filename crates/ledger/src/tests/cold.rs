@@ -87,7 +87,8 @@ impl Beside {
             return;
         }
         let versions = self.rows.get(&id.to_bytes());
-        let newest = versions.and_then(|rows| rows.range(..=self.world.state.position()).next_back());
+        let newest =
+            versions.and_then(|rows| rows.range(..=self.world.state.position()).next_back());
         if let Some((_, row)) = newest {
             self.world.state.thaw(row.clone());
         }

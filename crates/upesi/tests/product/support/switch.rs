@@ -13,8 +13,9 @@ use tempfile::TempDir;
 use super::http::PATIENCE;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
-/// Two threads, so that a message comes in on one and goes out on another.
-const CONFIGURATION: &str = "[fspiop]\nthreads = 2\n";
+/// Two threads, so that a message comes in on one and goes out on another. Nothing that ended
+/// stays in memory, so that resends and late answers meet the cold store.
+const CONFIGURATION: &str = "[store]\nkeep_ended_seconds = 0\n[fspiop]\nthreads = 2\n";
 /// Between two looks at a process that ends without telling.
 const GLANCE: Duration = Duration::from_millis(5);
 

@@ -168,6 +168,7 @@ impl Hub {
         let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
             Ok(committed) => {
                 self.release(desk, witness, &committed);
+                self.sequencer.tend().expect("a store in memory takes everything");
                 let ends = desk.plan.commit_us;
                 desk.random.between(ends)
             }

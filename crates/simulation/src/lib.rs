@@ -48,6 +48,7 @@ mod random;
 mod report;
 mod script;
 mod shadow;
+mod shelf;
 mod witness;
 mod world;
 

@@ -8,10 +8,10 @@
 //! 4. The process ends and starts once more: the log alone must give the same state.
 
 use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions};
-use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State};
+use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State, TransferId};
 use ports::Log;
 use record::frame::LogIdentity;
-use sequencer::{ReplayError, Sequencer};
+use sequencer::{Quarantine, ReplayError, Sequencer, is_of_log};
 
 use crate::Options;
 use crate::clerk::Clerk;
@@ -25,6 +25,7 @@ use crate::plan::{Plan, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::report::Tally;
 use crate::script::{Cast, Draw, Request, Script, What, administer};
+use crate::shelf::Shelf;
 use crate::witness::Witness;
 
 /// How long after the last deadline, pause or time-out everything must be at rest.
@@ -40,6 +41,7 @@ pub(crate) struct World {
     pub(crate) operator: Operator,
     pub(crate) clerk: Clerk,
     pub(crate) disk: MemoryDisk,
+    pub(crate) shelf: Shelf,
     pub(crate) hub: Option<Hub>,
     pub(crate) witness: Witness,
     pub(crate) lives: u32,
@@ -82,6 +84,7 @@ impl World {
             scripts: Vec::new(),
             parties: Vec::new(),
             disk,
+            shelf: Shelf::new(mix(seed ^ 3)),
             hub: None,
             witness: Witness::new(window),
             lives: 0,
@@ -117,6 +120,13 @@ impl World {
 
     pub(crate) fn state(&self) -> Option<&State> {
         self.hub.as_ref().map(|hub| hub.sequencer.state())
+    }
+
+    /// Before a question about a transfer: the kernel may have let go of it.
+    pub(crate) fn warm(&mut self, id: &TransferId) {
+        if let Some(hub) = &mut self.hub {
+            hub.sequencer.warm(id).expect("a store in memory is read");
+        }
     }
 
     /// The operator has brought everybody in: payers begin.
@@ -207,6 +217,7 @@ impl World {
         if self.disk.is_down() || self.desk.random.chance(300) {
             self.desk.tally.power_cuts += 1;
             self.disk = self.disk.crash();
+            self.shelf.lose_power();
         } else {
             self.desk.tally.kills += 1;
             self.disk = self.disk.kill();
@@ -247,7 +258,10 @@ impl World {
         );
         self.desk.tally.failed_starts += 1;
         self.disk = match self.disk.is_down() || self.desk.random.chance(300) {
-            true => self.disk.crash(),
+            true => {
+                self.shelf.lose_power();
+                self.disk.crash()
+            }
             false => self.disk.kill(),
         };
         self.end_life((1_000, SECOND));
@@ -271,10 +285,15 @@ impl World {
             Ok(())
         })
         .map_err(|error| error.to_string())?;
+        let is_of_log = is_of_log(&mut log, &self.shelf.mark()).map_err(|error| error.to_string())?;
+        assert!(is_of_log, "the store is ahead of the log, or of another one");
         let mut reopening = self.witness.reopen(&news);
         let now = self.desk.clock(self.desk.now);
-        let opened = Sequencer::open(log, 0, now, &mut |applied| reopening.observe(applied));
-        match opened {
+        let (cold, quarantine) = (Some(self.shelf.side()), Quarantine::default());
+        let opened = Sequencer::open_beside(log, quarantine, cold, (0, now), &mut |applied| {
+            reopening.observe(applied);
+        });
+        match opened.map_err(|(_log, error)| error) {
             Ok(sequencer) => {
                 reopening.finish(sequencer.state());
                 Ok(sequencer)
@@ -282,6 +301,14 @@ impl World {
             Err(ReplayError::Log(error)) if self.disk.is_down() => Err(error.to_string()),
             Err(error) => panic!("the log does not replay: {error}"),
         }
+    }
+
+    /// The state that the log gives with no store beside it.
+    fn alone(&self) -> State {
+        let opened = FileLog::open(self.disk.clone(), LogOptions::default());
+        let (mut log, _) = opened.unwrap_or_else(|error| panic!("a sound log opens: {error}"));
+        let replayed = sequencer::replay(&mut log, &mut |_| ());
+        replayed.expect("a sound log is replayed").state
     }
 
     fn new_transfer(&mut self) {
@@ -392,9 +419,11 @@ impl World {
         self.witness.check_rest(state);
         let hash = state.hash();
         self.check_agreement();
+        assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         self.desk.tally.kills += 1;
         self.hub = None;
         self.disk = self.disk.kill();
+        assert_eq!(self.alone().hash(), hash, "the log without a store gives another state");
         let again = self.recover().expect("a sound disk is read");
         assert_eq!(again.state().hash(), hash, "the log read again gives another state");
         let now = self.desk.now;

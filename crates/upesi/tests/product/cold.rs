@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::support::fsp::Callback;
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::files;
 
 /// Of each kind.
 const TRANSFERS: usize = 5;
@@ -215,18 +216,6 @@ fn a_store_that_is_ahead_of_its_log_is_built_anew() {
     past.check(&scheme);
     other.check(&scheme);
     check_state(scheme);
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push(path),
-        }
-    }
-    found
 }
 
 /// Makes `to` a copy of the directory `from`.

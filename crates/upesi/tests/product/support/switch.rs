@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -202,6 +202,19 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;
     let (fspiop, admin) = rest.split_once(", admin on http://")?;
     Some((fspiop.parse().ok()?, admin.parse().ok()?))
+}
+
+/// Every file of a directory and of those in it.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
 }
 
 /// Runs a command that ends by itself.

@@ -122,16 +122,13 @@ pub trait Cold: Debug + Send {
     fn visible(&self) -> Position;
 
     /// Takes what is in the portion, which follows those before it, to be written soon. False when
-    /// too much waits already: then the portion is as it was.
-    ///
-    /// # Errors
-    /// The error that ended the writing: no portion will be taken any more.
-    fn offer(&mut self, portion: &mut Portion) -> Result<bool, StoreError>;
+    /// too much waits already, or nothing can be written any more: then the portion is as it was.
+    fn offer(&mut self, portion: &mut Portion) -> bool;
 
     /// Waits for what `until` says.
     ///
     /// # Errors
-    /// As [`Cold::offer`].
+    /// The error that ended the writing: no portion will be taken any more.
     fn wait(&mut self, until: Until) -> Result<(), StoreError>;
 }
 

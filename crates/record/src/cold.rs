@@ -207,3 +207,6 @@ fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, Field
     };
     Ok(Ended { id: *id, payer, payee, hash, prepare, answer, outcome, completed, changed })
 }
+
+#[cfg(test)]
+mod tests;

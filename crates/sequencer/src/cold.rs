@@ -165,7 +165,7 @@ impl ColdSide {
     }
 
     fn offer(&mut self, pace: Pace) -> Result<(), StoreError> {
-        while !self.store.offer(&mut self.pending)? {
+        while !self.store.offer(&mut self.pending) {
             if pace == Pace::Live && self.pending.len() < PENDING_MAX {
                 return Ok(());
             }

@@ -165,9 +165,11 @@ impl Hub {
             return Ok(());
         }
         let now = desk.clock(self.born_us);
+        let found = self.sequencer.cold_counts().found;
         let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
             Ok(committed) => {
                 self.release(desk, witness, &committed);
+                desk.tally.thawed += self.sequencer.cold_counts().found - found;
                 self.sequencer.tend().expect("a store in memory takes everything");
                 let ends = desk.plan.commit_us;
                 desk.random.between(ends)

@@ -41,6 +41,8 @@ pub struct Tally {
     pub withdrawn: u64,
     /// Dead letters sent again.
     pub exhumed: u64,
+    /// Transfers that a batch asked for and that were read from the store.
+    pub thawed: u64,
 }
 
 /// What came of a run.

@@ -285,7 +285,8 @@ impl World {
             Ok(())
         })
         .map_err(|error| error.to_string())?;
-        let is_of_log = is_of_log(&mut log, &self.shelf.mark()).map_err(|error| error.to_string())?;
+        let is_of_log =
+            is_of_log(&mut log, &self.shelf.mark()).map_err(|error| error.to_string())?;
         assert!(is_of_log, "the store is ahead of the log, or of another one");
         let mut reopening = self.witness.reopen(&news);
         let now = self.desk.clock(self.desk.now);

@@ -93,6 +93,7 @@ fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
             ("withdrawn prepares", tally.withdrawn),
             ("dead letters sent again", tally.exhumed),
             ("repeated notices", tally.repeats),
+            ("transfers read from the store", tally.thawed),
         ] {
             *reached.entry(kind).or_default() += count;
         }

@@ -5,7 +5,8 @@
 //! some fifty times a second at most.
 //!
 //! Bound: [`QUEUE_MAX`] rows and entries wait at most, and as many are being written. After the
-//! first error nothing is written any more, and everybody who offers or waits hears it.
+//! first error nothing is written and nothing is taken any more; it is printed once, and whoever
+//! waits hears it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -89,14 +90,12 @@ impl Cold for Behind {
         Position(self.shared.visible.load(Ordering::Acquire))
     }
 
-    fn offer(&mut self, portion: &mut Portion) -> Result<bool, StoreError> {
+    fn offer(&mut self, portion: &mut Portion) -> bool {
         let mut queue = self.shared.lock();
-        if let Some(error) = &queue.failed {
-            return Err(error.clone());
-        }
         let waiting = queue.next.len();
-        if 0 < waiting && QUEUE_MAX < waiting + portion.len() {
-            return Ok(false);
+        let is_full = 0 < waiting && QUEUE_MAX < waiting + portion.len();
+        if is_full || queue.failed.is_some() {
+            return false;
         }
         queue.next.rows.append(&mut portion.rows);
         queue.next.parties.append(&mut portion.parties);
@@ -105,7 +104,7 @@ impl Cold for Behind {
         if queue.asleep {
             self.shared.work.notify_one();
         }
-        Ok(true)
+        true
     }
 
     fn wait(&mut self, until: Until) -> Result<(), StoreError> {
@@ -152,6 +151,7 @@ impl Shared {
         let mut portion = Portion::default();
         while self.take(&mut portion) {
             if let Err(error) = store.write(&portion) {
+                eprintln!("upesi: nothing leaves memory any more: {error}");
                 self.lock().failed = Some(error);
                 return;
             }

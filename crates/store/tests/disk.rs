@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ledger::Position;
-use ports::{Cold, ColdStore, Mark, Until};
+use ledger::{Ended, Position, TransferId};
+use ports::{Cold, ColdStore, Mark, PartyRow, Portion, StoreError, Until};
 use record::frame::LogIdentity;
 use store::contract::{portion, sample_id, sample_row};
 use store::{Behind, Disk, Memory, Options};
@@ -87,7 +87,7 @@ fn what_was_offered_becomes_visible_in_order() {
     for number in 1..=300u32 {
         let changed = u64::from(number);
         let mut one = portion(vec![sample_row(number, changed)], changed);
-        while !behind.offer(&mut one).expect("it takes") {
+        while !behind.offer(&mut one) {
             behind.wait(Until::Room).expect("it writes");
         }
         assert!(one.rows.is_empty(), "what was taken is gone");
@@ -106,7 +106,51 @@ fn what_was_offered_becomes_visible_in_order() {
 fn what_was_offered_is_written_before_the_end() {
     let store = Arc::new(Memory::default());
     let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
-    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)).expect("it takes"));
+    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
     drop(behind);
     assert_eq!(store.mark().position, Position(7));
+}
+
+/// A store that refuses from the second portion on.
+#[derive(Debug, Default)]
+struct Failing(Memory);
+
+impl ColdStore for Failing {
+    fn mark(&self) -> Mark {
+        self.0.mark()
+    }
+
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+        self.0.read(id, at)
+    }
+
+    fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
+        self.0.party(key)
+    }
+
+    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+        match self.mark().position {
+            Position(0) => self.0.write(portion),
+            _ => Err(StoreError::Failed("no room".into())),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn after_a_failure_nothing_is_taken_and_whoever_waits_hears_it() {
+    let mut behind = Behind::start(Arc::new(Failing::default())).expect("a thread starts");
+    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
+    behind.wait(Until::Visible).expect("the first is written");
+    assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
+    let heard = Err(StoreError::Failed("no room".into()));
+    assert_eq!(behind.wait(Until::Visible), heard);
+    let mut third = portion(vec![sample_row(3, 9)], 9);
+    assert!(!behind.offer(&mut third));
+    assert_eq!((third.rows.len(), behind.wait(Until::Room)), (1, heard));
+    assert_eq!(behind.visible(), Position(7));
+    assert_eq!(behind.read(&sample_id(1), Position(9)), Ok(Some(sample_row(1, 5))));
 }

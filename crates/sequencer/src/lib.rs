@@ -184,8 +184,7 @@ impl<L: Log> Sequencer<L> {
         (node, now): (u32, Now),
         observe: &mut dyn FnMut(&Applied<'_>),
     ) -> Result<Self, ReplayError> {
-        Self::open_beside(log, quarantine, None, (node, now), observe)
-            .map_err(|(_log, error)| error)
+        Self::open_beside(log, quarantine, None, (node, now), observe).map_err(|failed| failed.1)
     }
 
     /// [`Sequencer::open_without`], with a store beside the kernel: rows of ended transfers leave
@@ -200,10 +199,10 @@ impl<L: Log> Sequencer<L> {
         mut cold: Option<ColdSide>,
         (node, now): (u32, Now),
         observe: &mut dyn FnMut(&Applied<'_>),
-    ) -> Result<Self, (L, ReplayError)> {
+    ) -> Result<Self, Box<(L, ReplayError)>> {
         let replayed = match replay::replay_beside(&mut log, quarantine, &mut cold, observe) {
             Ok(replayed) => replayed,
-            Err(error) => return Err((log, error)),
+            Err(error) => return Err(Box::new((log, error))),
         };
         let state = replayed.state;
         let writer = Writer { node, epoch: state.epoch_of(node) + 1 };

@@ -294,7 +294,7 @@ impl World {
         let opened = Sequencer::open_beside(log, quarantine, cold, (0, now), &mut |applied| {
             reopening.observe(applied);
         });
-        match opened.map_err(|(_log, error)| error) {
+        match opened.map_err(|failed| failed.1) {
             Ok(sequencer) => {
                 reopening.finish(sequencer.state());
                 Ok(sequencer)

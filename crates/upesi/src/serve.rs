@@ -31,6 +31,8 @@ use crate::slow_log::{SlowLog, Slowness};
 use crate::{Failure, ServeArguments};
 
 type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
+/// What a replay gives: who goes on from there, and what the log says of records set aside.
+type Replayed = (Sequencer<Log>, Notes);
 
 /// How often the main thread looks whether the log has stopped.
 const WATCH: Duration = Duration::from_millis(200);
@@ -197,16 +199,21 @@ fn open(
     let mut log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
     let place = cold::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log)?;
-    let (mut sequencer, notes) = match replay(log, place.side(&store)?, &quarantined, clock) {
-        Err((log, ReplayError::Store(error))) => {
-            cold::say(&error.to_string());
-            drop(store);
-            store = place.begin()?;
-            replay(log, place.side(&store)?, &quarantined, clock)
-        }
-        replayed => replayed,
+    let mut replayed = replay(log, place.side(&store)?, &quarantined, clock);
+    if let Err(failed) = replayed {
+        let (log, error) = *failed;
+        replayed = match error {
+            ReplayError::Store(error) => {
+                cold::say(&error.to_string());
+                drop(store);
+                store = place.begin()?;
+                replay(log, place.side(&store)?, &quarantined, clock)
+            }
+            error => Err(Box::new((log, error))),
+        };
     }
-    .map_err(|(_log, error)| Failure::new(format!("{}: {error}", data.display())))?;
+    let (mut sequencer, notes) =
+        replayed.map_err(|failed| Failure::new(format!("{}: {}", data.display(), failed.1)))?;
     if !recovery.created {
         let records = sequencer.state().position().0;
         println!("upesi: replayed {records} records in {:.1} s", started.elapsed().as_secs_f64());
@@ -222,7 +229,7 @@ fn replay(
     cold: ColdSide,
     quarantined: &[Entry],
     clock: &SystemClock,
-) -> Result<(Sequencer<Log>, Notes), (Log, ReplayError)> {
+) -> Result<Replayed, Box<(Log, ReplayError)>> {
     let mut notes = Notes::default();
     let without = quarantine::of(quarantined);
     let now = clock.now();

@@ -64,6 +64,13 @@ pub fn add_version(stored: &[u8], row: &Ended, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
+/// Whether no other version of the row can be older: all but expired transfers change once only,
+/// and those a second time by the answer that came too late.
+#[must_use]
+pub fn is_first(row: &Ended) -> bool {
+    row.outcome != Outcome::Expired || row.answer.is_none()
+}
+
 /// The newest version of a row that the record at `at`, or one before it, made.
 ///
 /// # Errors

@@ -33,11 +33,14 @@ pub fn check(subject: &mut impl Subject) {
     check_many(subject);
 }
 
-/// A row made from its numbers, so that every one is different.
+/// A row made from its numbers, so that every one is different; the first version of it.
 #[must_use]
 pub fn sample_row(number: u32, changed: u64) -> Ended {
     let is = |bit: u32| number >> bit & 1 == 1;
-    let kind = if is(0) { AnswerKind::Abort } else { AnswerKind::Fulfil };
+    let (kind, outcome) = match is(0) {
+        true => (AnswerKind::Abort, Outcome::Aborted),
+        false => (AnswerKind::Fulfil, Outcome::Committed),
+    };
     let answer = Answer { kind, hash: hash(changed), position: Position(changed) };
     Ended {
         id: sample_id(number),
@@ -46,10 +49,17 @@ pub fn sample_row(number: u32, changed: u64) -> Ended {
         hash: hash(u64::from(number)),
         prepare: Position(changed - 1),
         answer: is(3).then_some(answer),
-        outcome: if is(3) { Outcome::Committed } else { Outcome::Expired },
+        outcome: if is(3) { outcome } else { Outcome::Expired },
         completed: Stamp(changed * 1_000),
         changed: Position(changed),
     }
+}
+
+/// The second version of a row that expired: its answer came too late.
+fn answered(row: &Ended, changed: u64) -> Ended {
+    let (hash, position) = (hash(changed), Position(changed));
+    let answer = Some(Answer { kind: AnswerKind::Fulfil, hash, position });
+    Ended { answer, outcome: Outcome::Expired, changed: position, ..row.clone() }
 }
 
 /// The id of the row with this number.
@@ -91,7 +101,8 @@ fn check_empty(subject: &mut impl Subject) {
 /// A read sees the newest version that is not above its position.
 fn check_versions(subject: &mut impl Subject) {
     let mut store = subject.make();
-    let (first, second) = (sample_row(9, 20), sample_row(9, 30));
+    let first = sample_row(7, 20);
+    let second = answered(&first, 30);
     store.write(&portion(vec![first.clone()], 20)).expect("it takes the first");
     store.write(&portion(vec![second.clone(), sample_row(8, 30)], 31)).expect("and the second");
     for _ in 0..2 {
@@ -104,30 +115,33 @@ fn check_versions(subject: &mut impl Subject) {
             (30, Some(&second)),
             (u64::MAX, Some(&second)),
         ] {
-            let found = store.read(&sample_id(9), Position(at)).expect("it reads");
+            let found = store.read(&sample_id(7), Position(at)).expect("it reads");
             assert_eq!(found.as_ref(), expected, "at {at}");
         }
-        assert_eq!(store.read(&sample_id(7), Position(u64::MAX)), Ok(None));
+        assert_eq!(store.read(&sample_id(6), Position(u64::MAX)), Ok(None));
         store = subject.reopen(store);
     }
 }
 
-/// Giving twice is giving once, also when both versions come in one portion, or an older one comes
-/// again after a newer one.
+/// Giving twice is giving once, also when both versions come in one portion, and whatever part of
+/// what was given is given again, from some portion on to the last.
 fn check_repeats(subject: &mut impl Subject) {
     let store = subject.make();
-    let rows = vec![sample_row(8, 20), sample_row(1, 20), sample_row(8, 21)];
-    for rows in [rows.clone(), rows, vec![sample_row(8, 20)], vec![sample_row(8, 21)]] {
-        store.write(&portion(rows, 40)).expect("it takes them");
-        for at in [20, 21] {
-            let found = store.read(&sample_id(8), Position(at)).expect("it reads");
-            assert_eq!(found, Some(sample_row(8, at)), "at {at}");
-        }
+    let first = sample_row(7, 20);
+    let second = answered(&first, 21);
+    let (all, other) = (vec![first.clone(), sample_row(8, 20), second.clone()], sample_row(9, 22));
+    for rows in [&all[..], &all[..], &all[..2], &all[2..], &all[2..], &[other]] {
+        store.write(&portion(rows.to_vec(), 40)).expect("it takes them");
     }
-    // Two decisions of one record: the second one stands.
-    let other = Ended { outcome: Outcome::Aborted, ..sample_row(8, 21) };
-    store.write(&portion(vec![other.clone()], 41)).expect("it takes it");
-    assert_eq!(store.read(&sample_id(8), Position(21)), Ok(Some(other)));
+    for (at, expected) in [(19, None), (20, Some(&first)), (21, Some(&second))] {
+        let found = store.read(&sample_id(7), Position(at)).expect("it reads");
+        assert_eq!(found.as_ref(), expected, "at {at}");
+    }
+    // Two decisions of one record, such as an expiry and the answer right behind it: the second
+    // one stands.
+    let at_once = answered(&sample_row(7, 21), 21);
+    store.write(&portion(vec![sample_row(7, 21), at_once.clone()], 41)).expect("it takes them");
+    assert_eq!(store.read(&sample_id(7), Position(21)), Ok(Some(at_once)));
 }
 
 fn check_directory(subject: &mut impl Subject) {

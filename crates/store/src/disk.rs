@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
+use fjall::config::PinningPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError};
 use ledger::{Digest, Ended, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
@@ -34,7 +35,7 @@ const FORMAT: u8 = 1;
 /// Bytes of a write buffer.
 const WRITE_BUFFER: u64 = 16 << 20;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.
-const JOURNAL: u64 = 128 << 20;
+const JOURNAL: u64 = 64 << 20;
 /// Threads that flush and compact.
 const WORKERS: usize = 2;
 
@@ -142,8 +143,12 @@ impl Disk {
             .max_journaling_size(JOURNAL)
             .open()?;
         let with = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER);
-        let transfers = database.keyspace("transfers", with)?;
-        let parties = database.keyspace("parties", with)?;
+        // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
+        let absent = || with().filter_block_pinning_policy(PinningPolicy::all(true));
+        // Nearly every party that is asked for is there.
+        let present = || with().expect_point_read_hits(true);
+        let transfers = database.keyspace("transfers", absent)?;
+        let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", with)?;
         let (path, mark) = (path.to_owned(), RwLock::default());
         Ok(Self { path, database, transfers, parties, about, mark })
@@ -168,6 +173,7 @@ impl Disk {
             let mut value = Vec::with_capacity(160);
             match values.get(&key) {
                 Some(stored) => cold::add_version(stored, row, &mut value),
+                None if cold::is_first(row) => cold::add_version(&[], row, &mut value),
                 None => {
                     let stored = self.get(&self.transfers, &key)?;
                     cold::add_version(stored.as_deref().unwrap_or_default(), row, &mut value)

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use ledger::{Batch, Command, Effects, PartyBinding, Position, State};
+use ledger::{Batch, Command, Effects, Position, State};
 use record::checksum::crc32c;
 use record::frame::Tail;
 use record::snapshot::{
@@ -17,14 +17,14 @@ pub fn snapshot(data: &[u8]) {
 }
 
 fn judge(data: &[u8]) {
-    let Ok((snapshot, parties)) = read(data) else { return };
+    let Ok(snapshot) = read(data) else { return };
     assert_eq!(snapshot.summary.bytes, data.len() as u64);
-    let written = write(&snapshot.tail, &snapshot.state, &parties);
-    let (again, same) = read(&written).expect("what is written is read back");
-    assert_eq!((again.tail, same), (snapshot.tail, parties));
+    let written = write(&snapshot.tail, &snapshot.state);
+    let again = read(&written).expect("what is written is read back");
+    assert_eq!(again.tail, snapshot.tail);
     assert_eq!(again.state.hash(), snapshot.state.hash());
     assert_eq!(again.state.parts().head(), snapshot.state.parts().head());
-    assert_eq!(write(&again.tail, &again.state, &again_parties(&written)), written);
+    assert_eq!(write(&again.tail, &again.state), written);
     go_on(snapshot.state);
 }
 
@@ -47,23 +47,18 @@ fn go_on(mut state: State) {
     }
 }
 
-fn read(mut data: &[u8]) -> Result<(Snapshot, Vec<PartyBinding>), SnapshotError> {
+fn read(mut data: &[u8]) -> Result<Snapshot, SnapshotError> {
     let mut reader = SnapshotReader::default();
-    let mut parties = Vec::new();
     while !data.is_empty() {
         let length = BlockHeader::parse(data)?.block_bytes();
         let (block, rest) = data.split_at_checked(length).ok_or(SnapshotError::NoBlock)?;
-        reader.block(block, &mut |party| parties.push(party))?;
+        reader.block(block)?;
         data = rest;
     }
-    Ok((reader.finish()?, parties))
+    reader.finish()
 }
 
-fn again_parties(data: &[u8]) -> Vec<PartyBinding> {
-    read(data).expect("it was read before").1
-}
-
-fn write(tail: &Tail, state: &State, parties: &[PartyBinding]) -> Vec<u8> {
+fn write(tail: &Tail, state: &State) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut store = |block: &[u8]| -> Result<(), Infallible> {
         bytes.extend_from_slice(block);
@@ -72,7 +67,6 @@ fn write(tail: &Tail, state: &State, parties: &[PartyBinding]) -> Vec<u8> {
     let mut written = || {
         let mut writer = SnapshotWriter::new(tail, &mut store)?;
         writer.state(state)?;
-        parties.iter().try_for_each(|party| writer.party(party))?;
         writer.finish()
     };
     let Ok(_) = written();

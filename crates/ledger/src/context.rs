@@ -6,6 +6,7 @@ use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::notice::{Notice, NoticeKind};
 use crate::outcome::Outcome;
 use crate::state::{Batch, Effects, NodeTail, State};
+use crate::transfers::Ended;
 
 /// The state, the effects, and the record being decided.
 pub(crate) struct Context<'a> {
@@ -62,6 +63,12 @@ impl Context<'_> {
         ]);
         self.state.outbox.add(notice);
         self.effects.notices.push(notice);
+    }
+
+    /// Keeps the row of a transfer that ended.
+    pub(crate) fn end(&mut self, row: Ended) {
+        self.effects.ended.push(row.clone());
+        self.state.transfers.end(row);
     }
 
     /// Asks the driver to drop a prepare that has not been attempted yet.

@@ -10,8 +10,8 @@
 //!
 //! Costs per command: a few keyed hash look-ups, and one B-tree operation per reserve and per
 //! millisecond of deadlines; no allocation but the growth of tables. Bounds: the constants `*_MAX`
-//! beside each table; what is not bounded here (ended transfers, notices owed) is bounded by who
-//! calls.
+//! beside each table; what is not bounded here (ended transfers that are hot, notices owed) is
+//! bounded by who calls.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -20,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 mod accounts;
+mod cold;
 mod command;
 mod commands;
 mod context;
@@ -40,6 +41,7 @@ mod trail;
 mod transfers;
 
 pub use accounts::{ACCOUNTS_MAX, Account, AccountKind, Books};
+pub use cold::{Cold, Eviction};
 pub use command::{
     Abort, Administer, Change, ChangeParties, Command, DeliveryResult, EndFundsOut,
     FinishedDelivery, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType,
@@ -60,4 +62,4 @@ pub use register::{
 };
 pub use state::{Batch, Counters, Effects, Moment, RULES_VERSION, State};
 pub use state_hash::StateHashes;
-pub use transfers::TransferState;
+pub use transfers::{Answer, AnswerKind, Ended, TransferState};

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::accounts::{Account, AccountKind, Books};
+use crate::cold::Cold;
 use crate::command::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position};
@@ -57,6 +58,8 @@ pub struct Head {
     pub last_notice: NoticeId,
     /// Number of the newest oracle.
     pub last_oracle: OracleId,
+    /// Rows of ended transfers that live elsewhere.
+    pub cold: Cold,
 }
 
 /// Parts that belong to no state.
@@ -103,6 +106,7 @@ impl<'a> Parts<'a> {
             batches: state.batches,
             last_notice: state.outbox.last_id(),
             last_oracle: state.register.last_oracle(),
+            cold: *state.cold(),
         }
     }
 
@@ -147,7 +151,7 @@ impl<'a> Parts<'a> {
         self.0.transfers.iter_outflows()
     }
 
-    /// Transfers that ended, in the order in which they did.
+    /// Transfers that ended and are hot, in the order in which they became so.
     pub fn ended(self) -> impl Iterator<Item = &'a Ended> {
         self.0.transfers.iter_ended()
     }
@@ -206,7 +210,7 @@ impl Builder {
         let counters = &head.counters;
         let counted = [counters.reserved, counters.refused, counters.committed, counters.aborted];
         let numbers = [head.position.0, head.stamp.0, head.batches, head.last_notice.0];
-        let more = [counters.expired, counters.delivered];
+        let more = [counters.expired, counters.delivered, head.cold.rows];
         if counted.iter().chain(&numbers).chain(&more).any(|number| NUMBERS_END <= *number) {
             return Err(Inconsistent("a number is beyond what any log has"));
         }
@@ -219,7 +223,7 @@ impl Builder {
         let mut outbox = Outbox::new();
         outbox.set_last_id(head.last_notice);
         Ok(Self {
-            transfers: Transfers::new(Keyed::new(head.seed)),
+            transfers: Transfers::beside(Keyed::new(head.seed), head.cold),
             catalogue: Catalogue { last_oracle: head.last_oracle, ..Catalogue::default() },
             head,
             accounts: Vec::new(),
@@ -302,6 +306,7 @@ impl Builder {
     /// As [`Builder::active`].
     pub fn ended(&mut self, transfer: Ended) -> Result<(), Inconsistent> {
         self.check_record(transfer.prepare)?;
+        self.check_record(transfer.changed)?;
         self.check_participants(transfer.payer.into_iter().chain(transfer.payee))?;
         self.check_new(&transfer.id)?;
         self.transfers.end(transfer);

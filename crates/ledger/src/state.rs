@@ -12,7 +12,7 @@ use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::register::Register;
 use crate::trail::Trail;
-use crate::transfers::Transfers;
+use crate::transfers::{Ended, Transfers};
 
 /// The newest rules this binary knows. A log decided under other rules names their version.
 pub const RULES_VERSION: u32 = 1;
@@ -47,6 +47,9 @@ pub struct Effects {
     pub notices: Vec<Notice>,
     /// Prepares that are no longer wanted: to be dropped unless already attempted.
     pub withdrawn: Vec<(ParticipantIndex, NoticeId)>,
+    /// Rows of transfers that ended or, being ended, changed: what a store beside the kernel is to
+    /// keep, in order.
+    pub ended: Vec<Ended>,
     /// Whether participants, accounts' activity, endpoints or settings changed.
     pub register_changed: bool,
 }
@@ -57,6 +60,7 @@ impl Effects {
         self.outcomes.clear();
         self.notices.clear();
         self.withdrawn.clear();
+        self.ended.clear();
         self.register_changed = false;
     }
 }

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use crate::cold::Cold;
 use crate::ids::Digest;
 use crate::state::State;
 
@@ -62,11 +63,18 @@ impl State {
         add(format_args!("{:?}", (self.register.oracles(), self.register.last_oracle())));
         add(format_args!("{:?}", self.register.account_types()));
         add(format_args!("{:?}", sum(self.transfers.iter_active())));
-        add(format_args!("{:?}", sum(self.transfers.iter_ended())));
+        add(format_args!("{:?}", self.sum_of_ended()));
         add(format_args!("{:?}", self.transfers.iter_outflows().collect::<Vec<_>>()));
         add(format_args!("{:?}", sum(self.outbox.iter())));
         add(format_args!("{:?}", (self.outbox.dead(), self.outbox.last_id())));
         Digest(*hasher.finalize().as_bytes())
+    }
+
+    /// Of all rows, hot and cold.
+    fn sum_of_ended(&self) -> Cold {
+        let mut all = *self.transfers.cold();
+        self.transfers.iter_ended().for_each(|row| all.add(row));
+        all
     }
 }
 

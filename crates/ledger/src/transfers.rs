@@ -1,15 +1,20 @@
 //! Transfers: those in flight, with everything a decision needs, and those that ended, with what
 //! a resend or a question needs.
 //!
-//! Costs: one keyed hash and one probe for a look-up; 220 bytes in flight, 136 bytes ended, and
+//! A row of an ended transfer is hot, in here, or cold, in a store beside the kernel; how that is
+//! decided is said in [`crate::cold`]. Hot rows stand in the order in which they came and leave
+//! from the front.
+//!
+//! Costs: one keyed hash and one probe for a look-up; 220 bytes in flight, 144 bytes ended, and
 //! some 20 bytes of index. Growth is paid in small parts: rows never move, the index of ended
 //! transfers grows table by table, and no index looks at a row to grow.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 
+use crate::cold::Cold;
 use crate::command::TraceId;
 use crate::deadlines::Deadlines;
 use crate::hashing::Keyed;
@@ -72,33 +77,37 @@ pub enum AnswerKind {
 /// The answer that a transfer has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which message.
+    /// Which of the two messages it was.
     pub kind: AnswerKind,
-    /// Digest of its body.
+    /// Of its body.
     pub hash: Digest,
     /// Its record.
     pub position: Position,
 }
 
-/// A transfer that ended.
+/// A transfer that ended, a prepare that was refused, or a movement of funds that ended: all that
+/// a resend, a late answer or a question needs. It may live beside the kernel
+/// ([`crate::State::evict`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The transfer.
+    /// Its id.
     pub id: TransferId,
-    /// The payer, if it was known.
+    /// Whose money it was; `None` for a name that is not in the register.
     pub payer: Option<ParticipantIndex>,
-    /// The payee, if it was known.
+    /// Whom it was for; the hub for a movement of funds.
     pub payee: Option<ParticipantIndex>,
-    /// Digest of the body that made it.
+    /// Of the body that began it.
     pub hash: Digest,
-    /// The record that made it.
+    /// The record that began it.
     pub prepare: Position,
-    /// The answer that it took, or that came too late.
+    /// The answer taken, or the one that came too late first.
     pub answer: Option<Answer>,
     /// How it ended.
     pub outcome: Outcome,
-    /// When.
+    /// When it ended.
     pub completed: Stamp,
+    /// The record in whose decision the row last changed: its version.
+    pub changed: Position,
 }
 
 impl Ended {
@@ -147,6 +156,7 @@ pub(crate) struct Transfers {
     deadlines: Deadlines,
     ended: Pages,
     ended_by_id: Shards,
+    cold: Cold,
     outflows: BTreeMap<TransferId, Outflow>,
 }
 
@@ -160,12 +170,18 @@ impl Transfers {
             deadlines: Deadlines::default(),
             ended: Pages::default(),
             ended_by_id: Shards::new(),
+            cold: Cold::default(),
             outflows: BTreeMap::new(),
         }
     }
 
     pub(crate) const fn keyed(&self) -> Keyed {
         self.keyed
+    }
+
+    /// No transfers in here, and so many elsewhere.
+    pub(crate) fn beside(keyed: Keyed, cold: Cold) -> Self {
+        Self { cold, ..Self::new(keyed) }
     }
 
     pub(crate) fn find(&self, id: &TransferId) -> Found {
@@ -241,6 +257,34 @@ impl Transfers {
         self.ended_by_id.insert(hash, at);
     }
 
+    /// Brings a cold row back.
+    pub(crate) fn thaw(&mut self, row: Ended) {
+        assert_eq!(self.find(&row.id), Found::Nothing, "only what is not hot is brought back");
+        self.cold.remove(&row);
+        self.end(row);
+    }
+
+    /// The hot row that came first.
+    pub(crate) fn oldest(&self) -> Option<&Ended> {
+        self.ended.first()
+    }
+
+    /// Takes the hot row that came first away; it counts as cold from here on.
+    pub(crate) fn evict_oldest(&mut self) {
+        let row = self.ended.first().expect("only a row that is there is evicted");
+        self.cold.add(row);
+        self.ended_by_id.remove(self.keyed.of(&row.id), self.ended.first_number());
+        self.ended.pop_first();
+    }
+
+    pub(crate) fn cold(&self) -> &Cold {
+        &self.cold
+    }
+
+    pub(crate) fn hot_count(&self) -> usize {
+        self.ended.len()
+    }
+
     pub(crate) fn reserve_outflow(&mut self, id: TransferId, outflow: Outflow) {
         let known = self.outflows.insert(id, outflow);
         assert!(known.is_none(), "an outflow is reserved once");
@@ -254,16 +298,18 @@ impl Transfers {
         self.active_by_id.len()
     }
 
+    /// Wherever their rows live.
     pub(crate) fn ended_count(&self) -> usize {
-        self.ended.len
+        self.ended.len() + usize::try_from(self.cold.rows).expect("a count of rows in a store")
     }
 
     pub(crate) fn iter_active(&self) -> impl Iterator<Item = &Active> {
         self.active.iter().flatten()
     }
 
+    /// The hot ones, in the order in which they came.
     pub(crate) fn iter_ended(&self) -> impl Iterator<Item = &Ended> {
-        self.ended.pages.iter().flatten()
+        self.ended.iter()
     }
 
     pub(crate) fn iter_outflows(&self) -> impl Iterator<Item = (&TransferId, &Outflow)> {
@@ -271,31 +317,66 @@ impl Transfers {
     }
 }
 
-/// A growing array in pages, so that it never moves what it holds.
+/// A queue in pages, so that it never moves what it holds. Rows are numbered in the order in which
+/// they came; the numbers begin again at 0 after four billion.
 #[derive(Clone, Debug, Default)]
 struct Pages {
-    pages: Vec<Vec<Ended>>,
-    len: usize,
+    pages: VecDeque<Vec<Ended>>,
+    /// Number of the first row of the first page, a multiple of [`PAGE`].
+    base: u32,
+    /// Rows of the first page that have left.
+    gone: u32,
 }
 
-const PAGE: usize = 4_096;
+const PAGE: u32 = 4_096;
 
 impl Pages {
     fn push(&mut self, item: Ended) -> u32 {
-        if self.len.is_multiple_of(PAGE) {
-            self.pages.push(Vec::with_capacity(PAGE));
+        if self.pages.back().is_none_or(|page| page.len() == PAGE as usize) {
+            self.pages.push_back(Vec::with_capacity(PAGE as usize));
         }
-        self.pages.last_mut().expect("a page was just added").push(item);
-        self.len += 1;
-        u32::try_from(self.len - 1).expect("fewer than four billion transfers are kept in memory")
+        let before =
+            u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(PAGE));
+        let before = before.expect("fewer than four billion transfers are kept in memory");
+        let page = self.pages.back_mut().expect("a page was just added");
+        page.push(item);
+        self.base.wrapping_add(before).wrapping_add(page.len() as u32 - 1)
     }
 
-    fn get(&self, at: u32) -> &Ended {
-        &self.pages[at as usize / PAGE][at as usize % PAGE]
+    fn get(&self, number: u32) -> &Ended {
+        let at = number.wrapping_sub(self.base);
+        &self.pages[(at / PAGE) as usize][(at % PAGE) as usize]
     }
 
-    fn get_mut(&mut self, at: u32) -> &mut Ended {
-        &mut self.pages[at as usize / PAGE][at as usize % PAGE]
+    fn get_mut(&mut self, number: u32) -> &mut Ended {
+        let at = number.wrapping_sub(self.base);
+        &mut self.pages[(at / PAGE) as usize][(at % PAGE) as usize]
+    }
+
+    const fn first_number(&self) -> u32 {
+        self.base.wrapping_add(self.gone)
+    }
+
+    fn first(&self) -> Option<&Ended> {
+        self.pages.front()?.get(self.gone as usize)
+    }
+
+    fn pop_first(&mut self) {
+        self.gone += 1;
+        if self.gone == PAGE {
+            self.pages.pop_front();
+            self.base = self.base.wrapping_add(PAGE);
+            self.gone = 0;
+        }
+    }
+
+    fn len(&self) -> usize {
+        let last = self.pages.back().map_or(0, Vec::len);
+        self.pages.len().saturating_sub(1) * PAGE as usize + last - self.gone as usize
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Ended> {
+        self.pages.iter().flatten().skip(self.gone as usize)
     }
 }
 
@@ -339,7 +420,7 @@ impl Index {
     fn remove(&mut self, hash: u64, row: u32) {
         let hash = IndexEntry::hash(hash as u32);
         let entry = self.rows.find_entry(hash, |entry| entry.row == row);
-        entry.expect("every transfer in flight is indexed").remove();
+        entry.expect("every row is indexed").remove();
     }
 
     fn len(&self) -> usize {
@@ -369,8 +450,50 @@ impl Shards {
         self.tables[Self::shard(hash)].insert(hash, row);
     }
 
+    fn remove(&mut self, hash: u64, row: u32) {
+        self.tables[Self::shard(hash)].remove(hash, row);
+    }
+
     /// Takes bits of the half that the tables do not use.
     const fn shard(hash: u64) -> usize {
         (hash >> 32) as usize % SHARDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(number: u64) -> Ended {
+        Ended {
+            id: TransferId::NONE,
+            payer: None,
+            payee: None,
+            hash: Digest::default(),
+            prepare: Position(number),
+            answer: None,
+            outcome: Outcome::Expired,
+            completed: Stamp(0),
+            changed: Position(number),
+        }
+    }
+
+    #[test]
+    fn a_queue_outlives_its_row_numbers() {
+        let mut queue = Pages { base: 0u32.wrapping_sub(PAGE), ..Pages::default() };
+        let mut numbers = VecDeque::new();
+        for number in 0..3 * u64::from(PAGE) {
+            numbers.push_back((queue.push(row(number)), number));
+            // Two in, one out, over the end of the numbers.
+            if number.is_multiple_of(2) {
+                let (first, held) = numbers.pop_front().expect("one was just added");
+                assert_eq!((queue.first_number(), queue.first()), (first, Some(&row(held))));
+                queue.pop_first();
+            }
+            assert_eq!(queue.len(), numbers.len());
+        }
+        assert!(numbers.iter().all(|(at, held)| *queue.get(*at) == row(*held)));
+        let held: Vec<_> = numbers.iter().map(|(_, held)| Position(*held)).collect();
+        assert_eq!(queue.iter().map(|row| row.prepare).collect::<Vec<_>>(), held);
     }
 }

@@ -1,112 +1,109 @@
 //! The party directory: which FSP serves a party identifier. A read model beside the kernel,
 //! made of the accepted [`ChangeParties`] commands in the log's order, hence rebuilt by replay.
+//!
+//! It lives in the cold store, where the sequencer writes it behind everybody's back. What is not
+//! written yet stands here, so that a look-up after a registration's answer finds it. I/O threads
+//! read without a lock while nothing waits to be written, which is nearly always.
+//!
+//! Costs: a look-up is one read of the store by key, some microseconds, or a read of the disk for
+//! a party that nobody asked for lately. Bound: what waits is what the sequencer may still hold
+//! back from the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use ledger::{ChangeParties, Currency, FspName, PartyBinding, PartyChangeForm};
+use ledger::{ChangeParties, Position};
+use ports::{ColdStore, PartyRow, StoreError};
 
-/// One FSP that serves an identifier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
-    /// Sub-identifier, when the binding is for one.
-    pub sub_id: Option<Box<str>>,
-    /// Currency, when the binding names one.
-    pub currency: Option<Currency>,
-    /// The FSP.
-    pub fsp: FspName,
-}
-
-/// Identifier type and identifier, joined.
-type Key = Box<str>;
-
-/// Bindings by identifier. Per identifier and sub-identifier the latest registration wins.
+/// Bindings by identifier and sub-identifier.
 #[derive(Debug, Default)]
 pub struct Directory {
-    bindings: HashMap<Key, Vec<Binding>>,
+    store: Option<Arc<dyn ColdStore>>,
+    recent: RwLock<Recent>,
+    /// How many identifiers are in `recent`.
+    waiting: AtomicUsize,
+}
+
+/// What the store may not show yet.
+#[derive(Debug, Default)]
+struct Recent {
+    rows: HashMap<Vec<u8>, (Position, Option<PartyRow>)>,
+    /// In the order in which the store will show them.
+    order: VecDeque<(Position, Vec<u8>)>,
 }
 
 impl Directory {
-    /// Applies an accepted change.
-    pub fn apply(&mut self, change: &ChangeParties) {
-        for party in &change.parties {
-            match change.form {
-                PartyChangeForm::Delete => self.release(party),
-                PartyChangeForm::Single | PartyChangeForm::Batch => self.bind(party),
+    /// The directory that a store holds, and what will be applied to it.
+    #[must_use]
+    pub fn of(store: Arc<dyn ColdStore>) -> Self {
+        Self { store: Some(store), ..Self::default() }
+    }
+
+    /// Applies an accepted change, which the record at `position` asked for.
+    pub fn apply(&self, change: &ChangeParties, position: Position) {
+        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        for party in sequencer::party_changes(change) {
+            recent.order.push_back((position, party.key.clone()));
+            recent.rows.insert(party.key, (position, party.row));
+        }
+        self.waiting.store(recent.rows.len(), Ordering::Release);
+    }
+
+    /// The binding of exactly this identifier and sub-identifier (none matches none).
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read.
+    pub fn find(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyRow>, StoreError> {
+        let key = record::cold::party_key(id_type, id, sub_id);
+        if 0 < self.waiting.load(Ordering::Acquire) {
+            let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, row)) = recent.rows.get(&key) {
+                return Ok(*row);
             }
         }
+        match &self.store {
+            None => Ok(None),
+            Some(store) => store.party(&key),
+        }
     }
 
-    /// Takes an entry as [`Directory::each`] gave it, or a new one.
-    pub fn insert(&mut self, party: &PartyBinding) {
-        self.bind(party);
-    }
-
-    /// Shows all entries: identifiers in order, those of one in order of their registration. Sorts
-    /// all of them first: not for a thread that anybody waits for.
-    pub fn each(&self, show: &mut dyn FnMut(&PartyBinding)) {
-        let mut keys: Vec<&Key> = self.bindings.keys().collect();
-        keys.sort_unstable();
-        for key in keys {
-            let (id_type, id) = key.split_once(' ').expect("both parts are joined by a blank");
-            for binding in &self.bindings[key] {
-                show(&PartyBinding {
-                    id_type: id_type.into(),
-                    id: id.into(),
-                    sub_id: binding.sub_id.as_deref().map(Into::into),
-                    currency: binding.currency,
-                    fsp: binding.fsp,
-                });
+    /// The store shows everything up to here.
+    pub fn forget(&self, visible: Position) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        let recent = &mut *recent;
+        while recent.order.front().is_some_and(|(position, _)| *position <= visible) {
+            let (position, key) = recent.order.pop_front().expect("there is a front");
+            if recent.rows.get(&key).is_some_and(|(newest, _)| *newest == position) {
+                recent.rows.remove(&key);
             }
         }
+        self.waiting.store(recent.rows.len(), Ordering::Release);
     }
 
-    /// The bindings of exactly this identifier and sub-identifier (none matches none).
+    /// Bytes that the store takes on disk, about.
     #[must_use]
-    pub fn find(&self, id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<Binding> {
-        let known = self.bindings.get(key(id_type, id).as_ref());
-        let matching = |binding: &&Binding| binding.sub_id.as_deref() == sub_id;
-        known.into_iter().flatten().filter(matching).cloned().collect()
+    pub fn store_bytes(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.bytes())
     }
-
-    /// Identifiers with at least one binding.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.bindings.len()
-    }
-
-    /// Whether nobody is registered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bindings.is_empty()
-    }
-
-    fn bind(&mut self, party: &PartyBinding) {
-        let known = self.bindings.entry(key(&party.id_type, &party.id)).or_default();
-        known.retain(|binding| binding.sub_id.as_deref() != party.sub_id.as_deref());
-        known.push(Binding {
-            sub_id: party.sub_id.as_deref().map(Into::into),
-            currency: party.currency,
-            fsp: party.fsp,
-        });
-    }
-
-    fn release(&mut self, party: &PartyBinding) {
-        let key = key(&party.id_type, &party.id);
-        let Some(known) = self.bindings.get_mut(&key) else { return };
-        known.retain(|binding| binding.sub_id.as_deref() != party.sub_id.as_deref());
-        if known.is_empty() {
-            self.bindings.remove(&key);
-        }
-    }
-}
-
-/// Identifier types have no blanks, so that the joined text is unambiguous.
-fn key(id_type: &str, id: &str) -> Key {
-    [id_type, " ", id].concat().into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ledger::{FspName, PartyBinding, PartyChangeForm};
+    use ports::{Mark, Portion};
+    use store::Memory;
+
     use super::*;
 
     fn change(form: PartyChangeForm, sub_id: Option<&str>, fsp: &str) -> ChangeParties {
@@ -121,40 +118,63 @@ mod tests {
         ChangeParties { source: fsp, notify: fsp, form, parties: vec![party], trace: [0; 16] }
     }
 
-    fn served_by(directory: &Directory, sub_id: Option<&str>) -> Vec<String> {
-        let found = directory.find("MSISDN", "123", sub_id);
-        found.iter().map(|binding| binding.fsp.to_string()).collect()
+    fn served_by(directory: &Directory, sub_id: Option<&str>) -> Option<String> {
+        let found = directory.find("MSISDN", "123", sub_id).expect("it reads");
+        found.map(|row| row.fsp.to_string())
+    }
+
+    /// The latest registration wins and sub-identifiers are apart, wherever a change has got to:
+    /// not written yet, written and not forgotten, or only in the store.
+    #[test]
+    fn a_change_is_seen_at_once_and_from_then_on() {
+        use PartyChangeForm::{Batch, Delete, Single};
+        for lag in 0..4 {
+            let store = Arc::new(Memory::default());
+            let directory = Directory::of(Arc::clone(&store) as _);
+            let mut expected: BTreeMap<Option<&str>, &str> = BTreeMap::new();
+            let mut waiting = VecDeque::new();
+            for (at, (form, sub_id, fsp)) in [
+                (Single, None, "dfsp1"),
+                (Single, Some("shop"), "dfsp3"),
+                (Batch, None, "dfsp2"),
+                (Delete, None, "dfsp2"),
+                (Single, None, "dfsp4"),
+                (Delete, Some("shop"), "dfsp3"),
+                (Delete, None, "dfsp4"),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let position = Position(at as u64 + 1);
+                let change = change(form, sub_id, fsp);
+                directory.apply(&change, position);
+                match form {
+                    Delete => expected.remove(&sub_id),
+                    Single | Batch => expected.insert(sub_id, fsp),
+                };
+                let parties = sequencer::party_changes(&change).collect();
+                let mark = Mark { position, ..Mark::default() };
+                waiting.push_back(Portion { rows: Vec::new(), parties, mark });
+                if lag < waiting.len() {
+                    let portion = waiting.pop_front().expect("one was just added");
+                    store.write(&portion).expect("it writes");
+                    if at.is_multiple_of(2) {
+                        directory.forget(portion.mark.position);
+                    }
+                }
+                for sub_id in [None, Some("shop")] {
+                    let known = expected.get(&sub_id).map(ToString::to_string);
+                    assert_eq!(served_by(&directory, sub_id), known, "lag {lag}, change {at}");
+                }
+            }
+        }
     }
 
     #[test]
-    fn the_latest_registration_wins_and_sub_ids_are_apart() {
-        let mut directory = Directory::default();
-        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"));
-        directory.apply(&change(PartyChangeForm::Single, Some("shop"), "dfsp3"));
-        directory.apply(&change(PartyChangeForm::Batch, None, "dfsp2"));
-        assert_eq!(served_by(&directory, None), ["dfsp2"]);
-        assert_eq!(served_by(&directory, Some("shop")), ["dfsp3"]);
-        directory.apply(&change(PartyChangeForm::Delete, None, "dfsp2"));
-        assert_eq!(served_by(&directory, None), [""; 0]);
-        assert_eq!(served_by(&directory, Some("shop")), ["dfsp3"]);
-        directory.apply(&change(PartyChangeForm::Delete, Some("shop"), "dfsp3"));
-        assert!(directory.is_empty());
-    }
-
-    #[test]
-    fn what_it_shows_makes_the_same_directory() {
-        let mut directory = Directory::default();
-        directory.apply(&change(PartyChangeForm::Single, Some("shop"), "dfsp3"));
-        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"));
-        let entries = |directory: &Directory| {
-            let mut entries = Vec::new();
-            directory.each(&mut |party| entries.push(party.clone()));
-            entries
-        };
-        let mut again = Directory::default();
-        entries(&directory).iter().for_each(|party| again.insert(party));
-        assert_eq!(entries(&again).len(), 2);
-        assert_eq!(entries(&again), entries(&directory));
-        assert_eq!(served_by(&again, Some("shop")), ["dfsp3"]);
+    fn without_a_store_everything_stays_here() {
+        let directory = Directory::default();
+        directory.apply(&change(PartyChangeForm::Single, None, "dfsp1"), Position(1));
+        assert_eq!(served_by(&directory, None).as_deref(), Some("dfsp1"));
+        assert_eq!((served_by(&directory, Some("x")), directory.store_bytes()), (None, 0));
     }
 }

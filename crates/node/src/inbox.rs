@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::State;
+use ledger::{State, TransferId};
 
 use crate::Submission;
 
 /// A question about the state.
-pub(crate) type Question = Box<dyn FnOnce(&State) + Send>;
+pub(crate) struct Question {
+    /// The transfer that it is about, if it is about one.
+    pub(crate) about: Option<TransferId>,
+    pub(crate) ask: Box<dyn FnOnce(&State) + Send>,
+}
 
 /// Bounds of the inbox.
 #[derive(Clone, Copy, Debug)]

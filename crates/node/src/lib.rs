@@ -25,18 +25,18 @@ mod view;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use ledger::{Counters, Outcome, Position, Stamp, State};
-use ports::RecordReader;
-use sequencer::Counts;
+use ledger::{Counters, Outcome, Position, Stamp, State, TransferId};
+use ports::{PartyRow, RecordReader, StoreError};
+use sequencer::{ColdCounts, Counts};
 
 pub use clock::SystemClock;
-pub use directory::{Binding, Directory};
+pub use directory::Directory;
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
 pub use run::{Node, start};
 pub use view::{Member, View};
 
-use inbox::Inbox;
+use inbox::{Inbox, Question};
 use progress::{Progress, Stuck};
 use stages::Stages;
 
@@ -90,6 +90,12 @@ pub struct Status {
     pub in_flight: u64,
     /// Transfers that ended.
     pub ended: u64,
+    /// Of these, with their rows in memory.
+    pub hot: u64,
+    /// Everything up to here is in the cold store; 0 where there is none.
+    pub stored: Position,
+    /// How often the cold store was asked since the start.
+    pub cold: ColdCounts,
     /// Notices owed.
     pub owed: u64,
     /// Dead letters.
@@ -104,7 +110,7 @@ struct Shared<M> {
     status: Mutex<Status>,
     view: RwLock<Arc<View>>,
     generation: AtomicU64,
-    directory: RwLock<Directory>,
+    directory: Directory,
     reader: Arc<dyn RecordReader>,
     stages: Arc<Stages>,
     tally: Tally,
@@ -162,7 +168,20 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// # Errors
     /// [`Refused`]: too many questions wait, or the node has stopped.
     pub fn ask(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
-        self.shared.inbox.ask(Box::new(question))
+        self.shared.inbox.ask(Question { about: None, ask: Box::new(question) })
+    }
+
+    /// [`Handle::ask`] about a transfer: the state then knows it even when it ended long ago, for
+    /// which the cold store may have to be read.
+    ///
+    /// # Errors
+    /// As [`Handle::ask`].
+    pub fn ask_about(
+        &self,
+        transfer: TransferId,
+        question: impl FnOnce(&State) + Send + 'static,
+    ) -> Result<(), Refused> {
+        self.shared.inbox.ask(Question { about: Some(transfer), ask: Box::new(question) })
     }
 
     /// The register as of the last change, if it changed since `generation`, which is updated.
@@ -183,11 +202,23 @@ impl<M: Send + Sync + 'static> Handle<M> {
         Arc::clone(&self.shared.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks an identifier up in the party directory.
+    /// Looks an identifier up in the party directory. May read the disk.
+    ///
+    /// # Errors
+    /// [`StoreError`] when that cannot be read: nobody knows who serves the party.
+    pub fn find_party(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyRow>, StoreError> {
+        self.shared.directory.find(id_type, id, sub_id)
+    }
+
+    /// Bytes that the cold store takes on disk, about.
     #[must_use]
-    pub fn find_party(&self, id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<Binding> {
-        let directory = self.shared.directory.read().unwrap_or_else(PoisonError::into_inner);
-        directory.find(id_type, id, sub_id)
+    pub fn store_bytes(&self) -> u64 {
+        self.shared.directory.store_bytes()
     }
 
     /// How the node is doing, as of its last batch.

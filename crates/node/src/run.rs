@@ -60,7 +60,7 @@ where
         status: Mutex::new(Status::default()),
         view: RwLock::new(Arc::new(View::of(sequencer.state()))),
         generation: AtomicU64::new(1),
-        directory: RwLock::new(directory),
+        directory,
         reader: sequencer.log().reader(),
         stages: sequencer.log().stages(),
         tally: Tally::default(),
@@ -157,16 +157,37 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             if let Err(reason) = self.commit_all(&mut waiting, &mut batch) {
                 return self.give_up(&reason, waiting, questions);
             }
-            for question in questions.drain(..) {
-                question(self.sequencer.state());
+            if let Err(error) = self.answer(&mut questions) {
+                return self.give_up(&error.to_string(), waiting, questions);
+            }
+            if let Err(error) = self.tend() {
+                return self.give_up(&error.to_string(), waiting, questions);
             }
             self.publish_status();
             turns += 1;
             self.shared.tally.turns.store(turns, Ordering::Relaxed);
         }
-        if let Err(error) = self.sequencer.sync() {
+        if let Err(error) = self.sequencer.sync().and_then(|_| self.tend()) {
             self.give_up(&error.to_string(), waiting, questions);
         }
+    }
+
+    /// Questions about a transfer that ended long ago need its row.
+    fn answer(&mut self, questions: &mut Vec<Question>) -> Result<(), CommitError> {
+        for question in questions.drain(..) {
+            if let Some(transfer) = &question.about {
+                self.sequencer.warm(transfer)?;
+            }
+            (question.ask)(self.sequencer.state());
+        }
+        Ok(())
+    }
+
+    /// The cold side's turn, when everybody has his answer.
+    fn tend(&mut self) -> Result<(), CommitError> {
+        self.sequencer.tend()?;
+        self.shared.directory.forget(self.sequencer.stored());
+        Ok(())
     }
 
     /// How long to sleep when nobody brings work.
@@ -211,6 +232,9 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                     let last = self.sequencer.state().position().0;
                     self.shared.tally.committed.store(last, Ordering::Relaxed);
                     self.release(&committed, batch);
+                    if !waiting.is_empty() {
+                        self.tend().map_err(|error| error.to_string())?;
+                    }
                 }
                 Err(CommitError::Full) => {
                     let now = self.clock.now().monotonic_us;
@@ -218,7 +242,11 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                     self.shared.tally.refused_full.fetch_add(1, Ordering::Relaxed);
                     self.refuse(batch.drain(..), Refused::DiskFull);
                 }
-                Err(error @ (CommitError::Stopped(_) | CommitError::Poison(_))) => {
+                Err(
+                    error @ (CommitError::Stopped(_)
+                    | CommitError::Poison(_)
+                    | CommitError::Store(_)),
+                ) => {
                     self.refuse(batch.drain(..), Refused::Stopped);
                     return Err(error.to_string());
                 }
@@ -253,7 +281,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             shared.publish_view(sequencer.state());
             outgoing.iter_mut().for_each(|events| events.push(Event::RegisterChanged));
         }
-        shared.apply_to_directory(batch, &effects.outcomes);
+        shared.apply_to_directory(committed.first, batch, &effects.outcomes);
         let mailboxes = outgoing.len();
         for notice in &effects.notices {
             let at = notice.source.0.checked_sub(committed.first.0);
@@ -365,6 +393,9 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         status.stamp = state.stamp();
         status.in_flight = state.transfers_in_flight() as u64;
         status.ended = state.transfers_ended() as u64;
+        status.hot = state.transfers_hot() as u64;
+        status.stored = self.sequencer.stored();
+        status.cold = self.sequencer.cold_counts();
         status.owed = state.notices_owed_count() as u64;
         status.dead = state.dead_letter_count() as u64;
     }
@@ -377,13 +408,12 @@ impl<M> Shared<M> {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    fn apply_to_directory(&self, batch: &[Submission<M>], outcomes: &[Outcome]) {
-        for (submission, outcome) in batch.iter().zip(outcomes) {
+    fn apply_to_directory(&self, first: Position, batch: &[Submission<M>], outcomes: &[Outcome]) {
+        for (at, (submission, outcome)) in batch.iter().zip(outcomes).enumerate() {
             if let (Command::ChangeParties(change), Outcome::Accepted) =
                 (&submission.command, outcome)
             {
-                let mut directory = self.directory.write().unwrap_or_else(PoisonError::into_inner);
-                directory.apply(change);
+                self.directory.apply(change, Position(first.0 + at as u64));
             }
         }
     }

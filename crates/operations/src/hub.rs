@@ -171,6 +171,18 @@ pub struct Metrics {
     pub transfers_in_flight: u64,
     /// Gauge: transfers that ended and are kept.
     pub transfers_ended: u64,
+    /// Gauge: of these, with their rows in memory.
+    pub transfers_hot: u64,
+    /// Gauge: position up to which the cold store is complete.
+    pub store_position: u64,
+    /// Counter: questions to the cold store for a transfer that is not in memory.
+    pub store_reads: u64,
+    /// Counter: of these, answered with a row.
+    pub store_found: u64,
+    /// Counter: times that the sequencer waited for the cold store.
+    pub store_waits: u64,
+    /// Gauge: bytes that the cold store takes on disk.
+    pub store_bytes: u64,
     /// Gauge: notices owed to participants.
     pub notices_owed: u64,
     /// Counter: notices delivered.

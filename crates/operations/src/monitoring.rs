@@ -125,6 +125,7 @@ type Figure = (Kind, &'static str, &'static str, u64);
 
 fn render(now: &Metrics, snapshots: &Snapshots) -> String {
     let figures = figures_of_the_ledger(now).into_iter();
+    let figures = figures.chain(figures_of_the_store(now));
     let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
     let figures = figures.chain(figures_of_snapshots(snapshots));
     let mut text = String::with_capacity(4_096);
@@ -157,6 +158,43 @@ fn figures_of_the_ledger(now: &Metrics) -> [Figure; 15] {
         (Gauge, "upesi_notices_owed", "Notices owed to participants.", now.notices_owed),
         (Counter, "upesi_notices_delivered_total", "Notices delivered.", now.notices_delivered),
         (Gauge, "upesi_dead_letters", "Notices given up.", now.dead_letters),
+    ]
+}
+
+fn figures_of_the_store(now: &Metrics) -> [Figure; 6] {
+    use Kind::{Counter, Gauge};
+    [
+        (
+            Gauge,
+            "upesi_transfers_ended_in_memory",
+            "Transfers ended whose rows are in memory.",
+            now.transfers_hot,
+        ),
+        (
+            Gauge,
+            "upesi_store_position",
+            "Position up to which the cold store is complete.",
+            now.store_position,
+        ),
+        (
+            Counter,
+            "upesi_store_reads_total",
+            "Questions to the cold store for transfers not in memory.",
+            now.store_reads,
+        ),
+        (
+            Counter,
+            "upesi_store_reads_found_total",
+            "Questions to the cold store that found a transfer.",
+            now.store_found,
+        ),
+        (
+            Counter,
+            "upesi_store_waits_total",
+            "Times that decisions waited for the cold store.",
+            now.store_waits,
+        ),
+        (Gauge, "upesi_store_bytes", "Bytes of the cold store on disk.", now.store_bytes),
     ]
 }
 

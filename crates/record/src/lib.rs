@@ -8,6 +8,7 @@ extern crate std;
 
 mod bytes;
 pub mod checksum;
+pub mod cold;
 pub mod command;
 pub mod frame;
 pub mod snapshot;

@@ -2,8 +2,7 @@
 //! the log from its first record on.
 //!
 //! # Phases
-//! 1. [`SnapshotWriter`] takes a state, and the parties of the directory beside it, and hands out
-//!    block after block to whoever stores them.
+//! 1. [`SnapshotWriter`] takes a state, and hands out block after block to whoever stores them.
 //! 2. [`BlockHeader::parse`] says of the next stored bytes how many belong to the block;
 //!    [`SnapshotReader::block`] checks it and takes its rows; [`SnapshotReader::finish`] gives the
 //!    state.
@@ -32,7 +31,6 @@
 //! | 3 to 7 | accounts, participants, settlement models, oracles, account types |
 //! | 8 to 10 | transfers in flight, outflows, transfers that ended |
 //! | 11, 12 | notices owed, dead letters |
-//! | 13 | entries of the party directory |
 //! | 255 | end: BLAKE3 of all bytes before this block |
 //!
 //! Checksums of their own say which block was damaged; the digest at the end says that all blocks
@@ -47,11 +45,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use ledger::snapshot::{Builder, Inconsistent};
-use ledger::{Digest, PartyBinding, Position, Stamp, State};
+use ledger::{Digest, Position, Stamp, State};
 
 use crate::bytes::{FieldError, Reader, Writer};
 use crate::checksum::crc32c;
-use crate::command::{read_party, write_party};
 use crate::frame::{LogIdentity, Tail};
 
 mod rows;
@@ -84,7 +81,6 @@ mod kind {
     pub(super) const ENDED: u16 = 10;
     pub(super) const NOTICES: u16 = 11;
     pub(super) const DEAD_LETTERS: u16 = 12;
-    pub(super) const PARTIES: u16 = 13;
     pub(super) const END: u16 = 255;
 }
 
@@ -152,8 +148,7 @@ pub struct Summary {
     pub digest: Digest,
 }
 
-/// Writes a snapshot: [`SnapshotWriter::state`], then [`SnapshotWriter::party`] for each entry of
-/// the directory, then [`SnapshotWriter::finish`].
+/// Writes a snapshot: [`SnapshotWriter::state`], then [`SnapshotWriter::finish`].
 pub struct SnapshotWriter<'a, E> {
     store: &'a mut dyn FnMut(&[u8]) -> Result<(), E>,
     /// The block at hand, its header not filled in yet.
@@ -206,14 +201,6 @@ impl<'a, E> SnapshotWriter<'a, E> {
         self.table(kind::ENDED, parts.ended(), rows::write_ended)?;
         self.table(kind::NOTICES, parts.notices(), rows::write_notice)?;
         self.table(kind::DEAD_LETTERS, parts.dead_letters(), rows::write_dead_letter)
-    }
-
-    /// Writes an entry of the party directory.
-    ///
-    /// # Errors
-    /// Those of whoever stores.
-    pub fn party(&mut self, party: &PartyBinding) -> Result<(), E> {
-        self.row(kind::PARTIES, |out| write_party(out, party))
     }
 
     /// Writes the end.
@@ -371,16 +358,11 @@ impl SnapshotReader {
         self.end.is_some()
     }
 
-    /// Takes the next block, all of it and nothing behind it. `party` gets the entries of the
-    /// directory.
+    /// Takes the next block, all of it and nothing behind it.
     ///
     /// # Errors
     /// [`SnapshotError`]; nothing can follow then.
-    pub fn block(
-        &mut self,
-        bytes: &[u8],
-        party: &mut dyn FnMut(PartyBinding),
-    ) -> Result<(), SnapshotError> {
+    pub fn block(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         let header = BlockHeader::parse(bytes)?;
         let rows = &bytes[BLOCK_HEADER_BYTES..];
         if header.block_bytes() != bytes.len() {
@@ -404,7 +386,7 @@ impl SnapshotReader {
             self.hasher.update(bytes);
         }
         self.bytes += bytes.len() as u64;
-        self.rows(&header, Reader(rows), party)
+        self.rows(&header, Reader(rows))
     }
 
     /// The state, once the end was read.
@@ -423,12 +405,7 @@ impl SnapshotReader {
         Ok(Snapshot { tail, state, summary })
     }
 
-    fn rows(
-        &mut self,
-        header: &BlockHeader,
-        mut reader: Reader<'_>,
-        party: &mut dyn FnMut(PartyBinding),
-    ) -> Result<(), SnapshotError> {
+    fn rows(&mut self, header: &BlockHeader, mut reader: Reader<'_>) -> Result<(), SnapshotError> {
         for _ in 0..header.rows {
             match (header.kind, &mut self.builder) {
                 (kind::ORIGIN, _) if self.tail.is_none() => {
@@ -437,7 +414,6 @@ impl SnapshotReader {
                 (kind::HEAD, None) => {
                     self.builder = Some(Builder::new(rows::read_head(&mut reader)?)?);
                 }
-                (kind::PARTIES, _) => party(read_party(&mut reader)?),
                 (kind::END, _) if self.end.is_none() => {
                     let digest = Digest(*self.hasher.finalize().as_bytes());
                     if reader.array()? != digest.0 {

@@ -14,20 +14,26 @@
 //! of such records whose stamp meets a transfer's deadline is synced: it ends the transfer.
 #![warn(missing_docs)]
 
+mod cold;
+mod filter;
 mod replay;
 mod stamp;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
-use ledger::{Command, Effects, Outcome, Position, Stamp, State};
-use ports::{Log, LogError, Now};
+use ledger::{Command, Effects, Outcome, Position, Stamp, State, TransferId};
+use ports::{Log, LogError, Mark, Now, StoreError};
 use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
+pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
+
+use cold::Pace;
+use replay::ApplyError;
 
 /// Whether a record must be durable before it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +107,19 @@ pub enum CommitError {
     /// A record broke an invariant of the kernel: this node must stop (DESIGN contract 7).
     #[error("record {} broke an invariant, so nothing of its batch was acknowledged", .0.0)]
     Poison(Position),
+    /// What lives beside the kernel cannot be read or written: this node must stop. What is in the
+    /// log stands.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ApplyError> for CommitError {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Poison(position) => Self::Poison(position),
+            ApplyError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 /// Who writes.
@@ -121,6 +140,7 @@ pub struct Sequencer<L> {
     builder: FrameBuilder,
     records_max: u32,
     effects: Effects,
+    cold: Option<ColdSide>,
     writer: Writer,
     sequence: u64,
     counts: Counts,
@@ -137,6 +157,19 @@ pub struct Counts {
     pub bytes: u64,
     /// Syncs.
     pub syncs: u64,
+}
+
+/// What a replay goes on from.
+#[derive(Debug)]
+pub struct Start {
+    /// The state right after a batch; only what follows is replayed and observed. The caller has
+    /// made sure that the log went through it; the digest in the first frame replayed tells if not.
+    pub state: State,
+    /// Records that decide nothing.
+    pub quarantine: Quarantine,
+    /// What rows of ended transfers leave for, in the replay and after. The store is empty or made
+    /// from this log ([`is_of_log`]), and at least as far as the state.
+    pub cold: Option<ColdSide>,
 }
 
 impl<L: Log> Sequencer<L> {
@@ -164,22 +197,25 @@ impl<L: Log> Sequencer<L> {
         place: (u32, Now),
         observe: &mut dyn FnMut(&Applied<'_>),
     ) -> Result<Self, ReplayError> {
-        Self::open_from(log, (State::new(), quarantine), place, observe)
+        let start = Start { state: State::new(), quarantine, cold: None };
+        Self::open_from(log, start, place, observe).map_err(|failed| failed.1)
     }
 
-    /// [`Sequencer::open_without`] from a state that the log has gone through: only what follows
-    /// it is replayed and observed. The caller has made sure that it is a state of this log, right
-    /// after a batch; the digest in the first frame replayed tells if it is not.
+    /// [`Sequencer::open`] from a state that the log has gone through, and with a store beside the
+    /// kernel. With an error the log comes back, to be tried with another start.
     ///
     /// # Errors
-    /// As [`Sequencer::open`].
+    /// As [`Sequencer::open`], and [`ReplayError::Store`].
     pub fn open_from(
         mut log: L,
-        (state, quarantine): (State, Quarantine),
+        start: Start,
         (node, now): (u32, Now),
         observe: &mut dyn FnMut(&Applied<'_>),
-    ) -> Result<Self, ReplayError> {
-        let replayed = replay::replay_from(&mut log, (state, quarantine), observe)?;
+    ) -> Result<Self, Box<(L, ReplayError)>> {
+        let (replayed, cold) = match replay::replay_from(&mut log, start, observe) {
+            Ok(replayed) => replayed,
+            Err(error) => return Err(Box::new((log, error))),
+        };
         let state = replayed.state;
         let writer = Writer { node, epoch: state.epoch_of(node) + 1 };
         let clock = StampClock::new(now, state.stamp());
@@ -190,6 +226,7 @@ impl<L: Log> Sequencer<L> {
             builder: FrameBuilder::new(),
             records_max: FRAME_RECORDS_MAX,
             effects: Effects::default(),
+            cold,
             writer,
             sequence: 1,
             counts: Counts::default(),
@@ -219,11 +256,44 @@ impl<L: Log> Sequencer<L> {
         self.effects.clear();
         let commands = batch.iter().map(|one| &one.command);
         let header = self.header(first, stamp);
-        replay::apply(&mut self.state, &header, commands, &mut self.effects)
-            .map_err(CommitError::Poison)?;
+        let beside = (&mut self.effects, &mut self.cold);
+        replay::apply(&mut self.state, &header, commands.clone(), beside)?;
         assert_eq!(self.effects.outcomes.len(), batch.len(), "each command has an outcome");
         self.sequence += batch.len() as u64;
+        if let Some(cold) = &mut self.cold {
+            let mark = Mark { position: self.state.position(), chain: self.log.chain() };
+            cold.gather(commands, &self.effects, mark);
+        }
         Ok(Committed { first, stamp, durable: self.log.tail().durable })
+    }
+
+    /// Between two batches, when nobody waits for an answer: gives what ended to the store, and
+    /// lets go of what the store shows. Does nothing where there is no store.
+    ///
+    /// # Errors
+    /// [`CommitError::Store`]: this node must stop.
+    pub fn tend(&mut self) -> Result<(), CommitError> {
+        let Some(cold) = &mut self.cold else { return Ok(()) };
+        Ok(cold.tend(&mut self.state, self.log.durable_end(), Pace::Live)?)
+    }
+
+    /// Makes sure that the state knows a transfer as far as anybody does, for a question about it.
+    ///
+    /// # Errors
+    /// [`CommitError::Store`]: this node must stop.
+    pub fn warm(&mut self, id: &TransferId) -> Result<(), CommitError> {
+        let Some(cold) = &mut self.cold else { return Ok(()) };
+        Ok(cold.warm(&mut self.state, id)?)
+    }
+
+    /// Everything up to here is in the store; 0 where there is none.
+    pub fn stored(&self) -> Position {
+        self.cold.as_ref().map_or(Position(0), ColdSide::visible)
+    }
+
+    /// How often the store was asked.
+    pub fn cold_counts(&self) -> ColdCounts {
+        self.cold.as_ref().map(ColdSide::counts).unwrap_or_default()
     }
 
     /// Makes everything appended durable.

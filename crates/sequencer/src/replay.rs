@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ledger::{Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, State};
-use ports::{Log, LogError};
+use ports::{Log, LogError, Mark, StoreError};
 use record::FieldError;
 use record::frame::{Frame, Record};
+
+use crate::Start;
+use crate::cold::{ColdSide, Pace};
 
 /// One command as it was decided in a replay.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +96,9 @@ pub enum ReplayError {
         /// The record.
         position: Position,
     },
+    /// What lives beside the kernel cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A batch was decided differently when it was written.
     #[error(
         "replay differs from what was decided live: the batch that ends at record {} had another \
@@ -113,15 +119,16 @@ pub fn replay(
     log: &mut impl Log,
     observe: &mut dyn FnMut(&Applied<'_>),
 ) -> Result<Replayed, ReplayError> {
-    replay_from(log, (State::new(), Quarantine::default()), observe)
+    let start = Start { state: State::new(), quarantine: Quarantine::default(), cold: None };
+    replay_from(log, start, observe).map(|(replayed, _)| replayed)
 }
 
 pub(crate) fn replay_from(
     log: &mut impl Log,
-    (state, quarantine): (State, Quarantine),
+    start: Start,
     observe: &mut dyn FnMut(&Applied<'_>),
-) -> Result<Replayed, ReplayError> {
-    let mut replay = Replay::from(state, quarantine);
+) -> Result<(Replayed, Option<ColdSide>), ReplayError> {
+    let mut replay = Replay::from(start);
     let first = Position(replay.state().position().0 + 1);
     let mut failed = None;
     log.replay(first, &mut |frame| {
@@ -133,10 +140,11 @@ pub(crate) fn replay_from(
         replay.observe(frame, observe);
         Ok(())
     })?;
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(replay.replayed),
+    if let Some(error) = failed {
+        return Err(error);
     }
+    replay.cold.iter_mut().try_for_each(ColdSide::end_replay)?;
+    Ok((replay.replayed, replay.cold))
 }
 
 /// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
@@ -148,6 +156,7 @@ pub struct Replay {
     commands: Vec<Command>,
     effects: Effects,
     quarantine: Quarantine,
+    cold: Option<ColdSide>,
 }
 
 impl Default for Replay {
@@ -166,15 +175,19 @@ impl Replay {
     /// A replay in which quarantined records decide nothing.
     #[must_use]
     pub fn without(quarantine: Quarantine) -> Self {
-        Self::from(State::new(), quarantine)
+        Self::from(Start { state: State::new(), quarantine, cold: None })
     }
 
-    /// A replay that goes on from a state, right after a batch, that the log has gone through.
+    /// A replay that goes on from somewhere.
     #[must_use]
-    pub fn from(state: State, quarantine: Quarantine) -> Self {
+    pub fn from(start: Start) -> Self {
+        let Start { state, quarantine, mut cold } = start;
+        if state.position() == Position(0) {
+            cold.iter_mut().for_each(ColdSide::begin_replay);
+        }
         let replayed = Replayed { state, batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
-        Self { replayed, confirmed: 0, commands, effects, quarantine }
+        Self { replayed, confirmed: 0, commands, effects, quarantine, cold }
     }
 
     /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
@@ -228,11 +241,23 @@ impl Replay {
             sequence: header.batch.sequence,
         };
         self.effects.clear();
-        apply_watched(state, &batch, &self.commands, &mut self.effects, watch)
-            .map_err(|position| ReplayError::Poison { position })?;
+        apply_watched(state, &batch, &self.commands, (&mut self.effects, &mut self.cold), watch)?;
+        if let Some(cold) = &mut self.cold {
+            let mark = Mark { position: header.last(), chain: frame.chain() };
+            cold.gather(self.commands.iter(), &self.effects, mark);
+            cold.tend(state, mark.position, Pace::Replay)?;
+        }
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;
         Ok(())
+    }
+
+    /// Lets every row go that the store beside the kernel shows: what is left of the state is what
+    /// no store has.
+    pub fn let_go(&mut self) {
+        if let Some(cold) = &mut self.cold {
+            cold.let_go(&mut self.replayed.state);
+        }
     }
 
     /// Shows the commands of the last frame applied, which is given once more, with what came of
@@ -276,28 +301,51 @@ impl Replay {
     }
 }
 
-/// Applies a batch; a broken invariant is told by the position of the record that broke it, and
-/// leaves a state that must not be used again.
+/// Why a batch was not applied; the state must not be used again.
+#[derive(Debug)]
+pub(crate) enum ApplyError {
+    /// This record broke an invariant.
+    Poison(Position),
+    /// What the batch asks for cannot be read.
+    Store(StoreError),
+}
+
+impl From<ApplyError> for ReplayError {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Poison(position) => Self::Poison { position },
+            ApplyError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Applies a batch: first what it asks for and the kernel does not hold is read, then all of it is
+/// decided. Live and in a replay, this is the one place where that happens.
 pub(crate) fn apply<'a>(
     state: &mut State,
     batch: &Batch,
-    commands: impl IntoIterator<Item = &'a Command>,
-    effects: &mut Effects,
-) -> Result<(), Position> {
-    apply_watched(state, batch, commands, effects, &mut |_, _, _| {})
+    commands: impl IntoIterator<Item = &'a Command> + Clone,
+    beside: (&mut Effects, &mut Option<ColdSide>),
+) -> Result<(), ApplyError> {
+    apply_watched(state, batch, commands, beside, &mut |_, _, _| {})
 }
 
 fn apply_watched<'a>(
     state: &mut State,
     batch: &Batch,
-    commands: impl IntoIterator<Item = &'a Command>,
-    effects: &mut Effects,
+    commands: impl IntoIterator<Item = &'a Command> + Clone,
+    (effects, cold): (&mut Effects, &mut Option<ColdSide>),
     watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
-) -> Result<(), Position> {
+) -> Result<(), ApplyError> {
+    if let Some(cold) = cold {
+        for id in commands.clone().into_iter().filter_map(Command::transfer) {
+            cold.warm(state, id).map_err(ApplyError::Store)?;
+        }
+    }
     let applied = catch_unwind(AssertUnwindSafe(|| {
         state.apply_watched(batch, commands, effects, watch);
     }));
-    applied.map_err(|_| Position(state.position().0.max(batch.first.0 - 1) + 1))
+    applied.map_err(|_| ApplyError::Poison(Position(state.position().0.max(batch.first.0 - 1) + 1)))
 }
 
 fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {

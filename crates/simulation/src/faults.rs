@@ -125,6 +125,7 @@ impl World {
         if self.desk.random.chance(700) {
             self.desk.tally.power_cuts += 1;
             self.disk = self.disk.crash();
+            self.shelf.lose_power();
         } else {
             self.desk.tally.kills += 1;
             self.disk = self.disk.kill();

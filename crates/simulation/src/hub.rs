@@ -165,9 +165,12 @@ impl Hub {
             return Ok(());
         }
         let now = desk.clock(self.born_us);
+        let found = self.sequencer.cold_counts().found;
         let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
             Ok(committed) => {
                 self.release(desk, witness, &committed);
+                desk.tally.thawed += self.sequencer.cold_counts().found - found;
+                self.sequencer.tend().expect("a store in memory takes everything");
                 let ends = desk.plan.commit_us;
                 desk.random.between(ends)
             }
@@ -178,7 +181,7 @@ impl Hub {
                 SECOND / 1_000
             }
             Err(CommitError::Stopped(_)) => return Err(Stopped),
-            Err(error @ CommitError::Poison(_)) => panic!("{error}"),
+            Err(error @ (CommitError::Poison(_) | CommitError::Store(_))) => panic!("{error}"),
         };
         self.post(desk, took);
         desk.hub_after(took, self.life, HubEvent::Step);

@@ -1,7 +1,8 @@
 //! The deterministic simulator: one seed, one run of the hub among faults, in virtual time.
 //!
 //! The production kernel, sequencer, delivery policy and file log run over a disk that crashes,
-//! tears, fills up and fails, and over a network that loses, repeats and delays. FSPs, the
+//! tears, fills up and fails, over a network that loses, repeats and delays, and beside a store
+//! that is written late, loses its newest part and sometimes all of it. FSPs, the
 //! operator and the clocks are simulated; there are no threads, sockets or real clocks in here,
 //! and all chance comes from the seed. So the same seed gives the same run, event for event.
 //!
@@ -21,7 +22,8 @@
 //! - within a bounded time after the faults stop every transfer has ended, every notice has been
 //!   delivered or is a dead letter, and nobody waits;
 //! - no FSP was ever told two ends of a transfer, and what it was told is what the kernel holds;
-//! - the log alone, read once more, gives the same state.
+//! - the log alone, read once more, gives the same state, with a store beside the kernel and
+//!   without one.
 //!
 //! # What is not simulated
 //! HTTP and its parsing, connections, the party directory, and the threads: what hands work from
@@ -48,6 +50,7 @@ mod random;
 mod report;
 mod script;
 mod shadow;
+mod shelf;
 mod witness;
 mod world;
 

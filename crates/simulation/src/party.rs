@@ -170,6 +170,7 @@ impl World {
     /// `GET /transfers/{id}`: answered from the state at once.
     pub(crate) fn asked(&mut self, fsp: u8, transfer: u32) {
         let (asker, id) = (self.cast.name(fsp), self.cast.id(transfer));
+        self.warm(&id);
         let Some(state) = self.state() else { return };
         let found = state.look_up(&asker, &id);
         let LookUp::Found(view) = found else {
@@ -188,10 +189,12 @@ impl World {
     }
 
     /// Everybody believes what the kernel holds.
-    pub(crate) fn check_agreement(&self) {
-        let state = self.state().expect("a hub at rest is up");
-        for (transfer, parties) in self.parties.iter().enumerate() {
+    pub(crate) fn check_agreement(&mut self) {
+        for transfer in 0..self.parties.len() {
             let id = self.cast.id(transfer as u32);
+            self.warm(&id);
+            let state = self.state().expect("a hub at rest is up");
+            let parties = &self.parties[transfer];
             let end = match state.view(&id).map(|view| view.state) {
                 Some(TransferState::Committed) => Some(End::Committed),
                 Some(TransferState::Aborted) => Some(End::Aborted),

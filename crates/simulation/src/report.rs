@@ -47,6 +47,8 @@ pub struct Tally {
     pub snapshots_failed: u64,
     /// Starts that went on from one.
     pub snapshot_starts: u64,
+    /// Transfers that a batch asked for and that were read from the store.
+    pub thawed: u64,
 }
 
 /// What came of a run.

@@ -10,12 +10,14 @@
 //! In every fourth run snapshots are taken beside the log, and each start that finds one goes on
 //! from it; the log alone is read as well, and must give the same.
 
+use std::sync::Arc;
+
 use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions};
-use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State};
-use ports::Log;
+use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State, TransferId};
+use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
-use sequencer::{Quarantine, ReplayError, Sequencer};
-use snapshots::{Newest, TakeError, Unpaced, newest, take};
+use sequencer::{ColdSide, Quarantine, ReplayError, Sequencer, Start, is_of_log};
+use snapshots::{Newest, Source, TakeError, Unpaced, newest, take};
 
 use crate::Options;
 use crate::clerk::Clerk;
@@ -29,6 +31,7 @@ use crate::plan::{Plan, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::report::Tally;
 use crate::script::{Cast, Draw, Request, Script, What, administer};
+use crate::shelf::Shelf;
 use crate::witness::Witness;
 
 /// How long after the last deadline, pause or time-out everything must be at rest.
@@ -46,6 +49,7 @@ pub(crate) struct World {
     pub(crate) operator: Operator,
     pub(crate) clerk: Clerk,
     pub(crate) disk: MemoryDisk,
+    pub(crate) shelf: Shelf,
     pub(crate) hub: Option<Hub>,
     pub(crate) witness: Witness,
     pub(crate) lives: u32,
@@ -88,6 +92,7 @@ impl World {
             scripts: Vec::new(),
             parties: Vec::new(),
             disk,
+            shelf: Shelf::new(mix(seed ^ 3)),
             hub: None,
             witness: Witness::new(window),
             lives: 0,
@@ -123,6 +128,13 @@ impl World {
 
     pub(crate) fn state(&self) -> Option<&State> {
         self.hub.as_ref().map(|hub| hub.sequencer.state())
+    }
+
+    /// Before a question about a transfer: the kernel may have let go of it.
+    pub(crate) fn warm(&mut self, id: &TransferId) {
+        if let Some(hub) = &mut self.hub {
+            hub.sequencer.warm(id).expect("a store in memory is read");
+        }
     }
 
     /// The operator has brought everybody in: payers begin.
@@ -221,6 +233,7 @@ impl World {
         if self.disk.is_down() || self.desk.random.chance(300) {
             self.desk.tally.power_cuts += 1;
             self.disk = self.disk.crash();
+            self.shelf.lose_power();
         } else {
             self.desk.tally.kills += 1;
             self.disk = self.disk.kill();
@@ -237,11 +250,13 @@ impl World {
     fn snapshot(&mut self) {
         let Some(hub) = &self.hub else { return };
         let frames = hub.sequencer.log().frames();
-        let taken = take::<_, ()>(&self.disk, &frames, &Quarantine::default(), &mut Unpaced);
-        match taken {
+        let store: Arc<dyn ColdStore> = Arc::new(self.shelf.clone());
+        let quarantine = &Quarantine::default();
+        let source = Source { frames: &frames, quarantine, store: Some(&store) };
+        match take(&self.disk, source, &mut Unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
-                assert!(taken.passed_over.is_empty(), "{:?}", taken.passed_over);
+                assert!(taken.passed_over.iter().all(is_ahead), "{:?}", taken.passed_over);
                 self.desk.tally.snapshots += 1;
                 self.desk.mark(taken.file.position.0);
             }
@@ -284,7 +299,10 @@ impl World {
         );
         self.desk.tally.failed_starts += 1;
         self.disk = match self.disk.is_down() || self.desk.random.chance(300) {
-            true => self.disk.crash(),
+            true => {
+                self.shelf.lose_power();
+                self.disk.crash()
+            }
             false => self.disk.kill(),
         };
         self.end_life((1_000, SECOND));
@@ -308,50 +326,75 @@ impl World {
             Ok(())
         })
         .map_err(|error| error.to_string())?;
+        let is_of_log =
+            is_of_log(&mut log, &self.shelf.mark()).map_err(|error| error.to_string())?;
+        assert!(is_of_log, "the store is ahead of the log, or of another one");
+        let from = self.newest_snapshot(&log)?;
         let mut reopening = self.witness.reopen(&news);
         let now = self.desk.clock(self.desk.now);
-        let opened = Sequencer::open(log, 0, now, &mut |applied| reopening.observe(applied));
-        match opened {
+        // Where a snapshot is, the whole log is read too, but beside a copy of the store.
+        let cold = match &from {
+            Some(_) => self.shelf.copy().side(),
+            None => self.shelf.side(),
+        };
+        let whole = beside(State::new(), cold);
+        let opened = Sequencer::open_from(log, whole, (0, now), &mut |applied| {
+            reopening.observe(applied);
+        });
+        match opened.map_err(|failed| failed.1) {
             Ok(sequencer) => {
                 reopening.finish(sequencer.state());
-                self.from_snapshot(sequencer)
+                match from {
+                    Some(from) => self.from_snapshot(from, sequencer.state().hash()),
+                    None => Ok(sequencer),
+                }
             }
             Err(ReplayError::Log(error)) if self.disk.is_down() => Err(error.to_string()),
             Err(error) => panic!("the log does not replay: {error}"),
         }
     }
 
-    /// The same once more from the newest snapshot, if there is one.
-    fn from_snapshot(
-        &mut self,
-        whole: Sequencer<FileLog<MemoryDisk>>,
-    ) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
-        let frames = whole.log().frames();
-        let found: Newest<()> =
-            newest(&self.disk, &frames, &mut Unpaced).map_err(|error| error.to_string())?;
-        let Newest { start, passed_over, .. } = found;
-        if !passed_over.is_empty() {
-            // A crash never leaves a snapshot that has to be passed over.
+    /// The newest snapshot that the store is not behind, if there is one.
+    fn newest_snapshot(&self, log: &FileLog<MemoryDisk>) -> Result<Option<State>, String> {
+        let stored = Some(self.shelf.mark().position);
+        let found = newest(&self.disk, &log.frames(), stored, &mut Unpaced);
+        let Newest { start, passed_over, .. } = found.map_err(|error| error.to_string())?;
+        if !passed_over.iter().all(is_ahead) {
+            // A crash never leaves a snapshot that has to be passed over for its own sake.
             assert!(self.disk.is_down(), "{passed_over:?}");
             return Err(passed_over.concat());
         }
-        let Some(start) = start else { return Ok(whole) };
-        let hash = whole.state().hash();
-        drop(whole);
+        Ok(start.map(|start| start.state))
+    }
+
+    /// A start from a snapshot gives the state that the whole log gives.
+    fn from_snapshot(
+        &mut self,
+        from: State,
+        hash: Digest,
+    ) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
         let options =
             LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
         let (log, _) =
             FileLog::open(self.disk.clone(), options).map_err(|error| error.to_string())?;
         let now = self.desk.clock(self.desk.now);
-        let start = (start.state, Quarantine::default());
+        let start = beside(from, self.shelf.side_as_it_is());
         let opened = Sequencer::open_from(log, start, (0, now), &mut |_| {});
-        let sequencer = match opened {
+        let sequencer = match opened.map_err(|failed| failed.1) {
             Err(ReplayError::Log(error)) if self.disk.is_down() => return Err(error.to_string()),
             opened => opened.expect("what follows a snapshot replays"),
         };
         assert_eq!(sequencer.state().hash(), hash, "a start from a snapshot gives another state");
         self.desk.tally.snapshot_starts += 1;
         Ok(sequencer)
+    }
+
+    /// The state that the log gives with no store beside it.
+    fn alone(&self) -> State {
+        let opened = FileLog::open(self.disk.clone(), LogOptions::default());
+        let (mut log, _) = opened.unwrap_or_else(|error| panic!("a sound log opens: {error}"));
+        let replayed = sequencer::replay(&mut log, &mut |_| ());
+        replayed.expect("a sound log is replayed").state
     }
 
     fn new_transfer(&mut self) {
@@ -462,12 +505,14 @@ impl World {
         self.witness.check_rest(state);
         let hash = state.hash();
         self.check_agreement();
+        assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {
             self.snapshot();
         }
         self.desk.tally.kills += 1;
         self.hub = None;
         self.disk = self.disk.kill();
+        assert_eq!(self.alone().hash(), hash, "the log without a store gives another state");
         let again = self.recover().expect("a sound disk is read");
         assert_eq!(again.state().hash(), hash, "the log read again gives another state");
         let now = self.desk.now;
@@ -498,4 +543,14 @@ fn kind_of(event: &Event) -> u64 {
         Event::Clerk => 13,
         Event::Snapshot => 14,
     }
+}
+
+/// What a start goes on from, with no record in quarantine.
+fn beside(state: State, cold: ColdSide) -> Start {
+    Start { state, quarantine: Quarantine::default(), cold: Some(cold) }
+}
+
+/// Whether a snapshot was passed over only because the store lost what it had.
+fn is_ahead(why: &String) -> bool {
+    why.contains("the cold store ends at record")
 }

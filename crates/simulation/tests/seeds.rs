@@ -96,6 +96,7 @@ fn forty_seeds_reach_every_kind_of_fault_and_nearly_every_outcome() {
             ("snapshots", tally.snapshots),
             ("failed snapshots", tally.snapshots_failed),
             ("starts from snapshots", tally.snapshot_starts),
+            ("transfers read from the store", tally.thawed),
         ] {
             *reached.entry(kind).or_default() += count;
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ledger::{PartyBinding, Position, State};
+use ledger::{Position, State};
 use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::Tail;
 use record::snapshot::{
@@ -10,7 +10,6 @@ use record::snapshot::{
     Summary,
 };
 
-use crate::Parties;
 use crate::pace::Pace;
 use crate::taking::TakeError;
 
@@ -92,7 +91,7 @@ pub fn list(disk: &impl Disk) -> Result<Vec<SnapshotFile>, DiskError> {
 /// [`Fault`].
 pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, Fault> {
     let mut reading = Reading::open(disk, file)?;
-    reading.block(&mut |_| {})?;
+    reading.block()?;
     let tail = reading.reader.tail().copied();
     let tail = tail.ok_or_else(|| reading.fault(SnapshotError::Order.into()))?;
     reading.check_name(&tail)?;
@@ -103,35 +102,30 @@ pub fn origin(disk: &impl Disk, file: &SnapshotFile) -> Result<Tail, Fault> {
 ///
 /// # Errors
 /// [`Fault`].
-pub fn load<P: Parties>(
-    disk: &impl Disk,
-    file: &SnapshotFile,
-    pace: &mut dyn Pace,
-) -> Result<(Snapshot, P), Fault> {
+pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut dyn Pace) -> Result<Snapshot, Fault> {
     let mut reading = Reading::open(disk, file)?;
-    let mut parties = P::default();
     while reading.offset < reading.length {
-        reading.block(&mut |party| parties.insert(party))?;
+        reading.block()?;
         pace.breathe().map_err(|Stop| reading.fault(FaultReason::Stopped))?;
     }
     let whole = |reason| Fault { name: file.name.clone(), offset: None, reason };
     let Reading { reader, .. } = reading;
     let snapshot = reader.finish().map_err(|error| whole(error.into()))?;
     match snapshot.tail.end == file.position {
-        true => Ok((snapshot, parties)),
+        true => Ok(snapshot),
         false => Err(whole(FaultReason::Misnamed(snapshot.tail.end))),
     }
 }
 
 /// Stores a snapshot. It is durable when this returns; whatever fails before leaves the others as
 /// they are.
-pub(crate) fn store<P: Parties>(
+pub(crate) fn store(
     disk: &impl Disk,
-    (tail, state, parties): (&Tail, &State, &P),
+    (tail, state): (&Tail, &State),
     pace: &mut dyn Pace,
 ) -> Result<(SnapshotFile, Summary), TakeError> {
     remove_if_there(disk, NEW_FILE)?;
-    let written = write(disk, (tail, state, parties), pace).and_then(|summary| {
+    let written = write(disk, (tail, state), pace).and_then(|summary| {
         let file = SnapshotFile { position: tail.end, name: name_of(tail.end) };
         disk.rename(NEW_FILE, &file.name)?;
         disk.sync_directory()?;
@@ -154,9 +148,9 @@ pub(crate) fn keep_only(disk: &impl Disk, kept: &[&str]) -> Result<(), DiskError
     disk.sync_directory()
 }
 
-fn write<P: Parties>(
+fn write(
     disk: &impl Disk,
-    (tail, state, parties): (&Tail, &State, &P),
+    (tail, state): (&Tail, &State),
     pace: &mut dyn Pace,
 ) -> Result<Summary, TakeError> {
     let file = disk.create(NEW_FILE)?;
@@ -173,13 +167,6 @@ fn write<P: Parties>(
     };
     let mut writer = SnapshotWriter::new(tail, &mut store)?;
     writer.state(state)?;
-    let mut result = Ok(());
-    parties.each(&mut |party| {
-        if result.is_ok() {
-            result = writer.party(party);
-        }
-    });
-    result?;
     let summary = writer.finish()?;
     file.sync()?;
     file.release(synced, summary.bytes);
@@ -217,18 +204,18 @@ impl<F: DiskFile> Reading<F> {
     }
 
     /// Reads the next block.
-    fn block(&mut self, party: &mut dyn FnMut(PartyBinding)) -> Result<(), Fault> {
-        let result = self.try_block(party);
+    fn block(&mut self) -> Result<(), Fault> {
+        let result = self.try_block();
         result.map_err(|reason| self.fault(reason))
     }
 
-    fn try_block(&mut self, party: &mut dyn FnMut(PartyBinding)) -> Result<(), FaultReason> {
+    fn try_block(&mut self) -> Result<(), FaultReason> {
         let mut header = [0; BLOCK_HEADER_BYTES];
         let read = self.file.read_at(self.offset, &mut header)?;
         let length = BlockHeader::parse(&header[..read])?.block_bytes();
         self.block.resize(length, 0);
         let read = self.file.read_at(self.offset, &mut self.block)?;
-        self.reader.block(&self.block[..read], party)?;
+        self.reader.block(&self.block[..read])?;
         self.offset += length as u64;
         Ok(())
     }

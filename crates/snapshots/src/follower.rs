@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use journal::DurableFrames;
 use ledger::Position;
-use ports::{Disk, Stop};
+use ports::{ColdStore, Disk, Stop};
 use sequencer::Quarantine;
 
 use crate::files::{SnapshotFile, list};
 use crate::taking::{TakeError, Taken, take};
-use crate::{Pace, Parties};
+use crate::{Pace, Source};
 
 /// Between two looks at the log.
 const LOOK: Duration = Duration::from_secs(1);
@@ -68,6 +68,17 @@ pub struct Status {
     pub error: Option<String>,
 }
 
+/// What the thread goes through: see [`Source`].
+#[derive(Debug)]
+pub struct Followed<D: Disk> {
+    /// The log.
+    pub frames: DurableFrames<D>,
+    /// Records that decide nothing.
+    pub quarantine: Quarantine,
+    /// What the sequencer's rows leave for.
+    pub store: Option<Arc<dyn ColdStore>>,
+}
+
 /// The thread.
 #[derive(Debug)]
 pub struct Follower {
@@ -96,17 +107,16 @@ struct Orders {
 ///
 /// # Errors
 /// When it can not be started.
-pub fn follow<D: Disk, P: Parties + 'static>(
+pub fn follow<D: Disk>(
     disk: D,
-    frames: DurableFrames<D>,
-    quarantine: Quarantine,
+    followed: Followed<D>,
     due: Due,
     tell: impl Fn(&News) + Send + 'static,
 ) -> std::io::Result<Follower> {
     let handle = FollowerHandle(Arc::new(Shared::default()));
-    let runner = Runner { disk, frames, quarantine, due, shared: Arc::clone(&handle.0) };
+    let runner = Runner { disk, followed, due, shared: Arc::clone(&handle.0) };
     runner.list();
-    let run = move || runner.run::<P>(&tell);
+    let run = move || runner.run(&tell);
     let thread = std::thread::Builder::new().name("snapshots".into()).spawn(run)?;
     Ok(Follower { handle, thread })
 }
@@ -169,14 +179,13 @@ impl Shared {
 
 struct Runner<D: Disk> {
     disk: D,
-    frames: DurableFrames<D>,
-    quarantine: Quarantine,
+    followed: Followed<D>,
     due: Due,
     shared: Arc<Shared>,
 }
 
 impl<D: Disk> Runner<D> {
-    fn run<P: Parties>(self, tell: &impl Fn(&News)) {
+    fn run(self, tell: &impl Fn(&News)) {
         // Without it the thread is only less polite.
         let _set = rustix::process::setpriority_process(None, NICENESS);
         let mut bytes_before = 0;
@@ -194,8 +203,8 @@ impl<D: Disk> Runner<D> {
             if !orders.asked && !ripe {
                 continue;
             }
-            let bytes_now = self.frames.bytes();
-            match self.take::<P>(tell) {
+            let bytes_now = self.followed.frames.bytes();
+            match self.take(tell) {
                 Ok(()) => bytes_before = bytes_now,
                 Err(Stop) => not_before = Instant::now() + PAUSE,
             }
@@ -204,17 +213,19 @@ impl<D: Disk> Runner<D> {
 
     fn is_due(&self, bytes_before: u64) -> bool {
         let last = self.shared.status().files.first().map_or(Position(0), |file| file.position);
-        let records = self.frames.end().0.saturating_sub(last.0);
-        let bytes = self.frames.bytes().saturating_sub(bytes_before);
+        let records = self.followed.frames.end().0.saturating_sub(last.0);
+        let bytes = self.followed.frames.bytes().saturating_sub(bytes_before);
         let reached = |limit, now| 0 < limit && limit <= now;
         reached(self.due.every_records, records) || reached(self.due.every_bytes, bytes)
     }
 
-    fn take<P: Parties>(&self, tell: &impl Fn(&News)) -> Result<(), Stop> {
+    fn take(&self, tell: &impl Fn(&News)) -> Result<(), Stop> {
         self.shared.status().busy = true;
         let started = Instant::now();
         let mut pace = Share::new(&self.shared, self.due.cpu_percent);
-        let result = take::<D, P>(&self.disk, &self.frames, &self.quarantine, &mut pace);
+        let Followed { frames, quarantine, store } = &self.followed;
+        let source = Source { frames, quarantine, store: store.as_ref() };
+        let result = take(&self.disk, source, &mut pace);
         let took = started.elapsed();
         self.list();
         let mut status = self.shared.status();

@@ -17,6 +17,13 @@
 //! the log's identity and the chain head at its position, and both are compared with the log
 //! before it is used. Losing all of them costs time and nothing else.
 //!
+//! # Beside a store
+//! Rows of ended transfers, and the party directory, live in a store beside the kernel
+//! ([`ports::ColdStore`]). A snapshot taken beside one holds none of the rows that the store has; the
+//! store is synced first, so that it is never behind a snapshot that is durable. A start that finds
+//! it behind all the same (deleted, or of another log) goes on from the log alone and fills it anew.
+//! A snapshot taken beside no store holds every row.
+//!
 //! # Costs
 //! A second state in memory while one is taken; one pass over the records since the last one, at
 //! the speed of a replay; some 100 bytes for each transfer kept, written and synced in pieces of
@@ -30,31 +37,7 @@ mod recovery;
 mod taking;
 
 pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, origin};
-pub use follower::{Due, Follower, FollowerHandle, News, Status, follow};
+pub use follower::{Due, Followed, Follower, FollowerHandle, News, Status, follow};
 pub use pace::{Pace, Unpaced};
 pub use recovery::{Newest, Start, newest};
-pub use taking::{TakeError, Taken, take};
-
-use ledger::{ChangeParties, PartyBinding};
-
-/// The party directory, as far as snapshots need to know it: a read model beside the kernel that
-/// a snapshot holds too.
-pub trait Parties: Default {
-    /// Applies an accepted change.
-    fn apply(&mut self, change: &ChangeParties);
-
-    /// Takes an entry as [`Parties::each`] gave it.
-    fn insert(&mut self, party: PartyBinding);
-
-    /// Shows all entries, in an order that depends on nothing but the changes applied.
-    fn each(&self, show: &mut dyn FnMut(&PartyBinding));
-}
-
-/// Nobody asks for parties.
-impl Parties for () {
-    fn apply(&mut self, _change: &ChangeParties) {}
-
-    fn insert(&mut self, _party: PartyBinding) {}
-
-    fn each(&self, _show: &mut dyn FnMut(&PartyBinding)) {}
-}
+pub use taking::{Source, TakeError, Taken, take};

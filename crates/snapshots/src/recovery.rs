@@ -1,31 +1,29 @@
 //! What a start goes on from.
 
 use journal::DurableFrames;
-use ledger::State;
+use ledger::{Position, State};
 use ports::{Disk, DiskError};
 use record::frame::Tail;
 
+use crate::Pace;
 use crate::files::{FaultReason, SnapshotFile, list, load, origin};
-use crate::{Pace, Parties};
 
 /// A snapshot that is good, and of this log.
 #[derive(Debug)]
-pub struct Start<P> {
+pub struct Start {
     /// Its file.
     pub file: SnapshotFile,
     /// Where the log stood.
     pub tail: Tail,
     /// The state there.
     pub state: State,
-    /// The parties there.
-    pub parties: P,
 }
 
 /// What [`newest`] found.
 #[derive(Debug)]
-pub struct Newest<P> {
+pub struct Newest {
     /// What to go on from; without it, from the log's first record.
-    pub start: Option<Start<P>>,
+    pub start: Option<Start>,
     /// Newer files that can not be used, each with the reason, in a line for people.
     pub passed_over: Vec<String>,
     /// Whether the search was stopped by its pace.
@@ -33,18 +31,21 @@ pub struct Newest<P> {
 }
 
 /// Finds the newest snapshot that is sound and whose place in the log has the same chain head.
+/// `stored` is up to where the store beside the kernel is complete: a later snapshot needs what the
+/// store does not have. Without a store only one that holds every row will do.
 ///
 /// # Errors
 /// [`DiskError`] when the directory can not be listed. What is wrong with a file is no error: it
 /// is passed over.
-pub fn newest<D: Disk, P: Parties>(
+pub fn newest<D: Disk>(
     disk: &D,
     frames: &DurableFrames<D>,
+    stored: Option<Position>,
     pace: &mut dyn Pace,
-) -> Result<Newest<P>, DiskError> {
+) -> Result<Newest, DiskError> {
     let mut found = Newest { start: None, passed_over: Vec::new(), stopped: false };
     for file in list(disk)? {
-        match open(disk, frames, &file, pace) {
+        match open(disk, (frames, stored), &file, pace) {
             Ok(start) => {
                 found.start = Some(start);
                 break;
@@ -64,20 +65,30 @@ enum Unusable {
     Because(String),
 }
 
-fn open<D: Disk, P: Parties>(
+fn open<D: Disk>(
     disk: &D,
-    frames: &DurableFrames<D>,
+    (frames, stored): (&DurableFrames<D>, Option<Position>),
     file: &SnapshotFile,
     pace: &mut dyn Pace,
-) -> Result<Start<P>, Unusable> {
+) -> Result<Start, Unusable> {
     let tail = origin(disk, file).map_err(|fault| Unusable::Because(fault.to_string()))?;
-    check_place(frames, &tail).map_err(|why| Unusable::Because(format!("{}: {why}", file.name)))?;
-    let (snapshot, parties) = load(disk, file, pace).map_err(|fault| match fault.reason {
+    let unusable = |why: String| Unusable::Because(format!("{}: {why}", file.name));
+    check_place(frames, &tail).map_err(unusable)?;
+    if let Some(stored) = stored.filter(|stored| *stored < tail.end) {
+        let (position, stored) = (tail.end.0, stored.0);
+        return Err(unusable(format!(
+            "it is of record {position}, and the cold store ends at record {stored}"
+        )));
+    }
+    let snapshot = load(disk, file, pace).map_err(|fault| match fault.reason {
         FaultReason::Stopped => Unusable::Stopped,
         _ => Unusable::Because(fault.to_string()),
     })?;
     let (file, state) = (file.clone(), snapshot.state);
-    Ok(Start { file, tail: snapshot.tail, state, parties })
+    if stored.is_none() && 0 < state.cold().rows {
+        return Err(unusable("it needs the cold store".into()));
+    }
+    Ok(Start { file, tail: snapshot.tail, state })
 }
 
 /// Whether this log stood there once.

@@ -1,14 +1,16 @@
 //! Taking one snapshot: from the last one through the log to the next one.
 
-use journal::DurableFrames;
-use ledger::{Command, Outcome, Position, State};
-use ports::{Disk, DiskError, LogError, Stop};
-use record::frame::{Frame, Tail};
-use sequencer::{Quarantine, Replay, ReplayError};
+use std::sync::Arc;
 
-use crate::files::{SnapshotFile, keep_only, store};
+use journal::DurableFrames;
+use ledger::{Position, State};
+use ports::{ColdStore, Disk, DiskError, LogError, Stop, StoreError};
+use record::frame::{Frame, Tail};
+use sequencer::{ColdSide, Quarantine, Replay, ReplayError};
+
+use crate::files::{self, SnapshotFile, keep_only};
 use crate::recovery::newest;
-use crate::{Pace, Parties, Start};
+use crate::{Pace, Start};
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,59 +37,78 @@ pub enum TakeError {
     /// The log does not replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// The store beside the kernel cannot be made durable.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// Its pace said so.
     #[error("it was stopped")]
     Stopped,
 }
 
-/// Takes a snapshot of the log as far as it is durable now. `None` when there is one already, or
-/// no record.
+/// What a snapshot is taken of.
+#[derive(Debug)]
+pub struct Source<'a, D: Disk> {
+    /// The log, as far as it is durable.
+    pub frames: &'a DurableFrames<D>,
+    /// Records that decide nothing.
+    pub quarantine: &'a Quarantine,
+    /// What rows of ended transfers have left for, while another one writes it.
+    pub store: Option<&'a Arc<dyn ColdStore>>,
+}
+
+/// Takes a snapshot of the log as far as it is durable, and in the store, now. `None` when there is
+/// one already, or no record.
 ///
 /// # Errors
 /// [`TakeError`].
-pub fn take<D: Disk, P: Parties>(
+pub fn take<D: Disk>(
     disk: &D,
-    frames: &DurableFrames<D>,
-    quarantine: &Quarantine,
+    source: Source<'_, D>,
     pace: &mut dyn Pace,
 ) -> Result<Option<Taken>, TakeError> {
-    let found = newest::<D, P>(disk, frames, pace)?;
+    let stored = source.store.map(|store| store.mark().position);
+    let found = newest(disk, source.frames, stored, pace)?;
     if found.stopped {
         return Err(TakeError::Stopped);
     }
     let base = found.start.as_ref().map(|start| start.file.clone());
-    let reached = replay(frames, (found.start, quarantine), pace)?;
-    let Reached { tail: Some(tail), replay, parties } = reached else { return Ok(None) };
+    let reached = replay(&source, (found.start, stored), pace)?;
+    let Reached { tail: Some(tail), replay } = reached else { return Ok(None) };
+    if let Some(store) = source.store {
+        store.sync()?;
+    }
     let records = replay.records();
-    let (file, summary) = store(disk, (&tail, replay.state(), &parties), pace)?;
-    drop((replay, parties));
+    let (file, summary) = files::store(disk, (&tail, replay.state()), pace)?;
+    drop(replay);
     let kept = base.iter().chain([&file]).map(|file| file.name.as_str());
     keep_only(disk, &kept.collect::<Vec<_>>())?;
     let passed_over = found.passed_over;
     Ok(Some(Taken { file, bytes: summary.bytes, records, passed_over }))
 }
 
-struct Reached<P> {
+struct Reached {
     /// Where the log stands; `None` when nothing followed the start.
     tail: Option<Tail>,
     replay: Replay,
-    parties: P,
 }
 
-fn replay<D: Disk, P: Parties>(
-    frames: &DurableFrames<D>,
-    (start, quarantine): (Option<Start<P>>, &Quarantine),
+/// Goes through the log, but no further than the store.
+fn replay<D: Disk>(
+    source: &Source<'_, D>,
+    (start, stored): (Option<Start>, Option<Position>),
     pace: &mut dyn Pace,
-) -> Result<Reached<P>, TakeError> {
-    let (state, parties) = match start {
-        Some(start) => (start.state, start.parties),
-        None => (State::new(), P::default()),
-    };
+) -> Result<Reached, TakeError> {
+    let state = start.map_or_else(State::new, |start| start.state);
     let next = Position(state.position().0 + 1);
-    let replay = Replay::from(state, quarantine.clone());
-    let mut reached = Reached { tail: None, replay, parties };
+    let quarantine = source.quarantine.clone();
+    let cold = source.store.map(|store| ColdSide::onlooker(Arc::clone(store)));
+    let replay = Replay::from(sequencer::Start { state, quarantine, cold });
+    let mut reached = Reached { tail: None, replay };
     let mut failed = None;
-    frames.replay(next, &mut |frame| {
+    source.frames.replay(next, &mut |frame| {
+        if stored.is_some_and(|stored| stored < frame.header().last()) {
+            return Err(Stop);
+        }
         let step = reached.follow(frame).map_err(TakeError::from);
         let paced = step.and_then(|()| pace.breathe().map_err(|Stop| TakeError::Stopped));
         paced.map_err(|error| {
@@ -95,23 +116,16 @@ fn replay<D: Disk, P: Parties>(
             Stop
         })
     })?;
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(reached),
+    if let Some(error) = failed {
+        return Err(error);
     }
+    reached.replay.let_go();
+    Ok(reached)
 }
 
-impl<P: Parties> Reached<P> {
+impl Reached {
     fn follow(&mut self, frame: &Frame<'_>) -> Result<(), ReplayError> {
         self.replay.apply(frame, &mut |_, _, _| {})?;
-        let parties = &mut self.parties;
-        self.replay.observe(frame, &mut |applied| {
-            if let (Command::ChangeParties(change), Outcome::Accepted) =
-                (applied.command, applied.outcome)
-            {
-                parties.apply(change);
-            }
-        });
         let header = frame.header();
         self.tail = Some(Tail {
             identity: header.identity,

@@ -10,8 +10,8 @@ use ledger::{
 };
 use ports::{Disk, DiskError, Now};
 use record::frame::LogIdentity;
-use sequencer::{Durability, Quarantine, Sequencer, Submission};
-use snapshots::{KEPT, Newest, TakeError, Taken, Unpaced, list, newest, take};
+use sequencer::{Durability, Quarantine, Sequencer, Start, Submission};
+use snapshots::{KEPT, Newest, Pace, Source, TakeError, Taken, Unpaced, list, newest, take};
 
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
@@ -46,14 +46,14 @@ fn a_start_goes_on_from_the_newest_snapshot() {
 /// without snapshots too.
 fn reopened(disk: &MemoryDisk) -> (u64, u64, Digest) {
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
-    let found: Newest<()> =
-        newest(disk, &log.frames(), &mut Unpaced).expect("the directory is read");
+    let found: Newest =
+        newest(disk, &log.frames(), None, &mut Unpaced).expect("the directory is read");
     let start = found.start.map(|start| start.state).unwrap_or_default();
     let before = start.position().0;
     let mut replayed = 0;
-    let again = (start, Quarantine::default());
+    let again = Start { state: start, quarantine: Quarantine::default(), cold: None };
     let subject = Sequencer::open_from(log, again, (0, now()), &mut |_| replayed += 1);
-    let hash = subject.expect("a good log replays").state().hash();
+    let hash = subject.map_err(|failed| failed.1).expect("a good log replays").state().hash();
     let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
     let whole = Sequencer::open(log, 0, now(), &mut |_| {}).expect("a good log replays");
     assert_eq!(whole.state().hash(), hash, "from the start or from a snapshot");
@@ -73,7 +73,7 @@ fn a_crash_at_any_operation_leaves_a_good_start() {
         work(&mut subject, 5);
         let hash = subject.state().hash();
         disk.crash_at(disk.operations() + operation);
-        let third = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut Unpaced);
+        let third = attempt(&disk, &frames, &mut Unpaced);
         if third.is_ok() {
             break;
         }
@@ -84,7 +84,7 @@ fn a_crash_at_any_operation_leaves_a_good_start() {
         assert!(before == 11 || before == 16, "operation {operation}: {before}");
         // And the next attempt succeeds.
         let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("a good log opens");
-        let next = take::<_, ()>(&disk, &log.frames(), &Quarantine::default(), &mut Unpaced);
+        let next = attempt(&disk, &log.frames(), &mut Unpaced);
         let next = next.expect("a sound disk").map(|taken| taken.file.position);
         assert_eq!(next, (before == 11).then_some(Position(16)));
     }
@@ -100,12 +100,12 @@ fn a_full_disk_and_a_failed_sync_leave_the_others() {
     work(&mut subject, 5);
     let before = disk.list().expect("a list");
     disk.set_capacity(10);
-    let full = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut Unpaced);
+    let full = attempt(&disk, &frames, &mut Unpaced);
     assert!(matches!(full, Err(TakeError::Disk(DiskError::Full))), "{full:?}");
     assert_eq!(disk.list().expect("a list"), before);
     disk.set_capacity(u64::MAX);
     disk.fail_sync_at(disk.operations());
-    let failed = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut Unpaced);
+    let failed = attempt(&disk, &frames, &mut Unpaced);
     assert!(matches!(failed, Err(TakeError::Disk(DiskError::Failed { .. }))), "{failed:?}");
     assert_eq!(disk.list().expect("a list"), before);
     taken(&disk, &frames).expect("the disk has recovered");
@@ -125,7 +125,7 @@ fn whoever_is_not_wanted_any_more_stops() {
             left -= 1;
             if left < 0 { Err(ports::Stop) } else { Ok(()) }
         };
-        let stopped = take::<_, ()>(&disk, &frames, &Quarantine::default(), &mut pace);
+        let stopped = attempt(&disk, &frames, &mut pace);
         assert!(matches!(stopped, Err(TakeError::Stopped)), "{stopped:?}");
         assert_eq!(disk.list().expect("a list"), before);
     }
@@ -208,7 +208,7 @@ fn check_passed(
     position: u64,
     expected: &[&str],
 ) {
-    let found: Newest<()> = newest(disk, frames, &mut Unpaced).expect("the directory is read");
+    let found: Newest = newest(disk, frames, None, &mut Unpaced).expect("the directory is read");
     let start = found.start.map_or(0, |start| start.state.position().0);
     let passed = &found.passed_over;
     assert_eq!(start, position, "{passed:?}");
@@ -219,7 +219,15 @@ fn check_passed(
 }
 
 fn taken(disk: &MemoryDisk, frames: &DurableFrames<MemoryDisk>) -> Option<Taken> {
-    take::<_, ()>(disk, frames, &Quarantine::default(), &mut Unpaced).expect("a sound disk")
+    attempt(disk, frames, &mut Unpaced).expect("a sound disk")
+}
+
+fn attempt(
+    disk: &MemoryDisk,
+    frames: &DurableFrames<MemoryDisk>,
+    pace: &mut dyn Pace,
+) -> Result<Option<Taken>, TakeError> {
+    take(disk, Source { frames, quarantine: &Quarantine::default(), store: None }, pace)
 }
 
 fn begin(disk: &MemoryDisk, identity: LogIdentity) -> (Subject, DurableFrames<MemoryDisk>) {

@@ -74,12 +74,13 @@ pub(crate) fn get(
     };
     let sub_id = path.sub_id.as_ref().map(|sub_id| &*sub_id.text);
     let found = edge.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
+    let found = found.map_err(|_| Refusal::unavailable())?;
     let names = PartyNames {
         kind: path.kind,
         id: path.id.raw.into(),
         sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
     };
-    let (to, body) = match found.first() {
+    let (to, body) = match found {
         Some(binding) => {
             (names.to(asker, Answer::Put), fspiop::callback::participant(&binding.fsp))
         }

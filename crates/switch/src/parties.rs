@@ -31,6 +31,7 @@ pub(crate) fn get(
         None => edge
             .handle
             .find_party(path.kind.as_str(), &path.id.text, sub_id(&path))
+            .map_err(|_| Refusal::unavailable())?
             .iter()
             .filter_map(|binding| view.find(&binding.fsp))
             .map(|member| (member.index, member.name))

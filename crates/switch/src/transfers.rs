@@ -89,7 +89,11 @@ pub(crate) fn get(
         // Whoever asked may have gone.
         let _told = answer.send(found);
     };
-    edge.handle.ask(look_up).map_err(|_| Refusal::unavailable())?;
+    let asked = match id {
+        None => edge.handle.ask(look_up),
+        Some(id) => edge.handle.ask_about(id, look_up),
+    };
+    asked.map_err(|_| Refusal::unavailable())?;
     let edge = Rc::clone(edge);
     spawn_local(async move {
         let Ok(found) = answered.await else { return };

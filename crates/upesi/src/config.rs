@@ -28,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     pub(crate) health: Health,
     pub(crate) snapshot: Snapshot,
+    pub(crate) store: Store,
 }
 
 /// Where participants connect.
@@ -208,6 +209,16 @@ pub(crate) struct Snapshot {
     pub(crate) cpu_percent: u8,
 }
 
+/// How transfers that ended are kept.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Store {
+    /// For how long at least their rows stay in memory.
+    pub(crate) keep_ended_seconds: u64,
+    /// For blocks, indexes and filters of the store.
+    pub(crate) cache_mib: u64,
+}
+
 impl Default for Fspiop {
     fn default() -> Self {
         let limits = ConnectionLimits::default();
@@ -276,6 +287,12 @@ impl Default for Log {
 impl Default for Snapshot {
     fn default() -> Self {
         Self { every_records: 1_000_000, every_mib: 1_024, cpu_percent: 25 }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { keep_ended_seconds: 30, cache_mib: store::Options::default().cache_bytes >> 20 }
     }
 }
 
@@ -400,6 +417,14 @@ impl Config {
             (
                 !(1..=100).contains(&self.snapshot.cpu_percent),
                 "snapshot.cpu_percent must be between 1 and 100",
+            ),
+            (
+                86_400 < self.store.keep_ended_seconds,
+                "store.keep_ended_seconds must be at most 86400",
+            ),
+            (
+                !(8..=65_536).contains(&self.store.cache_mib),
+                "store.cache_mib must be between 8 and 65536",
             ),
             (
                 !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),

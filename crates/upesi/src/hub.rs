@@ -54,7 +54,13 @@ impl Hub for NodeHub {
     }
 
     async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        let Some(view) = self.ask(move |state| state.view(&id)).await? else { return Ok(None) };
+        let (answer, answered) = oneshot::channel();
+        let view = move |state: &State| {
+            // Whoever asked may have gone.
+            let _told = answer.send(state.view(&id));
+        };
+        self.handle.ask_about(id, view).map_err(unavailable)?;
+        let Some(view) = answered.await.map_err(|_| Unavailable::Stopped)? else { return Ok(None) };
         let reader = self.handle.reader();
         // Off the thread: the disk may take its time.
         let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
@@ -93,6 +99,12 @@ impl Hub for NodeHub {
             transfers_expired: status.counters.expired,
             transfers_in_flight: status.in_flight,
             transfers_ended: status.ended,
+            transfers_hot: status.hot,
+            store_position: status.stored.0,
+            store_reads: status.cold.reads,
+            store_found: status.cold.found,
+            store_waits: status.cold.waits,
+            store_bytes: self.handle.store_bytes(),
             notices_owed: status.owed,
             notices_delivered: status.counters.delivered,
             dead_letters: status.dead,

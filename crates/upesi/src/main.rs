@@ -3,13 +3,13 @@
 mod audit;
 mod bench;
 mod check_config;
+mod cold;
 mod config;
 mod counterfactual;
 mod explain;
 mod explanation;
 mod hub;
 mod offline;
-mod parties;
 mod quarantine;
 mod recall;
 mod replay;

@@ -9,15 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use journal::{Placed, RealDisk, Walked};
-use ledger::{Command, Outcome};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::Tail;
-use sequencer::{Replay, ReplayError};
+use sequencer::Replay;
 use serde::Serialize;
-use snapshots::Parties;
 
 use crate::offline::{Go, OfflineLog, moment, print_json};
-use crate::parties::Known;
 use crate::snapshot::Claims;
 use crate::{Failure, RestoreArguments};
 
@@ -77,36 +74,13 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
 /// Decides the whole log again and holds the snapshots against it.
 fn prove(source: &OfflineLog) -> Result<(Replay, Walked, u64), Failure> {
     let mut claims = Claims::read(source.disk()).map_err(|error| source.failure(error))?;
-    let mut parties = Known::default();
     let (replay, walked) = source.replay(&mut |replay, placed| {
-        follow(replay, &mut parties, placed)?;
-        claims.check(&tail_behind(placed), replay.state(), &parties);
+        replay.apply(placed.frame, &mut |_, _, _| {})?;
+        claims.check(&tail_behind(placed), replay.state());
         Ok(Go::On)
     })?;
     let snapshots = claims.close().map_err(|untrue| source.failure(untrue.line))?;
     Ok((replay, walked, snapshots))
-}
-
-/// Decides one frame again, for the kernel and for the directory.
-fn follow(
-    replay: &mut Replay,
-    parties: &mut Known,
-    placed: &Placed<'_>,
-) -> Result<(), ReplayError> {
-    replay.apply(placed.frame, &mut |_, _, _| {})?;
-    note_parties(replay, parties, placed);
-    Ok(())
-}
-
-/// What the last frame applied changed of the directory.
-pub(crate) fn note_parties(replay: &Replay, parties: &mut Known, placed: &Placed<'_>) {
-    replay.observe(placed.frame, &mut |applied| {
-        if let (Command::ChangeParties(change), Outcome::Accepted) =
-            (applied.command, applied.outcome)
-        {
-            parties.apply(change);
-        }
-    });
 }
 
 /// Where the log stands behind a frame.

@@ -9,24 +9,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{DurableFrames, FileLog, OpenError, Options, RealDisk, Recovery, Verify};
+use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
 use jws::KeyDirectory;
-use ledger::{Administer, Change, Command, Genesis, Outcome, Position, Settings, State};
+use ledger::{Administer, Change, Command, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, InboxLimits, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
-use ports::Clock;
+use ports::{Clock, ColdStore, Log as _};
 use record::frame::LogIdentity;
-use sequencer::{Durability, Quarantine, Sequencer, Submission};
-use snapshots::{Follower, News};
+use sequencer::{Durability, ReplayError, Sequencer, Start, Submission};
+use snapshots::{Followed, Follower, News};
 use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
+use crate::cold;
 use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
-use crate::parties::Known;
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
@@ -34,6 +34,8 @@ use crate::watchdog::{Injected, Watchdog};
 use crate::{Failure, ServeArguments};
 
 type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
+/// What a replay gives: who goes on from there, and what the log says of records set aside.
+type Replayed = (Sequencer<Log>, Notes);
 
 /// How often the main thread looks whether the log has stopped, or a stage is stuck.
 const WATCH: Duration = Duration::from_millis(200);
@@ -210,34 +212,43 @@ fn open(
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     let OpenedLog { disk, log, recovery, quarantined } = open_log(config, data)?;
     report(&recovery);
-    let mut notes = Notes::default();
     let started = Instant::now();
     let frames = log.frames();
-    let found = snapshots::newest::<_, Known>(&disk, &frames, &mut snapshots::Unpaced)
+    let log = SlowLog::new(log, slowness);
+    let mut log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
+    let place = cold::Place::new(config, data, log.tail().identity);
+    let mut store = place.open(&mut log)?;
+    let stored = Some(store.mark().position);
+    let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::Unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
         println!("upesi: passed over a snapshot: {why}");
     }
-    let from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
-    let (state, Known(mut directory)) = match found.start {
-        Some(start) => (start.state, start.parties),
-        None => (State::new(), Known::default()),
+    let mut from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
+    let state = found.start.map_or_else(State::new, |start| start.state);
+    let recall = |from| {
+        let mut notes = Notes::default();
+        notes.recall(&frames, &quarantined, from).map_err(|error| failed(error.to_string()))?;
+        Ok::<_, Failure>(notes)
     };
-    notes.recall(&frames, &quarantined, from).map_err(|error| failed(error.to_string()))?;
-    let log = SlowLog::new(log, slowness);
-    let log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
-    let without = quarantine::of(&quarantined);
-    let now = clock.now();
-    let start = (state, without.clone());
-    let mut sequencer = Sequencer::open_from(log, start, (0, now), &mut |applied| {
-        notes.see(applied.record.position, applied.command);
-        if let (Command::ChangeParties(change), Outcome::Accepted) =
-            (applied.command, applied.outcome)
-        {
-            directory.apply(change);
-        }
-    })
-    .map_err(|error| failed(error.to_string()))?;
+    let start = |state, cold| Start { state, quarantine: quarantine::of(&quarantined), cold };
+    let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from)?);
+    let mut replayed = replay(log, begun, notes, clock);
+    if let Err(failed) = replayed {
+        let (log, error) = *failed;
+        replayed = match error {
+            ReplayError::Store(error) => {
+                cold::say(&error.to_string());
+                drop(store);
+                store = place.begin()?;
+                from = Position(0);
+                let begun = start(State::new(), Some(place.side(&store)?));
+                replay(log, begun, recall(from)?, clock)
+            }
+            error => Err(Box::new((log, error))),
+        };
+    }
+    let (mut sequencer, notes) = replayed.map_err(|error| failed(error.1.to_string()))?;
     if !recovery.created {
         let records = sequencer.state().position().0 - from.0;
         let seconds = started.elapsed().as_secs_f64();
@@ -251,8 +262,24 @@ fn open(
     }
     begin(&mut sequencer, config, clock, notes.missing(&quarantined))?;
     sequencer.limit_batches(config.log.batch_records_max);
-    let following = Following { disk, frames, quarantine: without };
-    Ok(Opened { sequencer, directory, following })
+    let quarantine = quarantine::of(&quarantined);
+    let following =
+        Following { disk, followed: Followed { frames, quarantine, store: Some(store.clone()) } };
+    Ok(Opened { sequencer, directory: Directory::of(store), following })
+}
+
+/// Decides the log again from a start on. With an error the log comes back.
+fn replay(
+    log: Log,
+    start: Start,
+    mut notes: Notes,
+    clock: &SystemClock,
+) -> Result<Replayed, Box<(Log, ReplayError)>> {
+    let now = clock.now();
+    let sequencer = Sequencer::open_from(log, start, (0, now), &mut |applied| {
+        notes.see(applied.record.position, applied.command);
+    })?;
+    Ok((sequencer, notes))
 }
 
 /// A log that was gone through, and who can follow it.
@@ -265,15 +292,12 @@ struct Opened {
 /// What the thread that takes snapshots works with.
 struct Following {
     disk: RealDisk,
-    frames: DurableFrames<RealDisk>,
-    quarantine: Quarantine,
+    followed: Followed<RealDisk>,
 }
 
 impl Following {
     fn start(self, config: &Config) -> Result<Follower, Failure> {
-        let due = config.snapshots_due();
-        let Self { disk, frames, quarantine } = self;
-        snapshots::follow::<_, Known>(disk, frames, quarantine, due, tell)
+        snapshots::follow(self.disk, self.followed, config.snapshots_due(), tell)
             .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))
     }
 }

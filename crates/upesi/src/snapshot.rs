@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, Options, RealDisk, Verify};
 use ledger::snapshot::Head;
-use ledger::{Digest, Position, State};
+use ledger::{Cold, Digest, Position, State};
 use ports::{DiskError, Stop};
 use record::frame::Tail;
 use serde::Serialize;
-use snapshots::{Fault, Pace, Parties, SnapshotFile, Unpaced, list, load, take};
+use snapshots::{Fault, Pace, SnapshotFile, Source, Unpaced, list, load, take};
 
 use crate::offline::print_json;
-use crate::parties::Known;
 use crate::quarantine;
 use crate::{Failure, SnapshotArguments};
 
@@ -56,7 +55,8 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let without = quarantine::of(&quarantined);
     let mut progress = SignOfLife::new();
-    let taken = take::<_, Known>(&disk, &log.frames(), &without, &mut progress);
+    let source = Source { frames: &log.frames(), quarantine: &without, store: None };
+    let taken = take(&disk, source, &mut progress);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;
     let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
@@ -103,7 +103,6 @@ struct Claim {
     tail: Tail,
     head: Head,
     hash: Digest,
-    parties: Digest,
 }
 
 /// A snapshot that is not what the log says, and why.
@@ -131,14 +130,13 @@ impl Claims {
     }
 
     /// Holds what one says against what the log came to there, if one speaks of that record.
-    pub(crate) fn check(&mut self, tail: &Tail, state: &State, parties: &Known) {
+    pub(crate) fn check(&mut self, tail: &Tail, state: &State) {
         let Some(claim) = self.by_position.remove(&tail.end) else { return };
         let here = Tail { durable: claim.tail.durable, ..*tail };
         let differs = [
             (claim.tail != here, "the chain head"),
-            (claim.head != state.parts().head(), "what there is one of"),
+            (claim.head != head_of(state), "what there is one of"),
             (claim.hash != state.hash(), "the state hash"),
-            (claim.parties != digest_of(parties), "the party directory"),
         ];
         match differs.into_iter().find(|(differs, _)| *differs) {
             Some((_, what)) => {
@@ -169,13 +167,12 @@ const ADVICE: &str = "The log is not touched by that: remove the file, and a sta
 
 impl Claim {
     fn read(disk: &RealDisk, file: SnapshotFile) -> Result<Self, Fault> {
-        let (snapshot, parties): (_, Known) = load(disk, &file, &mut Unpaced)?;
+        let snapshot = load(disk, &file, &mut Unpaced)?;
         Ok(Self {
             file,
             tail: snapshot.tail,
-            head: snapshot.state.parts().head(),
+            head: head_of(&snapshot.state),
             hash: snapshot.state.hash(),
-            parties: digest_of(&parties),
         })
     }
 
@@ -185,10 +182,9 @@ impl Claim {
     }
 }
 
-fn digest_of(parties: &Known) -> Digest {
-    let mut text = Vec::new();
-    parties.each(&mut |party| text.extend_from_slice(format!("{party:?}\n").as_bytes()));
-    record::frame::payload_digest(&text)
+/// What there is one of, but for where rows live, which is no part of what a log says.
+fn head_of(state: &State) -> Head {
+    Head { cold: Cold::default(), ..state.parts().head() }
 }
 
 /// Says on a terminal that a long work goes on.

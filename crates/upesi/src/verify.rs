@@ -11,9 +11,8 @@ use serde::Serialize;
 
 use crate::audit::{Audit, Figures, Finding};
 use crate::offline::{OfflineLog, moment, print_json};
-use crate::parties::Known;
 use crate::quarantine::{self, Noted, Notes};
-use crate::restore::{note_parties, tail_behind};
+use crate::restore::tail_behind;
 use crate::snapshot::{Claims, Untrue};
 use crate::{Failure, VerifyArguments};
 
@@ -77,7 +76,6 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let mut replay = Replay::without(quarantine::of(&log.quarantined));
     let mut notes = Notes::default();
     let mut audit = Audit::default();
-    let mut parties = Known::default();
     let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
     let mut fault = None;
     let walked = log.walk(&mut |placed| {
@@ -85,8 +83,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
             fault = Some(found);
             Stop
         })?;
-        note_parties(&replay, &mut parties, placed);
-        claims.check(&tail_behind(placed), replay.state(), &parties);
+        claims.check(&tail_behind(placed), replay.state());
         Ok(())
     });
     let fault = match (fault, walked) {
@@ -179,7 +176,7 @@ impl Fault {
 
     fn of_replay(error: &ReplayError) -> Self {
         let position = match error {
-            ReplayError::Log(_) => None,
+            ReplayError::Log(_) | ReplayError::Store(_) => None,
             ReplayError::Unreadable { position, .. }
             | ReplayError::UnknownRules { position, .. }
             | ReplayError::Poison { position }

@@ -84,7 +84,8 @@ pub(super) fn end(
         Outcome::Expired => state.counters.expired += 1,
         _ => state.counters.aborted += 1,
     }
-    state.transfers.end(Ended {
+    let completed = state.stamp;
+    context.end(Ended {
         id: transfer.id,
         payer: Some(transfer.payer),
         payee: Some(transfer.payee),
@@ -92,7 +93,8 @@ pub(super) fn end(
         prepare: transfer.prepare,
         answer,
         outcome,
-        completed: state.stamp,
+        completed,
+        changed: context.position,
     });
 }
 
@@ -161,6 +163,8 @@ fn answer_expired(
         return refuse_state(context, incoming, &ended, payee);
     }
     ended.answer = Some(Answer { kind: incoming.kind, hash: incoming.hash, position });
+    ended.changed = position;
+    context.effects.ended.push(ended.clone());
     let about = incoming.subject(context, Outcome::AnswerExpired);
     context.owe(payee, NoticeKind::Error, about);
     Outcome::AnswerExpired

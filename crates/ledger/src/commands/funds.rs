@@ -158,7 +158,7 @@ fn spare(state: &State, participant: ParticipantIndex, settlement: AccountId) ->
 
 fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
     let completed = context.state.stamp;
-    context.state.transfers.end(Ended {
+    context.end(Ended {
         id: movement.id,
         payer: Some(movement.participant),
         payee: Some(ParticipantIndex::HUB),
@@ -167,6 +167,7 @@ fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
         answer: movement.end,
         outcome,
         completed,
+        changed: context.position,
     });
 }
 

@@ -170,9 +170,10 @@ fn refuse(context: &mut Context<'_>, command: &Prepare, outcome: Outcome) -> Out
         answer: None,
         outcome,
         completed: state.stamp,
+        changed: context.position,
     };
-    state.transfers.end(ended);
     state.counters.refused += 1;
+    context.end(ended);
     outcome
 }
 

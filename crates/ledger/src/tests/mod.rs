@@ -1,6 +1,7 @@
 //! The kernel proved from outside: tables of commands with what they must bring about, an
 //! independent model that predicts outcomes and positions, and properties of any history.
 
+mod cold;
 mod history;
 mod model;
 mod outcomes;

@@ -203,7 +203,7 @@ fn a_negative_amount_stops_the_kernel() {
 #[test]
 fn transfers_take_the_memory_that_their_module_states() {
     assert_eq!(size_of::<Option<crate::transfers::Active>>(), 192);
-    assert_eq!(size_of::<crate::transfers::Ended>(), 136);
+    assert_eq!(size_of::<crate::transfers::Ended>(), 144);
 }
 
 /// What the edge knows is rebuilt for what it can see, and not for movements of money.

@@ -56,6 +56,12 @@ async fn every_metric_has_its_name_and_type() {
         transfers_expired: 10,
         transfers_in_flight: 11,
         transfers_ended: 12,
+        transfers_hot: 31,
+        store_position: 32,
+        store_reads: 33,
+        store_found: 34,
+        store_waits: 35,
+        store_bytes: 36,
         notices_owed: 13,
         notices_delivered: 14,
         dead_letters: 15,
@@ -118,6 +124,18 @@ async fn every_metric_has_its_name_and_type() {
         upesi_notices_delivered_total 14
         # TYPE upesi_dead_letters gauge
         upesi_dead_letters 15
+        # TYPE upesi_transfers_ended_in_memory gauge
+        upesi_transfers_ended_in_memory 31
+        # TYPE upesi_store_position gauge
+        upesi_store_position 32
+        # TYPE upesi_store_reads_total counter
+        upesi_store_reads_total 33
+        # TYPE upesi_store_reads_found_total counter
+        upesi_store_reads_found_total 34
+        # TYPE upesi_store_waits_total counter
+        upesi_store_waits_total 35
+        # TYPE upesi_store_bytes gauge
+        upesi_store_bytes 36
         # TYPE upesi_inbox_refused_total counter
         upesi_inbox_refused_total 16
         # TYPE upesi_requests_total counter

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use ledger::snapshot::{Active, Answer, AnswerKind, Builder, Ended, Head, NodeTail, Outflow};
 use ledger::{
-    ACCOUNTS_MAX, Account, AccountId, Amount, Counters, DeadLetter, Digest, Holding, KEY_BYTES_MAX,
-    Key, Limit, Notice, NoticeId, NoticeKind, Oracle, OracleId, Outcome, Participant,
-    ParticipantIndex, Position, Stamp, TransferId,
+    ACCOUNTS_MAX, Account, AccountId, Amount, Cold, Counters, DeadLetter, Digest, Holding,
+    KEY_BYTES_MAX, Key, Limit, Notice, NoticeId, NoticeKind, Oracle, OracleId, Outcome,
+    Participant, ParticipantIndex, Position, Stamp, TransferId,
 };
 
 use super::{SnapshotError, kind};
@@ -70,6 +70,8 @@ pub(super) fn write_head(out: &mut Writer<'_>, head: &Head) {
     out.u64(head.batches);
     out.u64(head.last_notice.0);
     out.u32(head.last_oracle.0);
+    out.u64(head.cold.rows);
+    head.cold.sum.iter().for_each(|lane| out.u64(*lane));
 }
 
 pub(super) fn read_head(reader: &mut Reader<'_>) -> Result<Head, FieldError> {
@@ -95,6 +97,10 @@ pub(super) fn read_head(reader: &mut Reader<'_>) -> Result<Head, FieldError> {
         batches: reader.u64()?,
         last_notice: NoticeId(reader.u64()?),
         last_oracle: OracleId(reader.u32()?),
+        cold: Cold {
+            rows: reader.u64()?,
+            sum: [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?],
+        },
     })
 }
 
@@ -265,6 +271,7 @@ pub(super) fn write_ended(out: &mut Writer<'_>, transfer: &Ended) {
     }
     out.u16(transfer.outcome.number());
     out.u64(transfer.completed.0);
+    out.u64(transfer.changed.0);
 }
 
 fn read_ended(reader: &mut Reader<'_>) -> Result<Ended, FieldError> {
@@ -277,6 +284,7 @@ fn read_ended(reader: &mut Reader<'_>) -> Result<Ended, FieldError> {
         answer: read_answer(reader)?,
         outcome: outcome(reader)?,
         completed: Stamp(reader.u64()?),
+        changed: Position(reader.u64()?),
     })
 }
 

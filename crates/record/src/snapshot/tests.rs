@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
 use alloc::vec;
 use core::convert::Infallible;
 
@@ -22,10 +21,9 @@ const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/snapshot-v1.bin");
 
 #[test]
 fn version_1_is_read_and_written_as_it_was() {
-    let (read, parties) = read(FIXTURE).expect("the fixture is sound");
+    let read = read(FIXTURE).expect("the fixture is sound");
     assert_eq!(read.tail.identity, LogIdentity(*b"identity of test"));
-    assert_eq!(parties, [party("1"), party("2")]);
-    assert_eq!(write(&read.state, &parties).0, FIXTURE);
+    assert_eq!(write(&read.state).0, FIXTURE);
     let (decided, _) = after(history().len());
     assert_eq!(read.state.hash(), decided.hash());
 }
@@ -68,11 +66,11 @@ fn blocks_have_one_order() {
     let (state, _) = after(history().len());
     let ended = (0..4_000).map(|number| refused(&format!("{number:0>26}")));
     let state = decide(state, &ended.collect::<Vec<_>>());
-    let (bytes, summary) = write(&state, &[]);
+    let (bytes, summary) = write(&state);
     assert_eq!(bytes.len() as u64, summary.bytes);
     let blocks = split(&bytes);
     assert!(blocks.iter().filter(|block| BLOCK_BYTES <= block.len()).count() > 0);
-    let (found, _) = read(&bytes).expect("it was written");
+    let found = read(&bytes).expect("it was written");
     assert_eq!((found.state.hash(), found.summary), (state.hash(), summary));
     for at in 0..blocks.len() {
         let mut missing = blocks.clone();
@@ -95,20 +93,18 @@ fn a_newer_version_is_told() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(records in 1..20usize, parties in 0..3usize) {
+    fn what_is_written_is_read_back(records in 1..20usize) {
         let (state, _) = after(records.min(history().len()));
-        let parties: Vec<_> = (0..parties).map(|number| party(&number.to_string())).collect();
-        let (bytes, summary) = write(&state, &parties);
-        let (found, read_parties) = read(&bytes).expect("it was written");
+        let (bytes, summary) = write(&state);
+        let found = read(&bytes).expect("it was written");
         prop_assert_eq!(found.state.hash(), state.hash());
         prop_assert_eq!(found.state.parts().head(), state.parts().head());
         prop_assert_eq!(found.summary, summary);
-        prop_assert_eq!(&read_parties, &parties);
-        prop_assert_eq!(write(&found.state, &parties).0, bytes);
+        prop_assert_eq!(write(&found.state).0, bytes);
     }
 }
 
-fn write(state: &State, parties: &[PartyBinding]) -> (Vec<u8>, Summary) {
+fn write(state: &State) -> (Vec<u8>, Summary) {
     let mut bytes = Vec::new();
     let mut store = |block: &[u8]| {
         bytes.extend_from_slice(block);
@@ -124,24 +120,22 @@ fn write(state: &State, parties: &[PartyBinding]) -> (Vec<u8>, Summary) {
     let mut written = || {
         let mut writer = SnapshotWriter::new(&tail, &mut store)?;
         writer.state(state)?;
-        parties.iter().try_for_each(|party| writer.party(party))?;
         writer.finish()
     };
     let Ok(summary) = written();
     (bytes, summary)
 }
 
-fn read(bytes: &[u8]) -> Result<(Snapshot, Vec<PartyBinding>), SnapshotError> {
+fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
     let mut reader = SnapshotReader::default();
-    let mut parties = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
         let length = BlockHeader::parse(rest)?.block_bytes();
         let (block, behind) = rest.split_at_checked(length).ok_or(SnapshotError::NoBlock)?;
-        reader.block(block, &mut |party| parties.push(party))?;
+        reader.block(block)?;
         rest = behind;
     }
-    reader.finish().map(|snapshot| (snapshot, parties))
+    reader.finish()
 }
 
 fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
@@ -306,16 +300,6 @@ fn fulfil(id: &str) -> Command {
         hash: Digest([3; 32]),
         trace: [8; 16],
     }))
-}
-
-fn party(id: &str) -> PartyBinding {
-    PartyBinding {
-        id_type: "MSISDN".into(),
-        id: id.into(),
-        sub_id: Some("shop".into()),
-        currency: Some(usd()),
-        fsp: name("payee"),
-    }
 }
 
 fn id_of(number: &str) -> TransferId {

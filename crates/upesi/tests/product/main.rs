@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod bench;
+mod cold;
 mod demo;
 mod documents;
 mod edge;

@@ -16,15 +16,14 @@ use serde_json::{Value, json};
 
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports};
+use crate::support::switch::{Home, Ports, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
 
 /// Every file of a data directory with its content.
 fn content(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let files = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
-    files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    files(data).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 /// Runs a command that must answer with JSON and leave every file as it is.

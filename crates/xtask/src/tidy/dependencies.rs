@@ -10,11 +10,13 @@ const DECISION: &str = "docs/decisions/0001-dependencies.md";
 const DENY: &str = "deny.toml";
 
 /// Mirrored in deny.toml for users of cargo-deny; a test compares the two.
-const LICENCES: [&str; 9] = [
+const LICENCES: [&str; 11] = [
+    "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    "BSL-1.0",
     "CC0-1.0",
     "ISC",
     "MIT",

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,9 @@ use tempfile::TempDir;
 use super::http::PATIENCE;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_upesi");
-/// Two threads, so that a message comes in on one and goes out on another.
-const CONFIGURATION: &str = "[fspiop]\nthreads = 2\n";
+/// Two threads, so that a message comes in on one and goes out on another. Nothing that ended
+/// stays in memory, so that resends and late answers meet the cold store.
+const CONFIGURATION: &str = "[store]\nkeep_ended_seconds = 0\n[fspiop]\nthreads = 2\n";
 /// Between two looks at a process that ends without telling.
 const GLANCE: Duration = Duration::from_millis(5);
 
@@ -209,6 +210,19 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;
     let (fspiop, admin) = rest.split_once(", admin on http://")?;
     Some((fspiop.parse().ok()?, admin.parse().ok()?))
+}
+
+/// Every file of a directory and of those in it.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
 }
 
 /// Runs a command that ends by itself.

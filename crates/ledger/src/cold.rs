@@ -1,0 +1,154 @@
+//! Rows of ended transfers that live beside the kernel.
+//!
+//! A switch keeps every transfer for years, and decides about the newest. A row that ended is hot
+//! until a store beside the kernel shows it, and then for as long as the driver likes; then the
+//! driver lets it go ([`State::evict`]), and only the sum of the digests of such rows stays here.
+//! Before a batch is decided, the driver brings back ([`State::thaw`]) what the batch asks for and
+//! is not hot ([`State::is_hot`]): read, decide, write. Nothing is read in between.
+//!
+//! Where a row lives is no part of the logical state: the outcomes, the notices, the digest, the
+//! counts and the state hash are the same wherever it is, as long as the store gives back what it
+//! was given. The proof is a property test (`tests/properties.rs`).
+//!
+//! Costs: a digest of 132 bytes for a row that leaves or comes back; no allocation.
+
+use crate::command::{Change, Command};
+use crate::ids::{Position, Stamp, TransferId};
+use crate::state::State;
+use crate::transfers::{Ended, Found};
+
+/// What the kernel knows of the rows that live elsewhere: enough to tell whether it is the same as
+/// another one's, wherever rows happen to live. Part of a snapshot of the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cold {
+    /// How many there are.
+    pub rows: u64,
+    /// The sum of their digests, in four lanes.
+    pub sum: [u64; 4],
+}
+
+/// Which rows may leave: those for which both holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The store shows every row that last changed up to here.
+    pub visible: Position,
+    /// It ended before this moment.
+    pub completed_before: Stamp,
+    /// At most so many leave, for this runs between two batches.
+    pub rows_max: usize,
+}
+
+impl Cold {
+    pub(crate) fn add(&mut self, row: &Ended) {
+        self.rows += 1;
+        for (lane, part) in self.sum.iter_mut().zip(row.lanes()) {
+            *lane = lane.wrapping_add(part);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, row: &Ended) {
+        self.rows = self.rows.checked_sub(1).expect("a row that comes back has left before");
+        for (lane, part) in self.sum.iter_mut().zip(row.lanes()) {
+            *lane = lane.wrapping_sub(part);
+        }
+    }
+}
+
+impl Ended {
+    /// The row's digest, in four lanes, to be added up with those of other rows in any order.
+    pub(crate) fn lanes(&self) -> [u64; 4] {
+        let digest = *blake3::hash(&self.packed()).as_bytes();
+        let lane = |at: usize| {
+            let bytes = digest[at * 8..][..8].try_into().expect("a lane has eight bytes");
+            u64::from_le_bytes(bytes)
+        };
+        [lane(0), lane(1), lane(2), lane(3)]
+    }
+
+    /// Every field, in places of its own.
+    fn packed(&self) -> [u8; 132] {
+        let mut bytes = [0; 132];
+        let mut rest = &mut bytes[..];
+        let mut put = |part: &[u8]| {
+            let (here, after) = core::mem::take(&mut rest).split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = after;
+        };
+        put(&self.id.to_bytes());
+        for party in [self.payer, self.payee] {
+            put(&party.map_or(0, |index| u64::from(index.0) + 1).to_le_bytes());
+        }
+        put(&self.hash.0);
+        put(&self.prepare.0.to_le_bytes());
+        put(&self.outcome.number().to_le_bytes());
+        put(&self.completed.0.to_le_bytes());
+        put(&self.changed.0.to_le_bytes());
+        if let Some(answer) = &self.answer {
+            put(&[answer.kind as u8]);
+            put(&answer.hash.0);
+            put(&answer.position.0.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+impl Command {
+    /// The transfer, or the movement of funds, whose row decides about this command.
+    #[must_use]
+    pub fn transfer(&self) -> Option<&TransferId> {
+        match self {
+            Self::Prepare(prepare) => Some(&prepare.id),
+            Self::Fulfil(fulfil) => Some(&fulfil.id),
+            Self::Abort(abort) => Some(&abort.id),
+            Self::Administer(administer) => match &administer.change {
+                Change::MoveFunds(funds) => Some(&funds.id),
+                Change::EndFundsOut(end) => Some(&end.id),
+                _ => None,
+            },
+            Self::Genesis(_) | Self::Tick | Self::FinishDeliveries(_) | Self::ChangeParties(_) => {
+                None
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether the state itself knows the transfer. When it does not, its row may be cold.
+    #[must_use]
+    pub fn is_hot(&self, id: &TransferId) -> bool {
+        self.transfers.find(id) != Found::Nothing
+    }
+
+    /// Brings a row back that has left. It stays until [`State::evict`] takes it again.
+    ///
+    /// Panics when the transfer is hot, or when no row has left.
+    pub fn thaw(&mut self, row: Ended) {
+        self.transfers.thaw(row);
+    }
+
+    /// Lets rows go that came first, as long as the first of them may; says how many. `gone` sees
+    /// each of them. Between two batches, never within one.
+    pub fn evict(&mut self, eviction: Eviction, gone: &mut dyn FnMut(&Ended)) -> usize {
+        let may = |row: &&Ended| {
+            row.changed <= eviction.visible && row.completed < eviction.completed_before
+        };
+        for count in 0..eviction.rows_max {
+            let Some(row) = self.transfers.oldest().filter(may) else { return count };
+            gone(row);
+            self.transfers.evict_oldest();
+        }
+        eviction.rows_max
+    }
+
+    /// What is known of the rows that have left.
+    #[must_use]
+    pub fn cold(&self) -> &Cold {
+        self.transfers.cold()
+    }
+
+    /// Rows of ended transfers that are in memory.
+    #[must_use]
+    pub fn transfers_hot(&self) -> usize {
+        self.transfers.hot_count()
+    }
+}

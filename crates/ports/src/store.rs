@@ -1,0 +1,148 @@
+//! The cold store: rows of ended transfers and the party directory, beside the kernel.
+
+use std::fmt::Debug;
+
+use ledger::{Currency, Digest, Ended, FspName, Position, TransferId};
+
+/// What a switch keeps for years and looks at seldom, by key.
+///
+/// # Contract
+/// 1. **Never the truth.** The store holds what a log adds up to, up to a [`Mark`]. Whoever is in
+///    doubt empties it and fills it again from the log.
+/// 2. **A portion is taken whole or not at all**, its mark included, also by a crash. Nothing is
+///    synced but by [`ColdStore::sync`]: a crash may take newer portions away, and only those. They are given again
+///    after that, all of them and in order; giving them twice is giving them once.
+/// 3. **Visible when written.** Once [`ColdStore::write`] has returned, every thread reads what it
+///    wrote.
+/// 4. **Versions.** A row of a transfer is kept under its id and the record that changed it last.
+///    [`ColdStore::read`] at a position gives the newest version that the record there, or one
+///    before it, made: a replay never sees its own future. Versions are few (one, and a second
+///    after an answer that came too late) and are not thrown away.
+/// 5. **An id that is not there costs no disk access**, as far as the cache for filters reaches.
+/// 6. **No guesses.** What cannot be read, or is not what was written, is an error. After
+///    [`StoreError::Damaged`] the store is empty when it is opened next.
+pub trait ColdStore: Debug + Send + Sync {
+    /// Up to where the store is complete.
+    fn mark(&self) -> Mark;
+
+    /// The row of a transfer, as of a record.
+    ///
+    /// # Errors
+    /// [`StoreError`]; whoever decides by it must stop.
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError>;
+
+    /// Who serves a party, by the key of its identifier ([`record::cold::party_key`]).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError>;
+
+    /// Takes a portion.
+    ///
+    /// # Errors
+    /// [`StoreError`]: nothing of the portion is visible, and the store takes no more.
+    fn write(&self, portion: &Portion) -> Result<(), StoreError>;
+
+    /// Makes durable what is visible now.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`].
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// Bytes on disk, about; 0 where there is none.
+    fn bytes(&self) -> u64;
+}
+
+/// Up to where a store is complete, and in which log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Everything that the records up to here changed is in the store; 0 for an empty one.
+    pub position: Position,
+    /// The log's chain head after that record, by which another log is recognised.
+    pub chain: Digest,
+}
+
+/// What some batches changed, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Portion {
+    /// Rows of transfers that ended, or changed after that.
+    pub rows: Vec<Ended>,
+    /// Entries of the party directory.
+    pub parties: Vec<PartyChange>,
+    /// With these the store is complete up to here.
+    pub mark: Mark,
+}
+
+impl Portion {
+    /// How many rows and entries it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len() + self.parties.len()
+    }
+
+    /// Whether it changes nothing but the mark.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A change of one entry of the party directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartyChange {
+    /// The identifier ([`record::cold::party_key`]).
+    pub key: Vec<u8>,
+    /// Who serves it from now on; `None` for nobody.
+    pub row: Option<PartyRow>,
+}
+
+/// The FSP that serves an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartyRow {
+    /// Currency, when the binding names one.
+    pub currency: Option<Currency>,
+    /// The FSP.
+    pub fsp: FspName,
+}
+
+/// Why a store did not do as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// What is stored is not what was written.
+    #[error("the cold store is damaged: {0}; start again, and it is built anew from the log")]
+    Damaged(String),
+    /// It cannot be read or written.
+    #[error("the cold store failed: {0}; it can be deleted, and is then built anew from the log")]
+    Failed(String),
+}
+
+/// The cold side as the sequencer sees it: reads at once, writes behind its back.
+pub trait Cold: Debug + Send {
+    /// [`ColdStore::read`].
+    ///
+    /// # Errors
+    /// [`StoreError`]: whoever decides by it must stop.
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError>;
+
+    /// Everything that the records up to here changed is readable. Never goes back.
+    fn visible(&self) -> Position;
+
+    /// Takes what is in the portion, which follows those before it, to be written soon. False when
+    /// too much waits already, or nothing can be written any more: then the portion is as it was.
+    fn offer(&mut self, portion: &mut Portion) -> bool;
+
+    /// Waits for what `until` says.
+    ///
+    /// # Errors
+    /// The error that ended the writing: no portion will be taken any more.
+    fn wait(&mut self, until: Until) -> Result<(), StoreError>;
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Room for another portion.
+    Room,
+    /// Everything offered is readable.
+    Visible,
+}

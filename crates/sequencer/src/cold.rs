@@ -1,0 +1,266 @@
+//! The cold side of the sequencer: what the kernel lets go of, and what it asks back.
+//!
+//! Around each batch, live and in a replay alike:
+//! 1. [`ColdSide::warm`]: what the batch asks for and the kernel does not hold is read from the
+//!    store, as it was before the batch, and given to the kernel. Then the batch is decided.
+//! 2. [`ColdSide::gather`]: what ended in it joins what waits for the store.
+//! 3. [`ColdSide::tend`], after replies have left: what waits is offered to the store, and the
+//!    kernel lets rows go that the store shows and that ended long enough ago.
+//!
+//! Only what is durable in the log is offered: so the store is never ahead of a log that is
+//! recovered. When the store falls behind, rows wait in here and stay hot; from
+//! [`PENDING_MAX`] on the sequencer waits for it.
+//!
+//! Costs: for a new transfer one question to the store, which its filters answer; for one that
+//! ended a copy of its row and a digest; a lock per batch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::{
+    ChangeParties, Command, Effects, Ended, Eviction, Outcome, PartyChangeForm, Position, Stamp,
+    State, TransferId,
+};
+use ports::{
+    Cold, ColdStore, Log, LogError, Mark, PartyChange, PartyRow, Portion, Stop, StoreError, Until,
+};
+
+use crate::filter::Filter;
+
+/// Rows and entries that may wait in here while the store's own queue is full.
+pub const PENDING_MAX: usize = 262_144;
+
+/// Rows that leave in one go, above twice those that came with the batch.
+const EVICT_MAX: usize = 1_024;
+
+/// Records after which the store hears how far it is complete, though nothing changed for it.
+const MARK_EVERY: u64 = 16_384;
+
+/// What the kernel's cold rows are read from and written to.
+#[derive(Debug)]
+pub struct ColdSide {
+    store: Box<dyn Cold>,
+    keep_us: u64,
+    pending: Portion,
+    /// Rows that ended in the last batch.
+    came: usize,
+    /// Up to here the store was complete before the replay: nothing of it is offered again.
+    complete: Position,
+    /// In a replay from the first record: what has left since. Nothing else can come back, and the
+    /// store, which knows the future, need not be asked for it.
+    left: Option<Filter>,
+    counts: ColdCounts,
+}
+
+/// How often the store was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColdCounts {
+    /// Questions for a transfer that was not hot.
+    pub reads: u64,
+    /// Of these, answered with a row.
+    pub found: u64,
+    /// Batches after which the sequencer waited for the store.
+    pub waits: u64,
+}
+
+/// Whether the sequencer may wait for the store's sake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Live: only when too much waits.
+    Live,
+    /// In a replay, where the store sets the pace.
+    Replay,
+}
+
+impl ColdSide {
+    /// The cold side over a store. `keep`: for how long a transfer that ended stays hot at least.
+    #[must_use]
+    pub fn new(store: Box<dyn Cold>, keep: Duration) -> Self {
+        let complete = store.visible();
+        Self {
+            store,
+            keep_us: u64::try_from(keep.as_micros()).unwrap_or(u64::MAX),
+            pending: Portion::default(),
+            came: 0,
+            complete,
+            left: None,
+            counts: ColdCounts::default(),
+        }
+    }
+
+    /// A cold side that looks on while another writes the store: rows leave as soon as the store
+    /// shows them, and nothing is written. For a replay that is never ahead of the store's mark.
+    #[must_use]
+    pub fn onlooker(store: Arc<dyn ColdStore>) -> Self {
+        let side = Self::new(Box::new(Onlooker(store)), Duration::ZERO);
+        Self { complete: Position(u64::MAX), ..side }
+    }
+
+    /// A replay begins at the first record.
+    pub(crate) fn begin_replay(&mut self) {
+        self.left = Some(Filter::default());
+    }
+
+    /// The replay is over: everything it brought is given to the store, and shown by it.
+    pub(crate) fn end_replay(&mut self) -> Result<(), StoreError> {
+        self.left = None;
+        if self.store.visible() < self.pending.mark.position {
+            self.offer(Pace::Replay)?;
+            self.store.wait(Until::Visible)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a transfer hot that the kernel let go of.
+    pub(crate) fn warm(&mut self, state: &mut State, id: &TransferId) -> Result<(), StoreError> {
+        if state.is_hot(id) || self.left.as_ref().is_some_and(|left| !left.may_hold(id)) {
+            return Ok(());
+        }
+        self.counts.reads += 1;
+        if let Some(row) = self.store.read(id, state.position())? {
+            self.counts.found += 1;
+            state.thaw(row);
+        }
+        Ok(())
+    }
+
+    /// Takes what a batch changed; with it the store is complete up to `mark`.
+    pub(crate) fn gather<'a>(
+        &mut self,
+        commands: impl Iterator<Item = &'a Command>,
+        effects: &Effects,
+        mark: Mark,
+    ) {
+        self.came = effects.ended.len();
+        if mark.position <= self.complete {
+            return;
+        }
+        self.pending.mark = mark;
+        self.pending.rows.extend_from_slice(&effects.ended);
+        for (command, outcome) in commands.zip(&effects.outcomes) {
+            if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
+                self.pending.parties.extend(party_changes(change));
+            }
+        }
+    }
+
+    /// Between two batches: gives to the store, takes from the kernel. `durable`: how far the log
+    /// is.
+    pub(crate) fn tend(
+        &mut self,
+        state: &mut State,
+        durable: Position,
+        pace: Pace,
+    ) -> Result<(), StoreError> {
+        let mark = self.pending.mark.position;
+        let is_due = match pace {
+            Pace::Live => self.visible() < mark,
+            Pace::Replay => {
+                EVICT_MAX <= self.pending.len() || self.visible().0 + MARK_EVERY < mark.0
+            }
+        };
+        if is_due && self.complete < mark && mark <= durable {
+            self.offer(pace)?;
+        }
+        self.evict(state);
+        Ok(())
+    }
+
+    /// Everything up to here is in the store.
+    pub(crate) fn visible(&self) -> Position {
+        self.store.visible()
+    }
+
+    pub(crate) fn counts(&self) -> ColdCounts {
+        self.counts
+    }
+
+    fn offer(&mut self, pace: Pace) -> Result<(), StoreError> {
+        while !self.store.offer(&mut self.pending) {
+            if pace == Pace::Live && self.pending.len() < PENDING_MAX {
+                return Ok(());
+            }
+            self.counts.waits += 1;
+            self.store.wait(Until::Room)?;
+        }
+        Ok(())
+    }
+
+    /// Lets every row go that the store shows, however young it is.
+    pub(crate) fn let_go(&mut self, state: &mut State) {
+        let completed_before = Stamp(state.stamp().0 + 1);
+        let visible = self.store.visible();
+        let eviction = Eviction { visible, completed_before, rows_max: state.transfers_hot() };
+        state.evict(eviction, &mut |_| {});
+    }
+
+    fn evict(&mut self, state: &mut State) {
+        let eviction = Eviction {
+            visible: self.store.visible(),
+            completed_before: Stamp((state.stamp().0 + 1).saturating_sub(self.keep_us)),
+            rows_max: EVICT_MAX + 2 * self.came,
+        };
+        let left = &mut self.left;
+        state.evict(eviction, &mut |row: &Ended| {
+            if let Some(left) = left {
+                left.add(&row.id);
+            }
+        });
+    }
+}
+
+/// A store that another one writes.
+#[derive(Debug)]
+struct Onlooker(Arc<dyn ColdStore>);
+
+impl Cold for Onlooker {
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+        self.0.read(id, at)
+    }
+
+    fn visible(&self) -> Position {
+        self.0.mark().position
+    }
+
+    fn offer(&mut self, _portion: &mut Portion) -> bool {
+        unreachable!("everything is in the store already, as far as the other one knows")
+    }
+
+    fn wait(&mut self, _until: Until) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// What an accepted change does to the party directory: per identifier and sub-identifier the
+/// latest registration stands (hub-semantics 2.2).
+pub fn party_changes(change: &ChangeParties) -> impl Iterator<Item = PartyChange> + '_ {
+    change.parties.iter().map(|party| PartyChange {
+        key: record::cold::key_of(party),
+        row: match change.form {
+            PartyChangeForm::Delete => None,
+            PartyChangeForm::Single | PartyChangeForm::Batch => {
+                Some(PartyRow { currency: party.currency, fsp: party.fsp })
+            }
+        },
+    })
+}
+
+/// Whether a store with this mark was made from this log: the log has the record, and the same
+/// chain head after it.
+///
+/// # Errors
+/// [`LogError`] when the log cannot be read there.
+pub fn is_of_log(log: &mut impl Log, mark: &Mark) -> Result<bool, LogError> {
+    if mark.position == Position(0) {
+        return Ok(true);
+    }
+    if log.end() < mark.position {
+        return Ok(false);
+    }
+    let mut is_same = false;
+    log.replay(mark.position, &mut |frame| {
+        is_same = frame.header().last() == mark.position && frame.chain() == mark.chain;
+        Err(Stop)
+    })?;
+    Ok(is_same)
+}

@@ -1,0 +1,201 @@
+//! The tests that every [`ColdStore`] must pass.
+//!
+//! A store joins with a [`Subject`]: how to make one, and how to end its process and open it anew.
+
+use ledger::{
+    Answer, AnswerKind, Currency, Digest, Ended, FspName, Outcome, ParticipantIndex, Position,
+    Stamp, TransferId,
+};
+use ports::{ColdStore, Mark, PartyChange, PartyRow, Portion};
+use record::cold::party_key;
+
+/// A store under test.
+pub trait Subject {
+    /// The store.
+    type Store: ColdStore;
+
+    /// An empty store.
+    fn make(&mut self) -> Self::Store;
+
+    /// The store as it is after its process ended and another one opened it.
+    fn reopen(&mut self, store: Self::Store) -> Self::Store;
+}
+
+/// Runs the whole contract.
+///
+/// # Panics
+/// Where the store breaks it.
+pub fn check(subject: &mut impl Subject) {
+    check_empty(subject);
+    check_versions(subject);
+    check_repeats(subject);
+    check_directory(subject);
+    check_many(subject);
+}
+
+/// A row made from its numbers, so that every one is different; the first version of it.
+#[must_use]
+pub fn sample_row(number: u32, changed: u64) -> Ended {
+    let is = |bit: u32| number >> bit & 1 == 1;
+    let (kind, outcome) = match is(0) {
+        true => (AnswerKind::Abort, Outcome::Aborted),
+        false => (AnswerKind::Fulfil, Outcome::Committed),
+    };
+    let answer = Answer { kind, hash: hash(changed), position: Position(changed) };
+    Ended {
+        id: sample_id(number),
+        payer: (!is(1)).then_some(ParticipantIndex(number)),
+        payee: (!is(2)).then_some(ParticipantIndex(u32::MAX - number)),
+        hash: hash(u64::from(number)),
+        prepare: Position(changed - 1),
+        answer: is(3).then_some(answer),
+        outcome: if is(3) { outcome } else { Outcome::Expired },
+        completed: Stamp(changed * 1_000),
+        changed: Position(changed),
+    }
+}
+
+/// The second version of a row that expired: its answer came too late.
+fn answered(row: &Ended, changed: u64) -> Ended {
+    let (hash, position) = (hash(changed), Position(changed));
+    let answer = Some(Answer { kind: AnswerKind::Fulfil, hash, position });
+    Ended { answer, outcome: Outcome::Expired, changed: position, ..row.clone() }
+}
+
+/// The id of the row with this number.
+///
+/// # Panics
+/// Never: every number is an id.
+#[must_use]
+pub fn sample_id(number: u32) -> TransferId {
+    TransferId::parse(&format!("{number:0>26}")).expect("digits are an id")
+}
+
+/// A portion that makes a store complete up to `position`.
+#[must_use]
+pub fn portion(rows: Vec<Ended>, position: u64) -> Portion {
+    Portion { rows, parties: Vec::new(), mark: mark(position) }
+}
+
+fn mark(position: u64) -> Mark {
+    Mark { position: Position(position), chain: hash(position) }
+}
+
+fn hash(number: u64) -> Digest {
+    let mut bytes = [0x5a; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Digest(bytes)
+}
+
+fn check_empty(subject: &mut impl Subject) {
+    let store = subject.make();
+    for _ in 0..2 {
+        assert_eq!(store.mark(), Mark::default());
+        assert_eq!(store.read(&sample_id(1), Position(u64::MAX)), Ok(None));
+        assert_eq!(store.party(&party_key("MSISDN", "1", None)), Ok(None));
+    }
+    let store = subject.reopen(store);
+    assert_eq!(store.mark(), Mark::default());
+}
+
+/// A read sees the newest version that is not above its position.
+fn check_versions(subject: &mut impl Subject) {
+    let mut store = subject.make();
+    let first = sample_row(7, 20);
+    let second = answered(&first, 30);
+    store.write(&portion(vec![first.clone()], 20)).expect("it takes the first");
+    store.write(&portion(vec![second.clone(), sample_row(8, 30)], 31)).expect("and the second");
+    for _ in 0..2 {
+        assert_eq!(store.mark(), mark(31));
+        for (at, expected) in [
+            (0, None),
+            (19, None),
+            (20, Some(&first)),
+            (29, Some(&first)),
+            (30, Some(&second)),
+            (u64::MAX, Some(&second)),
+        ] {
+            let found = store.read(&sample_id(7), Position(at)).expect("it reads");
+            assert_eq!(found.as_ref(), expected, "at {at}");
+        }
+        assert_eq!(store.read(&sample_id(6), Position(u64::MAX)), Ok(None));
+        store = subject.reopen(store);
+    }
+}
+
+/// Giving twice is giving once, also when both versions come in one portion, and whatever part of
+/// what was given is given again, from some portion on to the last.
+fn check_repeats(subject: &mut impl Subject) {
+    let store = subject.make();
+    let first = sample_row(7, 20);
+    let second = answered(&first, 21);
+    let (all, other) = (vec![first.clone(), sample_row(8, 20), second.clone()], sample_row(9, 22));
+    for rows in [&all[..], &all[..], &all[..2], &all[2..], &all[2..], &[other]] {
+        store.write(&portion(rows.to_vec(), 40)).expect("it takes them");
+    }
+    for (at, expected) in [(19, None), (20, Some(&first)), (21, Some(&second))] {
+        let found = store.read(&sample_id(7), Position(at)).expect("it reads");
+        assert_eq!(found.as_ref(), expected, "at {at}");
+    }
+    // Two decisions of one record, such as an expiry and the answer right behind it: the second
+    // one stands.
+    let at_once = answered(&sample_row(7, 21), 21);
+    store.write(&portion(vec![sample_row(7, 21), at_once.clone()], 41)).expect("it takes them");
+    assert_eq!(store.read(&sample_id(7), Position(21)), Ok(Some(at_once)));
+}
+
+fn check_directory(subject: &mut impl Subject) {
+    let mut store = subject.make();
+    let name = |text| FspName::new(text).expect("a name");
+    let row = |text| PartyRow { currency: None, fsp: name(text) };
+    let (plain, shop) = (party_key("MSISDN", "1", None), party_key("MSISDN", "1", Some("shop")));
+    let usd = PartyRow { currency: Currency::parse("USD"), fsp: name("dfsp2") };
+    for (changes, expected) in [
+        (vec![(&plain, Some(row("dfsp1")))], [Some(row("dfsp1")), None]),
+        (vec![(&shop, Some(usd)), (&plain, Some(row("dfsp3")))], [Some(row("dfsp3")), Some(usd)]),
+        (vec![(&plain, None), (&shop, None), (&shop, Some(usd))], [None, Some(usd)]),
+        (vec![(&shop, None), (&shop, None)], [None, None]),
+    ] {
+        let change = |(key, row): (&Vec<u8>, _)| PartyChange { key: key.clone(), row };
+        let parties = changes.into_iter().map(change).collect();
+        let position = store.mark().position.0 + 1;
+        let portion = Portion { rows: Vec::new(), parties, mark: mark(position) };
+        store.write(&portion).expect("it takes changes of the directory");
+        for _ in 0..2 {
+            let found = [&plain, &shop].map(|key| store.party(key).expect("it reads"));
+            assert_eq!(found, expected);
+            store = subject.reopen(store);
+        }
+    }
+}
+
+/// Enough for several portions, and read by other threads while they are written.
+fn check_many(subject: &mut impl Subject) {
+    const PORTION: u32 = 500;
+    let mut store = subject.make();
+    for begin in (0..4_000).step_by(PORTION as usize) {
+        let rows: Vec<_> = (begin..begin + PORTION)
+            .map(|number| sample_row(number, u64::from(number) + 10))
+            .collect();
+        let end = u64::from(begin + PORTION) + 9;
+        std::thread::scope(|scope| {
+            let (store, rows) = (&store, &rows);
+            scope.spawn(move || {
+                let known = store.mark().position;
+                for row in rows.iter().chain(&[sample_row(begin / 2, u64::from(begin / 2) + 10)]) {
+                    let found = store.read(&row.id, Position(u64::MAX)).expect("it reads");
+                    assert!(found.is_some() || known < row.changed, "what was written stays");
+                    assert!(found.is_none_or(|found| found == *row), "a row is whole");
+                }
+            });
+            scope.spawn(move || store.write(&portion(rows.clone(), end)).expect("it writes"));
+        });
+    }
+    for _ in 0..2 {
+        for number in 0..4_000 {
+            let row = sample_row(number, u64::from(number) + 10);
+            assert_eq!(store.read(&row.id, row.changed), Ok(Some(row)));
+        }
+        store = subject.reopen(store);
+    }
+}

@@ -1,0 +1,261 @@
+//! A store on disk: three keyspaces of one fjall database.
+//!
+//! `transfers` holds the rows by id, `parties` the directory, `about` the identity of the log and
+//! the mark. One portion is one atomic batch over all three. Nothing is synced here: the database
+//! hands its journal to the operating system with each batch, so that the end of the process loses
+//! nothing and a loss of power the newest batches.
+//!
+//! A directory holds the database and, after something was found damaged, a file that says so:
+//! the next start begins anew.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use fjall::config::PinningPolicy;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError};
+use ledger::{Digest, Ended, Position, TransferId};
+use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
+use record::cold;
+use record::frame::LogIdentity;
+
+use crate::memory::{damaged, party_row, party_value};
+
+/// The database, within the store's directory.
+const DATABASE: &str = "rows";
+/// What is written beside it when it is found damaged.
+const DAMAGED: &str = "damaged";
+
+/// Version of the whole: of the keyspaces, their keys, and what `about` holds.
+const FORMAT: u8 = 1;
+/// Bytes of a write buffer.
+const WRITE_BUFFER: u64 = 16 << 20;
+/// Bytes of the database's own journal, at most, before write buffers are flushed.
+const JOURNAL: u64 = 64 << 20;
+/// Threads that flush and compact.
+const WORKERS: usize = 2;
+
+const IDENTITY_KEY: &str = "identity";
+const MARK_KEY: &str = "mark";
+
+/// How a store on disk is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of the cache for blocks, indexes and filters.
+    pub cache_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cache_bytes: 32 << 20 }
+    }
+}
+
+/// A store on disk.
+pub struct Disk {
+    path: PathBuf,
+    database: Database,
+    transfers: Keyspace,
+    parties: Keyspace,
+    about: Keyspace,
+    mark: RwLock<Mark>,
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Disk").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Disk {
+    /// Opens the store of the log with this identity. What is there and cannot be used is deleted,
+    /// and the store is empty; the reason is the second part of the answer.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when the directory cannot be made, emptied or written.
+    pub fn open(
+        path: &Path,
+        identity: LogIdentity,
+        options: Options,
+    ) -> Result<(Self, Option<String>), StoreError> {
+        if !path.join(DATABASE).exists() {
+            return Self::begin(path, identity, options).map(|store| (store, None));
+        }
+        match Self::open_existing(path, identity, options) {
+            Ok(store) => Ok((store, None)),
+            Err(reason) => Ok((Self::begin(path, identity, options)?, Some(reason))),
+        }
+    }
+
+    /// Deletes what is there and begins an empty store.
+    ///
+    /// # Errors
+    /// As [`Disk::open`].
+    pub fn begin(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, StoreError> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(path, &error)),
+            _ => (),
+        }
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| at(path, &error))?;
+        let store = Self::open_database(path, options).map_err(|error| at(path, &error))?;
+        let mut about = vec![FORMAT];
+        about.extend_from_slice(&identity.0);
+        store.about.insert(IDENTITY_KEY, about).map_err(|error| at(path, &error))?;
+        Ok(store)
+    }
+
+    /// The store that is there, or why it cannot be used.
+    fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
+        if path.join(DAMAGED).exists() {
+            return Err("it was found damaged".into());
+        }
+        // A damaged database may be met by a panic of the library.
+        let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path, options)));
+        let store = opened
+            .map_err(|_| "it cannot be opened".to_owned())?
+            .map_err(|error| format!("it cannot be opened: {error}"))?;
+        let about = store.about.get(IDENTITY_KEY).map_err(|error| error.to_string())?;
+        match about.as_deref().and_then(<[u8]>::split_first) {
+            Some((&FORMAT, own)) if own == identity.0 => (),
+            Some((&FORMAT, _)) => return Err("it belongs to another log".into()),
+            Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
+            None => return Err("it does not say to which log it belongs".into()),
+        }
+        if let Some(stored) = store.about.get(MARK_KEY).map_err(|error| error.to_string())? {
+            let mark = read_mark(&stored).ok_or("its mark is not what was written")?;
+            *store.mark.write().unwrap_or_else(PoisonError::into_inner) = mark;
+        }
+        Ok(store)
+    }
+
+    fn open_database(path: &Path, options: Options) -> Result<Self, fjall::Error> {
+        let database = Database::builder(path.join(DATABASE))
+            .cache_size(options.cache_bytes)
+            .worker_threads(WORKERS)
+            .max_journaling_size(JOURNAL)
+            .open()?;
+        let with = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER);
+        // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
+        let absent = || with().filter_block_pinning_policy(PinningPolicy::all(true));
+        // Nearly every party that is asked for is there.
+        let present = || with().expect_point_read_hits(true);
+        let transfers = database.keyspace("transfers", absent)?;
+        let parties = database.keyspace("parties", present)?;
+        let about = database.keyspace("about", with)?;
+        let (path, mark) = (path.to_owned(), RwLock::default());
+        Ok(Self { path, database, transfers, parties, about, mark })
+    }
+
+    /// Notes that the store must not be used again, and passes the error on.
+    fn condemn(&self, error: StoreError) -> StoreError {
+        // When even that fails, the next start finds the damage by itself.
+        let _noted = fs::write(self.path.join(DAMAGED), error.to_string());
+        error
+    }
+
+    fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<fjall::Slice>, StoreError> {
+        keyspace.get(key).map_err(|error| self.condemn(of_library(&error)))
+    }
+
+    /// The rows of a portion in their stored form, each id once.
+    fn values(&self, rows: &[Ended]) -> Result<HashMap<[u8; 17], Vec<u8>>, StoreError> {
+        let mut values: HashMap<[u8; 17], Vec<u8>> = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let key = row.id.to_bytes();
+            let mut value = Vec::with_capacity(160);
+            match values.get(&key) {
+                Some(stored) => cold::add_version(stored, row, &mut value),
+                None if cold::is_first(row) => cold::add_version(&[], row, &mut value),
+                None => {
+                    let stored = self.get(&self.transfers, &key)?;
+                    cold::add_version(stored.as_deref().unwrap_or_default(), row, &mut value)
+                }
+            }
+            .map_err(|error| self.condemn(damaged(error)))?;
+            values.insert(key, value);
+        }
+        Ok(values)
+    }
+}
+
+impl ColdStore for Disk {
+    fn mark(&self) -> Mark {
+        *self.mark.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+        match self.get(&self.transfers, &id.to_bytes())? {
+            None => Ok(None),
+            Some(stored) => {
+                cold::version_at(id, &stored, at).map_err(|error| self.condemn(damaged(error)))
+            }
+        }
+    }
+
+    fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
+        let stored = self.get(&self.parties, key)?;
+        let row = stored.map(|stored| party_row(&stored)).transpose();
+        row.map_err(|error| self.condemn(error))
+    }
+
+    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+        let values = self.values(&portion.rows)?;
+        let mut batch = self.database.batch();
+        for (key, value) in values {
+            batch.insert(&self.transfers, &key[..], value);
+        }
+        for change in &portion.parties {
+            match party_value(change.row.as_ref()) {
+                Some(value) => batch.insert(&self.parties, &change.key[..], value),
+                None => batch.remove(&self.parties, &change.key[..]),
+            }
+        }
+        batch.insert(&self.about, MARK_KEY, &write_mark(&portion.mark)[..]);
+        batch.commit().map_err(|error| of_library(&error))?;
+        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = portion.mark;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.database.persist(fjall::PersistMode::SyncAll).map_err(|error| of_library(&error))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.database.disk_space().unwrap_or_default()
+    }
+}
+
+fn write_mark(mark: &Mark) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    bytes[..8].copy_from_slice(&mark.position.0.to_le_bytes());
+    bytes[8..].copy_from_slice(&mark.chain.0);
+    bytes
+}
+
+fn read_mark(stored: &[u8]) -> Option<Mark> {
+    let (position, chain) = stored.split_first_chunk()?;
+    let position = Position(u64::from_le_bytes(*position));
+    Some(Mark { position, chain: Digest(chain.try_into().ok()?) })
+}
+
+fn of_library(error: &fjall::Error) -> StoreError {
+    match error {
+        fjall::Error::Io(_) | fjall::Error::Poisoned | fjall::Error::Locked => {
+            StoreError::Failed(error.to_string())
+        }
+        fjall::Error::Storage(LsmError::Io(_)) => StoreError::Failed(error.to_string()),
+        _ => StoreError::Damaged(error.to_string()),
+    }
+}
+
+fn at(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Failed(format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,160 @@
+//! A store on disk that cannot be used is emptied, with the reason; and one written behind
+//! somebody's back hides nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ledger::{Ended, Position, TransferId};
+use ports::{Cold, ColdStore, Mark, PartyRow, Portion, StoreError, Until};
+use record::frame::LogIdentity;
+use store::contract::{portion, sample_id, sample_row};
+use store::{Behind, Disk, Memory, Options};
+use tempfile::TempDir;
+
+const IDENTITY: LogIdentity = LogIdentity([3; 16]);
+
+/// A store with a thousand rows, closed.
+fn written() -> (TempDir, PathBuf) {
+    let above = TempDir::new().expect("a temporary directory");
+    let path = above.path().join("data").join("store");
+    let (store, reason) = open(&path, IDENTITY);
+    assert_eq!(reason, None, "where nothing is there is nothing to complain about");
+    let rows = (0..1_000).map(|number| sample_row(number, 10)).collect();
+    store.write(&portion(rows, 10)).expect("it writes");
+    (above, path)
+}
+
+fn open(path: &Path, identity: LogIdentity) -> (Disk, Option<String>) {
+    Disk::open(path, identity, Options::default()).expect("it opens or begins anew")
+}
+
+/// After `harm` the store is empty, and the reason holds `word`.
+#[track_caller]
+fn check_harm(harm: impl FnOnce(&Path), identity: LogIdentity, word: &str) {
+    let (_above, path) = written();
+    harm(&path);
+    let (store, reason) = open(&path, identity);
+    let reason = reason.expect("there is a reason");
+    assert!(reason.contains(word), "{reason}");
+    assert_eq!(store.mark(), Mark::default());
+    assert_eq!(store.read(&sample_id(1), Position(u64::MAX)), Ok(None));
+    store.write(&portion(vec![sample_row(1, 10)], 10)).expect("it works again");
+    drop(store);
+    assert_eq!(open(&path, identity).1, None, "and stays sound");
+}
+
+#[test]
+fn a_sound_store_is_private_and_kept() {
+    let (_above, path) = written();
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let (store, reason) = open(&path, IDENTITY);
+    assert_eq!((reason, store.mark().position), (None, Position(10)));
+    assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
+    assert!(0 < store.bytes());
+}
+
+#[test]
+fn a_store_of_another_log_is_emptied() {
+    check_harm(|_| (), LogIdentity([4; 16]), "another log");
+}
+
+#[test]
+fn a_store_that_was_found_damaged_is_emptied() {
+    let harm = |path: &Path| fs::write(path.join("damaged"), "").expect("it is written");
+    check_harm(harm, IDENTITY, "damaged");
+}
+
+#[test]
+fn a_store_that_does_not_open_is_emptied() {
+    let harm = |path: &Path| {
+        for entry in fs::read_dir(path.join("rows")).expect("it is there") {
+            let entry = entry.expect("it is listed");
+            if entry.file_type().expect("it has a type").is_file() {
+                fs::write(entry.path(), b"not what was written").expect("it is overwritten");
+            }
+        }
+    };
+    check_harm(harm, IDENTITY, "cannot be opened");
+}
+
+#[test]
+fn what_was_offered_becomes_visible_in_order() {
+    let store = Arc::new(Memory::default());
+    let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
+    for number in 1..=300u32 {
+        let changed = u64::from(number);
+        let mut one = portion(vec![sample_row(number, changed)], changed);
+        while !behind.offer(&mut one) {
+            behind.wait(Until::Room).expect("it writes");
+        }
+        assert!(one.rows.is_empty(), "what was taken is gone");
+        let visible = behind.visible();
+        assert!(visible <= Position(changed));
+        for known in 1..=u32::try_from(visible.0).expect("a small number") {
+            let found = behind.read(&sample_id(known), visible).expect("it reads");
+            assert_eq!(found, Some(sample_row(known, u64::from(known))));
+        }
+    }
+    behind.wait(Until::Visible).expect("it writes");
+    assert_eq!((behind.visible(), store.mark().position), (Position(300), Position(300)));
+}
+
+#[test]
+fn what_was_offered_is_written_before_the_end() {
+    let store = Arc::new(Memory::default());
+    let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
+    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
+    drop(behind);
+    assert_eq!(store.mark().position, Position(7));
+}
+
+/// A store that refuses from the second portion on.
+#[derive(Debug, Default)]
+struct Failing(Memory);
+
+impl ColdStore for Failing {
+    fn mark(&self) -> Mark {
+        self.0.mark()
+    }
+
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+        self.0.read(id, at)
+    }
+
+    fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
+        self.0.party(key)
+    }
+
+    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+        match self.mark().position {
+            Position(0) => self.0.write(portion),
+            _ => Err(StoreError::Failed("no room".into())),
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn after_a_failure_nothing_is_taken_and_whoever_waits_hears_it() {
+    let mut behind = Behind::start(Arc::new(Failing::default())).expect("a thread starts");
+    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
+    behind.wait(Until::Visible).expect("the first is written");
+    assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
+    let heard = Err(StoreError::Failed("no room".into()));
+    assert_eq!(behind.wait(Until::Visible), heard);
+    let mut third = portion(vec![sample_row(3, 9)], 9);
+    assert!(!behind.offer(&mut third));
+    assert_eq!((third.rows.len(), behind.wait(Until::Room)), (1, heard));
+    assert_eq!(behind.visible(), Position(7));
+    assert_eq!(behind.read(&sample_id(1), Position(9)), Ok(Some(sample_row(1, 5))));
+}

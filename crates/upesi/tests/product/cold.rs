@@ -1,0 +1,241 @@
+//! Transfers that ended long ago: whatever becomes of the cold store, they are answered as on the
+//! first day. With the tests' own configuration none of them stays in memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::fsp::Callback;
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::files;
+
+/// Of each kind.
+const TRANSFERS: usize = 5;
+const PARTY: &str = "/participants/MSISDN/+254700000009";
+const REBUILT: &str = "upesi: the cold store is built anew from the log: ";
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Committed,
+    Aborted,
+    Expired,
+    Refused,
+}
+
+/// Transfers that have ended, and what is known of them from the first day.
+struct Past(Vec<One>);
+
+/// A transfer and the payee's answer, which a resend repeats byte for byte.
+struct One {
+    end: End,
+    transfer: Transfer,
+    answer: Message,
+}
+
+impl Past {
+    /// Transfers of every kind, and a party that is registered. All has been heard, and nothing
+    /// of it is in memory.
+    fn new(scheme: &Scheme) -> Self {
+        let mut all = Vec::new();
+        for _ in 0..TRANSFERS {
+            for end in [End::Committed, End::Aborted, End::Expired, End::Refused] {
+                let amount = if end == End::Refused { "100000" } else { "0.25" };
+                let life = if end == End::Expired { 1_500 } else { 60_000 };
+                let transfer = Transfer::of(amount).expiring(life);
+                scheme.send(&transfer.prepare(), 202);
+                let answer = match end {
+                    End::Aborted => transfer.error("5104", "no"),
+                    _ => transfer.fulfil("COMMITTED"),
+                };
+                if matches!(end, End::Committed | End::Aborted) {
+                    scheme.send(&answer, 200);
+                }
+                all.push(One { end, transfer, answer });
+            }
+        }
+        let body = "{\"fspId\":\"payeefsp\",\"currency\":\"USD\"}";
+        scheme.send(&Message::new("POST", PARTY, "payeefsp").body(body), 202);
+        scheme.admin.wait_for("upesi_transfers_in_flight", |count| count == 0);
+        hush(scheme);
+        Self(all)
+    }
+
+    /// Everything is asked for and sent again, equal and changed; nothing of it moves.
+    fn check(&self, scheme: &Scheme) {
+        scheme.admin.wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
+        let found = scheme.admin.metric("upesi_store_reads_found_total");
+        let balances = balances(scheme);
+        self.0.iter().for_each(|one| check_one(scheme, one));
+        assert_eq!(balances, self::balances(scheme), "nothing moved");
+        let again = scheme.admin.metric("upesi_store_reads_found_total");
+        assert!(found + self.0.len() as u64 <= again, "the answers came from the store");
+        scheme.send(&Message::new("GET", PARTY, "payerfsp"), 202);
+        let served = format!("PUT {PARTY} from Hub: {{\"fspId\":\"payeefsp\"}}");
+        assert_eq!(scheme.payer.take(1)[0].line(), served);
+    }
+}
+
+fn check_one(scheme: &Scheme, one: &One) {
+    let One { end, transfer, answer } = one;
+    let state = match end {
+        End::Committed => "PUT {} from Hub: COMMITTED with fulfilment",
+        End::Aborted => "PUT {} from Hub: ABORTED, cause 5104: no",
+        End::Expired => "PUT {} from Hub: ABORTED, cause 3303: Transfer expired",
+        End::Refused => "PUT {} from Hub: ABORTED",
+    };
+    let starts = |heard: &[Callback]| {
+        let line = heard[0].line();
+        let state = state.replace("{}", &transfer.path());
+        assert!(line.starts_with(&state), "{end:?}: {line}");
+    };
+    scheme.send(&transfer.get("payerfsp"), 202);
+    starts(&scheme.payer.take(1));
+    scheme.send(&transfer.prepare(), 202);
+    starts(&scheme.payer.take(1));
+    let changed = Message::new("POST", "/transfers", "payerfsp").to("payeefsp");
+    let body = String::from_utf8(transfer.prepare().bytes().to_vec()).unwrap();
+    scheme.send(&changed.body(body.replace("\"amount\":\"", "\"amount\":\"1")), 202);
+    let modified = scheme.payer.take(1)[0].line();
+    assert!(modified.contains("/error from Hub: 3106"), "{end:?}: {modified}");
+    // The payee's answer again, where it gave one; its first where it never did.
+    scheme.send(answer, 200);
+    let told = scheme.payee.take(1)[0].line();
+    let expected = match end {
+        End::Committed => "COMMITTED with fulfilment",
+        End::Aborted => "/error from",
+        End::Expired => "/error from Hub: 3",
+        End::Refused => "/error from Hub: 3100",
+    };
+    assert!(told.contains(expected), "{end:?}: {told}");
+    scheme.settle();
+}
+
+/// Nothing is owed any more, and everything heard so far is let go.
+fn hush(scheme: &Scheme) {
+    scheme.settle();
+    for fsp in [&scheme.payer, &scheme.payee, &scheme.other] {
+        fsp.take(0);
+    }
+}
+
+fn balances(scheme: &Scheme) -> [String; 2] {
+    ["payerfsp", "payeefsp"].map(|name| scheme.admin.position(name))
+}
+
+/// Ends the process, does something to its directory, and starts it again: what it then says of
+/// its store holds `word`, or it says nothing.
+fn restart(mut scheme: Scheme, harm: impl FnOnce(&Path), word: Option<&str>) -> Scheme {
+    let ports = scheme.switch.ports();
+    scheme.switch.kill();
+    harm(&scheme.home.data());
+    scheme.switch = scheme.home.serve_on(ports);
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    let greeting = &scheme.switch.greeting;
+    let said = greeting.lines().find_map(|line| line.strip_prefix(REBUILT));
+    match (said, word) {
+        (None, None) => (),
+        (Some(said), Some(word)) => assert!(said.contains(word), "{said}"),
+        _ => panic!("{word:?} is not what it said: {greeting}"),
+    }
+    scheme
+}
+
+/// The whole state, by its hash, as the switch has it and as the log alone gives it.
+fn check_state(scheme: Scheme) {
+    let state: Value = serde_json::from_str(&scheme.admin.get("/state")).unwrap();
+    scheme.switch.stop(Signal::TERM);
+    let proof: Value = serde_json::from_slice(&scheme.home.verify().stdout).unwrap();
+    assert_eq!(proof["ok"], true, "{proof}");
+    assert_eq!(proof["state_hash"], state["stateHash"], "{proof} {state}");
+}
+
+#[test]
+fn old_transfers_are_answered_after_a_kill_and_without_their_store() {
+    let scheme = Scheme::start();
+    let past = Past::new(&scheme);
+    past.check(&scheme);
+    let scheme = restart(scheme, |_| (), None);
+    past.check(&scheme);
+    let delete = |data: &Path| fs::remove_dir_all(data.join("store")).unwrap();
+    let scheme = restart(scheme, delete, Some("empty"));
+    past.check(&scheme);
+    check_state(scheme);
+}
+
+#[test]
+fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
+    let scheme = Scheme::start();
+    let past = Past::new(&scheme);
+    past.check(&scheme);
+    let damage = |data: &Path| {
+        for file in files(&data.join("store")) {
+            fs::write(file, b"not what was written").unwrap();
+        }
+    };
+    let scheme = restart(scheme, damage, Some("cannot be opened"));
+    past.check(&scheme);
+    let other = Scheme::start();
+    Past::new(&other);
+    let stranger = other.home.data().join("store");
+    other.switch.stop(Signal::TERM);
+    let swap = |data: &Path| replace(&stranger, &data.join("store"));
+    let scheme = restart(scheme, swap, Some("another log"));
+    past.check(&scheme);
+    check_state(scheme);
+}
+
+#[test]
+fn a_store_that_is_ahead_of_its_log_is_built_anew() {
+    let scheme = Scheme::start();
+    let past = Past::new(&scheme);
+    let aside = tempfile::tempdir().unwrap();
+    let (log, store) = (aside.path().join("log"), aside.path().join("store"));
+    // A copy of the log as it is now, and of the store as it is some time later.
+    let keep_log = |data: &Path| replace(data, &log);
+    let scheme = restart(scheme, keep_log, None);
+    drop(Past::new(&scheme));
+    let end = |scheme: &Scheme| scheme.admin.metric("upesi_log_position");
+    let later = end(&scheme);
+    let go_back = |data: &Path| {
+        replace(&data.join("store"), &store);
+        restore_log(&log, data);
+    };
+    let scheme = restart(scheme, go_back, Some("and the log ends at"));
+    past.check(&scheme);
+    // The log goes another way than the store that was put aside, and beyond it.
+    let other = Past::new(&scheme);
+    while end(&scheme) < later {
+        other.check(&scheme);
+    }
+    let swap = |data: &Path| replace(&store, &data.join("store"));
+    let scheme = restart(scheme, swap, Some("another way"));
+    past.check(&scheme);
+    other.check(&scheme);
+    check_state(scheme);
+}
+
+/// Makes `to` a copy of the directory `from`.
+fn replace(from: &Path, to: &Path) {
+    if to.exists() {
+        fs::remove_dir_all(to).unwrap();
+    }
+    for file in files(from) {
+        let copy = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(file, copy).unwrap();
+    }
+}
+
+/// Puts the segments of an earlier copy in the place of the newer ones.
+fn restore_log(copy: &Path, data: &Path) {
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|it| it == "segment");
+    let segments = |directory: &Path| files(directory).into_iter().filter(is_segment);
+    segments(data).for_each(|segment| fs::remove_file(segment).unwrap());
+    for segment in segments(copy) {
+        fs::copy(&segment, data.join(segment.file_name().unwrap())).unwrap();
+    }
+}

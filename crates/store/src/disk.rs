@@ -32,8 +32,8 @@ const DAMAGED: &str = "damaged";
 
 /// Version of the whole: of the keyspaces, their keys, and what `about` holds.
 const FORMAT: u8 = 1;
-/// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait to be
-/// flushed; beyond them the writer waits.
+/// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
+/// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.

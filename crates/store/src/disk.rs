@@ -32,12 +32,16 @@ const DAMAGED: &str = "damaged";
 
 /// Version of the whole: of the keyspaces, their keys, and what `about` holds.
 const FORMAT: u8 = 1;
-/// Bytes of a write buffer.
-const WRITE_BUFFER: u64 = 16 << 20;
+/// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
+/// to be flushed; beyond them the writer waits.
+const TRANSFERS_BUFFER: u64 = 8 << 20;
+const OTHER_BUFFER: u64 = 4 << 20;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.
 const JOURNAL: u64 = 64 << 20;
-/// Threads that flush and compact.
-const WORKERS: usize = 2;
+/// Threads that flush and compact. With more of them the library keeps the first one free for
+/// flushes, by passing compactions on to itself in a loop: that takes a core. One is slower when
+/// much is written at once, which delays nobody but the writer.
+const WORKERS: usize = 1;
 
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
@@ -142,14 +146,15 @@ impl Disk {
             .worker_threads(WORKERS)
             .max_journaling_size(JOURNAL)
             .open()?;
-        let with = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER);
+        let with = |bytes| KeyspaceCreateOptions::default().max_memtable_size(bytes);
         // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
-        let absent = || with().filter_block_pinning_policy(PinningPolicy::all(true));
+        let absent =
+            || with(TRANSFERS_BUFFER).filter_block_pinning_policy(PinningPolicy::all(true));
         // Nearly every party that is asked for is there.
-        let present = || with().expect_point_read_hits(true);
+        let present = || with(OTHER_BUFFER).expect_point_read_hits(true);
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
-        let about = database.keyspace("about", with)?;
+        let about = database.keyspace("about", || with(OTHER_BUFFER))?;
         let (path, mark) = (path.to_owned(), RwLock::default());
         Ok(Self { path, database, transfers, parties, about, mark })
     }

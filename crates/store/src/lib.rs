@@ -10,10 +10,11 @@
 //! it is visible, and the kernel may let it go. Nothing here is the truth: what a crash takes away
 //! comes again from the log, and a store that is in doubt is emptied and filled anew.
 //!
-//! Costs: a row takes about 150 bytes on disk, or 200 with its index and filter; to write it, some
-//! microseconds of another thread, compaction included; to ask for an id that is not there, about
-//! one microsecond and no disk access. Memory: the cache, two write buffers of 16 MiB and their
-//! predecessors while they are flushed, and [`QUEUE_MAX`] rows that wait.
+//! Costs (docs/performance/cold-store.md): a row of a transfer takes some 170 bytes on disk, an
+//! entry of the directory 30 to 40; to write one, some microseconds of another thread, compaction
+//! included; to ask for an id that is not there, about one microsecond and no disk access. Memory:
+//! the cache, 1.3 bytes for each row, write buffers of 8 and 4 MiB with up to four predecessors
+//! each, and [`QUEUE_MAX`] rows that wait.
 #![warn(missing_docs)]
 
 mod behind;

@@ -314,7 +314,7 @@ impl World {
         match opened {
             Ok(sequencer) => {
                 reopening.finish(sequencer.state());
-                self.from_snapshot(sequencer)
+                self.go_on_from_snapshot(sequencer)
             }
             Err(ReplayError::Log(error)) if self.disk.is_down() => Err(error.to_string()),
             Err(error) => panic!("the log does not replay: {error}"),
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// The same once more from the newest snapshot, if there is one.
-    fn from_snapshot(
+    fn go_on_from_snapshot(
         &mut self,
         whole: Sequencer<FileLog<MemoryDisk>>,
     ) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {

@@ -1,9 +1,9 @@
 //! The thread that takes snapshots while the switch runs.
 //!
-//! It looks four times a second whether enough was written since the last one. Its priority is low, and
-//! it works only a share of the time, in pieces of some milliseconds, so that it never has a core
-//! for itself. It reads the log through files of its own and shares nothing with the sequencer's
-//! thread but two numbers.
+//! It looks four times a second whether enough was written since the last one. Its priority is
+//! low, and it works only a share of the time, in pieces of some milliseconds, so that it never has
+//! a core for itself. It reads the log through files of its own and shares nothing with the
+//! sequencer's thread but two numbers and the list of segments.
 //!
 //! What fails is told and tried again after a while; it never harms the switch.
 

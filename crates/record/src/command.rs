@@ -337,10 +337,7 @@ mod change {
 fn write_change(writer: &mut Writer<'_>, change: &Change) {
     match change {
         Change::Configure(settings) => write_settings(begin(writer, change::CONFIGURE), settings),
-        Change::Activate { rules_version } => {
-            writer.u8(change::ACTIVATE);
-            writer.u32(*rules_version);
-        }
+        Change::Activate { rules_version } => begin(writer, change::ACTIVATE).u32(*rules_version),
         Change::CreateHubAccount { currency, kind } => {
             writer.u8(change::CREATE_HUB_ACCOUNT);
             writer.bytes(&currency.to_bytes());
@@ -391,10 +388,7 @@ fn write_change(writer: &mut Writer<'_>, change: &Change) {
         Change::RemoveKey { name, id } => write_key(writer, (name, id), None),
         Change::MoveFunds(funds) => write_funds(writer, funds),
         Change::EndFundsOut(end) => write_funds_end(writer, end),
-        Change::Redeliver { notice } => {
-            writer.u8(change::REDELIVER);
-            writer.u64(notice.0);
-        }
+        Change::Redeliver { notice } => begin(writer, change::REDELIVER).u64(notice.0),
         Change::CreateOracle(oracle) => write_oracle(begin(writer, change::CREATE_ORACLE), oracle),
         Change::UpdateOracle { id, update } => write_oracle_update(writer, *id, update),
         Change::DeleteOracle { id } => {

@@ -345,7 +345,7 @@ impl World {
             Ok(sequencer) => {
                 reopening.finish(sequencer.state());
                 match from {
-                    Some(from) => self.from_snapshot(from, sequencer.state().hash()),
+                    Some(from) => self.go_on_from(from, sequencer.state().hash()),
                     None => Ok(sequencer),
                 }
             }
@@ -368,7 +368,7 @@ impl World {
     }
 
     /// A start from a snapshot gives the state that the whole log gives.
-    fn from_snapshot(
+    fn go_on_from(
         &mut self,
         from: State,
         hash: Digest,

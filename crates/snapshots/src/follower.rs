@@ -1,9 +1,9 @@
 //! The thread that takes snapshots while the switch runs.
 //!
-//! It looks once a second whether enough was written since the last one. Its priority is low, and
-//! it works only a share of the time, in pieces of some milliseconds, so that it never has a core
-//! for itself. It reads the log through files of its own and shares nothing with the sequencer's
-//! thread but two numbers.
+//! It looks four times a second whether enough was written since the last one. Its priority is
+//! low, and it works only a share of the time, in pieces of some milliseconds, so that it never has
+//! a core for itself. It reads the log through files of its own and shares nothing with the
+//! sequencer's thread but two numbers and the list of segments.
 //!
 //! What fails is told and tried again after a while; it never harms the switch.
 
@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use journal::DurableFrames;
-use ledger::Position;
 use ports::{ColdStore, Disk, Stop};
 use sequencer::Quarantine;
 
@@ -21,7 +20,7 @@ use crate::taking::{TakeError, Taken, take};
 use crate::{Pace, Source};
 
 /// Between two looks at the log.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
 /// After a failure, before the next attempt that nobody asked for.
 const PAUSE: Duration = Duration::from_secs(60);
 /// The work between two rests.
@@ -191,16 +190,13 @@ impl<D: Disk> Runner<D> {
         let mut bytes_before = 0;
         let mut not_before = Instant::now();
         loop {
-            self.shared.wait(LOOK);
-            let orders = std::mem::replace(
-                &mut *self.shared.orders(),
-                Orders { asked: false, ..Orders::default() },
-            );
+            let orders = std::mem::take(&mut *self.shared.orders());
             if orders.stop {
                 return;
             }
             let ripe = not_before <= Instant::now() && self.is_due(bytes_before);
             if !orders.asked && !ripe {
+                self.shared.wait(LOOK);
                 continue;
             }
             let bytes_now = self.followed.frames.bytes();
@@ -212,8 +208,11 @@ impl<D: Disk> Runner<D> {
     }
 
     fn is_due(&self, bytes_before: u64) -> bool {
-        let last = self.shared.status().files.first().map_or(Position(0), |file| file.position);
-        let records = self.followed.frames.end().0.saturating_sub(last.0);
+        let end = self.followed.frames.end();
+        let status = self.shared.status();
+        // A file of a record that the log does not have is of another log.
+        let last = status.files.iter().find(|file| file.position <= end);
+        let records = end.0 - last.map_or(0, |file| file.position.0);
         let bytes = self.followed.frames.bytes().saturating_sub(bytes_before);
         let reached = |limit, now| 0 < limit && limit <= now;
         reached(self.due.every_records, records) || reached(self.due.every_bytes, bytes)

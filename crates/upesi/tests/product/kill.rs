@@ -78,6 +78,7 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
     let long = Duration::from_secs(setting("UPESI_PROOF_SECONDS").unwrap_or(0));
     let mut dice = Dice(seed);
     let mut kills = 0;
+    let mut from_snapshots = 0;
     while kills < kills_min || started.elapsed() < long {
         outside.wait_for_load(dice.between(ACCEPTED_BETWEEN));
         switch.kill();
@@ -85,7 +86,9 @@ fn nothing_acknowledged_is_lost_when_the_switch_is_killed() {
         assert!(IN_FLIGHT_MIN <= waiting, "only {waiting} in flight at kill {kills}");
         kills += 1;
         switch = home.serve_on(ports);
+        from_snapshots += u64::from(switch.greeting.contains("went on from the snapshot"));
     }
+    assert!(kills / 4 <= from_snapshots, "{from_snapshots} starts of {kills} from snapshots");
     let killed = started.elapsed();
 
     outside.preparing_ends.store(true, Ordering::SeqCst);

@@ -413,6 +413,14 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
         assert_eq!(quarantined[name], expected, "{name}: {proof:#}");
     }
     assert_eq!(proof["records"], poison + 2, "it is put on record once");
+    // Also by a start from a snapshot, which does not read the records before.
+    assert!(home.offline(&["snapshot"]).status.success());
+    let switch = home.serve();
+    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    switch.stop(Signal::TERM);
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    assert_eq!((&proof["records"], &proof["snapshots"]), (&json!(poison + 2), &json!(1)));
+    fs::remove_file(home.data().join(format!("{:020}.snapshot", poison + 2))).unwrap();
     let (life, _) = answer(&home, &["explain", &transfers[0].id, "--json"]);
     assert_eq!(life["state"], "COMMITTED");
     let at = answer(&home, &["replay", "--until", &poison.to_string(), "--json"]).0;

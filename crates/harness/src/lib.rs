@@ -31,6 +31,7 @@ mod driver;
 mod engine;
 mod error;
 mod fleet;
+mod footprint;
 mod hello;
 mod html;
 mod hub;
@@ -41,6 +42,8 @@ mod machine;
 mod onboarding;
 mod options;
 mod pace;
+mod preparing;
+mod progress;
 mod proof;
 mod records;
 mod report;
@@ -62,13 +65,17 @@ pub use crate::bench_report::{
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
+pub use crate::footprint::Footprint;
 pub use crate::hello::{HelloReport, hello};
 pub use crate::html::report as html_report;
+pub use crate::interrupt::Interrupt;
 pub use crate::lanes::Pairs;
-pub use crate::machine::Environment;
+pub use crate::machine::{Environment, free_bytes};
 pub use crate::options::{
-    BaselineOptions, BenchOptions, DemoOptions, HelloOptions, SimulateOptions,
+    BaselineOptions, BenchOptions, DemoOptions, FspOptions, HelloOptions, SimulateOptions, count,
 };
+pub use crate::preparing::{correspondents, onboard_directory};
+pub use crate::progress::Progress;
 pub use crate::proof::Check;
 pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};

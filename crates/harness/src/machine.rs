@@ -6,6 +6,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::error::HarnessError;
+
 /// What a process used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessFigures {
@@ -103,6 +105,16 @@ fn mount_of(mounts: &str, path: &Path) -> Option<(String, String)> {
     });
     let (_, device, kind) = mounted.max_by_key(|&(length, ..)| length)?;
     Some((device.to_owned(), kind.to_owned()))
+}
+
+/// Bytes that may still be written to the file system of a directory.
+///
+/// # Errors
+/// The directory is not there.
+pub fn free_bytes(directory: &Path) -> Result<u64, HarnessError> {
+    let found = rustix::fs::statvfs(directory).map_err(std::io::Error::from);
+    let found = found.map_err(HarnessError::file(directory))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// CPU time of this process so far.

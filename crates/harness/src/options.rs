@@ -403,6 +403,28 @@ fn currency(text: &str) -> Result<Currency, String> {
     Currency::parse(text).ok_or_else(|| format!("'{text}' is no currency code"))
 }
 
+/// A number of things: digits, with `k` or `M` for thousands and millions, as `10M` or `0.1M`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no number such as 2500, 100k, 0.1M or 10M");
+    let (digits, factor) = match text.strip_suffix(['k', 'M']) {
+        Some(digits) if text.ends_with('k') => (digits, 1_000.0),
+        Some(digits) => (digits, 1e6),
+        None => (text, 1.0),
+    };
+    let plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    if digits.is_empty() || !digits.bytes().all(plain) {
+        return Err(wrong());
+    }
+    let number = digits.parse::<f64>().map_err(|_| wrong())? * factor;
+    if number < 1.0 || 1e12 < number || 1e-6 < (number - number.round()).abs() {
+        return Err(format!("{}: a whole number from 1 on", wrong()));
+    }
+    Ok(number.round() as u64)
+}
+
 fn behaviour(text: &str) -> Result<(String, Behaviour), String> {
     let (name, behaviour) = text.split_once('=').ok_or("expected FSP=BEHAVIOUR")?;
     let behaviour = behaviour.parse().map_err(|error: dfsp::BehaviourError| error.to_string())?;

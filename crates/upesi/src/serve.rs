@@ -29,7 +29,7 @@ use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::{Failure, ServeArguments};
 
-type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
+pub(crate) type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
 
 /// How often the main thread looks whether the log has stopped.
 const WATCH: Duration = Duration::from_millis(200);
@@ -183,7 +183,8 @@ async fn wait_for_end(mut signals: Signals, ended: impl Fn() -> bool) -> Ending 
     }
 }
 
-fn open(
+/// Opens the log of a directory, or begins one, and brings the state up to its end.
+pub(crate) fn open(
     config: &Config,
     data: &Path,
     slowness: Option<Slowness>,

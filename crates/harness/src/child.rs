@@ -178,6 +178,11 @@ impl Switch {
         Ok(Admin::new(self.admin, Some(token)))
     }
 
+    /// The file with its bearer token.
+    pub(crate) fn token_file(&self) -> &Path {
+        &self.token
+    }
+
     /// The number of its process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()

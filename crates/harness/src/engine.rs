@@ -509,6 +509,7 @@ pub(crate) fn used(
     Some(ProcessFigures {
         cpu: end.cpu.saturating_sub(start.cpu),
         resident_bytes_max: end.resident_bytes_max,
+        resident_bytes: end.resident_bytes,
         reads: end.reads.saturating_sub(start.reads),
         writes: end.writes.saturating_sub(start.writes),
         switches_voluntary: end.switches_voluntary.saturating_sub(start.switches_voluntary),

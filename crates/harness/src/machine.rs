@@ -15,6 +15,8 @@ pub(crate) struct ProcessFigures {
     pub(crate) cpu: Duration,
     /// Largest resident size, in bytes.
     pub(crate) resident_bytes_max: u64,
+    /// Resident size now, in bytes.
+    pub(crate) resident_bytes: u64,
     /// Calls of the read family (`syscr`): read, pread, readv; not recv.
     pub(crate) reads: u64,
     /// Calls of the write family (`syscw`): write, pwrite, writev; not send.
@@ -58,6 +60,7 @@ pub(crate) fn process_figures(id: u32) -> ProcessFigures {
     ProcessFigures {
         cpu: Duration::from_nanos(nanos),
         resident_bytes_max: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
+        resident_bytes: number(&status, "VmRSS:").unwrap_or(0) * 1_024,
         ..system_calls(id)
     }
 }

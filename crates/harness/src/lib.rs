@@ -58,6 +58,7 @@ mod sweep_report;
 mod sweep_tables;
 mod waterfalls;
 
+pub use crate::admin::{Admin, Answered};
 pub use crate::baseline::{BaselineReport, baseline};
 pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{

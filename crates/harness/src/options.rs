@@ -419,7 +419,8 @@ pub fn count(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     let number = digits.parse::<f64>().map_err(|_| wrong())? * factor;
-    if number < 1.0 || 1e12 < number || 1e-6 < (number - number.round()).abs() {
+    let whole = (number - number.round()).abs() < 1e-6;
+    if !whole || !(1.0..=1e12).contains(&number) {
         return Err(format!("{}: a whole number from 1 on", wrong()));
     }
     Ok(number.round() as u64)

@@ -28,6 +28,11 @@ impl Progress {
         Self { what, all, started: Instant::now(), shown: None, again }
     }
 
+    /// As far as can be told now, there are so many altogether.
+    pub fn expect(&mut self, all: u64) {
+        self.all = Some(all);
+    }
+
     /// So many are done; shows it if that is due.
     pub fn show(&mut self, done: u64) {
         let now = Instant::now();

@@ -196,7 +196,7 @@ impl Seat {
         }
         match fs::remove_dir_all(&self.used) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(HarnessError::file(&self.used)(error));
+                Err(HarnessError::file(&self.used)(error))
             }
             _ => copy(&self.data, &self.used),
         }

@@ -28,6 +28,7 @@ mod monitoring;
 mod options;
 mod oracles;
 mod participants;
+mod parties;
 mod refusals;
 mod resource;
 mod server;
@@ -37,7 +38,7 @@ mod token;
 mod transactions;
 mod waterfall;
 
-pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Told, Unavailable};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

@@ -8,6 +8,7 @@ mod explain;
 mod explanation;
 mod hub;
 mod offline;
+mod parties;
 mod preload;
 mod quarantine;
 mod replay;
@@ -125,6 +126,8 @@ enum Command {
     /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Bring the parties of a file into the directory of a running switch; ask who serves one.
+    Parties(parties::PartiesArguments),
     /// Put many ended transfers into a data directory, to measure a switch that has them.
     ///
     /// The FSPs are those of `bench`, so that it runs on the directory at once. Every transfer
@@ -272,6 +275,7 @@ fn main() -> ExitCode {
         Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Parties(arguments) => parties::parties(&arguments),
         Command::Preload(arguments) => preload::preload(&arguments),
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),

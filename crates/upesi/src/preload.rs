@@ -2,9 +2,9 @@
 //! them.
 //!
 //! Each transfer is the two messages that simulated FSPs write, taken as the edge takes them:
-//! headers, bodies, identifiers and all are checked, rewritten and stored, and go through the inbox,
-//! the sequencer's thread, the kernel and the log. Only sockets are left out, and every notice is
-//! recorded as delivered at the first attempt. So the log is one that `verify` proves.
+//! headers, bodies, identifiers and all are checked, rewritten and stored, and go through the
+//! inbox, the sequencer's thread, the kernel and the log. Only sockets are left out, and every
+//! notice is recorded as delivered at the first attempt. So the log is one that `verify` proves.
 //!
 //! A chunk of prepares is committed while the next is written; its fulfilments follow with it.
 //! Memory is bounded by two chunks beside what the switch itself keeps of ended transfers.

@@ -50,6 +50,7 @@ mod report;
 mod scenario;
 mod simulate;
 mod sweep;
+mod sweep_aliases;
 mod sweep_expiry;
 mod sweep_growth;
 mod sweep_page;

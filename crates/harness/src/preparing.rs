@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 
-use crate::child::{Confirm, Switch, SwitchCommand};
+use crate::child::{Switch, SwitchCommand};
 use crate::driver::Load;
 use crate::error::HarnessError;
 use crate::fleet::{FleetPlan, Fleets, plan};
@@ -38,8 +38,7 @@ pub fn onboard_directory(
 ) -> Result<(), HarnessError> {
     options.check()?;
     let interrupt = Interrupt::listen();
-    let command = command.clone().confirming(Confirm::Off);
-    let switch = Switch::start(&command, data)?;
+    let switch = Switch::start(command, data)?;
     // They listen so that their addresses are ones that were had once; nobody calls them yet.
     let (scenario, pairs, load) = (Scenario::Transfer, Pairs::default(), Load::Closed);
     let fleet = FleetPlan { scenario, pairs, load, threads: 1 };

@@ -16,7 +16,7 @@ use crate::child::SwitchCommand;
 use crate::demo::{check_writable, write_json};
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
-use crate::options::count;
+use crate::options::{count, count_or_none};
 use crate::records::Second;
 use crate::sweep_expiry::expiry;
 use crate::sweep_growth::growth;
@@ -147,6 +147,9 @@ pub struct GrowthOptions {
     #[arg(long, value_name = "COUNT,COUNT", default_value = "0.1M,1M,10M",
         value_delimiter = ',', value_parser = count)]
     pub sizes: Vec<u64>,
+    /// Entries of the party directory that are compared with ten thousand; 0 leaves it out.
+    #[arg(long, value_name = "COUNT", default_value = "10M", value_parser = count_or_none)]
+    pub aliases: u64,
     /// Length of each run, in seconds: two or three for each size and round.
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,

@@ -5,7 +5,8 @@
 //! `kill -9` does and time its start; then, round by round, load one size after the other, so that
 //! a machine that grows slower meets all of them; stop all and prove their logs. All switches run
 //! at the same time, one of them under load. Small directories are copied before each round, since
-//! a round adds to them; of large ones what a round adds is small.
+//! a round adds to them; of large ones what a round adds is small. The party directory is measured
+//! beside them ([`crate::sweep_aliases`]), in the same rounds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::machine::free_bytes;
 use crate::options::{BenchOptions, require};
 use crate::scenario::Scenario;
 use crate::sweep::GrowthOptions;
+use crate::sweep_aliases::{self, ALIAS_BYTES, AliasSeat};
 use crate::sweep_plans::base;
 use crate::sweep_report::{Step, SweepReport};
 use crate::sweep_tables::{Goal, Row, Table};
@@ -33,6 +35,9 @@ const FREE_BYTES: u64 = 2 << 30;
 const FREE_BYTES_QUICK: u64 = 64 << 20;
 /// Directories up to here are copied before each round.
 const COPIED_BYTES_MAX: u64 = 1 << 30;
+/// Aliases that more of them are compared with.
+const FEW_ALIASES: u64 = 10_000;
+const QUICK_ALIASES: [u64; 2] = [200, 2_000];
 const IN_FLIGHT: usize = 256;
 /// Part of a run after which the snapshot is asked for.
 const SNAPSHOT_AT: f64 = 0.3;
@@ -55,6 +60,17 @@ pub(crate) fn growth(
         interrupt.check()?;
         seats.push(Seat::take(*stored, &place.path, &command)?);
     }
+    let mut directories = Vec::new();
+    for aliases in size.directories() {
+        interrupt.check()?;
+        let seat = AliasSeat::take(aliases, &place.path, (size.quick, &command))?;
+        directories.push(seat);
+    }
+    let look_up = (size.seconds, size.quick);
+    let lookups_per_s = match directories.first() {
+        Some(seat) => (seat.top_rate(look_up, &command)? / 2.0).max(1.0),
+        None => 0.0,
+    };
     let mut invalid_because = Vec::new();
     for round in 0..size.rounds {
         for seat in &mut seats {
@@ -62,13 +78,20 @@ pub(crate) fn growth(
             eprintln!("round {} of {}: {} stored", round + 1, size.rounds, short(seat.stored));
             seat.round(round, &size, &command)?;
         }
+        for seat in &mut directories {
+            interrupt.check()?;
+            seat.round(lookups_per_s, look_up, &command)?;
+        }
     }
     for seat in &mut seats {
         eprintln!("stopping the switch with {} and verifying its log", short(seat.stored));
         invalid_because.extend(seat.end(&command));
         invalid_because.extend(seat.problems());
     }
-    Ok(report(&seats, invalid_because, &command))
+    for seat in &mut directories {
+        invalid_because.extend(seat.end(&command));
+    }
+    Ok(report(&seats, &directories, invalid_because))
 }
 
 /// How large the sweep is.
@@ -76,6 +99,7 @@ struct Extent {
     sizes: Vec<u64>,
     seconds: f64,
     rounds: usize,
+    aliases: u64,
     quick: bool,
 }
 
@@ -89,7 +113,22 @@ impl Extent {
         require((0.5..=3_600.0).contains(&options.seconds), "--seconds takes 0.5 to 3600")?;
         require((1..=100).contains(&options.rounds), "--rounds takes 1 to 100")?;
         let (seconds, rounds) = if quick { (1.0, 1) } else { (options.seconds, options.rounds) };
-        Ok(Self { sizes, seconds, rounds, quick })
+        let aliases = if quick { options.aliases.min(QUICK_ALIASES[1]) } else { options.aliases };
+        let few = if quick { QUICK_ALIASES[0] } else { FEW_ALIASES };
+        require(
+            aliases == 0 || (few < aliases && aliases <= 1_000_000_000),
+            "--aliases takes 0, or more than 10k and up to 1000M",
+        )?;
+        Ok(Self { sizes, seconds, rounds, aliases, quick })
+    }
+
+    /// Numbers of aliases that are compared.
+    fn directories(&self) -> Vec<u64> {
+        match (self.aliases, self.quick) {
+            (0, _) => Vec::new(),
+            (many, true) => vec![QUICK_ALIASES[0], many],
+            (many, false) => vec![FEW_ALIASES, many],
+        }
     }
 
     /// Refuses what the disk has no room for; what is there from before is not asked for again.
@@ -101,7 +140,8 @@ impl Extent {
             (stored * TRANSFER_BYTES * copies).saturating_sub(there)
         };
         let rest = if self.quick { FREE_BYTES_QUICK } else { FREE_BYTES };
-        let needed = self.sizes.iter().map(missing).sum::<u64>() + rest;
+        let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
+        let needed = self.sizes.iter().map(missing).sum::<u64>() + aliases + rest;
         let free = free_bytes(place)?;
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let (needed_gb, free_gb, place) = (gigabytes(needed), gigabytes(free), place.display());
@@ -109,7 +149,7 @@ impl Extent {
         require(
             needed <= free,
             &format!(
-                "directories of {} transfers need {needed_gb:.1} GB, and {place} has {free_gb:.1} \
+                "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, and {place} has {free_gb:.1} \
                  GB free: take smaller --sizes, or --data DIR on a larger disk",
                 names.join(", ")
             ),
@@ -215,7 +255,8 @@ impl Seat {
             self.switch = Some(Switch::start(command, &self.used)?);
         }
         let switch = self.switch.as_ref().expect("each seat has a switch until the end");
-        let bench = |options: BenchOptions| load(switch, options, size, command);
+        let (scenario, seconds) = (Scenario::Transfer, size.seconds);
+        let bench = |options| load(switch, Load { scenario, options, seconds }, command);
         let closed = bench(BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) })?;
         let rate = Some((closed.whole_run.rate_per_s / 2.0).max(1.0));
         let at_half = || BenchOptions { rate, ..base(size.quick) };
@@ -287,22 +328,28 @@ fn fill(command: &SwitchCommand, data: &Path, stored: u64) -> Result<(), Harness
     }
 }
 
+/// What a run shall be.
+pub(crate) struct Load {
+    pub(crate) scenario: Scenario,
+    pub(crate) options: BenchOptions,
+    pub(crate) seconds: f64,
+}
+
 /// One run against a switch that runs already.
-fn load(
+pub(crate) fn load(
     switch: &Switch,
-    options: BenchOptions,
-    size: &Extent,
+    Load { scenario, options, seconds }: Load,
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
     let options = BenchOptions {
-        seconds: size.seconds,
+        seconds,
         hub: Some(format!("http://{}", switch.fspiop)),
         admin: Some(format!("http://{}", switch.admin)),
         token: Some(switch.token_file().to_owned()),
         pid: Some(switch.process()),
         ..options
     };
-    let mut result = run(Scenario::Transfer, &options, command)?;
+    let mut result = run(scenario, &options, command)?;
     // It is one of ours, though the run does not know.
     result.summary.durability.clone_from(&command.durability);
     result.durability_of = Durability::embedded();
@@ -344,8 +391,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), HarnessError> {
     Ok(())
 }
 
-fn report(seats: &[Seat], invalid_because: Vec<String>, command: &SwitchCommand) -> SweepReport {
-    debug_assert!(!command.confirm_to_payee, "as in published runs");
+fn report(seats: &[Seat], directories: &[AliasSeat], invalid_because: Vec<String>) -> SweepReport {
     let of = |seat: &Seat, (group, what), runs: &[BenchReport]| {
         let result = middle(runs)?.clone();
         let name = format!("{} stored, {what}", short(seat.stored));
@@ -355,7 +401,8 @@ fn report(seats: &[Seat], invalid_because: Vec<String>, command: &SwitchCommand)
     let closed = ("256 in flight, by millions stored", "256 in flight");
     let half = ("half of the top rate, by millions stored", "half rate");
     let steps = seats.iter().filter_map(|seat| of(seat, closed, &seat.closed));
-    let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, half, &seat.half))).collect();
+    let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, half, &seat.half)));
+    let steps = steps.chain(directories.iter().filter_map(AliasSeat::step)).collect();
     SweepReport {
         sweep: "growth",
         question: "transfers with few and with many stored: does the switch stay fast, and what \
@@ -364,8 +411,8 @@ fn report(seats: &[Seat], invalid_because: Vec<String>, command: &SwitchCommand)
         invalid_because,
         published: Vec::new(),
         facts: Default::default(),
-        tables: vec![table(seats)],
-        goals: goals(seats),
+        tables: [table(seats)].into_iter().chain(sweep_aliases::table(directories)).collect(),
+        goals: [goals(seats), sweep_aliases::goals(directories)].concat(),
         steps,
     }
 }
@@ -457,25 +504,25 @@ fn goals(seats: &[Seat]) -> Vec<Goal> {
     ]
 }
 
-fn relative(value: Option<f64>, to: Option<f64>) -> Option<f64> {
+pub(crate) fn relative(value: Option<f64>, to: Option<f64>) -> Option<f64> {
     Some(value? / to.filter(|to| *to > 0.0)?)
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// The run with the median rate.
-fn middle(runs: &[BenchReport]) -> Option<&BenchReport> {
+/// The run with the median p99.
+pub(crate) fn middle(runs: &[BenchReport]) -> Option<&BenchReport> {
     let mut runs: Vec<_> = runs.iter().collect();
     runs.sort_by(|a, b| a.whole_run.latency_ms.p99.total_cmp(&b.whole_run.latency_ms.p99));
     runs.get(runs.len() / 2).copied()
 }
 
 /// `0.1M`, `250k`, `42`.
-fn short(count: u64) -> String {
+pub(crate) fn short(count: u64) -> String {
     match count {
         100_000.. => format!("{}M", count as f64 / 1e6),
         1_000.. => format!("{}k", count as f64 / 1e3),

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use dfsp::{Correspondence, Letters, SimulatorOptions};
-use harness::{Footprint, FspOptions, Interrupt, Progress, SwitchCommand};
+use harness::{Confirm, Footprint, FspOptions, Interrupt, Progress, SwitchCommand};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use ledger::{
     Command, Counters, DeliveryResult, FinishedDelivery, FspName, Notice, NoticeKind, Outcome,
@@ -67,6 +67,9 @@ pub(crate) struct PreloadArguments {
     /// Number of FSPs, which pay each other at random.
     #[arg(long, default_value_t = 8)]
     fsps: usize,
+    /// Number in the name of the first FSP.
+    #[arg(long, default_value_t = 201)]
+    first: u64,
     /// Length of the bodies of POST /transfers, about; they have some 1,000 bytes at least.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
         value_parser = clap::value_parser!(u64).range(1..=30_000))]
@@ -77,7 +80,8 @@ pub(crate) struct PreloadArguments {
 }
 
 pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
-    let options = FspOptions { fsps: arguments.fsps, ..FspOptions::standard() };
+    let PreloadArguments { fsps, first, .. } = *arguments;
+    let options = FspOptions { fsps, first, ..FspOptions::standard() };
     let fsps = harness::correspondents(&options, LIFE);
     let clock = SystemClock::new();
     let mut config = Config::default();
@@ -178,7 +182,8 @@ fn onboard(options: &FspOptions, data: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
     eprintln!("onboarding {} FSPs", options.fsps);
-    harness::onboard_directory(options, data, &SwitchCommand::standard(program))
+    let command = SwitchCommand::standard(program).confirming(Confirm::Off);
+    harness::onboard_directory(options, data, &command)
         .map_err(|error| Failure::new(error.to_string()))
 }
 

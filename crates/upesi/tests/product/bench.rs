@@ -193,6 +193,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["transfers"], "unrecognized subcommand"),
         (&["sweep", "expiry", "--count", "0"], "--count takes 1 to 1000000"),
         (&["sweep", "growth", "--sizes", "900M"], "take smaller --sizes, or --data DIR"),
+        (&["sweep", "growth", "--aliases", "10k"], "--aliases takes 0, or more than 10k"),
         (&["sweep", "growth", "--sizes", "few"], "no number such as"),
         (&["sweep", "hour", "--rate", "0"], "--rate takes 0.01 to 1000000 a second"),
         (&["sweep", "coil", "--json", "/nowhere/out.json"], "/nowhere/out.json"),
@@ -350,7 +351,9 @@ fn growth_compares_sizes_and_says_what_was_reached() {
     let goals = result["goals"].as_array().unwrap();
     let disk = goals.iter().find(|goal| goal["must"] == 3_200.0).unwrap();
     assert_ne!(disk["verdict"], "not offered", "{disk}");
-    assert_eq!(result["steps"].as_array().unwrap().len(), 4);
+    assert_eq!(result["steps"].as_array().unwrap().len(), 6);
+    let aliases = result["tables"][1]["rows"].as_array().unwrap();
+    assert_eq!((&aliases[0]["name"], &aliases[1]["name"]), (&"200".into(), &"2k".into()));
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(html.contains("Goals") && html.contains("ready after kill -9"), "{html}");
     let left: Vec<_> =

@@ -155,6 +155,8 @@ impl Switch {
         }
         let [fspiop, admin] = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
+        let stored = Footprint::of(data).total();
+        let started = Instant::now();
         let child = Command::new(&command.program)
             .args(command.serve.iter().map(|argument| places.fill(argument)))
             .stdin(Stdio::null())
@@ -167,8 +169,8 @@ impl Switch {
         let token = data.join(&command.token_file);
         let ready_after = Duration::ZERO;
         let mut switch = Self { child, fspiop, admin, log, token, ready_after };
-        let stored = Footprint::of(data).total();
-        switch.wait_healthy(HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S))?;
+        let within = HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S);
+        switch.wait_healthy(started, within)?;
         Ok(switch)
     }
 
@@ -220,8 +222,7 @@ impl Switch {
         Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
     }
 
-    fn wait_healthy(&mut self, within: Duration) -> Result<(), HarnessError> {
-        let started = Instant::now();
+    fn wait_healthy(&mut self, started: Instant, within: Duration) -> Result<(), HarnessError> {
         while started.elapsed() < within {
             self.check_alive()?;
             if Admin::new(self.admin, None).healthy() {

@@ -112,7 +112,7 @@ impl Extent {
         require(!sizes.is_empty(), "--sizes takes one size at least, such as 0.1M,1M")?;
         require((0.5..=3_600.0).contains(&options.seconds), "--seconds takes 0.5 to 3600")?;
         require((1..=100).contains(&options.rounds), "--rounds takes 1 to 100")?;
-        let (seconds, rounds) = if quick { (1.0, 1) } else { (options.seconds, options.rounds) };
+        let (seconds, rounds) = if quick { (2.0, 1) } else { (options.seconds, options.rounds) };
         let aliases = if quick { options.aliases.min(QUICK_ALIASES[1]) } else { options.aliases };
         let few = if quick { QUICK_ALIASES[0] } else { FEW_ALIASES };
         require(
@@ -149,8 +149,9 @@ impl Extent {
         require(
             needed <= free,
             &format!(
-                "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, and {place} has {free_gb:.1} \
-                 GB free: take smaller --sizes, or --data DIR on a larger disk",
+                "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, and \
+                 {place} has {free_gb:.1} GB free: take smaller --sizes, or --data DIR on a larger \
+                 disk",
                 names.join(", ")
             ),
         )

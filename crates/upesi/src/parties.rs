@@ -86,7 +86,8 @@ struct ImportArguments {
     #[arg(long, value_name = "LINE", default_value_t = 2,
         value_parser = clap::value_parser!(u64).range(2..))]
     from_line: u64,
-    /// Write the lines that were refused to this file, header first, to be mended and imported.
+    /// Write the lines that were refused to this file, header first, to be mended and imported;
+    /// with --from-line they are added to it.
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
     /// Give up after so many bad lines.
@@ -231,11 +232,13 @@ impl<'a> Import<'a> {
             admin.with(name, text);
         }
         let fsps = admin.participants().map_err(|error| Failure::new(error.to_string()))?;
+        let rejects = arguments.rejects.as_deref();
+        let rejects = rejects.map(|path| Rejects::begin(path, arguments.from_line)).transpose()?;
         Ok(Self {
             arguments,
             admin,
             fsps: fsps.into_iter().collect(),
-            rejects: arguments.rejects.as_deref().map(Rejects::begin).transpose()?,
+            rejects,
             progress: Progress::new("lines", None),
             batch: Vec::with_capacity(BATCH),
             lines: 0,
@@ -368,10 +371,21 @@ struct Rejects {
 }
 
 impl Rejects {
-    fn begin(path: &Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(cannot("write", path))?;
+    /// Begins the file anew, or goes on with it when the import goes on.
+    fn begin(path: &Path, from_line: u64) -> Result<Self, Failure> {
+        let goes_on = 2 < from_line;
+        let opened = File::options()
+            .create(true)
+            .write(true)
+            .append(goes_on)
+            .truncate(!goes_on)
+            .open(path)
+            .and_then(|file| Ok((file.metadata()?.len() == 0, file)));
+        let (is_empty, file) = opened.map_err(cannot("write", path))?;
         let mut rejects = Self { path: path.to_owned(), file: BufWriter::new(file) };
-        rejects.add(HEADER.as_bytes())?;
+        if is_empty {
+            rejects.add(HEADER.as_bytes())?;
+        }
         Ok(rejects)
     }
 

@@ -38,8 +38,9 @@ const CHUNK_BYTES: u64 = 16 << 20;
 /// What a transfer takes on disk beside its larger body, about, and what shall stay free.
 const BESIDE_BODY_BYTES: u64 = 1_600;
 const FREE_BYTES: u64 = 256 << 20;
-/// Transfers are fulfilled within moments; this is for machines that stand still in between.
-const LIFE: Duration = Duration::from_secs(3_600);
+/// Transfers are fulfilled within moments; this is for machines that stand still in between. What
+/// a kill leaves reserved expires then.
+const LIFE: Duration = Duration::from_secs(600);
 /// How long a look at a silent switch is put off.
 const PATIENCE: Duration = Duration::from_millis(200);
 const HEADERS_MAX: usize = 32;

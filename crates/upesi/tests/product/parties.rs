@@ -102,6 +102,10 @@ fn good_lines_are_served_and_bad_ones_told() {
         (left.lines().count(), &first[..]),
         (6, &[HEADER, "MSISDN,254700000002,,nobody,"][..])
     );
+    let again = import(home, switch, &path, &[&["--from-line", "8"], &more[..2]].concat());
+    assert_eq!(summary(&again)["refused"], json!(1), "{}", errors(&again));
+    let left = fs::read_to_string(&rejects).unwrap();
+    assert_eq!(left.lines().count(), 7, "what goes on adds to the rejects: {left}");
 
     let twice = served_by(home, switch, &["MSISDN", "254700000001"]);
     assert_eq!(twice[0]["fspId"], "otherfsp", "the last line of a party holds");

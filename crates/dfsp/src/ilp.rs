@@ -97,7 +97,8 @@ fn minor_units(amount: Amount, currency: Currency) -> u64 {
     u64::try_from(units).unwrap_or(0)
 }
 
-const fn base64_length(bytes: usize) -> usize {
+/// Length of so many bytes as base64url without padding.
+pub(crate) const fn base64_length(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 

@@ -15,6 +15,7 @@
 
 pub mod behaviour;
 mod clock;
+pub mod correspondence;
 pub mod forwarder;
 mod ids;
 mod ilp;
@@ -29,6 +30,7 @@ mod tune;
 pub mod wire;
 
 pub use crate::behaviour::{Behaviour, BehaviourError, Leg};
+pub use crate::correspondence::{Correspondence, Letters};
 pub use crate::message::Bodies;
 pub use crate::payer::{Cause, Course, End, Outcome, Payment};
 pub use crate::simulator::{

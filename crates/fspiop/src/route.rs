@@ -303,6 +303,17 @@ impl<'a> ApiRoute<'a> {
 }
 
 impl PartyIdType {
+    /// What [`PartyIdType::allows`] asks for, to be said about a text that it does not allow.
+    #[must_use]
+    pub const fn form(self) -> &'static str {
+        match self {
+            Self::Msisdn => "must be 1 to 30 digits, + before them or not",
+            Self::Email => "must be an e-mail address",
+            Self::Iban => "must be an IBAN",
+            _ => "must be an identifier",
+        }
+    }
+
     /// Whether `text` has the form this kind asks for (hub-semantics 1.6).
     #[must_use]
     pub fn allows(self, text: &str) -> bool {
@@ -364,7 +375,9 @@ fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
 /// What an identifier of a path must be, its length aside, as a pattern of ECMA 262.
 pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\\\\]+$";
 
-fn is_identifier(text: &str) -> bool {
+/// Whether a text can stand for an identifier in a path, decoded.
+#[must_use]
+pub fn is_identifier(text: &str) -> bool {
     let allowed = |c: char| {
         !c.is_whitespace() && !c.is_control() && !matches!(c, '{' | '}' | '<' | '>' | '`' | '\\')
     };

@@ -9,8 +9,10 @@ use fspiop::body::ErrorInformation;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
-use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
-use operations::{AdminOptions, Auth, Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, State, TransferId};
+use operations::{
+    AdminOptions, Auth, Health, Hub, Metrics, ServiceStatus, Stage, Told, Unavailable,
+};
 use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
 
@@ -127,16 +129,33 @@ impl Kernel {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("nobody else holds it")
     }
+
+    fn record(&self, command: &Command) -> Outcome {
+        let mut fields = Vec::new();
+        write_fields(command, &mut fields);
+        let again = read_fields(kind_of(command), FIELDS_VERSION, &fields);
+        assert_eq!(again.as_ref(), Ok(command), "a change is read back");
+        kernel::decide(&mut self.state(), command)
+    }
 }
 
 impl Hub for Kernel {
     async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
-        let command = Command::Administer(Box::new(change));
-        let mut fields = Vec::new();
-        write_fields(&command, &mut fields);
-        let again = read_fields(kind_of(&command), FIELDS_VERSION, &fields);
-        assert_eq!(again.as_ref(), Ok(&command), "a change is read back");
-        Ok(kernel::decide(&mut self.state(), &command))
+        Ok(self.record(&Command::Administer(Box::new(change))))
+    }
+
+    async fn change_parties(&self, change: ChangeParties, _: Told) -> Result<Outcome, Unavailable> {
+        Ok(self.record(&Command::ChangeParties(Box::new(change))))
+    }
+
+    /// The directory is no part of the kernel.
+    fn find_party(
+        &self,
+        _: &str,
+        _: &str,
+        _: Option<&str>,
+    ) -> Result<Option<PartyBinding>, Unavailable> {
+        Ok(None)
     }
 
     async fn ask<R: Send + 'static>(

@@ -3,27 +3,34 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 use ledger::Amount;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::child::read_token;
 use crate::error::HarnessError;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The admin API of one hub.
-pub(crate) struct Admin {
+#[derive(Debug)]
+pub struct Admin {
     address: SocketAddr,
-    token: Option<String>,
+    /// Lines of every request: the token, who asks and why.
+    lines: String,
     stream: Option<TcpStream>,
 }
 
 /// An answer: status and body.
-pub(crate) struct Answered {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+#[derive(Debug)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
+    /// The body, empty when there is none.
+    pub body: Vec<u8>,
 }
 
 /// An account as the hub shows it.
@@ -59,11 +66,29 @@ struct AccountText<'a> {
 
 impl Admin {
     pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
-        Self { address, token, stream: None }
+        let lines = token.map_or(String::new(), |it| format!("authorization: Bearer {it}\r\n"));
+        Self { address, lines, stream: None }
+    }
+
+    /// The one at `url`, such as `http://127.0.0.1:3001`, with the token in a file.
+    ///
+    /// # Errors
+    /// The address is none, or the file cannot be read.
+    pub fn at(url: &str, token: Option<&Path>) -> Result<Self, HarnessError> {
+        let token = token.map(read_token).transpose()?;
+        Ok(Self::new(resolve(url)?, token))
+    }
+
+    /// Sends this header with every request from now on; `value` has no line ends.
+    pub fn with(&mut self, name: &str, value: &str) {
+        self.lines += &format!("{name}: {value}\r\n");
     }
 
     /// Sends a request and gives its answer, whatever the status.
-    pub(crate) fn call(
+    ///
+    /// # Errors
+    /// The hub cannot be reached, or what it answers cannot be read.
+    pub fn call(
         &mut self,
         method: &str,
         path: &str,
@@ -114,7 +139,10 @@ impl Admin {
     }
 
     /// Names of all participants, the hub among them when it lists itself.
-    pub(crate) fn participants(&mut self) -> Result<Vec<String>, HarnessError> {
+    ///
+    /// # Errors
+    /// The hub cannot be reached, or what it answers cannot be read.
+    pub fn participants(&mut self) -> Result<Vec<String>, HarnessError> {
         let answered = self.must("GET", "/participants", None, &[200])?;
         let listed = serde_json::from_slice::<Vec<Listed>>(&answered.body);
         let listed = listed.map_err(|error| HarnessError::Admin {
@@ -143,9 +171,7 @@ impl Admin {
     fn request(&self, method: &str, path: &str, body: Option<&str>) -> String {
         let address = self.address;
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n");
-        if let Some(token) = &self.token {
-            request += &format!("authorization: Bearer {token}\r\n");
-        }
+        request += &self.lines;
         match body {
             Some(body) => {
                 let length = body.len();

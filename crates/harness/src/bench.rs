@@ -175,6 +175,7 @@ fn measure(
             simulator.match_by_number = false;
         },
         onboard: !options.existing,
+        register: !options.registered,
         confirm_to_payee: options.confirm_to_payee,
     };
     let mut measured = carry_out(&setup)?;

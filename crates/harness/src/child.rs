@@ -15,9 +15,12 @@ use serde::Deserialize;
 
 use crate::admin::Admin;
 use crate::error::HarnessError;
+use crate::footprint::Footprint;
 use crate::machine::{ProcessFigures, process_figures};
 
 const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
+/// What a start may read in a second, at the least, of what is in its directory.
+const READ_BYTES_PER_S: u64 = 20_000_000;
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOG_TAIL_BYTES: usize = 2_000;
@@ -64,6 +67,8 @@ pub(crate) struct Switch {
     pub(crate) admin: SocketAddr,
     log: PathBuf,
     token: PathBuf,
+    /// From the start of the process until it was healthy.
+    pub(crate) ready_after: Duration,
 }
 
 /// What `verify` says.
@@ -150,6 +155,8 @@ impl Switch {
         }
         let [fspiop, admin] = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
+        let stored = Footprint::of(data).total();
+        let started = Instant::now();
         let child = Command::new(&command.program)
             .args(command.serve.iter().map(|argument| places.fill(argument)))
             .stdin(Stdio::null())
@@ -160,8 +167,10 @@ impl Switch {
             .spawn()
             .map_err(HarnessError::file(&command.program))?;
         let token = data.join(&command.token_file);
-        let mut switch = Self { child, fspiop, admin, log, token };
-        switch.wait_healthy()?;
+        let ready_after = Duration::ZERO;
+        let mut switch = Self { child, fspiop, admin, log, token, ready_after };
+        let within = HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S);
+        switch.wait_healthy(started, within)?;
         Ok(switch)
     }
 
@@ -169,6 +178,16 @@ impl Switch {
     pub(crate) fn admin(&self) -> Result<Admin, HarnessError> {
         let token = read_token(&self.token)?;
         Ok(Admin::new(self.admin, Some(token)))
+    }
+
+    /// The file with its bearer token.
+    pub(crate) fn token_file(&self) -> &Path {
+        &self.token
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// CPU time and memory so far.
@@ -203,16 +222,16 @@ impl Switch {
         Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
     }
 
-    fn wait_healthy(&mut self) -> Result<(), HarnessError> {
-        let deadline = Instant::now() + HEALTHY_WITHIN;
-        while Instant::now() < deadline {
+    fn wait_healthy(&mut self, started: Instant, within: Duration) -> Result<(), HarnessError> {
+        while started.elapsed() < within {
             self.check_alive()?;
             if Admin::new(self.admin, None).healthy() {
+                self.ready_after = started.elapsed();
                 return Ok(());
             }
             std::thread::sleep(POLL);
         }
-        Err(HarnessError::Switch(format!("is not healthy within {HEALTHY_WITHIN:?}")))
+        Err(HarnessError::Switch(format!("is not healthy within {within:?}")))
     }
 
     fn ended(&self, status: ExitStatus) -> HarnessError {

@@ -43,6 +43,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
         hub: HubChoice::Spawn { command, data: options.data.clone() },
         adjust: &|_, _| {},
         onboard: true,
+        register: true,
         confirm_to_payee: command.confirm_to_payee,
     };
     let mut measured = carry_out(&setup)?;

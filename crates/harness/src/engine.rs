@@ -59,6 +59,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
     /// Whether FSPs and subscribers are made known to the hub first.
     pub(crate) onboard: bool,
+    /// Whether subscribers are registered then.
+    pub(crate) register: bool,
     /// Whether payees that fulfil with COMMITTED are owed a confirmation.
     pub(crate) confirm_to_payee: bool,
 }
@@ -195,7 +197,7 @@ impl Run<'_> {
             let admin = self.admin.as_mut().ok_or_else(needed)?;
             self.live.step(&format!("onboarding {} FSPs", bound.len()));
             onboard(admin, self.setup.fsps.currency, &bound, &self.interrupt)?;
-            if self.setup.scenario.looks_up() {
+            if self.setup.scenario.looks_up() && self.setup.register {
                 let subscribers = self.setup.fsps.subscribers;
                 self.live.step(&format!("registering {subscribers} subscribers of each"));
                 self.fleets.register()?;
@@ -509,6 +511,7 @@ pub(crate) fn used(
     Some(ProcessFigures {
         cpu: end.cpu.saturating_sub(start.cpu),
         resident_bytes_max: end.resident_bytes_max,
+        resident_bytes: end.resident_bytes,
         reads: end.reads.saturating_sub(start.reads),
         writes: end.writes.saturating_sub(start.writes),
         switches_voluntary: end.switches_voluntary.saturating_sub(start.switches_voluntary),

@@ -7,12 +7,13 @@ use std::time::Duration;
 use crate::error::HarnessError;
 
 /// Tells whether the user wants the run to end.
-#[derive(Clone)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+#[derive(Clone, Debug)]
+pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens for interrupts and termination from now on, on one thread per process.
-    pub(crate) fn listen() -> Self {
+    #[must_use]
+    pub fn listen() -> Self {
         static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
         Self(Arc::clone(SEEN.get_or_init(Self::start)))
     }
@@ -31,7 +32,9 @@ impl Interrupt {
         seen
     }
 
-    pub(crate) fn seen(&self) -> bool {
+    /// Whether there was one.
+    #[must_use]
+    pub fn seen(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 

@@ -31,6 +31,7 @@ mod driver;
 mod engine;
 mod error;
 mod fleet;
+mod footprint;
 mod hello;
 mod html;
 mod hub;
@@ -41,18 +42,24 @@ mod machine;
 mod onboarding;
 mod options;
 mod pace;
+mod preparing;
+mod progress;
 mod proof;
 mod records;
 mod report;
 mod scenario;
 mod simulate;
 mod sweep;
+mod sweep_aliases;
 mod sweep_expiry;
+mod sweep_growth;
 mod sweep_page;
 mod sweep_plans;
 mod sweep_report;
+mod sweep_tables;
 mod waterfalls;
 
+pub use crate::admin::{Admin, Answered};
 pub use crate::baseline::{BaselineReport, baseline};
 pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{
@@ -62,18 +69,23 @@ pub use crate::bench_report::{
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
+pub use crate::footprint::Footprint;
 pub use crate::hello::{HelloReport, hello};
 pub use crate::html::report as html_report;
+pub use crate::interrupt::Interrupt;
 pub use crate::lanes::Pairs;
-pub use crate::machine::Environment;
+pub use crate::machine::{Environment, free_bytes};
 pub use crate::options::{
-    BaselineOptions, BenchOptions, DemoOptions, HelloOptions, SimulateOptions,
+    BaselineOptions, BenchOptions, DemoOptions, FspOptions, HelloOptions, SimulateOptions, count,
 };
+pub use crate::preparing::{correspondents, onboard_directory};
+pub use crate::progress::Progress;
 pub use crate::proof::Check;
 pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
 pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;
-pub use crate::sweep::{Sweep, SweepOutput, sweep};
+pub use crate::sweep::{GrowthOptions, Sweep, SweepOutput, sweep};
 pub use crate::sweep_report::{Published, Source, Step, SweepReport};
+pub use crate::sweep_tables::{Goal, Row, Table};
 pub use crate::waterfalls::{WaterfallOptions, waterfall};

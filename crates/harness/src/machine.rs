@@ -6,6 +6,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::error::HarnessError;
+
 /// What a process used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessFigures {
@@ -13,6 +15,8 @@ pub(crate) struct ProcessFigures {
     pub(crate) cpu: Duration,
     /// Largest resident size, in bytes.
     pub(crate) resident_bytes_max: u64,
+    /// Resident size now, in bytes.
+    pub(crate) resident_bytes: u64,
     /// Calls of the read family (`syscr`): read, pread, readv; not recv.
     pub(crate) reads: u64,
     /// Calls of the write family (`syscw`): write, pwrite, writev; not send.
@@ -56,6 +60,7 @@ pub(crate) fn process_figures(id: u32) -> ProcessFigures {
     ProcessFigures {
         cpu: Duration::from_nanos(nanos),
         resident_bytes_max: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
+        resident_bytes: number(&status, "VmRSS:").unwrap_or(0) * 1_024,
         ..system_calls(id)
     }
 }
@@ -103,6 +108,16 @@ fn mount_of(mounts: &str, path: &Path) -> Option<(String, String)> {
     });
     let (_, device, kind) = mounted.max_by_key(|&(length, ..)| length)?;
     Some((device.to_owned(), kind.to_owned()))
+}
+
+/// Bytes that may still be written to the file system of a directory.
+///
+/// # Errors
+/// The directory is not there.
+pub fn free_bytes(directory: &Path) -> Result<u64, HarnessError> {
+    let found = rustix::fs::statvfs(directory).map_err(std::io::Error::from);
+    let found = found.map_err(HarnessError::file(directory))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// CPU time of this process so far.

@@ -198,6 +198,9 @@ pub struct BenchOptions {
     /// The FSPs, their endpoints and subscribers are known to the hub already.
     #[arg(long, requires = "hub")]
     pub existing: bool,
+    /// The subscribers are known to the hub already; the FSPs and their endpoints are made known.
+    #[arg(long)]
+    pub registered: bool,
     /// Address of this machine that the hub calls back.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: IpAddr,
@@ -220,6 +223,8 @@ pub struct BenchOptions {
 }
 
 const FSPS_MAX: usize = 1_000;
+/// Subscribers of one FSP.
+pub(crate) const SUBSCRIBERS_MAX: u64 = 90_000;
 const BENCH_SECONDS_MAX: f64 = 86_400.0;
 const STOCK_DEFAULT: usize = 100_000;
 const STOCK_MAX: usize = 1_000_000;
@@ -264,7 +269,8 @@ impl FspOptions {
         require(even, "FSPs come in pairs: --fsps takes an even number from 2 to 1000")?;
         let threads = (1..=THREADS_MAX).contains(&self.threads) && self.threads * 2 <= self.fsps;
         require(threads, "--threads takes 1 to one per pair of FSPs")?;
-        require((1..=90_000).contains(&self.subscribers), "--subscribers takes 1 to 90000")?;
+        let subscribers = (1..=SUBSCRIBERS_MAX).contains(&self.subscribers);
+        require(subscribers, "--subscribers takes 1 to 90000")?;
         require((1..=1_000).contains(&self.connections), "--connections takes 1 to 1000")?;
         require(self.first < 900_000, "--first is too large")?;
         require((0.1..=3_600.0).contains(&self.timeout), "--timeout takes 0.1 to 3600 seconds")?;
@@ -322,6 +328,7 @@ impl BenchOptions {
             token: None,
             pid: None,
             existing: false,
+            registered: false,
             listen: IpAddr::from([127, 0, 0, 1]),
             port: 0,
             json: None,
@@ -401,6 +408,34 @@ pub(crate) fn require(fulfilled: bool, problem: &str) -> Result<(), HarnessError
 
 fn currency(text: &str) -> Result<Currency, String> {
     Currency::parse(text).ok_or_else(|| format!("'{text}' is no currency code"))
+}
+
+/// A number of things: digits, with `k` or `M` for thousands and millions, as `10M` or `0.1M`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no number such as 2500, 100k, 0.1M or 10M");
+    let (digits, factor) = match text.strip_suffix(['k', 'M']) {
+        Some(digits) if text.ends_with('k') => (digits, 1_000.0),
+        Some(digits) => (digits, 1e6),
+        None => (text, 1.0),
+    };
+    let plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    if digits.is_empty() || !digits.bytes().all(plain) {
+        return Err(wrong());
+    }
+    let number = digits.parse::<f64>().map_err(|_| wrong())? * factor;
+    let whole = (number - number.round()).abs() < 1e-6;
+    if !whole || !(1.0..=1e12).contains(&number) {
+        return Err(format!("{}: a whole number from 1 on", wrong()));
+    }
+    Ok(number.round() as u64)
+}
+
+/// The same, or 0 for none.
+pub(crate) fn count_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { count(text) }
 }
 
 fn behaviour(text: &str) -> Result<(String, Behaviour), String> {

@@ -16,8 +16,10 @@ use crate::child::SwitchCommand;
 use crate::demo::{check_writable, write_json};
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
+use crate::options::{count, count_or_none};
 use crate::records::Second;
 use crate::sweep_expiry::expiry;
+use crate::sweep_growth::growth;
 use crate::sweep_page::page;
 use crate::sweep_plans::{self, Plan, Plans};
 use crate::sweep_report::{Step, SweepReport};
@@ -35,6 +37,8 @@ pub enum Sweep {
     Disk(DiskOptions),
     /// Many reserved transfers expire within a second while others go on.
     Expiry(ExpiryOptions),
+    /// Few and many stored transfers: rate, p99, start, memory and disk, beside the goals.
+    Growth(GrowthOptions),
     /// An hour at a constant rate: the share of transfers over one second.
     Hour(HourOptions),
 }
@@ -135,6 +139,32 @@ pub struct ExpiryOptions {
     pub output: SweepOutput,
 }
 
+/// Stored transfers.
+#[derive(Args, Clone, Debug)]
+pub struct GrowthOptions {
+    /// Transfers stored, smallest and largest compared; k and M as in 0.1M. A million takes some
+    /// 2.5 GB of disk.
+    #[arg(long, value_name = "COUNT,COUNT", default_value = "0.1M,1M,10M",
+        value_delimiter = ',', value_parser = count)]
+    pub sizes: Vec<u64>,
+    /// Entries of the party directory that are compared with ten thousand; 0 leaves it out.
+    #[arg(long, value_name = "COUNT", default_value = "10M", value_parser = count_or_none)]
+    pub aliases: u64,
+    /// Length of each run, in seconds: two or three for each size and round.
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Rounds, of which the median counts.
+    #[arg(long, default_value_t = 3)]
+    pub rounds: usize,
+    /// Keep the filled directories in this one and take them again; without it temporary ones,
+    /// removed at the end.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// What every sweep can be told.
+    #[command(flatten)]
+    pub output: SweepOutput,
+}
+
 /// One long run.
 #[derive(Args, Clone, Debug)]
 pub struct HourOptions {
@@ -163,7 +193,8 @@ pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, Harn
     command.program = output.program.clone().unwrap_or(command.program);
     let report = match sweep.plans() {
         Ok(plans) => carry_out(sweep, plans, &command)?,
-        Err(options) => expiry(options, &command)?,
+        Err(Special::Expiry(options)) => expiry(options, &command)?,
+        Err(Special::Growth(options)) => growth(options, &command)?,
     };
     match &output.json {
         // The output is for a program then.
@@ -191,6 +222,7 @@ impl Sweep {
             Self::Million(_) => "million",
             Self::Disk(_) => "disk",
             Self::Expiry(_) => "expiry",
+            Self::Growth(_) => "growth",
             Self::Hour(_) => "hour",
         }
     }
@@ -202,21 +234,29 @@ impl Sweep {
             Self::Million(options) => &options.output,
             Self::Disk(options) => &options.output,
             Self::Expiry(options) => &options.output,
+            Self::Growth(options) => &options.output,
             Self::Hour(options) => &options.output,
         }
     }
 
-    /// The runs, or the options of the one sweep that is not made of such.
-    fn plans(&self) -> Result<Plans, &ExpiryOptions> {
+    /// The runs, or the sweep that is not made of such.
+    fn plans(&self) -> Result<Plans, Special<'_>> {
         Ok(match self {
             Self::Coil(options) => sweep_plans::coil(options),
             Self::Batching(options) => sweep_plans::batching(options),
             Self::Million(options) => sweep_plans::million(options),
             Self::Disk(options) => sweep_plans::disk(options),
             Self::Hour(options) => sweep_plans::hour(options),
-            Self::Expiry(options) => return Err(options),
+            Self::Expiry(options) => return Err(Special::Expiry(options)),
+            Self::Growth(options) => return Err(Special::Growth(options)),
         })
     }
+}
+
+/// A sweep that is more than a row of runs, each with a switch of its own.
+enum Special<'a> {
+    Expiry(&'a ExpiryOptions),
+    Growth(&'a GrowthOptions),
 }
 
 fn carry_out(
@@ -251,6 +291,8 @@ fn carry_out(
         invalid_because,
         published: sources,
         facts: facts(sweep, &steps),
+        tables: Vec::new(),
+        goals: Vec::new(),
         steps,
     })
 }

@@ -77,6 +77,8 @@ pub(crate) fn expiry(
         invalid_because,
         published: Vec::new(),
         facts,
+        tables: Vec::new(),
+        goals: Vec::new(),
         steps: vec![step],
     })
 }

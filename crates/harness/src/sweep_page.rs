@@ -7,6 +7,7 @@ use crate::bench_report::BenchReport;
 use crate::chart::{Axis, Bar, Lines, SERIES_MAX, Series, bars, escape, number};
 use crate::html::{self, STYLE, section};
 use crate::sweep_report::{Published, Source, Step, SweepReport};
+use crate::sweep_tables;
 
 /// The page of a sweep.
 pub(crate) fn page(report: &SweepReport) -> String {
@@ -20,6 +21,7 @@ pub(crate) fn page(report: &SweepReport) -> String {
     page += &table(&report.steps);
     sources(&mut page, report);
     facts(&mut page, report);
+    page += &sweep_tables::page(&report.tables, &report.goals);
     section(&mut page, "Rate over what was varied", &curve(report, "units a second", rate));
     section(&mut page, "Latency over what was varied", &curve(report, "p99, ms", p99));
     let results: Vec<BenchReport> = report.steps.iter().map(|step| step.result.clone()).collect();

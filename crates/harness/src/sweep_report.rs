@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::bench_report::{BenchReport, Window};
 use crate::report::Machine;
+use crate::sweep_tables::{self, Goal, Table};
 
 /// Results of a sweep.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +24,11 @@ pub struct SweepReport {
     pub published: Vec<Source>,
     /// What the runs say together, by name; the name ends in the unit.
     pub facts: BTreeMap<&'static str, f64>,
+    /// What they say together as tables.
+    pub tables: Vec<Table>,
+    /// Figures that were set as goals, and what they came to. A goal that is missed makes nothing
+    /// void.
+    pub goals: Vec<Goal>,
     /// The runs, in order.
     pub steps: Vec<Step>,
 }
@@ -130,6 +136,8 @@ impl fmt::Display for SweepReport {
         for (name, value) in &self.facts {
             writeln!(f, "fact            {name} {value:.3}")?;
         }
+        self.tables.iter().try_for_each(|table| write!(f, "{table}"))?;
+        sweep_tables::goals(f, &self.goals)?;
         self.sources(f)?;
         for problem in &self.invalid_because {
             writeln!(f, "VOID            {problem}")?;

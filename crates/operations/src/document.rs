@@ -29,6 +29,7 @@ mod hub;
 mod keys;
 mod oracles;
 mod participants;
+mod parties;
 mod schemas;
 mod settlement_models;
 mod snapshots;
@@ -59,6 +60,7 @@ pub fn admin() -> Value {
         server: "http://127.0.0.1:3001",
         tags: vec![
             ("participants", "Who takes part, and where they are called."),
+            ("parties", "Who serves which party."),
             ("keys", "Public keys by which signatures are verified."),
             ("caps", "Net debit caps."),
             ("accounts", "Accounts, positions, funds in and out."),
@@ -78,6 +80,7 @@ pub fn admin() -> Value {
 fn operations() -> Vec<Operation> {
     [
         participants::operations(),
+        parties::operations(),
         keys::operations(),
         caps::operations(),
         accounts::operations(),
@@ -296,6 +299,14 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "transferId" => ("The outflow.", reference("TransferId"), json!(EXAMPLE_TRANSFER)),
         "name" if path.starts_with("/settlementModels") => {
             ("The model.", json!({"type": "string", "minLength": 1}), json!("DEFERREDNET"))
+        }
+        "Type" => (
+            "The type of the identifier.",
+            json!({"type": "string", "enum": fspiop::PartyIdType::NAMES}),
+            json!("MSISDN"),
+        ),
+        "ID" => {
+            ("The identifier.", json!({"type": "string", "minLength": 1}), json!("254700000001"))
         }
         "name" => (
             "The participant, or `Hub`.",

@@ -198,7 +198,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    fn of(raw: &'a RawValue, prefix: String) -> Option<Self> {
+    /// Takes an object apart; `None` for anything else.
+    pub(crate) fn of(raw: &'a RawValue, prefix: String) -> Option<Self> {
         let members = serde_json::from_str(raw.get()).ok()?;
         Some(Self { prefix, members })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ledger::{Administer, Outcome, Stamp, State, TransferId};
+use ledger::{Administer, ChangeParties, Outcome, PartyBinding, Stamp, State, TransferId};
 
 /// The running hub, as operators see it.
 pub trait Hub: Send + Sync + 'static {
@@ -13,6 +13,25 @@ pub trait Hub: Send + Sync + 'static {
         &self,
         change: Administer,
     ) -> impl Future<Output = Result<Outcome, Unavailable>> + Send;
+
+    /// Records which FSPs serve parties, and beside it who says so and why; answers with what the
+    /// kernel decided, once that is durable and applied and look-ups see it.
+    fn change_parties(
+        &self,
+        change: ChangeParties,
+        told: Told,
+    ) -> impl Future<Output = Result<Outcome, Unavailable>> + Send;
+
+    /// Who serves exactly this identifier and sub-identifier, as look-ups see it.
+    ///
+    /// # Errors
+    /// [`Unavailable::Unreadable`].
+    fn find_party(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyBinding>, Unavailable>;
 
     /// Answers a question from a state at least as new as the log's end when it was asked.
     ///
@@ -81,6 +100,15 @@ pub struct Snapshots {
     pub error: Option<String>,
 }
 
+/// Who asks for something, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// As it is recorded: a name, the fingerprint of the token, the address.
+    pub actor: String,
+    /// Text of `X-Reason`, empty without one.
+    pub reason: String,
+}
+
 /// A span of time in which a part of the hub, or a participant, had a transfer in its hands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
@@ -101,6 +129,12 @@ pub enum Unavailable {
     /// As many transfers are being explained as may be at a time.
     #[error("others are being explained; ask again in a second")]
     Busy,
+    /// The disk has no room; nothing was done.
+    #[error("the disk of the log is full; nothing was recorded")]
+    DiskFull,
+    /// The directory's disk does not give what is asked for.
+    #[error("the directory cannot be read; see the switch's log")]
+    Unreadable,
     /// The hub has stopped, or stops.
     #[error("the hub has stopped")]
     Stopped,

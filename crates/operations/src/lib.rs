@@ -29,6 +29,7 @@ mod monitoring;
 mod options;
 mod oracles;
 mod participants;
+mod parties;
 mod refusals;
 mod resource;
 mod server;
@@ -39,7 +40,9 @@ mod token;
 mod transactions;
 mod waterfall;
 
-pub use hub::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Unavailable};
+pub use hub::{
+    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

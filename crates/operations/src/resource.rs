@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     Participants,
+    Parties,
+    Party { kind: String, id: String },
     LimitsOfAll,
     Participant(String),
     Endpoints(String),
@@ -56,6 +58,8 @@ impl Resource {
         let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
         match segments.as_slice() {
             ["participants", rest @ ..] => Self::of_participants(rest),
+            ["parties"] => Some(Self::Parties),
+            ["parties", kind, id] => Some(Self::Party { kind: (*kind).into(), id: (*id).into() }),
             ["keyDirectory", "reload"] => Some(Self::KeyDirectoryReload),
             ["ledgerAccountTypes"] => Some(Self::LedgerAccountTypes),
             ["settlementModels"] => Some(Self::SettlementModels),
@@ -85,6 +89,7 @@ impl Resource {
     pub(crate) const fn methods(&self) -> &'static str {
         match self {
             Self::LimitsOfAll
+            | Self::Party { .. }
             | Self::Positions(_)
             | Self::Transaction(_)
             | Self::Explanation(_)
@@ -108,7 +113,8 @@ impl Resource {
             Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
                 "GET, HEAD, PUT"
             }
-            Self::InitialPositionAndLimits(_)
+            Self::Parties
+            | Self::InitialPositionAndLimits(_)
             | Self::DeadLetterResend(_)
             | Self::KeyDirectoryReload => "POST",
             Self::Key { .. } => "GET, HEAD, DELETE",

@@ -31,7 +31,7 @@ use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, dead_letters, document, explanations, funds, keys, monitoring,
-    oracles, participants, settlement_models, snapshots, transactions, waterfall,
+    oracles, participants, parties, settlement_models, snapshots, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -160,7 +160,12 @@ impl<H: Hub> Server<H> {
         guard::check_origin(&self.options, head)?;
         let guarded = matches!(
             resource,
-            Some(Resource::State | Resource::Transaction(_) | Resource::Explanation(_))
+            Some(
+                Resource::State
+                    | Resource::Transaction(_)
+                    | Resource::Explanation(_)
+                    | Resource::Party { .. }
+            )
         );
         let open = guard::is_reading(&head.method) && !guarded;
         let identity = match open {
@@ -197,6 +202,8 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::Participant(name), _) => participants::show(call, name).await,
         (Resource::Endpoints(name), "POST") => participants::set_endpoint(call, name).await,
         (Resource::Endpoints(name), _) => participants::endpoints(call, name).await,
+        (Resource::Parties, _) => parties::register(call).await,
+        (Resource::Party { kind, id }, _) => parties::find(call, kind, id).await,
         (Resource::LimitsOfAll, _) => caps::list_all(call).await,
         (Resource::InitialPositionAndLimits(name), _) => caps::set_initial(call, name).await,
         (Resource::Limits(name), "PUT") => caps::update(call, name).await,

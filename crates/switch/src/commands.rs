@@ -5,13 +5,63 @@ use fspiop::body::{
     BatchParty, BatchRegistration, ErrorInformation, Fulfil, Fulfilment, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
-use fspiop::{ErrorCode, PartyPath, Refusal, Route, Version, significant_hash};
+use fspiop::forward::{Forwarding, rewrite};
+use fspiop::{
+    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, payload,
+    significant_hash,
+};
+use http::{HeaderMap, Method};
 use ledger::{
     ChangeParties, Command, Currency, Digest, FspName, FulfilState, PartyBinding, PartyChangeForm,
     TransferId,
 };
 
 use crate::server::Envelope;
+
+/// A message as the edge records it.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What is decided on.
+    pub command: Command,
+    /// Headers, already those of the outgoing message, and body in their stored form.
+    pub payload: Vec<u8>,
+}
+
+/// What the edge records of a message that came with a `Date` and a trace, without the sockets;
+/// `None` for messages that are not recorded. `path` comes without the query, `span` is the id of
+/// the hub's span, not zero.
+///
+/// # Errors
+/// As [`fspiop::accept`] and [`command_of`] say.
+pub fn recorded(
+    (method, path): (&Method, &str),
+    mut headers: HeaderMap,
+    body: &[u8],
+    span: u64,
+) -> Result<Option<Recorded>, Refusal> {
+    let Accepted::Message { route, headers: found } = fspiop::accept(method, path, &headers)?
+    else {
+        return Ok(None);
+    };
+    let envelope = Envelope {
+        source: found.source,
+        destination: found.destination,
+        version: found.version,
+        trace: found.trace.unwrap_or(TraceContext::new([0; 16])),
+        through_proxy: found.proxy.is_some(),
+    };
+    let Some(command) = command_of(&route, &envelope, body)? else { return Ok(None) };
+    let destination = match &command {
+        Command::Prepare(prepare) => Some(prepare.payee),
+        _ => None,
+    };
+    let destination = destination.as_ref();
+    let trace = envelope.trace;
+    rewrite(&mut headers, &Forwarding { method, path, destination, trace, span, now_ms: 0 });
+    let mut stored = Vec::new();
+    payload::encode(&headers, body, &mut stored);
+    Ok(Some(Recorded { command, payload: stored }))
+}
 
 /// The command that a message becomes; `None` for the messages that are not recorded.
 ///

@@ -59,7 +59,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
-pub use commands::command_of;
+pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
 pub use notices::stored_message;
 pub use null::Decisions;

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, State, TransferId};
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Unavailable};
+use operations::{
+    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+};
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
@@ -31,17 +34,43 @@ pub(crate) const EXPLAINED_MAX: usize = 2;
 
 impl Hub for NodeHub {
     async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
-        let (answer, answered) = oneshot::channel();
-        let call = Box::new(move |result| {
-            // Whoever asked may have gone; the change stands all the same.
-            let _told = answer.send(result);
-        });
-        let attached = Attached { ticket: Ticket::Call(call), message: None };
-        let command = Command::Administer(Box::new(change));
-        let submission = Submission::without_payload(command, Durability::Synced, attached)
-            .map_err(|_| Unavailable::InboxFull)?;
-        self.handle.submit(&mut vec![submission]).map_err(unavailable)?;
-        answered.await.map_err(|_| Unavailable::Stopped)?.map_err(unavailable)
+        self.record(Command::Administer(Box::new(change)), None).await
+    }
+
+    /// Who says so and why stands in the record as the headers of a message without a body do.
+    async fn change_parties(
+        &self,
+        change: ChangeParties,
+        told: Told,
+    ) -> Result<Outcome, Unavailable> {
+        let said = [(ACTOR, told.actor), (REASON, told.reason)];
+        let line = |(name, text): (HeaderName, String)| {
+            Some((name, HeaderValue::from_bytes(text.as_bytes()).ok()?))
+        };
+        let headers: HeaderMap = said.into_iter().filter_map(line).collect();
+        let mut payload = Vec::new();
+        fspiop::payload::encode(&headers, b"", &mut payload);
+        self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await
+    }
+
+    fn find_party(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyBinding>, Unavailable> {
+        let found = self.handle.find_party(id_type, id, sub_id);
+        let row = found.map_err(|error| {
+            eprintln!("upesi: {error}");
+            Unavailable::Unreadable
+        })?;
+        Ok(row.map(|row| PartyBinding {
+            id_type: id_type.to_owned(),
+            id: id.to_owned(),
+            sub_id: sub_id.map(Into::into),
+            currency: row.currency,
+            fsp: row.fsp,
+        }))
     }
 
     async fn ask<R: Send + 'static>(
@@ -185,9 +214,34 @@ impl Hub for NodeHub {
     }
 }
 
+const ACTOR: HeaderName = HeaderName::from_static("x-actor");
+const REASON: HeaderName = HeaderName::from_static("x-reason");
+
+impl NodeHub {
+    /// Has a command decided, and waits until that is durable.
+    async fn record(
+        &self,
+        command: Command,
+        payload: Option<&[u8]>,
+    ) -> Result<Outcome, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        let call = Box::new(move |result| {
+            // Whoever asked may have gone; the change stands all the same.
+            let _told = answer.send(result);
+        });
+        let attached = Attached { ticket: Ticket::Call(call), message: None };
+        let record = sequencer::encode(&command, payload).map_err(|_| Unavailable::InboxFull)?;
+        let durability = Durability::Synced;
+        let submission = Submission { command, record, durability, attached };
+        self.handle.submit(&mut vec![submission]).map_err(unavailable)?;
+        answered.await.map_err(|_| Unavailable::Stopped)?.map_err(unavailable)
+    }
+}
+
 fn unavailable(refused: Refused) -> Unavailable {
     match refused {
-        Refused::Full | Refused::DiskFull => Unavailable::InboxFull,
+        Refused::Full => Unavailable::InboxFull,
+        Refused::DiskFull => Unavailable::DiskFull,
         Refused::Stopped => Unavailable::Stopped,
     }
 }

@@ -10,6 +10,8 @@ mod explain;
 mod explanation;
 mod hub;
 mod offline;
+mod parties;
+mod preload;
 mod quarantine;
 mod recall;
 mod replay;
@@ -59,6 +61,15 @@ Examples:
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
 A running switch has its directory locked: stop it, or explain from a copy of the directory.";
+
+const PRELOAD_EXAMPLES: &str = "\
+Examples:
+  upesi preload --data big --total 1M        a million ended transfers, about 3 GB
+  upesi preload --data big --total 10M       nine million more
+  upesi bench transfer --data big --json     how fast a switch is that has them
+  upesi verify --data big                    their proof
+It shows rate and time left, and can be interrupted: what was added is whole, and the same command
+goes on.";
 
 const QUARANTINE_EXAMPLES: &str = "\
 Examples:
@@ -153,6 +164,15 @@ enum Command {
     /// A snapshot is never needed: it only saves time.
     #[command(after_help = SNAPSHOT_EXAMPLES)]
     Snapshot(SnapshotArguments),
+    /// Bring the parties of a file into the directory of a running switch; ask who serves one.
+    Parties(parties::PartiesArguments),
+    /// Put many ended transfers into a data directory, to measure a switch that has them.
+    ///
+    /// The FSPs are those of `bench`, so that it runs on the directory at once. Every transfer
+    /// has real messages with random ids, names, amounts and conditions, and went through the
+    /// switch's own checks, sequencer and log: `verify` proves them. Never for money.
+    #[command(after_help = PRELOAD_EXAMPLES)]
+    Preload(preload::PreloadArguments),
     /// Prove what a log says: read all of it, decide everything again, and hold it against an
     /// account that is kept apart from the switch's own. Changes nothing.
     ///
@@ -332,6 +352,8 @@ fn main() -> ExitCode {
         Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Parties(arguments) => parties::parties(&arguments),
+        Command::Preload(arguments) => preload::preload(&arguments),
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Restore(arguments) => restore::restore(&arguments),

@@ -33,7 +33,7 @@ use crate::slow_log::{SlowLog, Slowness};
 use crate::watchdog::{Injected, Watchdog};
 use crate::{Failure, ServeArguments};
 
-type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
+pub(crate) type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
 /// What a replay gives: who goes on from there, and what the log says of records set aside.
 type Replayed = (Sequencer<Log>, Notes);
 
@@ -203,7 +203,8 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
     }
 }
 
-fn open(
+/// Opens the log of a directory, or begins one, and brings the state up to its end.
+pub(crate) fn open(
     config: &Config,
     data: &Path,
     slowness: Option<Slowness>,
@@ -283,9 +284,9 @@ fn replay(
 }
 
 /// A log that was gone through, and who can follow it.
-struct Opened {
-    sequencer: Sequencer<Log>,
-    directory: Directory,
+pub(crate) struct Opened {
+    pub(crate) sequencer: Sequencer<Log>,
+    pub(crate) directory: Directory,
     following: Following,
 }
 

@@ -9,6 +9,7 @@ use crate::catalogue::DESCRIPTION_CHARACTERS_MAX;
 use crate::funds;
 use crate::oracles;
 use crate::participants::{ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
+use crate::parties::ROWS_MAX;
 use crate::settlement_models as models;
 use crate::shapes::NET_DEBIT_CAP;
 
@@ -82,6 +83,7 @@ fn requests() -> Vec<Named> {
         requests_of_funds(),
         requests_of_types(),
         requests_of_oracles(),
+        requests_of_parties(),
     ]
     .concat()
 }
@@ -132,6 +134,17 @@ fn requests_of_keys() -> Vec<Named> {
         ("NewKey", closed([("publicKey", pem)], [])),
         ("Watch", closed([("enabled", reference("Flag"))], [])),
     ]
+}
+
+fn requests_of_parties() -> Vec<Named> {
+    // What is wrong with a row is answered with the row, so that its form is told in words.
+    let rows = json!({
+        "type": "array",
+        "items": {"type": "object"},
+        "minItems": 1,
+        "maxItems": ROWS_MAX,
+    });
+    vec![("Registrations", closed([("parties", rows)], []))]
 }
 
 fn requests_of_oracles() -> Vec<Named> {
@@ -304,7 +317,30 @@ fn answers_of_keys_and_oracles() -> Vec<Named> {
     let Common { words, integer, currency, moment, .. } = Common::new();
     let texts = json!({"type": "array", "items": words});
     let address = closed([("value", words.clone()), ("endpointType", words.clone())], []);
+    let fault = closed([("errorCode", words.clone()), ("errorDescription", words.clone())], []);
+    let refused = closed([("row", integer.clone()), ("errorInformation", fault)], []);
     vec![
+        (
+            "Registered",
+            closed(
+                [
+                    ("registered", integer.clone()),
+                    ("refused", json!({"type": "array", "items": refused})),
+                ],
+                [],
+            ),
+        ),
+        (
+            "PartyBinding",
+            closed(
+                [
+                    ("partyIdType", one_of(fspiop::PartyIdType::NAMES)),
+                    ("partyIdentifier", words.clone()),
+                    ("fspId", words.clone()),
+                ],
+                [("partySubIdOrType", words.clone()), ("currency", reference("Currency"))],
+            ),
+        ),
         (
             "Key",
             closed(

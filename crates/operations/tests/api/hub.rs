@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
-    TransferId,
+    Administer, Batch, ChangeParties, Command, Effects, FspName, Genesis, Outcome, PartyBinding,
+    Position, Stamp, State, TransferId,
 };
-use operations::{Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Unavailable};
+use operations::{
+    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+};
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
 pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
@@ -18,6 +20,7 @@ pub(crate) struct Kernel(Mutex<Inner>);
 pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) recorded: Vec<Administer>,
+    pub(crate) parties: Vec<(ChangeParties, Told)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
@@ -32,6 +35,7 @@ impl Kernel {
         let kernel = Self(Mutex::new(Inner {
             state: State::new(),
             recorded: Vec::new(),
+            parties: Vec::new(),
             bodies: Vec::new(),
             unavailable: None,
             metrics: Metrics::default(),
@@ -67,6 +71,32 @@ impl Hub for Kernel {
         }
         self.inner().recorded.push(change.clone());
         Ok(self.apply(&Command::Administer(Box::new(change))))
+    }
+
+    async fn change_parties(
+        &self,
+        change: ChangeParties,
+        told: Told,
+    ) -> Result<Outcome, Unavailable> {
+        if let Some(why) = self.inner().unavailable {
+            return Err(why);
+        }
+        self.inner().parties.push((change.clone(), told));
+        Ok(self.apply(&Command::ChangeParties(Box::new(change))))
+    }
+
+    fn find_party(
+        &self,
+        id_type: &str,
+        id: &str,
+        sub_id: Option<&str>,
+    ) -> Result<Option<PartyBinding>, Unavailable> {
+        let inner = self.inner();
+        let all = inner.parties.iter().rev().flat_map(|(change, _)| change.parties.iter().rev());
+        let is_it = |party: &&PartyBinding| {
+            (&*party.id_type, &*party.id, party.sub_id.as_deref()) == (id_type, id, sub_id)
+        };
+        Ok({ all }.find(is_it).cloned())
     }
 
     async fn ask<R: Send + 'static>(

@@ -479,6 +479,12 @@ async fn a_hub_that_cannot_answer_is_unavailable() {
             ]],
         ),
         (
+            Unavailable::DiskFull,
+            expect![[
+                r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the disk of the log is full; nothing was recorded"}}"#
+            ]],
+        ),
+        (
             Unavailable::Stopped,
             expect![[
                 r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the hub has stopped"}}"#
@@ -565,5 +571,42 @@ async fn oracles_are_kept_one_per_type_and_currency() {
         server.check_status("DELETE /oracles/1", "", 204).await;
     }
     server.check("GET /oracles?currency=USD", "", expect!["200 []"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn good_rows_of_parties_are_one_change_and_bad_ones_are_answered() {
+    let server = scheme().await;
+    let row = |members: &str| format!(r#"{{"partyIdType":"MSISDN",{members}}}"#);
+    let rows = [
+        row(r#""partyIdentifier":"254","fspId":"dfsp1""#),
+        row(r#""partyIdentifier":"25x","fspId":"dfsp1""#),
+        row(r#""partyIdentifier":"254","fspId":"dfsp3""#),
+        row(r#""partyIdentifier":"254","fspId":"Hub""#),
+        row(r#""partyIdentifier":"254""#),
+        row(r#""partyIdentifier":"254","fspId":"dfsp1","currency":"XXQ""#),
+        row(r#""partyIdentifier":"254","fspId":"dfsp1","more":1"#),
+        row(r#""partyIdentifier":"255","fspId":"dfsp2","currency":null,"partySubIdOrType":"a""#),
+        r#"{"partyIdType":"PHONE","partyIdentifier":"1","fspId":"dfsp1"}"#.to_owned(),
+    ];
+    let body = format!(r#"{{"parties":[{}]}}"#, rows.join(","));
+    server.check("POST /parties", &body, expect![[r#"200 {"registered":2,"refused":[{"row":1,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdentifier\" must be 1 to 30 digits, + before them or not"}},{"row":2,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" dfsp3 is no participant"}},{"row":3,"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - \"fspId\" Hub is no participant"}},{"row":4,"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"fspId\" is required"}},{"row":5,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"currency\" must be a currency code of ISO 4217"}},{"row":6,"errorInformation":{"errorCode":"3103","errorDescription":"Too many elements - \"more\" is not allowed"}},{"row":8,"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"partyIdType\" must be a type of identifier such as MSISDN; /openapi/admin.json has them"}}]}"#]]).await;
+    let (change, told) = server.hub.inner().parties.pop().expect("one change");
+    let found: Vec<_> = change.parties.iter().map(|it| (&*it.id, it.fsp.to_string())).collect();
+    assert_eq!(found, [("254", "dfsp1".to_owned()), ("255", "dfsp2".to_owned())]);
+    assert!(told.actor.contains("127.0.0.1"), "{told:?}");
+    server.hub.inner().parties.push((change, told));
+    server.check("GET /parties/MSISDN/255?subId=a", "", expect![[r#"200 [{"partyIdType":"MSISDN","partyIdentifier":"255","partySubIdOrType":"a","fspId":"dfsp2"}]"#]]).await;
+    server.check("GET /parties/MSISDN/255", "", expect!["200 []"]).await;
+    server.check("GET /parties/PHONE/255", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"Type\" must be a type of identifier such as MSISDN; /openapi/admin.json has them"}}"#]]).await;
+
+    let many = format!(r#"{{"parties":[{}]}}"#, vec![&*rows[0]; 1_001].join(","));
+    server.check("POST /parties", &many, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"parties\" must have 1 to 1000 items"}}"#]]).await;
+    server.check("POST /parties", r#"{"parties":[1]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"parties\" must have objects as items"}}"#]]).await;
+    server.check("POST /parties", r#"{"parties":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"parties\" must have 1 to 1000 items"}}"#]]).await;
+    server.check("POST /parties", r#"{"rows":[]}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3102","errorDescription":"Missing mandatory element - \"parties\" is required"}}"#]]).await;
+    assert_eq!(server.hub.inner().parties.len(), 1, "nothing of them was recorded");
+    server.hub.inner().unavailable = Some(Unavailable::DiskFull);
+    server.check("POST /parties", &body, expect![[r#"503 {"errorInformation":{"errorCode":"2003","errorDescription":"Service currently unavailable - the disk of the log is full; nothing was recorded"}}"#]]).await;
     server.stop().await;
 }

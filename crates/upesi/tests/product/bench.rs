@@ -192,6 +192,9 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["fulfil", "--rate", "1000000", "--seconds", "9"], "--stock"),
         (&["transfers"], "unrecognized subcommand"),
         (&["sweep", "expiry", "--count", "0"], "--count takes 1 to 1000000"),
+        (&["sweep", "growth", "--sizes", "900M"], "take smaller --sizes, or --data DIR"),
+        (&["sweep", "growth", "--aliases", "10k"], "--aliases takes 0, or more than 10k"),
+        (&["sweep", "growth", "--sizes", "few"], "no number such as"),
         (&["sweep", "hour", "--rate", "0"], "--rate takes 0.01 to 1000000 a second"),
         (&["sweep", "coil", "--json", "/nowhere/out.json"], "/nowhere/out.json"),
         (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
@@ -324,4 +327,36 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
         command
     });
     assert!(!other.status.success() && said(&other).contains(".html"));
+}
+
+#[test]
+fn growth_compares_sizes_and_says_what_was_reached() {
+    let place = TempDir::new().unwrap();
+    let (json, page) = (place.path().join("out.json"), place.path().join("out.html"));
+    let kept = place.path().join("kept");
+    let files = ["--json", json.to_str().unwrap(), "--report", page.to_str().unwrap()];
+    let size = ["sweep", "growth", "--quick", "--data", kept.to_str().unwrap()];
+    let output = bench(&[&size, &files[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let result = read(&json);
+    assert_eq!(result["valid"], Value::from(true), "{result}");
+    let rows = result["tables"][0]["rows"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["500", "2k"]);
+    for row in rows {
+        let figure = |at: usize| row["figures"][at].as_f64().unwrap();
+        assert!(figure(0) > 0.0 && figure(2) > 0.0 && figure(5) > 0.0, "{row}");
+        assert!((1_500.0..3_200.0).contains(&figure(7)), "bytes of log a transfer: {row}");
+    }
+    let goals = result["goals"].as_array().unwrap();
+    let disk = goals.iter().find(|goal| goal["must"] == 3_200.0).unwrap();
+    assert_ne!(disk["verdict"], "not offered", "{disk}");
+    assert_eq!(result["steps"].as_array().unwrap().len(), 6);
+    let aliases = result["tables"][1]["rows"].as_array().unwrap();
+    assert_eq!((&aliases[0]["name"], &aliases[1]["name"]), (&"200".into(), &"2k".into()));
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.contains("Goals") && html.contains("ready after kill -9"), "{html}");
+    let left: Vec<_> =
+        std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "the filled directories are kept, their copies are not: {left:?}");
 }

@@ -16,6 +16,8 @@ mod kill;
 mod lookup_and_quotes;
 mod offline;
 mod operations;
+mod parties;
+mod preload;
 mod refusals;
 mod signatures;
 mod snapshots;

@@ -1,0 +1,96 @@
+//! What a data directory takes on disk, by what it is for.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Bytes of the files of a data directory. What vanishes while it is looked at does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// Segments of the log.
+    pub log: u64,
+    /// Segments that were put away, compressed as a rule.
+    pub archive: u64,
+    /// The store of what is not in memory.
+    pub store: u64,
+    /// Snapshots of the state.
+    pub snapshots: u64,
+    /// Everything else: the token, notes, what the switch printed.
+    pub other: u64,
+}
+
+impl Footprint {
+    /// Of the directory as it is now.
+    #[must_use]
+    pub fn of(data: &Path) -> Self {
+        let mut found = Self::default();
+        found.add(data, Path::new(""));
+        found
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.log + self.archive + self.store + self.snapshots + self.other
+    }
+
+    fn add(&mut self, data: &Path, within: &Path) {
+        let entries = std::fs::read_dir(data.join(within)).into_iter().flatten().flatten();
+        for entry in entries {
+            let path = within.join(entry.file_name());
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => self.add(data, &path),
+                Ok(metadata) => *self.part(&path) += metadata.len(),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// What a file counts to, by the names of its directory and its own.
+    fn part(&mut self, path: &Path) -> &mut u64 {
+        let directory = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let of = |word: &str| path.iter().count() > 1 && directory.starts_with(word);
+        if of("archive") || name.contains(".segment.") || name.ends_with(".archive") {
+            &mut self.archive
+        } else if of("store") {
+            &mut self.store
+        } else if of("snapshot") || name.ends_with(".snapshot") {
+            &mut self.snapshots
+        } else if name.ends_with(".segment") {
+            &mut self.log
+        } else {
+            &mut self.other
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_count_by_their_names() {
+        let mut found = Footprint::default();
+        for (bytes, path) in [
+            (1, "00000000000000000001.segment"),
+            (10, "00000000000000000001.segment.zst"),
+            (20, "archive/00000000000000000001.segment"),
+            (100, "store/parties/1.sst"),
+            (1_000, "snapshots/17"),
+            (10_000, "admin-token"),
+            (10_000, "store"),
+        ] {
+            *found.part(Path::new(path)) += bytes;
+        }
+        let expected =
+            Footprint { log: 1, archive: 30, store: 100, snapshots: 1_000, other: 20_000 };
+        assert_eq!(found, expected);
+        assert_eq!(found.total(), 21_131);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_takes_nothing() {
+        assert_eq!(Footprint::of(Path::new("/nowhere/at/all")).total(), 0);
+    }
+}

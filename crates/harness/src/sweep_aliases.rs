@@ -1,0 +1,223 @@
+//! What a switch feels of its party directory: look-ups, memory and disk with ten thousand aliases
+//! and with millions of them. A part of [`crate::sweep_growth`].
+//!
+//! The aliases are brought in by this program's own `parties import`: first the subscribers of the
+//! FSPs, which are then looked up at random, and behind them others of the same FSPs.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use crate::bench_report::BenchReport;
+use crate::child::{Switch, SwitchCommand};
+use crate::error::HarnessError;
+use crate::fleet::plan;
+use crate::footprint::Footprint;
+use crate::options::{BenchOptions, FspOptions, SUBSCRIBERS_MAX};
+use crate::preparing::onboard_directory;
+use crate::scenario::Scenario;
+use crate::sweep_growth::{Load, load, median, middle, relative, short};
+use crate::sweep_plans::base;
+use crate::sweep_report::Step;
+use crate::sweep_tables::{Goal, Row, Table};
+
+/// What an alias takes on disk at most, its line in the file to import included.
+pub(crate) const ALIAS_BYTES: u64 = 350;
+/// Numbers of those that are nobody's subscribers.
+const OTHERS: u64 = 99_000_000_000;
+const IN_FLIGHT: usize = 64;
+
+/// A number of aliases with its switch and what was measured of it.
+pub(crate) struct AliasSeat {
+    aliases: u64,
+    data: PathBuf,
+    fsps: FspOptions,
+    footprint: Footprint,
+    imported_per_s: f64,
+    resident: u64,
+    switch: Option<Switch>,
+    lookups: Vec<BenchReport>,
+}
+
+/// What the import prints.
+#[derive(Deserialize)]
+struct Imported {
+    registered: u64,
+    rate_per_s: f64,
+}
+
+impl AliasSeat {
+    /// Fills the directory and starts its switch.
+    pub(crate) fn take(
+        aliases: u64,
+        place: &Path,
+        (quick, command): (bool, &SwitchCommand),
+    ) -> Result<Self, HarnessError> {
+        let data = place.join(format!("aliases-{aliases}"));
+        let standard = base(quick).fsps;
+        let subscribers = (aliases / standard.fsps as u64).clamp(1, SUBSCRIBERS_MAX);
+        let fsps = FspOptions { subscribers, ..standard };
+        eprintln!("importing {} aliases", short(aliases));
+        // What is left of an import that was cut short would not be so many.
+        let _ = std::fs::remove_dir_all(&data);
+        onboard_directory(&fsps, &data, command)?;
+        let switch = Switch::start(command, &data)?;
+        let file = data.with_extension("csv");
+        write(&file, aliases, &fsps).map_err(HarnessError::file(&file))?;
+        let imported = import(command, &switch, &file);
+        // Whether the import went well or not, the file is of no more use.
+        let _ = std::fs::remove_file(&file);
+        let imported = imported?;
+        if imported.registered != aliases {
+            let problem = format!("registered {} of {aliases} aliases", imported.registered);
+            return Err(HarnessError::Hub(problem));
+        }
+        switch.stop()?;
+        // Its memory shall be what it needs, not what the import needed.
+        let switch = Switch::start(command, &data)?;
+        Ok(Self {
+            aliases,
+            footprint: Footprint::of(&data),
+            data,
+            fsps,
+            imported_per_s: imported.rate_per_s,
+            resident: switch.figures().resident_bytes,
+            switch: Some(switch),
+            lookups: Vec::new(),
+        })
+    }
+
+    /// The highest rate of look-ups.
+    pub(crate) fn top_rate(
+        &self,
+        (seconds, quick): (f64, bool),
+        command: &SwitchCommand,
+    ) -> Result<f64, HarnessError> {
+        let options = BenchOptions { concurrency: IN_FLIGHT, ..base(quick) };
+        Ok(self.load(options, seconds, command)?.whole_run.rate_per_s)
+    }
+
+    /// Look-ups at a constant rate.
+    pub(crate) fn round(
+        &mut self,
+        rate: f64,
+        (seconds, quick): (f64, bool),
+        command: &SwitchCommand,
+    ) -> Result<(), HarnessError> {
+        let options = BenchOptions { rate: Some(rate), ..base(quick) };
+        self.lookups.push(self.load(options, seconds, command)?);
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        options: BenchOptions,
+        seconds: f64,
+        command: &SwitchCommand,
+    ) -> Result<BenchReport, HarnessError> {
+        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
+        let options = BenchOptions { registered: true, fsps: self.fsps.clone(), ..options };
+        load(switch, Load { scenario: Scenario::Lookup, options, seconds }, command)
+    }
+
+    /// Stops the switch and proves its log; gives what was wrong.
+    pub(crate) fn end(&mut self, command: &SwitchCommand) -> Vec<String> {
+        let stopped = self.switch.take().map_or(Ok(()), Switch::stop);
+        let stopped = stopped.map_err(|error| error.to_string());
+        let unproved = stopped.and_then(|()| command.verify(&self.data)).err();
+        // The next sweep makes it anew: nothing may be in it but so many aliases.
+        let _ = std::fs::remove_dir_all(&self.data);
+        let void = self.lookups.iter().filter(|run| !run.valid);
+        let void = void.map(|run| run.invalid_because.first().cloned().unwrap_or_default());
+        let problems = void.chain(unproved);
+        problems.map(|problem| format!("{} aliases: {problem}", short(self.aliases))).collect()
+    }
+
+    pub(crate) fn step(&self) -> Option<Step> {
+        let result = middle(&self.lookups)?.clone();
+        Some(Step {
+            name: format!("{} aliases, look-ups", short(self.aliases)),
+            group: "look-ups, by millions of aliases",
+            at: self.aliases as f64 / 1e6,
+            published: Vec::new(),
+            result,
+        })
+    }
+
+    fn p99(&self) -> Option<f64> {
+        median(self.lookups.iter().map(|run| run.whole_run.latency_ms.p99))
+    }
+
+    fn disk_bytes(&self) -> f64 {
+        (self.footprint.total() - self.footprint.other) as f64
+    }
+}
+
+pub(crate) fn table(seats: &[AliasSeat]) -> Option<Table> {
+    let first = seats.first()?;
+    let columns =
+        ["aliases", "disk MB", "bytes each", "RSS MB", "imported/s", "p99 ms", "relative"];
+    let row = |seat: &AliasSeat| Row {
+        name: short(seat.aliases),
+        figures: vec![
+            Some(seat.disk_bytes() / 1e6),
+            Some(seat.disk_bytes() / seat.aliases as f64),
+            Some(seat.resident as f64 / 1e6),
+            Some(seat.imported_per_s),
+            seat.p99(),
+            relative(seat.p99(), first.p99()),
+        ],
+    };
+    Some(Table {
+        title: "by aliases in the party directory: disk, memory after a start, import, p99 of \
+                look-ups of random subscribers at one rate for all; medians of the rounds"
+            .to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: seats.iter().map(row).collect(),
+    })
+}
+
+/// The limits were set for ten million aliases against ten thousand.
+pub(crate) fn goals(seats: &[AliasSeat]) -> Vec<Goal> {
+    let [few, .., many] = seats else { return Vec::new() };
+    let with = |what: &str| format!("{what}, {} aliases", short(many.aliases));
+    let added = (many.resident as f64 - few.resident as f64) / 1e6;
+    let against =
+        format!("p99 of look-ups, {} against {}", short(many.aliases), short(few.aliases));
+    vec![
+        Goal::new(with("GB on disk"), Some(many.disk_bytes() / 1e9), [1.5, 1.5]),
+        Goal::new(with("MB of memory added"), Some(added), [100.0, 100.0]),
+        Goal::new(against, relative(many.p99(), few.p99()), [1.2, 1.2]),
+    ]
+}
+
+/// The subscribers of all FSPs, then others.
+fn write(path: &Path, aliases: u64, fsps: &FspOptions) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    writeln!(file, "type,id,sub_id,fsp,currency")?;
+    let simulators = plan(fsps, ([127, 0, 0, 1], 4_000).into());
+    let of_fsps = simulators.iter().flat_map(|it| it.subscribers.clone().map(|id| (id, &it.name)));
+    let others = (0..).zip(simulators.iter().cycle()).map(|(at, it)| (OTHERS + at, &it.name));
+    for (id, name) in of_fsps.chain(others).take(aliases as usize) {
+        writeln!(file, "MSISDN,{id},,{name},")?;
+    }
+    file.into_inner()?.sync_all()
+}
+
+fn import(command: &SwitchCommand, switch: &Switch, file: &Path) -> Result<Imported, HarnessError> {
+    let output = Command::new(&command.program)
+        .args(["parties", "import", "--json", "--admin", &format!("http://{}", switch.admin)])
+        .args([Path::new("--token"), switch.token_file(), file])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(HarnessError::file(&command.program))?;
+    let broken = || HarnessError::Hub(format!("took no aliases: import {}", output.status));
+    if !output.status.success() {
+        return Err(broken());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|_| broken())
+}

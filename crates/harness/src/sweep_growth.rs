@@ -1,0 +1,558 @@
+//! What a switch feels of the transfers that it has stored: rate, latency, start, memory and disk
+//! with few and with many of them.
+//!
+//! Phases: look whether the disk has room; fill a directory for each size; kill each switch as
+//! `kill -9` does and time its start; then, round by round, load one size after the other, so that
+//! a machine that grows slower meets all of them; stop all and prove their logs. All switches run
+//! at the same time, one of them under load. Small directories are copied before each round, since
+//! a round adds to them; of large ones what a round adds is small. The party directory is measured
+//! beside them ([`crate::sweep_aliases`]), in the same rounds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::bench::run;
+use crate::bench_report::{BenchReport, Durability};
+use crate::child::{Confirm, Switch, SwitchCommand};
+use crate::error::HarnessError;
+use crate::footprint::Footprint;
+use crate::interrupt::Interrupt;
+use crate::machine::free_bytes;
+use crate::options::{BenchOptions, require};
+use crate::scenario::Scenario;
+use crate::sweep::GrowthOptions;
+use crate::sweep_aliases::{self, ALIAS_BYTES, AliasSeat};
+use crate::sweep_plans::base;
+use crate::sweep_report::{Step, SweepReport};
+use crate::sweep_tables::{Goal, Row, Table};
+
+/// A transfer with a body of 1 KB takes less on disk, whatever it is stored as.
+const TRANSFER_BYTES: u64 = 3_200;
+/// What shall stay free beside it, for what the rounds add.
+const FREE_BYTES: u64 = 2 << 30;
+const FREE_BYTES_QUICK: u64 = 64 << 20;
+/// Directories up to here are copied before each round.
+const COPIED_BYTES_MAX: u64 = 1 << 30;
+/// Aliases that more of them are compared with.
+const FEW_ALIASES: u64 = 10_000;
+const QUICK_ALIASES: [u64; 2] = [200, 2_000];
+const IN_FLIGHT: usize = 256;
+/// Part of a run after which the snapshot is asked for.
+const SNAPSHOT_AT: f64 = 0.3;
+
+/// Makes the runs.
+///
+/// # Errors
+/// The options make no sense, the disk has no room, or a switch does not start.
+pub(crate) fn growth(
+    options: &GrowthOptions,
+    command: &SwitchCommand,
+) -> Result<SweepReport, HarnessError> {
+    let size = Extent::of(options)?;
+    let command = command.clone().confirming(Confirm::Off);
+    let place = Place::new(options.data.clone())?;
+    size.check_room(&place.path)?;
+    let interrupt = Interrupt::listen();
+    let mut seats = Vec::new();
+    for stored in &size.sizes {
+        interrupt.check()?;
+        seats.push(Seat::take(*stored, &place.path, &command)?);
+    }
+    let mut directories = Vec::new();
+    for aliases in size.directories() {
+        interrupt.check()?;
+        let seat = AliasSeat::take(aliases, &place.path, (size.quick, &command))?;
+        directories.push(seat);
+    }
+    let look_up = (size.seconds, size.quick);
+    let lookups_per_s = match directories.first() {
+        Some(seat) => (seat.top_rate(look_up, &command)? / 2.0).max(1.0),
+        None => 0.0,
+    };
+    let mut invalid_because = Vec::new();
+    for round in 0..size.rounds {
+        for seat in &mut seats {
+            interrupt.check()?;
+            eprintln!("round {} of {}: {} stored", round + 1, size.rounds, short(seat.stored));
+            seat.round(round, &size, &command)?;
+        }
+        for seat in &mut directories {
+            interrupt.check()?;
+            seat.round(lookups_per_s, look_up, &command)?;
+        }
+    }
+    for seat in &mut seats {
+        eprintln!("stopping the switch with {} and verifying its log", short(seat.stored));
+        invalid_because.extend(seat.end(&command));
+        invalid_because.extend(seat.problems());
+    }
+    for seat in &mut directories {
+        invalid_because.extend(seat.end(&command));
+    }
+    Ok(report(&seats, &directories, invalid_because))
+}
+
+/// How large the sweep is.
+struct Extent {
+    sizes: Vec<u64>,
+    seconds: f64,
+    rounds: usize,
+    aliases: u64,
+    quick: bool,
+}
+
+impl Extent {
+    fn of(options: &GrowthOptions) -> Result<Self, HarnessError> {
+        let quick = options.output.quick;
+        let mut sizes = if quick { vec![500, 2_000] } else { options.sizes.clone() };
+        sizes.sort_unstable();
+        sizes.dedup();
+        require(!sizes.is_empty(), "--sizes takes one size at least, such as 0.1M,1M")?;
+        require((0.5..=3_600.0).contains(&options.seconds), "--seconds takes 0.5 to 3600")?;
+        require((1..=100).contains(&options.rounds), "--rounds takes 1 to 100")?;
+        let (seconds, rounds) = if quick { (2.0, 1) } else { (options.seconds, options.rounds) };
+        let aliases = if quick { options.aliases.min(QUICK_ALIASES[1]) } else { options.aliases };
+        let few = if quick { QUICK_ALIASES[0] } else { FEW_ALIASES };
+        require(
+            aliases == 0 || (few < aliases && aliases <= 1_000_000_000),
+            "--aliases takes 0, or more than 10k and up to 1000M",
+        )?;
+        Ok(Self { sizes, seconds, rounds, aliases, quick })
+    }
+
+    /// Numbers of aliases that are compared.
+    fn directories(&self) -> Vec<u64> {
+        match (self.aliases, self.quick) {
+            (0, _) => Vec::new(),
+            (many, true) => vec![QUICK_ALIASES[0], many],
+            (many, false) => vec![FEW_ALIASES, many],
+        }
+    }
+
+    /// Refuses what the disk has no room for; what is there from before is not asked for again.
+    fn check_room(&self, place: &Path) -> Result<(), HarnessError> {
+        let missing = |stored: &u64| {
+            let there = Footprint::of(&directory(place, *stored)).total();
+            // Small ones are there twice.
+            let copies = if stored * TRANSFER_BYTES <= COPIED_BYTES_MAX { 2 } else { 1 };
+            (stored * TRANSFER_BYTES * copies).saturating_sub(there)
+        };
+        let rest = if self.quick { FREE_BYTES_QUICK } else { FREE_BYTES };
+        let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
+        let needed = self.sizes.iter().map(missing).sum::<u64>() + aliases + rest;
+        let free = free_bytes(place)?;
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        let (needed_gb, free_gb, place) = (gigabytes(needed), gigabytes(free), place.display());
+        let names: Vec<_> = self.sizes.iter().map(|stored| short(*stored)).collect();
+        require(
+            needed <= free,
+            &format!(
+                "directories of {} transfers, and of the aliases, need {needed_gb:.1} GB, and \
+                 {place} has {free_gb:.1} GB free: take smaller --sizes, or --data DIR on a larger \
+                 disk",
+                names.join(", ")
+            ),
+        )
+    }
+}
+
+/// Where the directories are; a temporary one is removed in the end, however the sweep ends.
+struct Place {
+    path: PathBuf,
+    temporary: bool,
+}
+
+impl Place {
+    fn new(given: Option<PathBuf>) -> Result<Self, HarnessError> {
+        let temporary = given.is_none();
+        let own = || std::env::temp_dir().join(format!("upesi-growth-{}", std::process::id()));
+        let path = given.unwrap_or_else(own);
+        fs::create_dir_all(&path).map_err(HarnessError::file(&path))?;
+        Ok(Self { path, temporary })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.temporary {
+            // What cannot be removed from the temporary directory, the system will.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A size with its switch and what was measured of it.
+struct Seat {
+    stored: u64,
+    /// As it was filled.
+    data: PathBuf,
+    /// What the switch runs on: the same, or a copy.
+    used: PathBuf,
+    footprint: Footprint,
+    ready: Duration,
+    resident: u64,
+    switch: Option<Switch>,
+    closed: Vec<BenchReport>,
+    half: Vec<BenchReport>,
+    snapshot: Vec<BenchReport>,
+}
+
+impl Seat {
+    /// Fills the directory, and times a start after a kill.
+    fn take(stored: u64, place: &Path, command: &SwitchCommand) -> Result<Self, HarnessError> {
+        let data = directory(place, stored);
+        eprintln!("filling {} with {} transfers", data.display(), short(stored));
+        fill(command, &data, stored)?;
+        let footprint = Footprint::of(&data);
+        let copied = footprint.total() <= COPIED_BYTES_MAX;
+        let used = if copied { data.with_extension("copy") } else { data.clone() };
+        let mut seat = Self {
+            stored,
+            data,
+            used,
+            footprint,
+            ready: Duration::ZERO,
+            resident: 0,
+            switch: None,
+            closed: Vec::new(),
+            half: Vec::new(),
+            snapshot: Vec::new(),
+        };
+        seat.renew()?;
+        eprintln!("killing the switch with {} and starting it again", short(stored));
+        // Killed when dropped, while it has nothing to do: everything is in the log.
+        drop(Switch::start(command, &seat.used)?);
+        let switch = Switch::start(command, &seat.used)?;
+        seat.ready = switch.ready_after;
+        seat.switch = Some(switch);
+        Ok(seat)
+    }
+
+    /// Copies the directory as it was filled, if it is one of those.
+    fn renew(&self) -> Result<(), HarnessError> {
+        if self.used == self.data {
+            return Ok(());
+        }
+        match fs::remove_dir_all(&self.used) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(HarnessError::file(&self.used)(error))
+            }
+            _ => copy(&self.data, &self.used),
+        }
+    }
+
+    /// The highest rate, the latency at half of it, and the same with a snapshot in between.
+    fn round(
+        &mut self,
+        round: usize,
+        size: &Extent,
+        command: &SwitchCommand,
+    ) -> Result<(), HarnessError> {
+        if round > 0 && self.used != self.data {
+            self.switch.take().map_or(Ok(()), Switch::stop)?;
+            self.renew()?;
+            self.switch = Some(Switch::start(command, &self.used)?);
+        }
+        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
+        let (scenario, seconds) = (Scenario::Transfer, size.seconds);
+        let bench = |options| load(switch, Load { scenario, options, seconds }, command);
+        let closed = bench(BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) })?;
+        let rate = Some((closed.whole_run.rate_per_s / 2.0).max(1.0));
+        let at_half = || BenchOptions { rate, ..base(size.quick) };
+        self.closed.push(closed);
+        self.half.push(bench(at_half())?);
+        if switch.admin()?.call("GET", "/snapshots", None)?.status != 404 {
+            let asking = ask_for_snapshot(switch, size.seconds * SNAPSHOT_AT)?;
+            let result = bench(at_half())?;
+            let asked = asking.join().map_err(|_| HarnessError::Fleet)??;
+            if asked < 300 {
+                self.snapshot.push(result);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the switch and proves its log; gives what was wrong.
+    fn end(&mut self, command: &SwitchCommand) -> Option<String> {
+        let switch = self.switch.take()?;
+        self.resident = switch.figures().resident_bytes;
+        let stopped = switch.stop().map_err(|error| error.to_string());
+        let problem = stopped.and_then(|()| command.verify(&self.used)).err();
+        if self.used != self.data {
+            // It lies beside what is kept, and is made anew when it is needed.
+            let _ = fs::remove_dir_all(&self.used);
+        }
+        problem.map(|problem| format!("{} stored: {problem}", short(self.stored)))
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let runs = self.closed.iter().chain(&self.half).chain(&self.snapshot);
+        let void = runs.filter(|run| !run.valid);
+        let why = |run: &BenchReport| run.invalid_because.first().cloned().unwrap_or_default();
+        void.map(|run| format!("{} stored: {}", short(self.stored), why(run))).collect()
+    }
+
+    fn rate(&self) -> Option<f64> {
+        median(self.closed.iter().map(|run| run.whole_run.rate_per_s))
+    }
+
+    fn p99(runs: &[BenchReport]) -> Option<f64> {
+        median(runs.iter().map(|run| run.whole_run.latency_ms.p99))
+    }
+
+    fn live_bytes(&self) -> f64 {
+        let found = &self.footprint;
+        (found.log + found.store + found.snapshots) as f64 / self.stored as f64
+    }
+
+    fn archived_bytes(&self) -> Option<f64> {
+        let found = &self.footprint;
+        let bytes = (found.archive + found.store + found.snapshots) as f64 / self.stored as f64;
+        (found.archive > 0 && found.log < found.archive).then_some(bytes)
+    }
+}
+
+/// Fills a directory by this program's own `preload`, which shows how far it is.
+fn fill(command: &SwitchCommand, data: &Path, stored: u64) -> Result<(), HarnessError> {
+    let filled = Command::new(&command.program)
+        .args(["preload", "--json", "--total", &stored.to_string(), "--data"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(HarnessError::file(&command.program))?;
+    match filled.success() {
+        true => Ok(()),
+        false => Err(HarnessError::Hub(format!("could not be filled: preload {filled}"))),
+    }
+}
+
+/// What a run shall be.
+pub(crate) struct Load {
+    pub(crate) scenario: Scenario,
+    pub(crate) options: BenchOptions,
+    pub(crate) seconds: f64,
+}
+
+/// One run against a switch that runs already.
+pub(crate) fn load(
+    switch: &Switch,
+    Load { scenario, options, seconds }: Load,
+    command: &SwitchCommand,
+) -> Result<BenchReport, HarnessError> {
+    let options = BenchOptions {
+        seconds,
+        hub: Some(format!("http://{}", switch.fspiop)),
+        admin: Some(format!("http://{}", switch.admin)),
+        token: Some(switch.token_file().to_owned()),
+        pid: Some(switch.process()),
+        ..options
+    };
+    let mut result = run(scenario, &options, command)?;
+    // It is one of ours, though the run does not know.
+    result.summary.durability.clone_from(&command.durability);
+    result.durability_of = Durability::embedded();
+    Ok(result)
+}
+
+/// Asks for a snapshot after so many seconds; gives the status of the answer.
+fn ask_for_snapshot(
+    switch: &Switch,
+    after_s: f64,
+) -> Result<std::thread::JoinHandle<Result<u16, HarnessError>>, HarnessError> {
+    let mut admin = switch.admin()?;
+    let asking = std::thread::Builder::new().name("snapshot".to_owned());
+    let ask = move || {
+        std::thread::sleep(Duration::from_secs_f64(after_s));
+        admin.call("POST", "/snapshots", None).map(|answered| answered.status)
+    };
+    asking.spawn(ask).map_err(HarnessError::file("/snapshots"))
+}
+
+fn directory(place: &Path, stored: u64) -> PathBuf {
+    place.join(format!("stored-{stored}"))
+}
+
+/// Copies a directory, and has it on disk before anything is measured.
+fn copy(from: &Path, to: &Path) -> Result<(), HarnessError> {
+    fs::create_dir_all(to).map_err(HarnessError::file(to))?;
+    for entry in fs::read_dir(from).map_err(HarnessError::file(from))? {
+        let entry = entry.map_err(HarnessError::file(from))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            copy(&source, &target)?;
+            continue;
+        }
+        let copied = fs::copy(&source, &target);
+        let synced = copied.and_then(|_| fs::File::open(&target)?.sync_all());
+        synced.map_err(HarnessError::file(&target))?;
+    }
+    Ok(())
+}
+
+fn report(seats: &[Seat], directories: &[AliasSeat], invalid_because: Vec<String>) -> SweepReport {
+    let of = |seat: &Seat, (group, what), runs: &[BenchReport]| {
+        let result = middle(runs)?.clone();
+        let name = format!("{} stored, {what}", short(seat.stored));
+        let at = seat.stored as f64 / 1e6;
+        Some(Step { name, group, at, published: Vec::new(), result })
+    };
+    let closed = ("256 in flight, by millions stored", "256 in flight");
+    let half = ("half of the top rate, by millions stored", "half rate");
+    let steps = seats.iter().filter_map(|seat| of(seat, closed, &seat.closed));
+    let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, half, &seat.half)));
+    let steps = steps.chain(directories.iter().filter_map(AliasSeat::step)).collect();
+    SweepReport {
+        sweep: "growth",
+        question: "transfers with few and with many stored: does the switch stay fast, and what \
+                   does it need of memory, disk and time to start",
+        valid: invalid_because.is_empty(),
+        invalid_because,
+        published: Vec::new(),
+        facts: Default::default(),
+        tables: [table(seats)].into_iter().chain(sweep_aliases::table(directories)).collect(),
+        goals: [goals(seats), sweep_aliases::goals(directories)].concat(),
+        steps,
+    }
+}
+
+fn table(seats: &[Seat]) -> Table {
+    let columns = [
+        "stored",
+        "rate/s",
+        "relative",
+        "p99 ms",
+        "relative",
+        "p99 snap",
+        "ready s",
+        "RSS MB",
+        "log B",
+        "store B",
+        "snap B",
+        "archive B",
+    ];
+    let first = seats.first();
+    let rate = first.and_then(Seat::rate);
+    let p99 = first.and_then(|seat| Seat::p99(&seat.half));
+    let row = |seat: &Seat| {
+        let each = |bytes: u64| Some(bytes as f64 / seat.stored as f64);
+        let (own_rate, own_p99) = (seat.rate(), Seat::p99(&seat.half));
+        let found = &seat.footprint;
+        Row {
+            name: short(seat.stored),
+            figures: vec![
+                own_rate,
+                relative(own_rate, rate),
+                own_p99,
+                relative(own_p99, p99),
+                Seat::p99(&seat.snapshot),
+                Some(seat.ready.as_secs_f64()),
+                Some(seat.resident as f64 / 1e6),
+                each(found.log),
+                each(found.store),
+                each(found.snapshots),
+                each(found.archive),
+            ],
+        }
+    };
+    Table {
+        title: "by transfers stored: top rate with 256 in flight, p99 at half of it, p99 while a \
+                snapshot is taken (- if not offered), start after kill -9, memory after the load, \
+                bytes on disk for each transfer; medians of the rounds"
+            .to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: seats.iter().map(row).collect(),
+    }
+}
+
+/// The limits were set for ten million stored against a hundred thousand.
+fn goals(seats: &[Seat]) -> Vec<Goal> {
+    let (Some(few), Some(many)) = (seats.first(), seats.last()) else { return Vec::new() };
+    let against = format!("{} stored against {}", short(many.stored), short(few.stored));
+    let with = |what: &str| format!("{what}, {} stored", short(many.stored));
+    let p99 = Seat::p99(&many.half);
+    let (ready, resident) = (many.ready.as_secs_f64(), many.resident as f64 / 1e6);
+    vec![
+        Goal::new(
+            format!("transfer rate, {against}"),
+            relative(many.rate(), few.rate()),
+            [0.92, 0.98],
+        ),
+        Goal::new(
+            format!("p99 at half the top rate, {against}"),
+            relative(p99, Seat::p99(&few.half)),
+            [1.3, 1.05],
+        ),
+        Goal::new(
+            with("p99 while a snapshot is taken against p99 without"),
+            relative(Seat::p99(&many.snapshot), p99),
+            [1.5, 1.1],
+        ),
+        Goal::new(with("s until ready after kill -9"), Some(ready), [15.0, 3.0]),
+        Goal::new(with("MB resident after the load"), Some(resident), [600.0, 300.0]),
+        Goal::new(
+            with("bytes on disk a transfer, live"),
+            Some(many.live_bytes()),
+            [3_200.0, 2_200.0],
+        ),
+        Goal::new(
+            with("bytes on disk a transfer, archived"),
+            many.archived_bytes(),
+            [1_300.0, 800.0],
+        ),
+    ]
+}
+
+pub(crate) fn relative(value: Option<f64>, to: Option<f64>) -> Option<f64> {
+    Some(value? / to.filter(|to| *to > 0.0)?)
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// The run with the median p99.
+pub(crate) fn middle(runs: &[BenchReport]) -> Option<&BenchReport> {
+    let mut runs: Vec<_> = runs.iter().collect();
+    runs.sort_by(|a, b| a.whole_run.latency_ms.p99.total_cmp(&b.whole_run.latency_ms.p99));
+    runs.get(runs.len() / 2).copied()
+}
+
+/// `0.1M`, `250k`, `42`.
+pub(crate) fn short(count: u64) -> String {
+    match count {
+        100_000.. => format!("{}M", count as f64 / 1e6),
+        1_000.. => format!("{}k", count as f64 / 1e3),
+        _ => count.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_written_as_they_are_read() {
+        for (count, text) in [
+            (10_000_000, "10M"),
+            (100_000, "0.1M"),
+            (1_234_567, "1.234567M"),
+            (2_500, "2.5k"),
+            (42, "42"),
+        ] {
+            assert_eq!(short(count), text);
+            assert_eq!(crate::options::count(text), Ok(count));
+        }
+    }
+
+    #[test]
+    fn a_median_is_one_of_the_values() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([].into_iter()), None);
+        assert_eq!(relative(Some(3.0), Some(0.0)), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Tables and goals of a sweep whose answer is more than its runs.
+
+use std::fmt::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::chart::{escape, number};
+
+/// Figures side by side.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// What the rows are told apart by, then what each figure is, with its unit.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is about.
+    pub name: String,
+    /// Its figures; `null` for what is not offered or was not measured.
+    pub figures: Vec<Option<f64>>,
+}
+
+/// A figure that was set as a goal, and what it came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Goal {
+    /// What is measured, with its unit.
+    pub name: String,
+    /// What it came to; `null` when it is not offered or was not measured.
+    pub value: Option<f64>,
+    /// What it has to be.
+    pub must: f64,
+    /// What it should be.
+    pub aim: f64,
+    /// How the value stands to both.
+    pub verdict: &'static str,
+}
+
+impl Goal {
+    /// A goal below which is better, unless `aim` lies above `must`.
+    pub(crate) fn new(name: String, value: Option<f64>, [must, aim]: [f64; 2]) -> Self {
+        let sign = if must < aim { -1.0 } else { 1.0 };
+        let within = |value: f64, bound: f64| value * sign <= bound * sign;
+        let verdict = match value {
+            None => "not offered",
+            Some(value) if within(value, aim) => "aim reached",
+            Some(value) if within(value, must) => "must reached",
+            Some(_) => "MISSED",
+        };
+        Self { name, value, must, aim, verdict }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        let first = self.rows.iter().map(|row| row.name.len());
+        let first = first.chain([self.columns[0].len()]).max().unwrap_or(0);
+        write!(f, "  {:first$}", self.columns[0])?;
+        for column in &self.columns[1..] {
+            write!(f, "  {column:>10}")?;
+        }
+        writeln!(f)?;
+        for row in &self.rows {
+            write!(f, "  {:first$}", row.name)?;
+            for (figure, column) in row.figures.iter().zip(&self.columns[1..]) {
+                let width = column.chars().count().max(10);
+                write!(f, "  {:>width$}", cell(*figure))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// The goals, one below the other.
+pub(crate) fn goals(f: &mut fmt::Formatter<'_>, goals: &[Goal]) -> fmt::Result {
+    let width = goals.iter().map(|goal| goal.name.len()).max().unwrap_or(0);
+    for Goal { name, value, must, aim, verdict } in goals {
+        let value = cell(*value);
+        let [must, aim] = [must, aim].map(|bound| number(*bound));
+        writeln!(
+            f,
+            "goal            {name:width$}  {value:>9}  must {must:>6}  aim {aim:>6}  {verdict}"
+        )?;
+    }
+    Ok(())
+}
+
+/// Both for a page.
+pub(crate) fn page(tables: &[Table], goals: &[Goal]) -> String {
+    let mut page = String::new();
+    for table in tables {
+        let head: String = table.columns.iter().map(|it| format!("<th>{}", escape(it))).collect();
+        let _ = write!(page, "<h2>{}</h2><table><tr>{head}", escape(&table.title));
+        for row in &table.rows {
+            let cells: String = row.figures.iter().map(|it| format!("<td>{}", cell(*it))).collect();
+            let _ = write!(page, "<tr><td>{}{cells}", escape(&row.name));
+        }
+        page += "</table>";
+    }
+    if !goals.is_empty() {
+        page += "<h2>Goals</h2><table><tr><th>goal<th>value<th>must<th>aim<th>verdict";
+        for Goal { name, value, must, aim, verdict } in goals {
+            let bold = if *verdict == "MISSED" { " class=\"bad\"" } else { "" };
+            let [must, aim] = [must, aim].map(|bound| number(*bound));
+            let value = cell(*value);
+            let name = escape(name);
+            let _ = write!(
+                page,
+                "<tr><td>{name}<td>{value}<td>{must}<td>{aim}<td><b{bold}>{verdict}</b>"
+            );
+        }
+        page += "</table>";
+    }
+    page
+}
+
+fn cell(figure: Option<f64>) -> String {
+    figure.map_or("-".to_owned(), number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_knows_which_side_is_better() {
+        for (value, bounds, verdict) in [
+            (Some(0.99), [0.92, 0.98], "aim reached"),
+            (Some(0.93), [0.92, 0.98], "must reached"),
+            (Some(0.91), [0.92, 0.98], "MISSED"),
+            (Some(1.0), [1.3, 1.05], "aim reached"),
+            (Some(1.3), [1.3, 1.05], "must reached"),
+            (Some(1.31), [1.3, 1.05], "MISSED"),
+            (None, [1.3, 1.05], "not offered"),
+        ] {
+            assert_eq!(Goal::new(String::new(), value, bounds).verdict, verdict, "{value:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `/parties`: who serves which party, many at once.
+//!
+//! For what a scheme has before its hub: registrations of millions of parties, which participants
+//! would otherwise make one by one through FSPIOP. The rows without a fault become one command;
+//! each other row is answered with what is wrong with it. The same rows again change nothing.
+//! Nobody is sent a callback.
+
+use std::collections::BTreeSet;
+
+use fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, PartyIdType, Refusal, is_identifier};
+use ledger::{ChangeParties, Currency, FspName, PartyBinding, PartyChangeForm};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::form::{Form, known_currency, refuse};
+use crate::hub::{Hub, Told};
+use crate::refusals;
+
+/// Rows of one request.
+pub(crate) const ROWS_MAX: usize = 1_000;
+
+/// What came of a request.
+#[derive(Serialize)]
+struct Registered {
+    registered: usize,
+    refused: Vec<RefusedRow>,
+}
+
+/// A row that was not registered.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RefusedRow {
+    /// Its place among the rows, from 0.
+    row: usize,
+    error_information: Fault,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fault {
+    error_code: String,
+    error_description: String,
+}
+
+/// A party as it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PartyShape {
+    party_id_type: String,
+    party_identifier: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    party_sub_id_or_type: Option<String>,
+    fsp_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    currency: Option<String>,
+}
+
+/// `POST /parties`: registers up to [`ROWS_MAX`] parties.
+pub(crate) async fn register<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let mut form = call.form()?;
+    let rows = form.required("parties", Form::array)?;
+    form.finish()?;
+    if !(1..=ROWS_MAX).contains(&rows.len()) {
+        let what = format!("must have 1 to {ROWS_MAX} items");
+        return Err(refuse(ErrorCode::VALIDATION, "parties", &what));
+    }
+    let rows = rows.into_iter().map(binding).collect::<Result<Vec<_>, _>>()?;
+    let named: BTreeSet<FspName> = rows.iter().flatten().map(|party| party.fsp).collect();
+    let (hub, known) = call
+        .ask(move |state| {
+            let hub = *state.hub();
+            let is_fsp = |name: &FspName| *name != hub && state.register().find(name).is_some();
+            (hub, named.into_iter().filter(is_fsp).collect::<BTreeSet<_>>())
+        })
+        .await?;
+    let (mut parties, mut refused) = (Vec::new(), Vec::new());
+    for (row, party) in rows.into_iter().enumerate() {
+        match party {
+            Ok(party) if known.contains(&party.fsp) => parties.push(party),
+            Ok(party) => refused.push(RefusedRow::new(row, &unknown_fsp(&party.fsp))),
+            Err(refusal) => refused.push(RefusedRow::new(row, &refusal)),
+        }
+    }
+    let registered = parties.len();
+    if registered > 0 {
+        let form = PartyChangeForm::Batch;
+        let change = ChangeParties { source: hub, notify: hub, form, parties, trace: [0; 16] };
+        let told =
+            Told { actor: call.identity.actor.clone(), reason: call.identity.reason.clone() };
+        let outcome =
+            call.hub.change_parties(change, told).await.map_err(refusals::of_unavailable)?;
+        refusals::of_outcome(outcome).map_or(Ok(()), Err)?;
+    }
+    Ok(Answer::ok(&Registered { registered, refused }))
+}
+
+/// `GET /parties/{Type}/{ID}`: who serves the party; with `subId` its part of that name.
+pub(crate) async fn find<H: Hub>(call: &Call<'_, H>, kind: &str, id: &str) -> Reply {
+    let kind = id_type("Type", kind)?;
+    let sub_id = call.parameter("subId");
+    let found = call.hub.find_party(kind.as_str(), id, sub_id.as_deref());
+    let found = found.map_err(refusals::of_unavailable)?;
+    let found: Vec<_> = found.into_iter().map(PartyShape::of).collect();
+    Ok(Answer::ok(&found))
+}
+
+impl RefusedRow {
+    fn new(row: usize, refusal: &Refusal) -> Self {
+        let error_information = Fault {
+            error_code: refusal.code.to_string(),
+            error_description: refusal.description.to_string(),
+        };
+        Self { row, error_information }
+    }
+}
+
+impl PartyShape {
+    fn of(party: PartyBinding) -> Self {
+        Self {
+            party_id_type: party.id_type,
+            party_identifier: party.id,
+            party_sub_id_or_type: party.sub_id,
+            fsp_id: party.fsp.to_string(),
+            currency: party.currency.map(|currency| currency.to_string()),
+        }
+    }
+}
+
+/// A row: a fault of its own, or one of the whole request when it is no object.
+fn binding(row: &RawValue) -> Result<Result<PartyBinding, Refusal>, Refusal> {
+    let item = || refuse(ErrorCode::MALFORMED_SYNTAX, "parties", "must have objects as items");
+    Form::of(row, String::new()).ok_or_else(item).map(read)
+}
+
+fn read(mut form: Form<'_>) -> Result<PartyBinding, Refusal> {
+    form.drop_null("partySubIdOrType");
+    form.drop_null("currency");
+    let kind = form.required("partyIdType", |form, name| form.text(name, 1..=32))?;
+    let kind = id_type("partyIdType", &kind)?;
+    let id = form.required("partyIdentifier", identifier)?;
+    if !kind.allows(&id) {
+        return Err(refuse(ErrorCode::VALIDATION, "partyIdentifier", kind.form()));
+    }
+    let sub_id = identifier(&mut form, "partySubIdOrType")?;
+    let fsp = form.required("fspId", |form, name| form.text(name, 1..=32))?;
+    let fsp = FspName::new(&fsp)
+        .ok_or_else(|| refuse(ErrorCode::VALIDATION, "fspId", "must have 1 to 32 bytes"))?;
+    let currency = currency(&mut form)?;
+    form.finish()?;
+    Ok(PartyBinding { id_type: kind.as_str().into(), id, sub_id, currency, fsp })
+}
+
+fn id_type(name: &str, text: &str) -> Result<PartyIdType, Refusal> {
+    // All of them are too long for the text of an error.
+    let what = "must be a type of identifier such as MSISDN; /openapi/admin.json has them";
+    PartyIdType::parse(text).ok_or_else(|| refuse(ErrorCode::VALIDATION, name, what))
+}
+
+/// What a look-up can ask for.
+fn identifier(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
+    match form.text(name, 1..=IDENTIFIER_CHARS_MAX)? {
+        Some(text) if !is_identifier(&text) => {
+            let what = "must have no blanks, controls or any of {}<>`\\, and be more than dots";
+            Err(refuse(ErrorCode::VALIDATION, name, what))
+        }
+        text => Ok(text),
+    }
+}
+
+fn currency(form: &mut Form<'_>) -> Result<Option<Currency>, Refusal> {
+    let what = "must be a currency code of ISO 4217";
+    let Some(code) = form.text("currency", 1..=32)? else { return Ok(None) };
+    let known = known_currency(&code);
+    known.map(Some).ok_or_else(|| refuse(ErrorCode::VALIDATION, "currency", what))
+}
+
+fn unknown_fsp(name: &FspName) -> Refusal {
+    Refusal::new(ErrorCode::ID_NOT_FOUND, &format!("\"fspId\" {name} is no participant"))
+}

@@ -1,0 +1,188 @@
+//! A file of parties is brought into the directory of a running switch: what is good is served,
+//! what is not is told by line and column, and an import that ended half-way goes on.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::message::Message;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, Switch, finish};
+
+const HEADER: &str = "type,id,sub_id,fsp,currency";
+
+/// A file with this text, beside the data directory.
+fn file(home: &Home, name: &str, text: &str) -> PathBuf {
+    let path = home.configuration().with_file_name(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn command(home: &Home, switch: &Switch, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("parties").args(arguments);
+    command.arg("--admin").arg(format!("http://{}", switch.admin));
+    command.arg("--token").arg(home.data().join("admin-token"));
+    command
+}
+
+fn import(home: &Home, switch: &Switch, file: &Path, more: &[&str]) -> Output {
+    let file = file.to_str().unwrap();
+    finish(command(home, switch, &[&["import", file, "--json"], more].concat()))
+}
+
+/// What `--json` says.
+fn summary(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(output)))
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Who serves a party, as the command says.
+fn served_by(home: &Home, switch: &Switch, arguments: &[&str]) -> Value {
+    let output = finish(command(home, switch, &[&["find", "--json"], arguments].concat()));
+    assert!(output.status.success(), "{}", errors(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn good_lines_are_served_and_bad_ones_told() {
+    let scheme = Scheme::start();
+    let (home, switch) = (&scheme.home, &scheme.switch);
+    let path = file(
+        home,
+        "parties.csv",
+        &format!(
+            "\u{feff}{HEADER}\r\n\
+             MSISDN,254700000001,,payeefsp,\r\n\
+             MSISDN,254700000002,,nobody,\n\
+             ACCOUNT_ID,0012,SAVINGS,otherfsp,USD\n\
+             PHONE,1,,payeefsp,\n\
+             EMAIL,\"a,b\",,payeefsp,\n\
+             MSISDN,254700000003,payeefsp\n\
+             MSISDN,254700000004,,Hub,\n\
+             MSISDN,254700000001,,otherfsp,USD\n\
+             MSISDN,254700000005,,payeefsp,KES"
+        ),
+    );
+    let checked = import(home, switch, &path, &["--dry-run"]);
+    assert_eq!(summary(&checked)["registered"], json!(0));
+    assert_eq!(served_by(home, switch, &["MSISDN", "254700000001"]), json!([]));
+
+    let rejects = path.with_file_name("bad.csv");
+    let more = ["--rejects", rejects.to_str().unwrap(), "--by", "A. Odhiambo", "--reason", "go"];
+    let imported = import(home, switch, &path, &more);
+    assert!(!imported.status.success(), "some lines were refused");
+    let told = errors(&imported);
+    for (line, fault) in [
+        (3, "column fsp: 'nobody' is no participant of this switch"),
+        (5, "column type: 'PHONE' is none of MSISDN, EMAIL"),
+        (6, "column id: 'a,b' as EMAIL must be an e-mail address"),
+        (7, "3 columns, where type,id,sub_id,fsp,currency are 5"),
+        (8, "\"fspId\" Hub is no participant"),
+    ] {
+        assert!(told.contains(&format!("parties.csv, line {line}: ")), "{line}: {told}");
+        assert!(told.contains(fault), "{fault}: {told}");
+    }
+    let said = summary(&imported);
+    assert_eq!(
+        (&said["lines"], &said["registered"], &said["refused"]),
+        (&json!(9), &json!(4), &json!(5))
+    );
+    assert_eq!(said["next_line"], json!(11));
+    let left = fs::read_to_string(&rejects).unwrap();
+    let first: Vec<_> = left.lines().take(2).collect();
+    assert_eq!(
+        (left.lines().count(), &first[..]),
+        (6, &[HEADER, "MSISDN,254700000002,,nobody,"][..])
+    );
+    let again = import(home, switch, &path, &[&["--from-line", "8"], &more[..2]].concat());
+    assert_eq!(summary(&again)["refused"], json!(1), "{}", errors(&again));
+    let left = fs::read_to_string(&rejects).unwrap();
+    assert_eq!(left.lines().count(), 7, "what goes on adds to the rejects: {left}");
+
+    let twice = served_by(home, switch, &["MSISDN", "254700000001"]);
+    assert_eq!(twice[0]["fspId"], "otherfsp", "the last line of a party holds");
+    let part = served_by(home, switch, &["ACCOUNT_ID", "0012", "--sub-id", "SAVINGS"]);
+    assert_eq!((&part[0]["fspId"], &part[0]["currency"]), (&json!("otherfsp"), &json!("USD")));
+    assert_eq!(served_by(home, switch, &["ACCOUNT_ID", "0012"]), json!([]));
+
+    // A look-up is forwarded to whom the file named, and nobody was sent anything before.
+    let asked = Message::new("GET", "/parties/MSISDN/254700000001", "payerfsp");
+    scheme.send(&asked, 202);
+    assert_eq!(scheme.other.take(1)[0].path, "/parties/MSISDN/254700000001");
+    scheme.settle();
+    scheme.end();
+}
+
+#[test]
+fn what_cannot_be_imported_is_said_at_once() {
+    let home = Home::new();
+    let switch = home.serve();
+    Admin::new(&home, &switch).prepare_hub();
+    let good = file(&home, "good.csv", &format!("{HEADER}\nMSISDN,1,,x,\nMSISDN,2,,x,\n"));
+    let wrong = file(&home, "wrong.csv", "id,type,fsp\n1,MSISDN,x\n");
+    let none = good.with_file_name("none.csv");
+    for (path, more, said) in [
+        (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
+        (&none, &[], "cannot read"),
+        (&good, &["--errors-max", "1"], "more than 1 bad lines (--errors-max)"),
+        (&good, &["--from-line", "9"], "there is nothing from line 9 on"),
+        (&good, &["--rejects", "/nowhere/bad.csv"], "cannot write /nowhere/bad.csv"),
+    ] {
+        let output = import(&home, &switch, path, more);
+        let errors = errors(&output);
+        assert!(!output.status.success() && errors.contains(said), "{more:?}: {errors}");
+    }
+    let stranger = finish(command(&home, &switch, &["find", "PHONE", "1"]));
+    assert!(errors(&stranger).contains("possible values: MSISDN"), "{}", errors(&stranger));
+    let nobody = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
+    assert!(errors(&nobody).contains("nobody serves MSISDN 1"), "{}", errors(&nobody));
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn an_import_goes_on_after_the_switch_was_killed() {
+    const LINES: usize = 60_000;
+    let home = Home::new();
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    admin.prepare_hub();
+    admin.onboard("dfsp1", "http://127.0.0.1:9", "1000", "1000");
+    let mut text = format!("{HEADER}\n");
+    for number in 0..LINES {
+        writeln!(text, "MSISDN,{},,dfsp1,", 100_000_000 + number).unwrap();
+    }
+    let path = file(&home, "many.csv", &text);
+    let before = admin.metric("upesi_log_position");
+    let name = path.to_str().unwrap();
+    let mut first = command(&home, &switch, &["import", name, "--json", "--wait", "0"]);
+    let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    admin.wait_for("upesi_log_position", |position| before + 3 <= position);
+    let ports = switch.ports();
+    switch.kill();
+    let first = first.wait_with_output().unwrap();
+    let next_line = summary(&first)["next_line"].as_u64().unwrap();
+    assert!((2_000..60_000).contains(&next_line), "{}", errors(&first));
+    let from = format!("--from-line {next_line}");
+    assert!(!first.status.success() && errors(&first).contains(&from), "{}", errors(&first));
+
+    let switch = home.serve_on(ports);
+    let rest = import(&home, &switch, &path, &["--from-line", &next_line.to_string()]);
+    assert!(rest.status.success(), "{}", errors(&rest));
+    let lines = LINES as u64 + 2 - next_line;
+    assert_eq!(summary(&rest)["registered"], json!(lines));
+    for number in [0, next_line - 3, next_line - 2, LINES as u64 - 1] {
+        let id = (100_000_000 + number).to_string();
+        let found = served_by(&home, &switch, &["MSISDN", &id]);
+        assert_eq!(found[0]["fspId"], "dfsp1", "line {}", number + 2);
+    }
+    switch.stop(Signal::TERM);
+    assert!(home.verify().status.success());
+}

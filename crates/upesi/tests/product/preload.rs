@@ -1,0 +1,90 @@
+//! A directory that is filled before a measurement: what is in it is proved, and it grows by
+//! running the same again.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::switch::{PROGRAM, finish};
+
+fn upesi(arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    finish(command)
+}
+
+/// The JSON that a successful command prints last.
+fn result(arguments: &[&str]) -> Value {
+    let output = upesi(arguments);
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{errors}");
+    let json = said.find('{').expect("JSON");
+    serde_json::from_str(&said[json..]).expect("JSON")
+}
+
+fn preload(data: &Path, more: &[&str]) -> Value {
+    result(&[&["preload", "--json", "--data", data.to_str().unwrap()], more].concat())
+}
+
+#[test]
+fn a_directory_is_filled_proved_and_measured() {
+    let place = TempDir::new().unwrap();
+    let data = place.path();
+    let name = data.to_str().unwrap();
+    let first = preload(data, &["--transfers", "0.3k", "--fsps", "4"]);
+    assert_eq!((&first["added"], &first["stored"]), (&Value::from(300), &Value::from(300)));
+    let bytes = first["disk"]["log"].as_u64().unwrap();
+    assert!((450_000..900_000).contains(&bytes), "{first}");
+
+    let more = preload(data, &["--total", "500", "--fsps", "4"]);
+    assert_eq!((&more["added"], &more["stored"]), (&Value::from(200), &Value::from(500)));
+    let none = preload(data, &["--total", "500", "--fsps", "4"]);
+    assert_eq!((&none["added"], &none["stored"]), (&Value::from(0), &Value::from(500)));
+    let others = preload(data, &["--transfers", "10", "--body-bytes", "3000"]);
+    assert_eq!(others["stored"], Value::from(510), "further FSPs are onboarded");
+
+    let proof = result(&["verify", "--json", "--data", name]);
+    assert_eq!(proof["ok"], Value::from(true), "{proof}");
+    let json = data.join("out.json");
+    let measured = upesi(&[
+        "bench",
+        "transfer",
+        "--data",
+        name,
+        "--count",
+        "50",
+        "--warmup",
+        "0",
+        "--fsps",
+        "4",
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    assert!(measured.status.success(), "{measured:?}");
+    let measured = std::fs::read_to_string(json).unwrap();
+    let measured: Value = serde_json::from_str(&measured).unwrap();
+    // Funds that came in are among what ended, once for each FSP.
+    assert_eq!(measured["stored_transfers"]["at_start"], Value::from(518), "{measured}");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_is_written() {
+    let place = TempDir::new().unwrap();
+    let data = place.path().join("data");
+    let name = data.to_str().unwrap();
+    for (arguments, said) in [
+        (&["--transfers", "a lot"][..], "no number such as 2500, 100k, 0.1M or 10M"),
+        (&["--transfers", "0"][..], "a whole number from 1 on"),
+        (&[][..], "--transfers <COUNT>"),
+        (&["--transfers", "1", "--total", "1"][..], "cannot be used with"),
+        (&["--transfers", "1", "--fsps", "3"][..], "--fsps takes an even number"),
+        (&["--transfers", "900000M"][..], "make room, add fewer, or take another --data"),
+    ] {
+        let output = upesi(&[&["preload", "--data", name], arguments].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(said), "{arguments:?}: {errors}");
+    }
+}

@@ -29,6 +29,7 @@ mod ids;
 mod money;
 mod notice;
 mod outcome;
+pub mod planted;
 mod query;
 mod register;
 mod state;

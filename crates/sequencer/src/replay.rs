@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ledger::{Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, State};
+use ledger::{
+    Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, Stamp, State,
+};
 use ports::{Log, LogError};
 use record::FieldError;
 use record::frame::{Frame, Record};
@@ -18,6 +20,8 @@ pub struct Applied<'a> {
     pub command: &'a Command,
     /// What came of it.
     pub outcome: Outcome,
+    /// The stamp of its batch.
+    pub stamp: Stamp,
 }
 
 /// Records that operators have set aside: each broke an invariant, and stands in the log for
@@ -129,9 +133,10 @@ pub(crate) fn replay_without(
             failed = Some(error);
             ports::Stop
         })?;
+        let stamp = frame.header().batch.stamp;
         let decided = replay.commands.iter().zip(&replay.effects.outcomes);
         for (record, (command, outcome)) in frame.records().zip(decided) {
-            observe(&Applied { record: &record, command, outcome: *outcome });
+            observe(&Applied { record: &record, command, outcome: *outcome, stamp });
         }
         Ok(())
     })?;

@@ -26,6 +26,11 @@ use switch::Decisions;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const _: () = assert!(
+    !ledger::planted::POSSIBLE,
+    "the feature planted-bugs of the ledger is for the simulator alone"
+);
+
 /// An instant-payments switch that speaks FSPIOP: look-up, quotes, transfers with positions and
 /// liquidity limits, durable callbacks, admin API.
 #[derive(Parser)]

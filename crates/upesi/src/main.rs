@@ -160,6 +160,11 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "SYNCS", hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) inject_sync_per_second: Option<u32>,
+    /// End at once in the change of the log's directory that comes after so many. Only to prove
+    /// that nothing acknowledged is lost by it.
+    #[arg(long, value_name = "N", hide = true,
+        value_parser = clap::value_parser!(u64).range(..u64::MAX))]
+    pub(crate) inject_exit_after_disk_operations: Option<u64>,
 }
 
 /// Arguments of `openapi`.

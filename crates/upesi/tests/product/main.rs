@@ -9,6 +9,7 @@
 
 mod bench;
 mod demo;
+mod disk_operations;
 mod documents;
 mod edge;
 mod kill;

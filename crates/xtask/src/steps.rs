@@ -100,8 +100,8 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
         with(
             cargo(
                 "kill",
-                "kill -9 again and again: nothing acknowledged is lost",
-                "test --release --locked --package upesi --test product kill",
+                "kill -9, and an end in each change of the disk: nothing acknowledged is lost",
+                "test --release --locked --package upesi --test product -- kill disk_operations",
             ),
             "UPESI_PROOF_SECONDS",
             share.to_string(),

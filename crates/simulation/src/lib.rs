@@ -33,7 +33,7 @@
 //! but is not their code.
 //!
 //! # Costs and bounds
-//! Under 50 microseconds per transfer in a release build, half of it for recoveries, which read
+//! About 60 microseconds per transfer in a release build, half of it for recoveries, which read
 //! the whole log. A run keeps everything in memory, a few KB per transfer. Each kind of fault has
 //! a budget per run (see `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]

@@ -26,7 +26,7 @@ pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
 pub use frames::DurableFrames;
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
-pub use real_disk::{LOCK_FILE, RealDisk, RealFile};
+pub use real_disk::{INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations};
 pub use recovery::{
     Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, walk,
 };

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ports::{Disk, DiskError, DiskFile};
 use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags};
@@ -19,6 +20,19 @@ pub const LOCK_FILE: &str = "LOCK";
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY_MODE: u32 = 0o700;
+
+/// Status of a process that ended by [`exit_after_disk_operations`].
+pub const INJECTED_EXIT: i32 = 86;
+
+/// Changes of real disks that this process may still make.
+static OPERATIONS_LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// For tests of crashes: this process ends at once, with [`INJECTED_EXIT`], in the change of a
+/// real disk that comes after so many. A write is made by half before, any other change not at
+/// all. Names, writes, truncations and syncs count.
+pub fn exit_after_disk_operations(operations: u64) {
+    OPERATIONS_LEFT.store(operations, Ordering::Relaxed);
+}
 
 /// A directory of the file system, locked. Clones share the lock, which goes with the last one.
 #[derive(Clone, Debug)]
@@ -144,6 +158,7 @@ impl Disk for RealDisk {
 
     fn create(&self, name: &str) -> Result<RealFile, DiskError> {
         self.own("create", name)?;
+        count_operation(|| {});
         self.open_file(name, OFlags::CREATE | OFlags::EXCL)
     }
 
@@ -153,6 +168,7 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         self.own("rename", from)?;
+        count_operation(|| {});
         let directory = &self.directory.handle;
         rustix::fs::renameat(directory, plain(from)?, directory, plain(to)?)
             .map_err(|error| failed("rename", from, error))
@@ -160,11 +176,13 @@ impl Disk for RealDisk {
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         self.own("remove", name)?;
+        count_operation(|| {});
         rustix::fs::unlinkat(&self.directory.handle, plain(name)?, AtFlags::empty())
             .map_err(|error| failed("remove", name, error))
     }
 
     fn sync_directory(&self) -> Result<(), DiskError> {
+        count_operation(|| {});
         retry(|| rustix::fs::fsync(&self.directory.handle))
             .map_err(|error| failed("sync", &self.directory.path, error))
     }
@@ -190,16 +208,22 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        count_operation(|| {
+            // However that ends, the process does too.
+            let _half = self.file.write_all_at(&bytes[..bytes.len() / 2], offset);
+        });
         self.file.write_all_at(bytes, offset).map_err(|error| self.failed("write", &error))
     }
 
     fn sync(&self) -> Result<(), DiskError> {
+        count_operation(|| {});
         // Also stores the length, which is needed to read the content.
         retry(|| rustix::fs::fdatasync(&self.file))
             .map_err(|error| failed("sync", &self.name, error))
     }
 
     fn truncate(&self, length: u64) -> Result<(), DiskError> {
+        count_operation(|| {});
         retry(|| rustix::fs::ftruncate(&self.file, length))
             .map_err(|error| failed("truncate", &self.name, error))
     }
@@ -220,6 +244,17 @@ impl RealFile {
                 error: error.to_string(),
             },
         }
+    }
+}
+
+/// Counts a change of the disk; ends the process where it was told to end.
+fn count_operation(last_deed: impl FnOnce()) {
+    if OPERATIONS_LEFT.load(Ordering::Relaxed) == u64::MAX {
+        return;
+    }
+    if OPERATIONS_LEFT.fetch_sub(1, Ordering::Relaxed) == 0 {
+        last_deed();
+        std::process::exit(INJECTED_EXIT);
     }
 }
 

@@ -30,6 +30,7 @@ mod ids;
 mod money;
 mod notice;
 mod outcome;
+pub mod planted;
 mod query;
 mod register;
 pub mod snapshot;

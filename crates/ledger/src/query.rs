@@ -1,9 +1,12 @@
 //! Questions: reads of the state that decide nothing.
 
+use alloc::vec::Vec;
+
 use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::money::Amount;
-use crate::notice::{DeadLetter, Notice};
+use crate::notice::{DeadLetter, Notice, NoticeKind};
 use crate::outcome::Outcome;
+use crate::planted::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{Ended, Found, TransferState};
 
@@ -176,6 +179,25 @@ impl State {
     /// Notices owed and not yet recorded as delivered, in no order.
     pub fn notices_owed(&self) -> impl Iterator<Item = &Notice> {
         self.outbox.iter()
+    }
+
+    /// What a hub that starts must send: every notice owed, oldest first, and whether it is a
+    /// prepare of a transfer that has ended since. Such a one is withdrawn at once: whether it
+    /// was attempted is not known, and not needed any more.
+    #[must_use]
+    pub fn notices_to_resume(&self) -> Vec<(Notice, bool)> {
+        let is_stale = |notice: &Notice| {
+            let view = self.view(&notice.transfer);
+            notice.kind == NoticeKind::Prepare
+                && view.is_none_or(|view| view.state != TransferState::Reserved)
+        };
+        let mut owed: Vec<_> =
+            self.outbox.iter().map(|notice| (*notice, is_stale(notice))).collect();
+        owed.sort_unstable_by_key(|(notice, _)| notice.id);
+        if is_planted(Bug::RestartForgetsNotice) {
+            owed.pop();
+        }
+        owed
     }
 
     /// One notice that is owed.

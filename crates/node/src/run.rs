@@ -6,10 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::{
-    Command, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, State,
-    TransferState,
-};
+use ledger::{Command, NoticeId, Outcome, ParticipantIndex, Position, State};
 use ports::{Clock, Log};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 
@@ -357,21 +354,12 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         status.stopped = Some(reason.into());
     }
 
-    /// What was owed when the last run ended. Prepares of transfers that have ended since are
-    /// withdrawn at once: whether they were attempted is not known, and not needed any more.
+    /// What was owed when the last run ended.
     fn post_owed(&mut self) {
-        let state = self.sequencer.state();
-        let is_stale = |notice: &Notice| {
-            let view = state.view(&notice.transfer);
-            notice.kind == NoticeKind::Prepare
-                && view.is_none_or(|view| view.state != TransferState::Reserved)
-        };
-        let mut owed: Vec<Notice> = state.notices_owed().copied().collect();
-        owed.sort_unstable_by_key(|notice| notice.id);
-        for notice in owed {
+        for (notice, is_stale) in self.sequencer.state().notices_to_resume() {
             let lane = lane(self.outgoing.len(), notice.recipient);
             self.outgoing[lane].push(Event::Notice { notice, message: None });
-            if is_stale(&notice) {
+            if is_stale {
                 self.outgoing[lane].push(Event::Withdraw(notice.id));
             }
         }

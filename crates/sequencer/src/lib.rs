@@ -22,6 +22,7 @@ mod stamp;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
+use ledger::planted::{Bug, is_planted};
 use ledger::{Command, Effects, Outcome, Position, Stamp, State, TransferId};
 use ports::{Log, LogError, Mark, Now, StoreError};
 use record::frame::{
@@ -382,6 +383,9 @@ impl<L: Log> Sequencer<L> {
         // A deadline that the stamp meets ends its transfer in this batch, whatever the batch is
         // made of: nobody may hear of that end before it is durable.
         let deadline_met = self.state.next_deadline().is_some_and(|due| due <= stamp);
+        if is_planted(Bug::AcknowledgeBeforeSync) {
+            return Ok((tail.next(), stamp));
+        }
         if deadline_met || durability.into_iter().any(|one| one == Durability::Synced) {
             self.sync()?;
         }

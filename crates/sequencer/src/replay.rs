@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ledger::{Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, State};
+use ledger::{
+    Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, Stamp, State,
+};
 use ports::{Log, LogError, Mark, StoreError};
 use record::FieldError;
 use record::frame::{Frame, Record};
@@ -21,6 +23,8 @@ pub struct Applied<'a> {
     pub command: &'a Command,
     /// What came of it.
     pub outcome: Outcome,
+    /// The stamp of its batch.
+    pub stamp: Stamp,
 }
 
 /// Records that operators have set aside: each broke an invariant, and stands in the log for
@@ -263,9 +267,10 @@ impl Replay {
     /// Shows the commands of the last frame applied, which is given once more, with what came of
     /// each.
     pub fn observe(&self, frame: &Frame<'_>, observe: &mut dyn FnMut(&Applied<'_>)) {
+        let stamp = frame.header().batch.stamp;
         let decided = self.commands.iter().zip(&self.effects.outcomes);
         for (record, (command, outcome)) in frame.records().zip(decided) {
-            observe(&Applied { record: &record, command, outcome: *outcome });
+            observe(&Applied { record: &record, command, outcome: *outcome, stamp });
         }
     }
 

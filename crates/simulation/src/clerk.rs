@@ -38,6 +38,12 @@ impl Clerk {
     }
 }
 
+impl Clerk {
+    pub(crate) fn leave(&mut self) {
+        self.every_us = None;
+    }
+}
+
 impl World {
     /// The clerk comes in, if the run has one.
     pub(crate) fn seat_clerk(&mut self) {

@@ -24,6 +24,9 @@ pub(crate) struct Desk {
     pub(crate) manners: Vec<Manners>,
     /// What the wall clock shows beyond the truth, in microseconds.
     pub(crate) skew_us: i64,
+    /// Until then each commit takes so much longer.
+    pub(crate) slow_until: u64,
+    pub(crate) slow_us: u64,
     pub(crate) tally: Tally,
     /// How often each outcome was decided, by its number.
     pub(crate) outcomes: Vec<u64>,
@@ -77,6 +80,11 @@ impl Desk {
         Now { monotonic_us: self.now - born_us, wall: Stamp(wall) }
     }
 
+    /// How much longer a commit takes now.
+    pub(crate) fn drag(&self) -> u64 {
+        if self.now < self.slow_until { self.slow_us } else { 0 }
+    }
+
     /// The time of day as it really is, in milliseconds.
     pub(crate) fn true_ms(&self) -> u64 {
         (EPOCH_US + self.now) / 1_000
@@ -121,7 +129,8 @@ impl Desk {
         self.tally.attempts += 1;
         let limit = self.plan.attempt_us;
         let (there, back) = (self.way(), self.way());
-        match self.manners[usize::from(attempting.to)] {
+        // Who joins later has manners like anybody at first.
+        match *self.manners.get(usize::from(attempting.to)).unwrap_or(&Manners::Fine) {
             Manners::Down => self.end_attempt(&attempting, there, AttemptResult::ConnectFailed),
             Manners::Breaking => {
                 let reads = self.random.chance(500);

@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Operate,
     /// The clerk acts.
     Clerk,
+    /// The examiner acts.
+    Examine,
     /// Something breaks.
     Fault(Fault),
     /// What was broken for a while works again.

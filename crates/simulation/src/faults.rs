@@ -40,6 +40,10 @@ impl World {
         }
         self.fuses.armed[fault as usize] = false;
         self.arm(fault);
+        self.desk.tally.faults += 1;
+        if self.without.faults.contains(&(self.desk.tally.faults - 1)) {
+            return;
+        }
         match fault {
             Fault::Crash => self.crash(),
             Fault::Torn => {
@@ -71,6 +75,7 @@ impl World {
         self.disk.crash_at(NEVER);
         self.disk.fail_sync_at(NEVER);
         self.desk.manners.fill(Manners::Fine);
+        self.desk.slow_until = 0;
     }
 
     /// Before a start: now and then the recovery itself is cut short, or one of its syncs fails.

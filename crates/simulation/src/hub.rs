@@ -9,9 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use journal::{FileLog, MemoryDisk};
-use ledger::{
-    Command, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome, Position, TransferState,
-};
+use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Position};
 use ports::{Log, RecordReader};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 
@@ -172,7 +170,7 @@ impl Hub {
                 desk.tally.thawed += self.sequencer.cold_counts().found - found;
                 self.sequencer.tend().expect("a store in memory takes everything");
                 let ends = desk.plan.commit_us;
-                desk.random.between(ends)
+                desk.random.between(ends) + desk.drag()
             }
             Err(CommitError::Full) => {
                 desk.tally.full += 1;
@@ -292,18 +290,10 @@ impl Hub {
     /// What was owed when the last life ended; prepares of transfers that have ended since are
     /// withdrawn at once.
     fn post_owed(&mut self, desk: &mut Desk) {
-        let state = self.sequencer.state();
-        let is_stale = |notice: &Notice| {
-            let view = state.view(&notice.transfer);
-            notice.kind == NoticeKind::Prepare
-                && view.is_none_or(|view| view.state != TransferState::Reserved)
-        };
-        let mut owed: Vec<Notice> = state.notices_owed().copied().collect();
-        owed.sort_unstable_by_key(|notice| notice.id);
-        for notice in owed {
+        for (notice, is_stale) in self.sequencer.state().notices_to_resume() {
             let lane = notice.recipient.at() % self.mailboxes.len();
             self.mailboxes[lane].push(Mail::Notice { notice, message: None });
-            if is_stale(&notice) {
+            if is_stale {
                 self.mailboxes[lane].push(Mail::Withdraw(notice.id));
             }
         }

@@ -7,15 +7,15 @@
 //! and all chance comes from the seed. So the same seed gives the same run, event for event.
 //!
 //! # What is watched, after every batch
-//! - every currency sums to zero, and every visible balance is the one that an independent
-//!   account (the module `shadow`) arrives at, which also predicts each outcome from the rules;
-//! - oracles, types of accounts and public keys are those that were accepted, no more and no less;
+//! - an independent model (the module `model`) predicts every outcome, every balance, every
+//!   notice with what it says, and every withdrawn prepare, from the rules alone;
 //! - batches, records and notices are numbered without gaps; stamps never go back;
 //! - a notice leaves the hub only when the record that made it is durable, within the window of
 //!   its lane, and not before an earlier one about its transfer has ended.
 //!
 //! # What is watched after every recovery
 //! - no acknowledged record is missing, and each record and outcome is what it was;
+//! - the whole state is the model's: participants, accounts, transfers, notices, dead letters;
 //! - what was owed is owed; at most a window of notices per lane is sent once more.
 //!
 //! # What is watched at the end
@@ -23,12 +23,16 @@
 //!   delivered or is a dead letter, and nobody waits;
 //! - no FSP was ever told two ends of a transfer, and what it was told is what the kernel holds;
 //! - the log alone, read once more, gives the same state, with a store beside the kernel and
-//!   without one.
+//!   without one, and the model reads it along.
+//!
+//! # When something is wrong
+//! The run is made small ([`shrink`]): transfers, faults and acts are dropped while it fails in
+//! the same way. What is left is a [`Regression`], a few lines of text to be committed.
 //!
 //! # What is not simulated
 //! HTTP and its parsing, connections, the party directory, and the threads: what hands work from
 //! the sequencer to the lanes (modules `hub` and `edge`) follows `node` and `switch` step by step
-//! but is not their code. Damage to what was stored is left to the tests of the log.
+//! but is not their code.
 //!
 //! # Costs and bounds
 //! About 60 microseconds per transfer in a release build, half of it for recoveries, which read
@@ -36,70 +40,116 @@
 //! a budget per run (see `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]
 
-mod catalogue;
 mod clerk;
+mod damage;
 mod desk;
 mod edge;
 mod event;
+mod examiner;
 mod faults;
 mod hub;
+mod model;
 mod operator;
 mod party;
 mod plan;
 mod random;
+mod regression;
 mod report;
 mod script;
-mod shadow;
 mod shelf;
+mod shrink;
+mod without;
 mod witness;
 mod world;
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
-use ledger::Counters;
+use ledger::{Counters, Outcome};
 
+pub use regression::Regression;
 pub use report::{Report, Tally};
+pub use shrink::{Shrunk, shrink};
+pub use without::{Kind, Without};
 
 use world::World;
 
 /// How a run is made, beside its seed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Transfers that payers make.
     pub transfers: u32,
     /// Whether every event is printed.
     pub verbose: bool,
+    /// What it is made without.
+    pub without: Without,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { transfers: 300, verbose: false }
+        Self { transfers: 300, verbose: false, without: Without::default() }
     }
 }
 
-/// Makes the run of a seed and reports on it. What goes wrong is in [`Report::failure`]; the
-/// place of a broken assertion is only in what the panic hook prints.
+/// Makes the run of a seed and reports on it. What goes wrong is in [`Report::failure`], with the
+/// place of the broken assertion; nothing is printed about it.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Report {
+    watch_panics();
     let mut world = World::new(seed, options);
+    BROKEN.set(Some(String::new()));
     let failure = catch_unwind(AssertUnwindSafe(|| world.run())).err();
+    let place = BROKEN.take().unwrap_or_default();
     let failure = failure.map(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
         said.unwrap_or("something panicked without words").to_owned()
     });
+    let counters = world.state().map_or_else(Counters::default, |state| *state.counters());
     let outcomes = ledger::ALL_OUTCOMES.iter().map(|outcome| {
-        let count = world.desk.outcomes[usize::from(outcome.number())];
+        let count = match outcome {
+            // No command has these: a deadline does, and an outflow that was given back.
+            Outcome::Expired => counters.expired,
+            Outcome::FundsOutAborted => world.witness.model.given_back,
+            _ => world.desk.outcomes[usize::from(outcome.number())],
+        };
         (*outcome, count)
     });
     Report {
         seed,
         outcomes: outcomes.collect(),
-        counters: world.state().map_or_else(Counters::default, |state| *state.counters()),
+        counters,
         virtual_us: world.desk.now,
         trace: world.desk.trace,
         state: world.final_hash,
         failure,
+        place,
         tally: world.desk.tally,
     }
+}
+
+thread_local! {
+    /// Within a run: where an assertion broke last.
+    static BROKEN: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on a panic within a run is noted; any other is told as before.
+fn watch_panics() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |broken| {
+            let within_run = BROKEN.with_borrow_mut(|place| {
+                let is_in = place.is_some();
+                *place = place
+                    .is_some()
+                    .then(|| broken.location().map(ToString::to_string).unwrap_or_default());
+                is_in
+            });
+            if !within_run {
+                before(broken);
+            }
+        }));
+    });
 }

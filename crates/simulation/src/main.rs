@@ -2,15 +2,23 @@
 //!
 //! Without `--runs` and `--seconds` one run is made. With `--seconds` runs are made, seed after
 //! seed, until the time is over. The first failure ends it: its seed comes first, then what went
-//! wrong, then the command that repeats it; the exit status is 1.
+//! wrong, then the run made small, as a text to be committed; the exit status is 1.
+//!
+//! `--regression FILE` plays such a text again. `--outcomes` adds a table of how often each
+//! outcome of the kernel was reached. `--bugs`, in a build with the feature `planted-bugs`,
+//! plants each deliberate bug and shows how it is caught.
 
-use std::panic;
+#[cfg(feature = "planted-bugs")]
+mod bugs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use simulation::{Options, Report, run};
+use ledger::Outcome;
+use simulation::{Options, Regression, Report, Without, run, shrink};
 
 #[derive(Parser)]
 #[command(about = "The deterministic simulator of the hub")]
@@ -27,48 +35,86 @@ struct Arguments {
     /// Transfers in each run.
     #[arg(long, default_value_t = Options::default().transfers)]
     transfers: u32,
+    /// Plays a regression, a text as a failing run leaves one, instead of a seed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "runs", "seconds", "transfers"])]
+    regression: Option<PathBuf>,
+    /// Most runs that making a failing run small may take; 0 leaves it as it is.
+    #[arg(long, default_value_t = 10_000, value_name = "RUNS")]
+    shrink: u32,
     /// Prints every event.
     #[arg(long)]
     verbose: bool,
     /// Prints a line per run.
     #[arg(long)]
     each: bool,
+    /// Prints how often each outcome was reached.
+    #[arg(long)]
+    outcomes: bool,
+    /// Plants each deliberate bug, and shows how it is caught.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long)]
+    bugs: bool,
 }
 
-/// Where the last assertion broke.
-static PLACE: Mutex<String> = Mutex::new(String::new());
+/// What all runs came to.
+#[derive(Default)]
+struct Total {
+    runs: u64,
+    transfers: u64,
+    outcomes: BTreeMap<Outcome, u64>,
+}
+
+impl Total {
+    fn add(&mut self, report: &Report) {
+        self.runs += 1;
+        self.transfers += report.tally.transfers;
+        for (outcome, count) in &report.outcomes {
+            *self.outcomes.entry(*outcome).or_default() += count;
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let options = Options { transfers: arguments.transfers, verbose: arguments.verbose };
-    panic::set_hook(Box::new(|broken| {
-        let place = broken.location().map(ToString::to_string).unwrap_or_default();
-        if let Ok(mut last) = PLACE.lock() {
-            *last = place;
-        }
-    }));
-    let start = Instant::now();
-    let (mut runs, mut transfers) = (0, 0);
-    while is_wanted(&arguments, runs, start.elapsed()) {
-        let report = run(arguments.seed + runs, &options);
-        runs += 1;
-        transfers += report.tally.transfers;
-        if let Some(failure) = &report.failure {
-            print_failure(&report, failure, &options);
+    #[cfg(feature = "planted-bugs")]
+    if arguments.bugs {
+        return bugs::plant_all(arguments.seed);
+    }
+    let without = Without::default();
+    let mut options =
+        Options { transfers: arguments.transfers, verbose: arguments.verbose, without };
+    let mut seed = arguments.seed;
+    if let Some(path) = &arguments.regression {
+        let read = read(path);
+        let Ok(Regression { seed: its_seed, options: its_options, .. }) = read else {
+            eprintln!("{}: {}", path.display(), read.err().unwrap_or_default());
+            return ExitCode::FAILURE;
+        };
+        seed = its_seed;
+        options = Options { verbose: arguments.verbose, ..its_options };
+    }
+    println!("seed {seed}, {} transfers a run", options.transfers);
+    let (start, mut total) = (Instant::now(), Total::default());
+    while is_wanted(&arguments, total.runs, start.elapsed()) {
+        let report = run(seed + total.runs, &options);
+        total.add(&report);
+        if report.failure.is_some() {
+            print_failure(report, &options, arguments.shrink);
             return ExitCode::FAILURE;
         }
         if arguments.each || arguments.verbose {
             println!("{report}");
         }
     }
-    let took = start.elapsed();
-    let rate = u128::from(transfers) * 1_000_000 / took.as_micros().max(1);
-    println!(
-        "{runs} runs from seed {}, {transfers} transfers in {} ms: {rate} a second; all passed",
-        arguments.seed,
-        took.as_millis()
-    );
+    print_total(&total, seed, start.elapsed());
+    if arguments.outcomes {
+        total.outcomes.iter().for_each(|(outcome, count)| println!("{count:>10}  {outcome:?}"));
+    }
     ExitCode::SUCCESS
+}
+
+fn read(path: &Path) -> Result<Regression, String> {
+    std::fs::read_to_string(path).map_err(|error| error.to_string())?.parse()
 }
 
 fn is_wanted(arguments: &Arguments, runs: u64, elapsed: Duration) -> bool {
@@ -78,12 +124,34 @@ fn is_wanted(arguments: &Arguments, runs: u64, elapsed: Duration) -> bool {
     !(counted || timed || single)
 }
 
-fn print_failure(report: &Report, failure: &str, options: &Options) {
-    let place = PLACE.lock().map(|place| place.clone()).unwrap_or_default();
-    println!("seed {} failed at {} microseconds:", report.seed, report.virtual_us);
-    println!("{failure}\n  at {place}\n  {report}");
+/// The rate is that of the processor's time, which other programs do not take part in.
+fn print_total(total: &Total, seed: u64, took: Duration) {
+    let Total { runs, transfers, .. } = total;
+    let worked = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let worked_us = worked.tv_sec as u64 * 1_000_000 + worked.tv_nsec as u64 / 1_000;
+    let rate = transfers * 1_000_000 / worked_us.max(1);
     println!(
-        "repeat it with: cargo run --release -p simulation -- --seed {} --transfers {} --verbose",
-        report.seed, options.transfers
+        "{runs} runs from seed {seed}, {transfers} transfers in {} ms, {rate} per second of the \
+         processor; all passed",
+        took.as_millis()
+    );
+}
+
+fn print_failure(report: Report, options: &Options, runs_max: u32) {
+    let (seed, place) = (report.seed, report.place.clone());
+    let failure = report.failure.clone().unwrap_or_default();
+    println!("seed {seed} failed at {} microseconds:", report.virtual_us);
+    println!("{failure}\n  at {place}\n  {report}");
+    println!("making it small, in at most {runs_max} runs ...");
+    let same = |report: &Report| report.failure.is_some() && report.place == place;
+    let shrunk = shrink(options, report, runs_max, &same);
+    let found = format!("{}\nat {place}", shrunk.report.failure.clone().unwrap_or_default());
+    let left = shrunk.options.transfers - shrunk.options.without.transfers.len() as u32;
+    let options = Options { verbose: false, ..shrunk.options };
+    println!("{left} transfers are left after {} runs, and it says:\n", shrunk.runs);
+    println!("{}", Regression { found, seed, options });
+    println!(
+        "Keep these lines as crates/simulation/regressions/NAME.seed: the gate plays every file \
+         there.\nRepeat it with: cargo run --release -p simulation -- --verbose --regression FILE"
     );
 }

@@ -99,8 +99,18 @@ impl World {
 
     /// Asks for a new change.
     pub(crate) fn ask_for_change(&mut self, change: Change) {
+        let act = self.count_act();
+        if self.without.acts.contains(&act) {
+            return;
+        }
         let number = self.operator.add(change);
         self.ask_for(number);
+    }
+
+    /// Number of an act of operator, clerk or examiner.
+    pub(crate) fn count_act(&mut self) -> u32 {
+        self.desk.tally.acts += 1;
+        self.desk.tally.acts - 1
     }
 
     /// The next step of the onboarding.

@@ -3,9 +3,10 @@
 //! An FSP believes what the hub tells it. It never sees the kernel's state; at the end of a run
 //! its beliefs are compared with it.
 
-use ledger::{LookUp, Notice, NoticeKind, Outcome, TransferState};
+use ledger::{LookUp, Notice, NoticeKind, Outcome, TransferId, TransferState};
 
 use crate::event::{Callback, Event};
+use crate::examiner::STRAY;
 use crate::plan::SECOND;
 use crate::script::{GHOST, Reply, Request, Script, What, number_of};
 use crate::world::World;
@@ -52,7 +53,12 @@ enum Role {
 
 impl World {
     pub(crate) fn is_payer_waiting(&self, transfer: u32) -> bool {
-        self.parties[transfer as usize].payer.end.is_none()
+        !self.is_dropped(transfer) && self.parties[transfer as usize].payer.end.is_none()
+    }
+
+    /// Whether the run is made without this transfer.
+    fn is_dropped(&self, transfer: u32) -> bool {
+        self.without.transfers.contains(&transfer)
     }
 
     pub(crate) fn is_payee_waiting(&self, transfer: u32) -> bool {
@@ -100,6 +106,14 @@ impl World {
         }
         self.desk.mark(notice.id.0);
         let transfer = number_of(&notice.transfer);
+        // What the examiner brought about, nobody acts on.
+        if notice.transfer == TransferId::NONE || STRAY <= transfer {
+            return;
+        }
+        // A message of the examiner's under the id of a movement of funds.
+        if source.is_none_or(|source| source.transfer().is_none()) && self.is_of_funds(notice) {
+            return;
+        }
         if let Some(source) = *source {
             let about = source.transfer();
             assert_eq!(about, Some(transfer), "{notice:?} is made from another message");
@@ -174,7 +188,7 @@ impl World {
         let Some(state) = self.state() else { return };
         let found = state.look_up(&asker, &id);
         let LookUp::Found(view) = found else {
-            let known = self.witness.shadow.is_party(&id, &asker);
+            let known = self.witness.model.is_party(&id, &asker);
             assert!(!known, "{asker} asked for {id} and was told {found:?}");
             return;
         };
@@ -192,6 +206,9 @@ impl World {
     pub(crate) fn check_agreement(&mut self) {
         for transfer in 0..self.parties.len() {
             let id = self.cast.id(transfer as u32);
+            if self.is_dropped(transfer as u32) {
+                continue;
+            }
             self.warm(&id);
             let state = self.state().expect("a hub at rest is up");
             let parties = &self.parties[transfer];
@@ -217,6 +234,12 @@ impl World {
     fn variant(&mut self) -> u8 {
         let changed = !self.desk.calm && self.desk.random.chance(self.desk.plan.changed_per_mille);
         u8::from(changed)
+    }
+
+    /// Whether a notice is about an id that no script has.
+    fn is_of_funds(&self, notice: &Notice) -> bool {
+        let number = number_of(&notice.transfer);
+        self.scripts.len() as u32 <= number || self.cast.id(number) != notice.transfer
     }
 
     fn asked_to_take_part(&mut self, transfer: u32) {

@@ -1,5 +1,7 @@
 //! The only source of chance: SplitMix64 from the run's seed.
 
+use std::hash::{BuildHasher, Hasher};
+
 /// A seeded generator. Every draw of a run comes from one, in an order that the seed fixes.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -60,4 +62,30 @@ pub(crate) fn spread32(number: u64) -> [u8; 32] {
     bytes[..16].copy_from_slice(&spread16(number));
     bytes[16..].copy_from_slice(&spread16(number.rotate_left(32) ^ 0x5bd1_e995));
     bytes
+}
+
+/// A hasher for ids, which are random already: a mix of each eight bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mixing(u64);
+
+impl BuildHasher for Mixing {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for Mixing {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = mix(self.0 ^ u64::from_le_bytes(word));
+        }
+    }
 }

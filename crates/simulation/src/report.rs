@@ -49,6 +49,16 @@ pub struct Tally {
     pub snapshot_starts: u64,
     /// Transfers that a batch asked for and that were read from the store.
     pub thawed: u64,
+    /// Faults that struck.
+    pub faults: u32,
+    /// Acts of operator, clerk and examiner after the onboarding.
+    pub acts: u32,
+    /// Times that the disk was slow.
+    pub slow: u64,
+    /// Damaged copies of the disk that were refused.
+    pub damage_refused: u64,
+    /// Damaged copies whose damage lay in what a recovery drops.
+    pub damage_harmless: u64,
 }
 
 /// What came of a run.
@@ -70,6 +80,8 @@ pub struct Report {
     pub state: Digest,
     /// What was found wrong, if anything.
     pub failure: Option<String>,
+    /// Where the assertion broke that found it; empty if none did.
+    pub place: String,
 }
 
 impl fmt::Display for Report {

@@ -42,6 +42,8 @@ pub(crate) enum What {
     },
     /// A change by the operator, by number.
     Change(u32),
+    /// A command of the examiner's that is no change, by number.
+    Stray(u32),
 }
 
 /// Something odd about a prepare.
@@ -106,7 +108,7 @@ impl Request {
             What::Prepare { transfer, .. }
             | What::Answer { transfer, .. }
             | What::Ask { transfer } => Some(transfer),
-            What::Change(_) => None,
+            What::Change(_) | What::Stray(_) => None,
         }
     }
 
@@ -118,6 +120,7 @@ impl Request {
             What::Answer { transfer, variant } => (2, transfer, variant),
             What::Ask { transfer } => (3, transfer, 0),
             What::Change(number) => (4, number, 0),
+            What::Stray(number) => (5, number, 0),
         };
         let [a, b, c, d] = transfer.to_le_bytes();
         let drawn = mix(u64::from(transfer) << 8 | tag);
@@ -134,6 +137,7 @@ impl Request {
         let what = match tag {
             1 => What::Prepare { transfer, variant },
             2 => What::Answer { transfer, variant },
+            5 => What::Stray(transfer),
             _ => return None,
         };
         let request = Self { from, what };
@@ -178,7 +182,7 @@ impl Cast {
             What::Prepare { transfer, variant } => (0, transfer, variant),
             What::Answer { transfer, variant } => (1, transfer, variant),
             What::Ask { transfer } => (2, transfer, 0),
-            What::Change(number) => (3, number, 0),
+            What::Change(number) | What::Stray(number) => (3, number, 0),
         };
         let number = u64::from(transfer) << 16 | u64::from(variant) << 8 | tag;
         Digest(spread32(self.salt.rotate_left(7) ^ number))

@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::{Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State};
+use ledger::{
+    Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State, TransferId,
+};
 use record::frame::{EncodedRecord, Record};
 use sequencer::{Applied, Committed};
 
+use crate::model::Model;
 use crate::random::mix;
 use crate::script::number_of;
-use crate::shadow::Shadow;
 
 /// A record and what was decided about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +53,11 @@ impl Track {
 
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    pub(crate) shadow: Shadow,
+    pub(crate) model: Model,
+    /// A recovery that did not come to its end has taken the model along.
+    model_is_gone: bool,
     window: u32,
     decided: Vec<Decided>,
-    /// First position and stamp of every batch.
-    batches: Vec<(u64, Stamp)>,
     /// Everything up to here has been promised to somebody.
     promised: u64,
     tracks: Vec<Track>,
@@ -80,12 +82,12 @@ impl Witness {
     ) {
         let first = self.decided.len() as u64 + 1;
         assert_eq!(committed.first.0, first, "batches follow each other without a gap");
-        self.batches.push((first, committed.stamp));
-        self.shadow.begin(committed.stamp);
+        self.model.begin(committed.stamp);
         for ((command, record), outcome) in batch.zip(&effects.outcomes) {
             let content = content_of_encoded(record);
             self.decided.push(Decided { content, outcome: *outcome });
-            self.shadow.decide(command, *outcome);
+            let predicted = self.model.decide(command);
+            assert_eq!(*outcome, predicted, "is not what the rules say of {command:?}");
             self.note_ends(command);
         }
         let last = self.decided.len() as u64;
@@ -93,7 +95,7 @@ impl Witness {
         for notice in &effects.notices {
             self.note_owed(notice, last);
         }
-        self.shadow.compare(state);
+        self.model.compare(state, effects);
         self.promise(committed.durable.0);
         self.recorded(committed.durable.0);
     }
@@ -101,6 +103,23 @@ impl Witness {
     /// Somebody was told the outcome of the record at `position`, or that all is durable so far.
     pub(crate) fn promise(&mut self, position: u64) {
         self.promised = self.promised.max(position);
+    }
+
+    /// A log that ends here has all that was acknowledged.
+    pub(crate) fn check_promise(&self, end: u64, what: &str) {
+        assert!(
+            self.promised <= end,
+            "{what}: record {} was acknowledged, the log now ends at {end}",
+            self.promised
+        );
+    }
+
+    /// A record that is read is the one that was decided, if it was.
+    pub(crate) fn check_content(&self, record: &Record<'_>, what: &str) {
+        let at = record.position.0 as usize - 1;
+        let Some(decided) = self.decided.get(at) else { return };
+        let same = decided.content == content_of_stored(record);
+        assert!(same, "{what}: record {} is another", at + 1);
     }
 
     /// An attempt to deliver a notice begins; everything up to `durable` is synced.
@@ -151,17 +170,21 @@ impl Witness {
         !std::mem::replace(&mut track.received, true)
     }
 
-    /// The first position of the batches that it did not see committed.
-    pub(crate) fn next(&self) -> Position {
-        Position(self.decided.len() as u64 + 1)
+    /// How many records were seen committed.
+    pub(crate) fn seen(&self) -> u64 {
+        self.decided.len() as u64
     }
 
-    /// The log is opened again: `news` are batches in it that were never seen committed.
-    pub(crate) fn reopen(&mut self, news: &[(u64, Stamp)]) -> Reopening<'_> {
-        let shadow = self.shadow.anew();
+    /// The log, which now ends at `end`, is opened again. Where it has lost nothing the model
+    /// goes on from where it is, and is compared with what the replay arrives at; else, or where
+    /// that is wanted, it follows the log from the beginning.
+    pub(crate) fn reopen(&mut self, end: u64, from_the_beginning: bool) -> Reopening<'_> {
         let seen = self.decided.len();
-        self.batches.extend_from_slice(news);
-        Reopening { witness: self, shadow, at: 0, batch: 0, seen }
+        let anew = from_the_beginning || self.model_is_gone || end < seen as u64;
+        self.model_is_gone = true;
+        let model = if anew { Model::default() } else { std::mem::take(&mut self.model) };
+        let known = if anew { 0 } else { seen };
+        Reopening { witness: self, model, known, at: 0, stamp: None, seen }
     }
 
     /// Nothing is owed, and nothing that ever was owed is unaccounted for.
@@ -173,6 +196,7 @@ impl Witness {
         let is_dead = |track: &&Track| track.stage == Stage::Ended(DeliveryResult::Dead);
         let dead = self.tracks.iter().filter(is_dead).count();
         assert_eq!(state.dead_letter_count(), dead, "dead letters");
+        self.model.compare_in_full(state);
     }
 
     fn note_owed(&mut self, notice: &Notice, made: u64) {
@@ -182,7 +206,7 @@ impl Witness {
         let mut track = Track {
             made,
             recipient: notice.recipient.0,
-            transfer: number_of(&notice.transfer),
+            transfer: key_of(&notice.transfer),
             stage: Stage::Owed,
             received: false,
             again,
@@ -219,13 +243,8 @@ impl Witness {
     /// After a crash: what is owed is what was owed, and at most a window of it per lane was
     /// seen by its recipient already.
     fn reconcile(&mut self, state: &State, end: u64) {
-        assert!(
-            self.promised <= end,
-            "record {} was acknowledged, the log now ends at {end}",
-            self.promised
-        );
+        self.check_promise(end, "after a crash");
         self.decided.truncate(end as usize);
-        self.batches.retain(|(first, _)| *first <= end);
         while self.tracks.last().is_some_and(|track| end < track.made) {
             self.tracks.pop();
         }
@@ -261,9 +280,11 @@ impl Witness {
 /// Follows a log that is replayed.
 pub(crate) struct Reopening<'a> {
     witness: &'a mut Witness,
-    shadow: Shadow,
+    model: Model,
+    /// How many records the model knows already.
+    known: usize,
     at: usize,
-    batch: usize,
+    stamp: Option<Stamp>,
     /// How many records were seen decided when they were written.
     seen: usize,
 }
@@ -272,13 +293,16 @@ impl Reopening<'_> {
     pub(crate) fn observe(&mut self, applied: &Applied<'_>) {
         let position = self.at as u64 + 1;
         assert_eq!(applied.record.position.0, position, "a replay leaves nothing out");
-        if let Some((first, stamp)) = self.witness.batches.get(self.batch)
-            && *first == position
-        {
-            self.shadow.begin(*stamp);
-            self.batch += 1;
+        if self.known <= self.at {
+            // Two batches with one stamp are one to the model: nothing falls due between them.
+            if self.stamp != Some(applied.stamp) {
+                self.stamp = Some(applied.stamp);
+                self.model.begin(applied.stamp);
+            }
+            let predicted = self.model.decide(applied.command);
+            let (outcome, command) = (applied.outcome, applied.command);
+            assert_eq!(outcome, predicted, "is not what the rules say of {command:?}");
         }
-        self.shadow.decide(applied.command, applied.outcome);
         let decided =
             Decided { content: content_of_stored(applied.record), outcome: applied.outcome };
         if self.at < self.seen {
@@ -302,12 +326,18 @@ impl Reopening<'_> {
         }
     }
 
-    pub(crate) fn finish(mut self, state: &State) {
+    pub(crate) fn finish(self, state: &State) {
         assert_eq!(state.position().0, self.at as u64, "the state is as far as the log");
-        self.shadow.compare(state);
-        self.witness.shadow = self.shadow;
+        self.model.compare_in_full(state);
+        self.witness.model = self.model;
+        self.witness.model_is_gone = false;
         self.witness.reconcile(state, self.at as u64);
     }
+}
+
+/// Notices about the party directory are about no transfer: the last number stands for that.
+fn key_of(transfer: &TransferId) -> u32 {
+    if *transfer == TransferId::NONE { u32::MAX } else { number_of(transfer) }
 }
 
 fn at(id: NoticeId) -> usize {

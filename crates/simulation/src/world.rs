@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions};
-use ledger::{Command, Digest, FspName, Genesis, Position, Stamp, State, TransferId};
+use ledger::{Command, Digest, FspName, Genesis, Position, State, TransferId};
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Quarantine, ReplayError, Sequencer, Start, is_of_log};
@@ -23,6 +23,7 @@ use crate::Options;
 use crate::clerk::Clerk;
 use crate::desk::{Desk, Manners};
 use crate::event::{Event, HubEvent};
+use crate::examiner::Examiner;
 use crate::faults::Fuses;
 use crate::hub::{Hub, Stopped};
 use crate::operator::Operator;
@@ -32,6 +33,7 @@ use crate::random::{Random, mix, spread16};
 use crate::report::Tally;
 use crate::script::{Cast, Draw, Request, Script, What, administer};
 use crate::shelf::Shelf;
+use crate::without::{Kind, Without};
 use crate::witness::Witness;
 
 /// How long after the last deadline, pause or time-out everything must be at rest.
@@ -48,6 +50,8 @@ pub(crate) struct World {
     pub(crate) parties: Vec<Parties>,
     pub(crate) operator: Operator,
     pub(crate) clerk: Clerk,
+    pub(crate) examiner: Examiner,
+    pub(crate) without: Without,
     pub(crate) disk: MemoryDisk,
     pub(crate) shelf: Shelf,
     pub(crate) hub: Option<Hub>,
@@ -55,7 +59,7 @@ pub(crate) struct World {
     pub(crate) lives: u32,
     pub(crate) fuses: Fuses,
     pub(crate) final_hash: Digest,
-    seed: u64,
+    pub(crate) seed: u64,
     transfers: u32,
     calm_since: u64,
     /// Notices that may have to be delivered after the faults stopped.
@@ -66,7 +70,8 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, options: &Options) -> Self {
         let mut random = Random::new(mix(seed));
-        let plan = Plan::draw(&mut random, options.transfers);
+        let mut plan = Plan::draw(&mut random, options.transfers);
+        options.without.bend(&mut plan);
         let cast = Cast::new(random.next(), &plan);
         let disk = MemoryDisk::new(random.next());
         let manners = vec![Manners::Fine; usize::from(plan.fsps)];
@@ -79,14 +84,26 @@ impl World {
             calm: false,
             manners,
             skew_us: 0,
+            slow_until: 0,
+            slow_us: 0,
             tally: Tally::default(),
             outcomes: vec![0; OUTCOMES],
             trace: seed,
             verbose: options.verbose,
         };
+        let mut clerk = Clerk::new(seed, desk.plan.chaos_us);
+        if options.without.kinds.contains(&Kind::Clerk) {
+            clerk.leave();
+        }
+        let mut examiner = Examiner::new(seed, desk.plan.chaos_us);
+        if options.without.kinds.contains(&Kind::Examiner) {
+            examiner.leave();
+        }
         Self {
             operator: Operator::new(&cast),
-            clerk: Clerk::new(seed, desk.plan.chaos_us),
+            clerk,
+            examiner,
+            without: options.without.clone(),
             desk,
             cast,
             scripts: Vec::new(),
@@ -144,6 +161,7 @@ impl World {
         if self.has_snapshots() {
             self.desk.after(0, Event::Snapshot);
         }
+        self.seat_examiner();
         self.desk.after(0, Event::NewTransfer);
         let wait = self.desk.plan.chaos_us;
         self.desk.after(wait, Event::Look);
@@ -166,6 +184,7 @@ impl World {
             Event::PayeeTimer(transfer) => self.payee_timer(transfer),
             Event::Operate => self.operate(),
             Event::Clerk => self.clerk_acts(),
+            Event::Examine => self.examine(),
             Event::Fault(fault) => self.fault(fault),
             Event::Mend(fault) => self.mend(fault),
             Event::Start => self.start(),
@@ -189,6 +208,7 @@ impl World {
                 self.cast.answer(&self.scripts[transfer as usize], request)
             }
             What::Change(number) => administer(self.operator.change(number)),
+            What::Stray(number) => self.examiner.stray(number),
             What::Ask { transfer } => return self.asked(request.from, transfer),
         };
         hub.request(&mut self.desk, request, command);
@@ -271,6 +291,7 @@ impl World {
         if self.hub.is_some() {
             return;
         }
+        self.lay_out_damage();
         self.tempt();
         let sequencer = match self.recover() {
             Ok(sequencer) => sequencer,
@@ -308,29 +329,25 @@ impl World {
         self.end_life((1_000, SECOND));
     }
 
+    pub(crate) fn log_options(&self) -> LogOptions {
+        LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() }
+    }
+
     fn recover(&mut self) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
-        let options =
-            LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
         let identity = LogIdentity(spread16(self.seed ^ 2));
-        let opened = FileLog::open_or_create(self.disk.clone(), identity, options);
+        let opened = FileLog::open_or_create(self.disk.clone(), identity, self.log_options());
         let (mut log, _) = opened.map_err(|error| match error {
             OpenError::Disk(error) => error.to_string(),
             // A crash never leaves a log that has to be refused.
             damage => panic!("{damage}"),
         })?;
-        self.desk.tally.records_lost +=
-            (self.witness.next().0 - 1).saturating_sub(log.tail().end.0);
-        let mut news: Vec<(u64, Stamp)> = Vec::new();
-        log.replay(self.witness.next(), &mut |frame| {
-            news.push((frame.header().first.0, frame.header().batch.stamp));
-            Ok(())
-        })
-        .map_err(|error| error.to_string())?;
+        self.desk.tally.records_lost += self.witness.seen().saturating_sub(log.tail().end.0);
         let is_of_log =
             is_of_log(&mut log, &self.shelf.mark()).map_err(|error| error.to_string())?;
         assert!(is_of_log, "the store is ahead of the log, or of another one");
         let from = self.newest_snapshot(&log)?;
-        let mut reopening = self.witness.reopen(&news);
+        let last_look = self.finished;
+        let mut reopening = self.witness.reopen(log.tail().end.0, last_look);
         let now = self.desk.clock(self.desk.now);
         // Where a snapshot is, the whole log is read too, but beside a copy of the store.
         let cold = match &from {
@@ -412,7 +429,9 @@ impl World {
         self.desk.tally.transfers += 1;
         self.scripts.push(script);
         self.parties.push(Parties::default());
-        self.pay(draw.number);
+        if !self.without.transfers.contains(&draw.number) {
+            self.pay(draw.number);
+        }
         let wait = self.desk.random.around(self.desk.plan.interval_us);
         self.desk.after(wait, Event::NewTransfer);
     }
@@ -513,12 +532,12 @@ impl World {
         self.hub = None;
         self.disk = self.disk.kill();
         assert_eq!(self.alone().hash(), hash, "the log without a store gives another state");
+        self.finished = true;
         let again = self.recover().expect("a sound disk is read");
         assert_eq!(again.state().hash(), hash, "the log read again gives another state");
         let now = self.desk.now;
         self.hub = Some(Hub::new(&mut self.desk, self.lives + 1, now, again));
         self.final_hash = hash;
-        self.finished = true;
     }
 }
 
@@ -542,6 +561,7 @@ fn kind_of(event: &Event) -> u64 {
         Event::Look => 12,
         Event::Clerk => 13,
         Event::Snapshot => 14,
+        Event::Examine => 15,
     }
 }
 

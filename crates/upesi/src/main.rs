@@ -35,6 +35,11 @@ use switch::Decisions;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const _: () = assert!(
+    !ledger::planted::POSSIBLE,
+    "the feature planted-bugs of the ledger is for the simulator alone"
+);
+
 /// An instant-payments switch that speaks FSPIOP: look-up, quotes, transfers with positions and
 /// liquidity limits, durable callbacks, admin API.
 #[derive(Parser)]
@@ -224,6 +229,11 @@ pub(crate) struct ServeArguments {
     /// Stop a part of the switch for ever once it is ready. Only to test who watches it.
     #[arg(long, value_name = "STAGE", hide = true, value_enum)]
     pub(crate) inject_stuck: Option<watchdog::Injected>,
+    /// End at once in the change of the log's directory that comes after so many. Only to prove
+    /// that nothing acknowledged is lost by it.
+    #[arg(long, value_name = "N", hide = true,
+        value_parser = clap::value_parser!(u64).range(..u64::MAX))]
+    pub(crate) inject_exit_after_disk_operations: Option<u64>,
 }
 
 /// Arguments of `openapi`.

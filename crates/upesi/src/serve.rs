@@ -53,6 +53,10 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
+    if let Some(operations) = arguments.inject_exit_after_disk_operations {
+        println!("upesi: INJECTED: an end after {operations} changes of the disk; only to test");
+        journal::exit_after_disk_operations(operations);
+    }
     let Opened { sequencer, directory, following } =
         open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.

@@ -72,6 +72,8 @@ enum Command {
         #[arg(long)]
         minutes: Option<u64>,
     },
+    /// Plants each deliberate bug and shows how the simulator catches it.
+    Bugs,
 }
 
 fn main() -> ExitCode {
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
             }
             steps::run(&root, vec![steps::simulate(&arguments)])
         }
+        Command::Bugs => steps::run(&root, vec![steps::bugs()]),
         Command::Nightly { minutes } => steps::run(&root, steps::nightly(minutes)),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

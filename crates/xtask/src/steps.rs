@@ -96,11 +96,12 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string(),
         ),
         simulate(&["--seed".into(), fresh_seed(), "--seconds".into(), share.to_string()]),
+        bugs(),
         with(
             cargo(
                 "kill",
-                "kill -9 again and again: nothing acknowledged is lost",
-                "test --release --locked --package upesi --test product kill",
+                "kill -9, and an end in each change of the disk: nothing acknowledged is lost",
+                "test --release --locked --package upesi --test product -- kill disk_operations",
             ),
             "UPESI_PROOF_SECONDS",
             share.to_string(),
@@ -145,6 +146,15 @@ pub(crate) fn simulate(arguments: &[String]) -> Step {
         all.extend_from_slice(arguments);
     }
     step
+}
+
+/// Each deliberate bug is planted and must be caught.
+pub(crate) fn bugs() -> Step {
+    cargo(
+        "bugs",
+        "the simulator catches every deliberate bug",
+        "run --release --locked --package simulation --features planted-bugs -- --bugs",
+    )
 }
 
 /// A seed unlike that of other nights: the time of day.

@@ -6,6 +6,7 @@ use crate::context::{Context, Subject};
 use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
+use crate::planted::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{Active, Answer, AnswerKind, Ended, Found, TransferState};
 
@@ -60,6 +61,9 @@ pub(super) fn close(
         _ => books.commitment(transfer.payer_account, transfer.amount),
     };
     context.post(posting);
+    if is_planted(Bug::FulfilTwice) && outcome == Outcome::Committed {
+        context.post(posting);
+    }
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let answer = Answer { kind: incoming.kind, hash: incoming.hash, position: context.position };
     end(context, &transfer, Some(answer), outcome);

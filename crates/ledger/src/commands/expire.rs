@@ -5,6 +5,7 @@ use super::answer;
 use crate::context::{Context, Subject};
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
+use crate::planted::{Bug, is_planted};
 
 /// Ends every transfer that is due, in order of deadline, then of prepare.
 pub(crate) fn expire_due(context: &mut Context<'_>) {
@@ -16,7 +17,9 @@ pub(crate) fn expire_due(context: &mut Context<'_>) {
 fn expire(context: &mut Context<'_>, slot: u32) {
     let transfer = context.state.transfers.take(slot);
     let posting = context.state.books.commitment(transfer.payer_account, transfer.amount);
-    context.post(posting);
+    if !is_planted(Bug::ExpiryKeepsPosition) {
+        context.post(posting);
+    }
     answer::end(context, &transfer, None, Outcome::Expired);
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let about = Subject {

@@ -9,6 +9,7 @@ use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, TransferId};
 use crate::money::{Amount, PRECISION_MAX};
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
+use crate::planted::{Bug, is_planted};
 use crate::register::{Holding, Participant};
 use crate::state::State;
 use crate::transfers::{Active, Ended, Found, TransferState};
@@ -95,7 +96,7 @@ fn check(state: &State, command: &Prepare) -> Result<Route, Outcome> {
     refuse_if(!is_active(&state.books, payee_holding.position), PreparePayeeAccountInactive)?;
     let lane_full = state.outbox.owed_to(payee) >= state.settings.lane_capacity;
     refuse_if(lane_full, PreparePayeeLaneFull)?;
-    check_liquidity(&state.books, holding, command.amount)?;
+    check_liquidity(state, holding, command.amount)?;
     Ok(Route {
         payer,
         payee,
@@ -105,13 +106,23 @@ fn check(state: &State, command: &Prepare) -> Result<Route, Outcome> {
 }
 
 /// Cover first, cap second; equality passes (3.5).
-fn check_liquidity(books: &Books, holding: &Holding, amount: Amount) -> Result<(), Outcome> {
+fn check_liquidity(state: &State, holding: &Holding, amount: Amount) -> Result<(), Outcome> {
+    let books = &state.books;
     let position = books.value(holding.position);
     let cover = -books.value(holding.settlement);
     let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
-    let after = position.checked_add(amount).expect("a position is far from the ledger's range");
+    let mut after =
+        position.checked_add(amount).expect("a position is far from the ledger's range");
+    if is_planted(Bug::BatchAddsRoom) && has_moved(state, holding) {
+        after = position.checked_sub(amount).expect("a position is far from the ledger's range");
+    }
     refuse_if(after > cover, Outcome::PrepareLiquidityInsufficient)?;
     refuse_if(after > cap, Outcome::PrepareCapExceeded)
+}
+
+/// Whether this batch has changed the position.
+fn has_moved(state: &State, holding: &Holding) -> bool {
+    state.books.get(holding.position).is_some_and(|account| account.changed == state.stamp)
 }
 
 fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Outcome {

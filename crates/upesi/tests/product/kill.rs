@@ -28,7 +28,7 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Admin;
 use crate::support::switch::{Home, Ports, Switch};
 
-const KILLS: u64 = 20;
+const KILLS: u64 = 25;
 /// Reserved, told to the payee and not answered, at every kill.
 const IN_FLIGHT_MIN: usize = 1_000;
 /// Answers are held back while fewer than this many transfers wait for one.

@@ -10,6 +10,7 @@
 mod bench;
 mod cold;
 mod demo;
+mod disk_operations;
 mod documents;
 mod edge;
 mod kill;

@@ -87,20 +87,36 @@ impl Home {
 
     /// Starts the switch and waits until it says that it is ready.
     pub(crate) fn serve_on(&self, ports: Ports) -> Switch {
-        let said = self.directory.path().join("stderr");
-        let mut child = self
-            .command(ports)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&said).unwrap())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let Ports { fspiop, admin } = ports;
-        let greeting = String::new();
-        let mut switch = Switch { child, stdout, said, fspiop, admin, greeting };
-        switch.wait_until_ready();
+        self.started(self.command(ports))
+    }
+
+    /// Runs a command that starts a switch, and waits until it is ready.
+    pub(crate) fn started(&self, command: Command) -> Switch {
+        let mut switch = self.spawned(command);
+        let ready = switch.is_ready();
+        assert!(ready, "it ended: {}{}", switch.greeting, switch.complaints());
         switch
+    }
+
+    fn spawned(&self, mut command: Command) -> Switch {
+        let said = self.directory.path().join("stderr");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said).unwrap());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let Ports { fspiop, admin } = Ports::free();
+        Switch { child, stdout, said, fspiop, admin, greeting: String::new() }
+    }
+
+    /// Starts a switch that ends in the change of the disk that comes after so many: running, or
+    /// how it ended before it was ready.
+    pub(crate) fn serve_until(&self, ports: Ports, operations: u64) -> Result<Switch, ExitStatus> {
+        let mut command = self.command(ports);
+        command.arg("--inject-exit-after-disk-operations").arg(operations.to_string());
+        let mut switch = self.spawned(command);
+        match switch.is_ready() {
+            true => Ok(switch),
+            false => Err(switch.end().0),
+        }
     }
 
     /// Starts a switch that must not start.
@@ -119,7 +135,7 @@ impl Home {
         finish(command)
     }
 
-    fn command(&self, ports: Ports) -> Command {
+    pub(crate) fn command(&self, ports: Ports) -> Command {
         let mut command = Command::new(PROGRAM);
         command.arg("serve").arg("--data").arg(self.data());
         command.arg("--config").arg(self.configuration());
@@ -135,14 +151,16 @@ impl Switch {
         Ports { fspiop: self.fspiop, admin: self.admin }
     }
 
-    fn wait_until_ready(&mut self) {
+    /// Waits until it is ready; false when it ended before.
+    fn is_ready(&mut self) -> bool {
         loop {
             let mut line = String::new();
-            let ended = self.stdout.read_line(&mut line).unwrap() == 0;
-            assert!(!ended, "it ended: {}{}", self.greeting, self.complaints());
+            if self.stdout.read_line(&mut line).unwrap() == 0 {
+                return false;
+            }
             if let Some((fspiop, admin)) = addresses(&line) {
                 (self.fspiop, self.admin) = (fspiop, admin);
-                return;
+                return true;
             }
             self.greeting += &line;
         }

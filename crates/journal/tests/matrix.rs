@@ -1,0 +1,140 @@
+//! Each region of the log, damaged in each way: what opening makes of it. The table that comes
+//! out stands in `docs/internals/log-format.md`, and is compared with it.
+
+use journal::contract::{IDENTITY, frame_after};
+use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
+use ports::{Disk, Log};
+use record::frame::{FRAME_HEADER_BYTES, Frame};
+
+const OPTIONS: Options =
+    Options { segment_bytes: 6_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+const DOCUMENT: &str = include_str!("../../../docs/internals/log-format.md");
+const DAMAGES: [&str; 4] = ["flipped", "cut off from there", "doubled", "swapped"];
+
+/// A stretch of bytes of a frame or a segment, by name, start within it, and length.
+const SEGMENT_HEADER: (&str, usize, usize) = ("segment header", 0, 64);
+const OF_A_FRAME: [(&str, usize, usize); 6] = [
+    ("frame: magic and length", 0, 12),
+    ("frame: marks and stamp", 32, 64),
+    ("frame: chain and checksums", 128, 40),
+    ("record: header", FRAME_HEADER_BYTES, 20),
+    ("record: digest of the payload", FRAME_HEADER_BYTES + 20, 32),
+    ("record: payload", FRAME_HEADER_BYTES + 60, 600),
+];
+
+/// Which frame is damaged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// In a closed segment.
+    Closed,
+    /// In the last segment, with a later frame that says it was durable.
+    Durable,
+    /// The last frame, which was not synced.
+    End,
+}
+
+#[test]
+fn the_documents_table_is_what_opening_does() {
+    let mut table = format!("| Region | {} |\n|---|---|---|---|---|\n", DAMAGES.join(" | "));
+    for (which, name) in [
+        (Which::Closed, "closed segment"),
+        (Which::Durable, "last segment, synced"),
+        (Which::End, "last frame, not synced"),
+    ] {
+        let header = (which != Which::End).then_some((SEGMENT_HEADER, 0));
+        let frames = OF_A_FRAME.map(|region| (region, 512));
+        for ((region, start, length), _) in header.into_iter().chain(frames) {
+            let of_segment = region == SEGMENT_HEADER.0;
+            let cells =
+                [0, 1, 2, 3].map(|damage| check(which, of_segment, (start, length), damage));
+            table += &format!("| {name}: {region} | {} |\n", cells.join(" | "));
+        }
+    }
+    assert!(DOCUMENT.contains(&table), "docs/internals/log-format.md should have:\n{table}");
+}
+
+/// Damages a sample, opens it, and says in a word what happened.
+fn check(
+    which: Which,
+    of_segment: bool,
+    (start, length): (usize, usize),
+    damage: usize,
+) -> &'static str {
+    let disk = sample();
+    let names = disk.list().expect("lists");
+    let at = if which == Which::Closed { 1 } else { names.len() - 1 };
+    let name = &names[at];
+    let mut bytes = disk.content(name).expect("exists");
+    let offsets = frame_offsets(&bytes);
+    let (frame, other) = match which {
+        Which::End => (offsets[offsets.len() - 2], offsets[offsets.len() - 3]),
+        _ => (offsets[0], offsets[1]),
+    };
+    let from = start + if of_segment { 0 } else { frame };
+    match damage {
+        0 => bytes[from + length / 2] ^= 0x20,
+        1 => bytes.truncate(from),
+        2 => drop(bytes.splice(from..from, bytes[from..from + length].to_vec())),
+        _ if of_segment => {
+            let others = disk.content(&names[at - 1]).expect("exists");
+            bytes[..length].copy_from_slice(&others[..length]);
+        }
+        _ => swap(&mut bytes, (from, start + other), length),
+    }
+    disk.put(name, &bytes);
+    let end = FileLog::open(disk.clone(), OPTIONS);
+    match end {
+        Err(OpenError::Damaged(damage)) => {
+            let said = damage.to_string();
+            assert!(said.contains("Nothing was changed."), "{said}");
+            assert_eq!(disk.content(name).as_ref(), Some(&bytes), "nothing was changed");
+            // A gap shows at the frame behind it, hence where the next segment begins.
+            let place = names.iter().position(|known| *known == damage.segment).expect("named");
+            assert!(place == at || place == at + 1, "{damage} is not about {name}");
+            "refused"
+        }
+        Err(other) => panic!("{other}"),
+        Ok((log, report)) => {
+            if which == Which::End {
+                assert_eq!(log.tail().end.0, 11, "all that was synced is there");
+                return "repaired";
+            }
+            // No byte of what was cut off is left to say that it was durable.
+            let cut = which == Which::Durable && damage == 1;
+            assert!(cut, "something durable is gone, and not by a cut: {report:?}");
+            "not told from a torn end"
+        }
+    }
+}
+
+fn swap(bytes: &mut [u8], (one, other): (usize, usize), length: usize) {
+    let first = bytes[one..one + length].to_vec();
+    bytes.copy_within(other..other + length, one);
+    bytes[other..other + length].copy_from_slice(&first);
+}
+
+/// Eleven synced frames of one record each and one that is not synced, three to a segment. Every
+/// payload is another, so that swapping two changes something.
+fn sample() -> MemoryDisk {
+    let disk = MemoryDisk::new(7);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+    for number in 0..12 {
+        log.append(&frame_after(&log.tail(), &[1_200 + number])).expect("appends");
+        if number < 11 {
+            log.sync().expect("syncs");
+        }
+    }
+    drop(log);
+    disk.kill()
+}
+
+/// Where the frames of a segment start, and where the last one ends.
+fn frame_offsets(bytes: &[u8]) -> Vec<usize> {
+    let mut offsets = vec![512];
+    let mut at = 512;
+    while at < bytes.len() {
+        at += Frame::parse(&bytes[at..]).expect("a sample is sound").as_bytes().len();
+        offsets.push(at);
+    }
+    offsets
+}

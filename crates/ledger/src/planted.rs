@@ -1,0 +1,74 @@
+//! Deliberate bugs, which the simulator must catch: the proof that it can.
+//!
+//! They stand in the code that ships, each behind [`is_planted`], which is `false` at compile
+//! time unless this crate is built with the feature `planted-bugs`. Only `simulation` can ask for
+//! that feature, and `upesi` does not compile with it: see [`POSSIBLE`].
+//!
+//! The place for one more: a cold row read from the future at replay, when there are cold rows.
+
+use core::fmt;
+#[cfg(feature = "planted-bugs")]
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Whether bugs can be planted in this build. The product asserts at compile time that not.
+pub const POSSIBLE: bool = cfg!(feature = "planted-bugs");
+
+/// A deliberate bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Bug {
+    /// A batch is acknowledged before it is synced.
+    AcknowledgeBeforeSync = 1,
+    /// An expiry ends its transfer and leaves the payer's position as it was.
+    ExpiryKeepsPosition = 2,
+    /// A fulfil moves the payee's position twice.
+    FulfilTwice = 3,
+    /// The newest notice owed is not sent again after a restart.
+    RestartForgetsNotice = 4,
+    /// The second prepare of a payer in a batch finds more room for the first, not less.
+    BatchAddsRoom = 5,
+}
+
+/// All of them.
+pub const ALL: [Bug; 5] = [
+    Bug::AcknowledgeBeforeSync,
+    Bug::ExpiryKeepsPosition,
+    Bug::FulfilTwice,
+    Bug::RestartForgetsNotice,
+    Bug::BatchAddsRoom,
+];
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AcknowledgeBeforeSync => "acknowledged before it was synced",
+            Self::ExpiryKeepsPosition => "an expiry does not give the position back",
+            Self::FulfilTwice => "a fulfil is applied twice",
+            Self::RestartForgetsNotice => "a restart drops an entry of the outbox",
+            Self::BatchAddsRoom => "within a batch room is added instead of subtracted",
+        })
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+/// Plants a bug in this process, or none.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+}
+
+/// Whether the code is to do wrong here.
+#[cfg(feature = "planted-bugs")]
+#[must_use]
+pub fn is_planted(bug: Bug) -> bool {
+    PLANTED.load(Ordering::Relaxed) == bug as u8
+}
+
+/// Whether the code is to do wrong here: never.
+#[cfg(not(feature = "planted-bugs"))]
+#[must_use]
+pub const fn is_planted(_: Bug) -> bool {
+    false
+}

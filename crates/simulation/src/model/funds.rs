@@ -1,0 +1,154 @@
+//! The model of funds in and out (hub-semantics 4.4; ruling 18 for what may leave). A request on
+//! record is known by its digest: sent again it moves nothing.
+
+use ledger::{
+    AccountId, AccountKind, Cause, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
+    Outcome, Position, Stamp, TransferState, TransferView,
+};
+
+use super::{Model, Money};
+
+/// A movement of funds, whatever became of it.
+#[derive(Clone, Debug)]
+pub(super) struct Movement {
+    /// Place of the account; none for one that moved nothing.
+    account: usize,
+    amount: Money,
+    hash: Digest,
+    /// The record that began it.
+    begun: u64,
+    changed: Stamp,
+    fate: Fate,
+    /// Digest of the request that ended it.
+    end: Option<Digest>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Reserved,
+    Done,
+    /// It never was reserved: too little to take it from.
+    Insufficient,
+    GivenBack,
+}
+
+impl Movement {
+    pub(super) fn is_reserved(&self) -> bool {
+        self.fate == Fate::Reserved
+    }
+
+    /// What a GET of it would find.
+    pub(super) fn view(&self) -> TransferView {
+        let cause = |outcome| Some(Cause { outcome, record: Position(self.begun) });
+        let (state, cause) = match self.fate {
+            Fate::Reserved => (TransferState::Reserved, None),
+            Fate::Done => (TransferState::Committed, None),
+            Fate::Insufficient => (TransferState::Aborted, cause(Outcome::FundsInsufficient)),
+            Fate::GivenBack => (TransferState::Aborted, cause(Outcome::FundsOutAborted)),
+        };
+        let prepare = Position(self.begun);
+        TransferView { state, changed: self.changed, prepare, answer: None, cause }
+    }
+}
+
+impl Model {
+    pub(super) fn move_funds(&mut self, funds: &MoveFunds) -> Outcome {
+        let account = match self.settlement_account(&funds.name, funds.account) {
+            Ok(account) => account,
+            Err(outcome) => return outcome,
+        };
+        if self.scheme.accounts[account].currency != funds.currency {
+            return Outcome::CurrencyMismatch;
+        }
+        if let Some(outcome) = self.known_movement(funds) {
+            return outcome;
+        }
+        let hub = |kind| self.scheme.hub_account(funds.currency, kind);
+        let Some(reconciliation) = hub(AccountKind::HubReconciliation) else {
+            return Outcome::HubAccountsMissing;
+        };
+        let amount = funds.amount.units();
+        let fate = match funds.direction {
+            FundsDirection::In => {
+                self.scheme.add(account, -amount);
+                self.scheme.add(reconciliation, amount);
+                Fate::Done
+            }
+            FundsDirection::Out if self.spare(account) < amount => Fate::Insufficient,
+            FundsDirection::Out => {
+                self.scheme.add(account, amount);
+                Fate::Reserved
+            }
+        };
+        let hash = funds.hash.unwrap_or_default();
+        let (begun, changed) = (self.position, self.stamp);
+        let movement = Movement { account, amount, hash, begun, changed, fate, end: None };
+        self.movements.insert(funds.id, movement);
+        match fate {
+            Fate::Insufficient => Outcome::FundsInsufficient,
+            _ => Outcome::Accepted,
+        }
+    }
+
+    pub(super) fn end_funds_out(&mut self, end: &EndFundsOut) -> Outcome {
+        let account = match self.settlement_account(&end.name, end.account) {
+            Ok(account) => account,
+            Err(outcome) => return outcome,
+        };
+        let Some(movement) = self.movements.get_mut(&end.id) else {
+            return Outcome::FundsOutNotReserved;
+        };
+        if !movement.is_reserved() || movement.account != account {
+            let again = movement.end.is_some() && movement.end == end.hash;
+            return if again { Outcome::FundsRepeated } else { Outcome::FundsOutNotReserved };
+        }
+        movement.changed = self.stamp;
+        movement.end = end.hash;
+        movement.fate = if end.commit { Fate::Done } else { Fate::GivenBack };
+        let amount = movement.amount;
+        let to = match end.commit {
+            true => {
+                let currency = self.scheme.accounts[account].currency;
+                let hub = self.scheme.hub_account(currency, AccountKind::HubReconciliation);
+                hub.expect("it was there when the outflow was reserved")
+            }
+            false => account,
+        };
+        self.scheme.add(to, -amount);
+        self.given_back += u64::from(!end.commit);
+        Outcome::Accepted
+    }
+
+    /// What becomes of a movement whose id was used before.
+    fn known_movement(&self, funds: &MoveFunds) -> Option<Outcome> {
+        let movement = self.movements.get(&funds.id);
+        if movement.is_none() && !self.transfers.contains_key(&funds.id) {
+            return None;
+        }
+        let same = movement.is_some_and(|known| Some(known.hash) == funds.hash);
+        Some(match funds.hash {
+            None => Outcome::FundsIdInUse,
+            Some(_) if same => Outcome::FundsRepeated,
+            Some(_) => Outcome::FundsModified,
+        })
+    }
+
+    /// Cover, less what is owed.
+    fn spare(&self, account: usize) -> Money {
+        let cover = -self.scheme.accounts[account].value;
+        let owed = match self.settings.funds_out_covers_position {
+            true => self.scheme.position_beside(account).max(0),
+            false => 0,
+        };
+        cover - owed
+    }
+
+    fn settlement_account(&self, name: &FspName, id: AccountId) -> Result<usize, Outcome> {
+        let account = self.scheme.account_of(name, id)?;
+        match &self.scheme.accounts[account] {
+            held if held.kind != AccountKind::Settlement => Err(Outcome::AccountKindWrong),
+            held if !held.active => Err(Outcome::AccountInactive),
+            _ => Ok(account),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! An independent model of the hub: what it must answer, what everybody must own, and whom it
+//! must tell, written from the rules (hub-semantics 2.2, 3.3 to 3.10, 4.1 to 4.5 and the
+//! rulings) and not from the kernel. It shares the words of commands, outcomes and notices with
+//! the kernel, and no line that decides: plain maps, plain sums, no indices.
+//!
+//! It follows the log, each command with the stamp of its batch, and predicts: the outcome of
+//! every command of every kind, every balance, every notice in order with what it says, and
+//! every withdrawn prepare. Nothing is taken from the kernel, not even the numbers of accounts,
+//! participants, notices and oracles.
+//!
+//! # Phases and costs
+//! After each batch the cheap comparison: outcomes, notices, the balances that moved, and how
+//! much is in flight, owed and dead. At rest, and after every recovery, the full one: each
+//! participant, account, transfer, notice owed and dead letter. Memory: a few hundred bytes per
+//! transfer.
+
+mod catalogue;
+mod funds;
+mod outbox;
+mod scheme;
+mod transfers;
+
+use std::collections::{BTreeMap, HashMap};
+
+use ledger::{
+    Amount, Change, ChangeParties, Command, Counters, Currency, DeliveryResult, Effects,
+    FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Settings, Stamp, State, TransferId,
+};
+
+use crate::random::Mixing;
+use catalogue::Catalogue;
+use funds::Movement;
+use outbox::{About, Outbox};
+use scheme::Scheme;
+use transfers::{Fate, Transfer};
+
+/// Units of ten-thousandths.
+type Money = i128;
+
+/// The newest rules there are.
+const RULES: u32 = 1;
+
+/// The model.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    stamp: Stamp,
+    position: u64,
+    hub: Option<FspName>,
+    settings: Settings,
+    rules: u32,
+    scheme: Scheme,
+    catalogue: Catalogue,
+    transfers: HashMap<TransferId, Transfer, Mixing>,
+    /// Reserved transfers, by deadline and then by when they were made.
+    deadlines: BTreeMap<(u64, u64), TransferId>,
+    movements: HashMap<TransferId, Movement, Mixing>,
+    outbox: Outbox,
+    counters: Counters,
+    reserved: usize,
+    /// Reserved outflows that were given back.
+    pub(crate) given_back: u64,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            stamp: Stamp(0),
+            position: 0,
+            hub: None,
+            settings: Settings::default(),
+            rules: RULES,
+            scheme: Scheme::default(),
+            catalogue: Catalogue::default(),
+            transfers: HashMap::default(),
+            deadlines: BTreeMap::new(),
+            movements: HashMap::default(),
+            outbox: Outbox::default(),
+            counters: Counters::default(),
+            reserved: 0,
+            given_back: 0,
+        }
+    }
+}
+
+impl Model {
+    /// A batch begins: what was due by its stamp has ended.
+    pub(crate) fn begin(&mut self, stamp: Stamp) {
+        assert!(self.stamp <= stamp, "the stamp went back from {:?} to {stamp:?}", self.stamp);
+        self.stamp = stamp;
+        self.outbox.begin();
+        self.scheme.begin();
+        self.expire();
+    }
+
+    /// What becomes of the next command.
+    pub(crate) fn decide(&mut self, command: &Command) -> Outcome {
+        self.position += 1;
+        match command {
+            Command::Genesis(genesis) => {
+                self.hub = Some(genesis.hub);
+                self.scheme.join(genesis.hub, self.stamp);
+                Outcome::Accepted
+            }
+            Command::Tick => Outcome::Accepted,
+            Command::Prepare(prepare) => self.prepare(prepare),
+            Command::Fulfil(fulfil) => self.fulfil(fulfil),
+            Command::Abort(abort) => self.abort(abort),
+            Command::FinishDeliveries(ends) => self.finish_deliveries(ends),
+            Command::ChangeParties(change) => self.change_parties(change),
+            Command::Administer(administer) => self.administer(&administer.change),
+        }
+    }
+
+    /// Whether the transfer is known and the participant its payer or payee.
+    pub(crate) fn is_party(&self, id: &TransferId, name: &FspName) -> bool {
+        self.transfers.get(id).is_some_and(|known| known.payer == *name || known.payee == *name)
+    }
+
+    /// The batch that was decided last: what it moved, and whom it made the hub tell.
+    pub(crate) fn compare(&self, state: &State, effects: &Effects) {
+        self.outbox.compare(effects);
+        self.scheme.compare_touched(state);
+        assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
+        assert_eq!(state.notices_owed_count(), self.outbox.owed.len(), "notices owed");
+        assert_eq!(state.dead_letter_count(), self.outbox.dead.len(), "dead letters");
+        assert_eq!(*state.counters(), self.counters, "counters");
+    }
+
+    /// Everything there is.
+    pub(crate) fn compare_in_full(&self, state: &State) {
+        assert_eq!(state.position().0, self.position, "the state is as far as the log");
+        assert_eq!(*state.settings(), self.settings, "settings");
+        assert_eq!(state.rules_version(), self.rules, "version of the rules");
+        assert_eq!(*state.counters(), self.counters, "counters");
+        self.scheme.compare(state);
+        self.compare_internal(state);
+        self.catalogue.compare(state);
+        self.outbox.compare_in_full(state);
+        assert_eq!(state.transfers_in_flight(), self.reserved, "transfers in flight");
+        for (id, transfer) in &self.transfers {
+            assert_eq!(state.view(id), Some(transfer.view()), "transfer {id}");
+        }
+        for (id, movement) in &self.movements {
+            assert_eq!(state.view(id), Some(movement.view()), "movement of funds {id}");
+        }
+        let ended = self.transfers.len() - self.reserved + self.movements.len()
+            - self.movements.values().filter(|movement| movement.is_reserved()).count();
+        assert_eq!(state.transfers_ended(), ended, "transfers and movements that ended");
+    }
+
+    /// What is on its way is held by the hub: each currency's visible and internal accounts add
+    /// up to zero, and the internal ones are what is in flight.
+    fn compare_internal(&self, state: &State) {
+        for (currency, sum) in state.books().sums() {
+            assert_eq!(sum, Amount::ZERO, "the accounts of {currency} do not sum to zero");
+            let reserved = self.transfers.values().filter(|one| one.is_reserved_in(currency));
+            let reserved: Money = reserved.map(|transfer| transfer.amount).sum();
+            let held = state.books().in_flight(currency).units();
+            assert_eq!(held, reserved, "what is reserved in {currency}");
+        }
+    }
+
+    /// Makes the hub owe somebody a notice. The hub owes itself none.
+    fn tell(&mut self, name: FspName, kind: NoticeKind, about: &About) -> Option<NoticeId> {
+        let recipient = self.scheme.index_of(&name).filter(|index| *index != 0)?;
+        Some(self.outbox.owe(recipient, kind, about))
+    }
+
+    /// A notice about what is decided now.
+    fn about(&self, transfer: TransferId, outcome: Outcome, trace: [u8; 16]) -> About {
+        About { transfer, outcome, trace, source: self.position, at: self.stamp }
+    }
+
+    /// Deliveries that ended are owed no longer; those that failed for good are kept apart.
+    fn finish_deliveries(&mut self, ends: &[FinishedDelivery]) -> Outcome {
+        for end in ends {
+            if self.outbox.finish(end) && end.result == DeliveryResult::Delivered {
+                self.counters.delivered += 1;
+            }
+        }
+        Outcome::Accepted
+    }
+
+    /// 2.2: any participant may register; whoever is to be told is told.
+    fn change_parties(&mut self, change: &ChangeParties) -> Outcome {
+        let (outcome, kind) = match self.scheme.index_of(&change.source) {
+            Some(_) => (Outcome::Accepted, NoticeKind::PartiesChanged),
+            None => (Outcome::RegistrarNotFound, NoticeKind::PartiesRefused),
+        };
+        let about = self.about(TransferId::NONE, outcome, change.trace);
+        self.tell(change.notify, kind, &about);
+        outcome
+    }
+
+    fn administer(&mut self, change: &Change) -> Outcome {
+        let is_known = |name: &FspName| self.scheme.index_of(name).is_some();
+        if let Some(outcome) = self.catalogue.decide(change, is_known) {
+            return outcome;
+        }
+        match change {
+            Change::Configure(settings) => {
+                self.settings = *settings;
+                Outcome::Accepted
+            }
+            // Rules only go forward, and only to those there are.
+            Change::Activate { rules_version } => {
+                if *rules_version < self.rules || RULES < *rules_version {
+                    return Outcome::RulesVersionRefused;
+                }
+                self.rules = *rules_version;
+                Outcome::Accepted
+            }
+            Change::MoveFunds(funds) => self.move_funds(funds),
+            Change::EndFundsOut(end) => self.end_funds_out(end),
+            Change::Redeliver { notice } => match self.outbox.exhume(*notice) {
+                true => Outcome::Accepted,
+                false => Outcome::DeadLetterNotFound,
+            },
+            _ => self.scheme.administer(change, self.stamp),
+        }
+    }
+
+    /// Moves a participant's POSITION; money that is reserved or given back stands against the
+    /// hub's internal accounts.
+    fn move_position(&mut self, name: &FspName, currency: Currency, by: Money) {
+        let holding = self.scheme.holding(name, currency).expect("it was checked");
+        let account = holding.position;
+        self.scheme.add(account, by);
+    }
+}
+
+/// Whether a transfer that ended so is COMMITTED; all others are ABORTED.
+fn is_commit(fate: Fate) -> bool {
+    fate == Fate::Ended(Outcome::Committed)
+}

@@ -1,0 +1,105 @@
+//! The model's outbox: what is owed, in the order in which it was made, and what was given up.
+
+use std::collections::BTreeMap;
+
+use ledger::{
+    DeliveryResult, Effects, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome,
+    ParticipantIndex, Position, Stamp, State, TransferId,
+};
+
+/// What a notice says, whoever hears it.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    pub(super) transfer: TransferId,
+    pub(super) outcome: Outcome,
+    pub(super) trace: [u8; 16],
+    /// The record from which it is made.
+    pub(super) source: u64,
+    pub(super) at: Stamp,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outbox {
+    pub(super) owed: BTreeMap<u64, Notice>,
+    pub(super) dead: BTreeMap<u64, (Notice, FinishedDelivery)>,
+    /// Notices owed, by recipient.
+    counts: BTreeMap<u32, u32>,
+    last: u64,
+    /// Of the batch at hand.
+    told: Vec<Notice>,
+    withdrawn: Vec<(ParticipantIndex, NoticeId)>,
+}
+
+impl Outbox {
+    pub(super) fn begin(&mut self) {
+        self.told.clear();
+        self.withdrawn.clear();
+    }
+
+    pub(super) fn owe(&mut self, recipient: u32, kind: NoticeKind, about: &About) -> NoticeId {
+        self.last += 1;
+        let notice = Notice {
+            id: NoticeId(self.last),
+            recipient: ParticipantIndex(recipient),
+            transfer: about.transfer,
+            kind,
+            source: Position(about.source),
+            outcome: about.outcome,
+            at: about.at,
+            trace: about.trace,
+        };
+        self.put(notice);
+        notice.id
+    }
+
+    /// Asks that a prepare be dropped, if it is still owed.
+    pub(super) fn withdraw(&mut self, id: NoticeId) {
+        if let Some(notice) = self.owed.get(&id.0) {
+            self.withdrawn.push((notice.recipient, id));
+        }
+    }
+
+    /// A delivery ended. False when the notice is not owed.
+    pub(super) fn finish(&mut self, end: &FinishedDelivery) -> bool {
+        let Some(notice) = self.owed.remove(&end.notice.0) else { return false };
+        *self.counts.entry(notice.recipient.0).or_default() -= 1;
+        if end.result == DeliveryResult::Dead {
+            self.dead.insert(notice.id.0, (notice, *end));
+        }
+        true
+    }
+
+    /// A dead letter is owed again. False when there is no such letter.
+    pub(super) fn exhume(&mut self, id: NoticeId) -> bool {
+        let letter = self.dead.remove(&id.0);
+        if let Some((notice, _)) = letter {
+            self.put(notice);
+        }
+        letter.is_some()
+    }
+
+    pub(super) fn owed_to(&self, recipient: u32) -> u32 {
+        self.counts.get(&recipient).copied().unwrap_or(0)
+    }
+
+    pub(super) fn compare(&self, effects: &Effects) {
+        assert_eq!(effects.notices, self.told, "the notices of the batch");
+        assert_eq!(effects.withdrawn, self.withdrawn, "prepares withdrawn by the batch");
+    }
+
+    pub(super) fn compare_in_full(&self, state: &State) {
+        assert_eq!(state.last_notice().0, self.last, "number of the newest notice");
+        assert_eq!(state.notices_owed_count(), self.owed.len(), "notices owed");
+        for notice in self.owed.values() {
+            assert_eq!(state.notice(notice.id), Some(notice), "a notice is owed");
+        }
+        let dead = state.dead_letters().map(|letter| (letter.notice, letter.end));
+        assert!(dead.eq(self.dead.values().copied()), "dead letters: not {:?}", self.dead);
+    }
+
+    fn put(&mut self, notice: Notice) {
+        *self.counts.entry(notice.recipient.0).or_default() += 1;
+        self.owed.insert(notice.id.0, notice);
+        self.told.push(notice);
+    }
+}

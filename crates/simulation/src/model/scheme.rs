@@ -1,0 +1,374 @@
+//! The model's scheme: who takes part, with which accounts and caps (hub-semantics 4.1 to 4.5).
+
+use ledger::{
+    AccountId, AccountKind, Change, Currency, ENDPOINTS_MAX, FspName, Outcome,
+    SETTLEMENT_MODELS_MAX, SettlementModel, Stamp, State,
+};
+
+use super::Money;
+
+/// Warning threshold of a cap that was set without one, in ten-thousandths of a percent.
+const ALARM: Money = 10 * 10_000;
+
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    pub(super) kind: AccountKind,
+    pub(super) currency: Currency,
+    pub(super) value: Money,
+    pub(super) active: bool,
+    /// Place of its owner among the participants.
+    owner: usize,
+}
+
+/// What a participant holds in one currency: places of accounts, and the cap with its alarm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holding {
+    currency: Currency,
+    pub(super) position: usize,
+    pub(super) settlement: usize,
+    pub(super) cap: Option<(Money, Money)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Participant {
+    name: FspName,
+    pub(super) active: bool,
+    created: Stamp,
+    holdings: Vec<Holding>,
+    accounts: Vec<usize>,
+    endpoints: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Scheme {
+    /// The hub is the first.
+    participants: Vec<Participant>,
+    /// Every account at its number less one, internal ones included: three are opened with the
+    /// first account of a currency.
+    pub(super) accounts: Vec<Account>,
+    models: Vec<SettlementModel>,
+    /// Accounts that the batch at hand moved.
+    touched: Vec<usize>,
+}
+
+impl Default for Scheme {
+    /// Every scheme starts with one model, deferred net, for all currencies (the rulings).
+    fn default() -> Self {
+        let model = SettlementModel {
+            name: "DEFAULTDEFERREDNET".into(),
+            net: true,
+            multilateral: true,
+            deferred: true,
+            currency: None,
+            liquidity_check: true,
+            auto_position_reset: true,
+            ledger_account: AccountKind::Position,
+            settlement_account: AccountKind::Settlement,
+            active: true,
+        };
+        Self {
+            participants: Vec::new(),
+            accounts: Vec::new(),
+            models: vec![model],
+            touched: Vec::new(),
+        }
+    }
+}
+
+impl Scheme {
+    pub(super) fn begin(&mut self) {
+        self.touched.clear();
+    }
+
+    pub(super) fn join(&mut self, name: FspName, created: Stamp) {
+        self.participants.push(Participant {
+            name,
+            active: true,
+            created,
+            holdings: Vec::new(),
+            accounts: Vec::new(),
+            endpoints: Vec::new(),
+        });
+    }
+
+    pub(super) fn index_of(&self, name: &FspName) -> Option<u32> {
+        self.place_of(name).map(|place| place as u32)
+    }
+
+    /// A participant other than the hub.
+    pub(super) fn fsp(&self, name: &FspName) -> Option<&Participant> {
+        let place = self.place_of(name).filter(|place| *place != 0)?;
+        Some(&self.participants[place])
+    }
+
+    pub(super) fn holding(&self, name: &FspName, currency: Currency) -> Option<&Holding> {
+        let place = self.place_of(name)?;
+        self.participants[place].holdings.iter().find(|held| held.currency == currency)
+    }
+
+    /// The account, if it is one of the participant's.
+    pub(super) fn account_of(&self, name: &FspName, id: AccountId) -> Result<usize, Outcome> {
+        let place = self.place_of(name).ok_or(Outcome::ParticipantNotFound)?;
+        let account = (id.0 as usize).wrapping_sub(1);
+        let owned = self.participants[place].accounts.contains(&account);
+        if owned { Ok(account) } else { Err(Outcome::AccountNotFound) }
+    }
+
+    pub(super) fn hub_account(&self, currency: Currency, kind: AccountKind) -> Option<usize> {
+        let of_kind = |place: &usize| {
+            let account = &self.accounts[*place];
+            account.currency == currency && account.kind == kind
+        };
+        self.participants[0].accounts.iter().copied().find(of_kind)
+    }
+
+    /// The POSITION that a SETTLEMENT account covers.
+    pub(super) fn position_beside(&self, settlement: usize) -> Money {
+        let owner = self.accounts[settlement].owner;
+        let mut holdings = self.participants[owner].holdings.iter();
+        let holding = holdings.find(|held| held.settlement == settlement);
+        holding.map_or(0, |held| self.accounts[held.position].value)
+    }
+
+    pub(super) fn add(&mut self, account: usize, by: Money) {
+        self.accounts[account].value += by;
+        self.touched.push(account);
+    }
+
+    pub(super) fn administer(&mut self, change: &Change, stamp: Stamp) -> Outcome {
+        let outcome = match change {
+            Change::CreateHubAccount { currency, kind } => self.open_of_hub(*currency, *kind),
+            Change::CreateSettlementModel(model) => self.add_model(model),
+            Change::SetSettlementModelActive { name, active } => {
+                let model = self.models.iter_mut().find(|model| model.name == *name);
+                model.map(|model| model.active = *active).ok_or(Outcome::SettlementModelNotFound)
+            }
+            Change::CreateParticipant { name, currency } => self.create(*name, *currency, stamp),
+            Change::SetParticipantActive { name, active } => {
+                self.known(name).map(|place| self.participants[place].active = *active)
+            }
+            Change::SetAccountActive { name, account, active } => {
+                self.account_of(name, *account).and_then(|account| {
+                    let account = &mut self.accounts[account];
+                    if account.kind != AccountKind::Position {
+                        return Err(Outcome::AccountKindWrong);
+                    }
+                    account.active = *active;
+                    Ok(())
+                })
+            }
+            Change::SetInitialPositionAndLimits { name, currency, limit, position } => {
+                self.begin_holding((name, *currency), limit.units(), position.units())
+            }
+            Change::SetLimit { name, currency, limit, alarm_percentage } => {
+                self.held(name, *currency).and_then(|held| match &mut held.cap {
+                    None => Err(Outcome::LimitsMissing),
+                    Some(cap) => {
+                        *cap = (limit.units(), alarm_percentage.units());
+                        Ok(())
+                    }
+                })
+            }
+            Change::SetEndpoint { name, endpoint, value } => {
+                self.set_endpoint(name, endpoint, value)
+            }
+            other => panic!("the model knows nothing of {other:?}"),
+        };
+        outcome.err().unwrap_or(Outcome::Accepted)
+    }
+
+    /// The accounts that the batch moved.
+    pub(super) fn compare_touched(&self, state: &State) {
+        for at in &self.touched {
+            self.compare_account(state, *at);
+        }
+    }
+
+    pub(super) fn compare(&self, state: &State) {
+        let register = state.register();
+        assert_eq!(register.iter().count(), self.participants.len(), "participants");
+        for ((_, kept), own) in register.iter().zip(&self.participants) {
+            let accounts = kept.accounts.iter().map(|id| id.0 as usize - 1);
+            assert_eq!((kept.name, kept.active), (own.name, own.active), "{own:?}");
+            assert_eq!(kept.created, own.created, "when {} joined", own.name);
+            assert!(accounts.eq(own.accounts.iter().copied()), "accounts of {kept:?}: {own:?}");
+            assert_eq!(kept.endpoints, own.endpoints, "endpoints of {}", own.name);
+            let caps = kept.holdings.iter().map(|held| {
+                let cap = held.limit.map(|it| (it.value.units(), it.alarm_percentage.units()));
+                (held.currency, held.position.0 as usize - 1, held.settlement.0 as usize - 1, cap)
+            });
+            let mine = own.holdings.iter();
+            let mine = mine.map(|held| (held.currency, held.position, held.settlement, held.cap));
+            assert!(caps.eq(mine), "holdings of {kept:?}: {own:?}");
+        }
+        assert_eq!(register.models(), self.models, "settlement models");
+        assert_eq!(state.books().iter().count(), self.accounts.len(), "accounts");
+        for (at, account) in self.accounts.iter().enumerate() {
+            if account.kind.name().is_some() {
+                self.compare_account(state, at);
+            }
+        }
+    }
+
+    fn compare_account(&self, state: &State, at: usize) {
+        let own = &self.accounts[at];
+        let kept = state.books().get(AccountId(at as u32 + 1)).expect("it was opened");
+        let name = self.participants[own.owner].name;
+        let kept = (kept.owner.at(), kept.kind, kept.currency, kept.active, kept.value.units());
+        let expected = (own.owner, own.kind, own.currency, own.active, own.value);
+        assert_eq!(
+            kept,
+            expected,
+            "account {} of {name}: owner, kind, currency, active, value",
+            at + 1
+        );
+    }
+
+    fn place_of(&self, name: &FspName) -> Option<usize> {
+        self.participants.iter().position(|known| known.name == *name)
+    }
+
+    fn known(&self, name: &FspName) -> Result<usize, Outcome> {
+        self.place_of(name).ok_or(Outcome::ParticipantNotFound)
+    }
+
+    fn held(&mut self, name: &FspName, currency: Currency) -> Result<&mut Holding, Outcome> {
+        let place = self.known(name)?;
+        let mut holdings = self.participants[place].holdings.iter_mut();
+        holdings.find(|held| held.currency == currency).ok_or(Outcome::AccountNotFound)
+    }
+
+    /// 4.1: only some kinds, and each once per currency.
+    fn open_of_hub(&mut self, currency: Currency, kind: AccountKind) -> Result<(), Outcome> {
+        use AccountKind::{HubFee, HubMultilateralSettlement, HubReconciliation};
+        if !matches!(kind, HubReconciliation | HubMultilateralSettlement | HubFee) {
+            return Err(Outcome::AccountKindNotForHub);
+        }
+        if self.hub_account(currency, kind).is_some() {
+            return Err(Outcome::AccountExists);
+        }
+        self.open((0, kind), currency, true);
+        Ok(())
+    }
+
+    fn add_model(&mut self, model: &SettlementModel) -> Result<(), Outcome> {
+        use AccountKind::*;
+        let of_fsps = [Position, Settlement, InterchangeFee, InterchangeFeeSettlement];
+        if self.models.iter().any(|known| known.name == model.name) {
+            return Err(Outcome::SettlementModelExists);
+        }
+        if ![model.ledger_account, model.settlement_account].iter().all(|it| of_fsps.contains(it)) {
+            return Err(Outcome::AccountKindWrong);
+        }
+        if self.models.len() == SETTLEMENT_MODELS_MAX {
+            return Err(Outcome::RegisterFull);
+        }
+        self.models.push(model.clone());
+        Ok(())
+    }
+
+    /// 4.3: a participant with its accounts in a currency, all switched off.
+    fn create(&mut self, name: FspName, currency: Currency, stamp: Stamp) -> Result<(), Outcome> {
+        let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
+        let known = self.place_of(&name);
+        let alike = self.participants.iter().any(|other| lower(&other.name) == lower(&name));
+        let has = known.is_some_and(|place| place == 0 || self.holding(&name, currency).is_some());
+        if has || (known.is_none() && alike) {
+            return Err(Outcome::ParticipantCurrencyExists);
+        }
+        let hub = |kind| self.hub_account(currency, kind).is_some();
+        if !hub(AccountKind::HubReconciliation) || !hub(AccountKind::HubMultilateralSettlement) {
+            return Err(Outcome::HubAccountsMissing);
+        }
+        let kinds = self.kinds_for(currency).ok_or(Outcome::SettlementModelMissing)?;
+        let place = known.unwrap_or_else(|| {
+            self.join(name, stamp);
+            self.participants.len() - 1
+        });
+        let opened: Vec<(AccountKind, usize)> =
+            kinds.iter().map(|kind| (*kind, self.open((place, *kind), currency, false))).collect();
+        let of = |kind| opened.iter().find(|(known, _)| *known == kind).expect("it is opened").1;
+        let (position, settlement) = (of(AccountKind::Position), of(AccountKind::Settlement));
+        let holding = Holding { currency, position, settlement, cap: None };
+        self.participants[place].holdings.push(holding);
+        Ok(())
+    }
+
+    /// Kinds of accounts that the models of a currency, or else the default ones, name; nothing
+    /// when none of them serves transfers.
+    fn kinds_for(&self, currency: Currency) -> Option<Vec<AccountKind>> {
+        let of = |wanted| {
+            let fits = move |it: &&SettlementModel| it.active && it.currency == wanted;
+            self.models.iter().filter(fits).collect::<Vec<_>>()
+        };
+        let own = of(Some(currency));
+        let models = if own.is_empty() { of(None) } else { own };
+        let serves = |model: &&SettlementModel| {
+            (model.ledger_account, model.settlement_account)
+                == (AccountKind::Position, AccountKind::Settlement)
+        };
+        models.iter().any(serves).then(|| {
+            let mut kinds = Vec::new();
+            for model in models {
+                for kind in [model.ledger_account, model.settlement_account] {
+                    if !kinds.contains(&kind) {
+                        kinds.push(kind);
+                    }
+                }
+            }
+            kinds
+        })
+    }
+
+    /// 4.3: cap and position are set once, and switch the accounts on.
+    fn begin_holding(
+        &mut self,
+        (name, currency): (&FspName, Currency),
+        cap: Money,
+        position: Money,
+    ) -> Result<(), Outcome> {
+        let held = self.held(name, currency)?;
+        if held.cap.is_some() {
+            return Err(Outcome::LimitsExist);
+        }
+        held.cap = Some((cap, ALARM));
+        let account = held.position;
+        let place = self.known(name)?;
+        for at in self.participants[place].accounts.clone() {
+            if self.accounts[at].currency == currency {
+                self.accounts[at].active = true;
+            }
+        }
+        self.add(account, position);
+        Ok(())
+    }
+
+    fn set_endpoint(&mut self, name: &FspName, kind: &str, value: &str) -> Result<(), Outcome> {
+        let place = self.known(name)?;
+        let endpoints = &mut self.participants[place].endpoints;
+        match endpoints.iter().position(|(known, _)| known == kind) {
+            Some(at) => endpoints[at].1 = value.to_owned(),
+            None if endpoints.len() == ENDPOINTS_MAX => return Err(Outcome::RegisterFull),
+            None => endpoints.push((kind.to_owned(), value.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Opens an account, and the internal ones of a currency that is new.
+    fn open(
+        &mut self,
+        (owner, kind): (usize, AccountKind),
+        currency: Currency,
+        active: bool,
+    ) -> usize {
+        use AccountKind::{InFlight, Opening, Outflow};
+        let new = |owner, kind, active| Account { kind, currency, value: 0, active, owner };
+        if self.accounts.iter().all(|known| known.currency != currency) {
+            self.accounts.extend([InFlight, Outflow, Opening].map(|kind| new(0, kind, true)));
+        }
+        self.accounts.push(new(owner, kind, active));
+        let at = self.accounts.len() - 1;
+        self.participants[owner].accounts.push(at);
+        at
+    }
+}

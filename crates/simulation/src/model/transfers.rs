@@ -1,0 +1,462 @@
+//! The model of transfers: prepare, fulfil, abort and expiry, and who hears what of them
+//! (hub-semantics 3.3 to 3.10).
+
+use ledger::{
+    Abort, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, NoticeId, NoticeKind,
+    Outcome, Position, Prepare, Stamp, TransferId, TransferState, TransferView,
+};
+use sha2::{Digest as _, Sha256};
+
+use super::outbox::About;
+use super::{Model, Money, is_commit};
+
+/// Digits that an amount may have in all.
+const DIGITS_MAX: usize = 18;
+
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    pub(super) payer: FspName,
+    pub(super) payee: FspName,
+    /// Whether the payee took part in the scheme when the transfer was made.
+    payee_known: bool,
+    currency: Currency,
+    pub(super) amount: Money,
+    condition: [u8; 32],
+    deadline: (u64, u64),
+    hash: Digest,
+    trace: [u8; 16],
+    /// The record that made it.
+    pub(super) prepared: u64,
+    changed: Stamp,
+    /// The notice that asks the payee.
+    asked: Option<NoticeId>,
+    fate: Fate,
+    /// The first answer that its payee gave.
+    answer: Option<Answer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Reserved,
+    Ended(Outcome),
+}
+
+/// An answer by a payee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answer {
+    message: Message,
+    hash: Digest,
+    record: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    Put,
+    PutError,
+}
+
+/// The part of an answer that both kinds have.
+struct Incoming<'a> {
+    id: TransferId,
+    source: &'a FspName,
+    destination: Option<&'a FspName>,
+    message: Message,
+    hash: Digest,
+    trace: [u8; 16],
+    /// The payee waits for a PATCH.
+    patch: bool,
+}
+
+impl Transfer {
+    pub(super) fn is_reserved_in(&self, currency: Currency) -> bool {
+        self.fate == Fate::Reserved && self.currency == currency
+    }
+
+    /// What a GET of it finds (3.9).
+    pub(super) fn view(&self) -> TransferView {
+        let state = match self.fate {
+            Fate::Reserved => TransferState::Reserved,
+            fate if is_commit(fate) => TransferState::Committed,
+            Fate::Ended(_) => TransferState::Aborted,
+        };
+        // A late answer is heard, not taken.
+        let answer = match self.fate {
+            Fate::Ended(Outcome::Expired) => None,
+            _ => self.answer.map(|answer| Position(answer.record)),
+        };
+        let cause = match self.fate {
+            Fate::Ended(outcome) if !is_commit(self.fate) => {
+                Some(Cause { outcome, record: Position(self.record_of_cause()) })
+            }
+            _ => None,
+        };
+        TransferView {
+            state,
+            changed: self.changed,
+            prepare: Position(self.prepared),
+            answer,
+            cause,
+        }
+    }
+
+    /// The record that says in full why it was aborted: the payee's own error, if it was that.
+    fn record_of_cause(&self) -> u64 {
+        match (self.fate, self.answer) {
+            (Fate::Ended(Outcome::Aborted), Some(answer)) => answer.record,
+            _ => self.prepared,
+        }
+    }
+
+    /// A notice about its end, as told to somebody who asks again: the record that has the
+    /// fulfilment, or the one that has the cause.
+    fn end_again(&self, now: About) -> About {
+        let Fate::Ended(outcome) = self.fate else { panic!("it has not ended") };
+        let source = match (is_commit(self.fate), self.answer) {
+            (true, Some(answer)) => answer.record,
+            _ => self.record_of_cause(),
+        };
+        About { source, outcome, at: self.changed, ..now }
+    }
+}
+
+impl Model {
+    pub(super) fn prepare(&mut self, prepare: &Prepare) -> Outcome {
+        let known = self.transfers.get(&prepare.id);
+        if known.is_some() || self.movements.contains_key(&prepare.id) {
+            return self.prepare_again(prepare);
+        }
+        let refusal = self.refusal(prepare);
+        let outcome = refusal.unwrap_or(Outcome::PrepareReserved);
+        let about = self.about(prepare.id, outcome, prepare.trace);
+        let mut transfer = Transfer {
+            payer: prepare.payer,
+            payee: prepare.payee,
+            payee_known: self.scheme.fsp(&prepare.payee).is_some(),
+            currency: prepare.currency,
+            amount: prepare.amount.units(),
+            condition: prepare.condition,
+            deadline: (prepare.expiration_ms, self.position),
+            hash: prepare.hash,
+            trace: prepare.trace,
+            prepared: self.position,
+            changed: self.stamp,
+            asked: None,
+            fate: refusal.map_or(Fate::Reserved, Fate::Ended),
+            answer: None,
+        };
+        if refusal.is_some() {
+            self.counters.refused += 1;
+            self.tell_payer(prepare, NoticeKind::Error, &about);
+            self.transfers.insert(prepare.id, transfer);
+            return outcome;
+        }
+        self.counters.reserved += 1;
+        self.reserved += 1;
+        self.move_position(&prepare.payer, prepare.currency, transfer.amount);
+        transfer.asked = self.tell(prepare.payee, NoticeKind::Prepare, &about);
+        self.deadlines.insert(transfer.deadline, prepare.id);
+        self.transfers.insert(prepare.id, transfer);
+        // An expiration at this very instant is in time, and is a deadline met.
+        self.expire();
+        outcome
+    }
+
+    pub(super) fn fulfil(&mut self, fulfil: &Fulfil) -> Outcome {
+        if fulfil.state == FulfilState::ReservedUnderVersion10 {
+            return Outcome::FulfilVersionIgnored;
+        }
+        let incoming = Incoming {
+            id: fulfil.id,
+            source: &fulfil.source,
+            destination: fulfil.destination.as_ref(),
+            message: Message::Put,
+            hash: fulfil.hash,
+            trace: fulfil.trace,
+            patch: fulfil.state == FulfilState::Reserved,
+        };
+        if let Some(outcome) = self.cannot_end(&incoming) {
+            return outcome;
+        }
+        let condition = self.transfers[&fulfil.id].condition;
+        let fits = |preimage: &[u8; 32]| <[u8; 32]>::from(Sha256::digest(preimage)) == condition;
+        let outcome = match (fulfil.state, &fulfil.fulfilment) {
+            (FulfilState::Aborted, _) if self.settings.put_aborted_aborts => Outcome::AbortedByPut,
+            (FulfilState::Aborted, _) => return Outcome::FulfilAbortedIgnored,
+            (_, Fulfilment::Present(preimage)) if fits(preimage) => Outcome::Committed,
+            _ => Outcome::FulfilmentInvalid,
+        };
+        self.take(&incoming, outcome);
+        // 3.7, and 3.8 for a fulfilment that is wrong.
+        match (outcome, incoming.patch) {
+            (Outcome::Committed, true) => {
+                self.tell_both(&incoming, outcome, NoticeKind::Committed, None);
+                self.tell_payee(&incoming, outcome, NoticeKind::PatchCommitted);
+            }
+            (Outcome::FulfilmentInvalid, patch) => {
+                self.tell_both(&incoming, outcome, NoticeKind::Error, Some(NoticeKind::Error));
+                if patch {
+                    self.tell_payee(&incoming, outcome, NoticeKind::PatchAborted);
+                }
+            }
+            _ => {
+                let copy = Some(NoticeKind::FulfilCopy);
+                self.tell_both(&incoming, outcome, NoticeKind::Fulfil, copy);
+            }
+        }
+        outcome
+    }
+
+    pub(super) fn abort(&mut self, abort: &Abort) -> Outcome {
+        let incoming = Incoming {
+            id: abort.id,
+            source: &abort.source,
+            destination: abort.destination.as_ref(),
+            message: Message::PutError,
+            hash: abort.hash,
+            trace: abort.trace,
+            patch: false,
+        };
+        if let Some(outcome) = self.cannot_end(&incoming) {
+            return outcome;
+        }
+        let (outcome, to_payer) = match abort.code_is_known {
+            true => (Outcome::Aborted, NoticeKind::Abort),
+            false => (Outcome::AbortedWithUnknownCode, NoticeKind::Error),
+        };
+        self.take(&incoming, outcome);
+        self.tell_both(&incoming, outcome, to_payer, Some(NoticeKind::AbortCopy));
+        outcome
+    }
+
+    /// 3.10: what is due ends, its money goes back, and both sides hear of it.
+    pub(super) fn expire(&mut self) {
+        while let Some((&deadline, &id)) = self.deadlines.first_key_value() {
+            if self.stamp.millis() < deadline.0 {
+                break;
+            }
+            self.end(id, Outcome::Expired);
+            self.counters.expired += 1;
+            let Transfer { payer, payee, prepared, trace, .. } = self.transfers[&id];
+            let about = About { source: prepared, ..self.about(id, Outcome::Expired, trace) };
+            self.tell(payer, NoticeKind::Error, &about);
+            self.tell(payee, NoticeKind::Error, &about);
+        }
+    }
+
+    /// 3.4: the same content is told where the transfer stands, other content is refused.
+    fn prepare_again(&mut self, prepare: &Prepare) -> Outcome {
+        let now = |outcome| self.about(prepare.id, outcome, prepare.trace);
+        let known = self.transfers.get(&prepare.id).filter(|known| known.hash == prepare.hash);
+        let (outcome, kind, about) = match known.map(|known| (known, known.fate)) {
+            None => {
+                let outcome = Outcome::PrepareModified;
+                (outcome, NoticeKind::Error, now(outcome))
+            }
+            Some((known, Fate::Reserved)) => {
+                let outcome = Outcome::PrepareResentReserved;
+                (outcome, NoticeKind::Reserved, About { at: known.changed, ..now(outcome) })
+            }
+            Some((known, fate)) if is_commit(fate) => {
+                let outcome = Outcome::PrepareResentCommitted;
+                (outcome, NoticeKind::Committed, known.end_again(now(outcome)))
+            }
+            Some((known, _)) => {
+                let outcome = Outcome::PrepareResentAborted;
+                (outcome, NoticeKind::AbortedState, known.end_again(now(outcome)))
+            }
+        };
+        self.tell_payer(prepare, kind, &about);
+        outcome
+    }
+
+    /// 3.3, then 3.5: the first check that fails.
+    fn refusal(&self, prepare: &Prepare) -> Option<Outcome> {
+        let (payer, payee) = (self.scheme.fsp(&prepare.payer), self.scheme.fsp(&prepare.payee));
+        let held = self.scheme.holding(&prepare.payer, prepare.currency);
+        let takes = self.scheme.holding(&prepare.payee, prepare.currency);
+        let is_off = |place: usize| !self.scheme.accounts[place].active;
+        let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
+        let same = prepare.payer == prepare.payee || lower(&prepare.payer) == lower(&prepare.payee);
+        let lane = self.scheme.index_of(&prepare.payee).map_or(0, |to| self.outbox.owed_to(to));
+        let value = |place: usize| self.scheme.accounts[place].value;
+        let after = held.map_or(0, |held| value(held.position)) + prepare.amount.units();
+        let cover = held.map_or(0, |held| -value(held.settlement));
+        let cap = held.and_then(|held| held.cap).map_or(0, |(cap, _)| cap);
+        let digits = digits(prepare.amount.units());
+        let checks = [
+            (prepare.source != prepare.payer, Outcome::PrepareSourceNotPayer),
+            (DIGITS_MAX < digits, Outcome::PrepareAmountPrecision),
+            (payer.is_none(), Outcome::PreparePayerNotFound),
+            (payer.is_some_and(|it| !it.active), Outcome::PreparePayerInactive),
+            (payee.is_none(), Outcome::PreparePayeeNotFound),
+            (payee.is_some_and(|it| !it.active), Outcome::PreparePayeeInactive),
+            (prepare.expiration_ms < self.stamp.millis(), Outcome::PrepareExpirationPast),
+            (same && !self.settings.on_us_transfers, Outcome::PreparePayerIsPayee),
+            (held.is_none(), Outcome::PreparePayerAccountNotFound),
+            (held.is_some_and(|it| is_off(it.position)), Outcome::PreparePayerAccountInactive),
+            (takes.is_none(), Outcome::PreparePayeeAccountNotFound),
+            (takes.is_some_and(|it| is_off(it.position)), Outcome::PreparePayeeAccountInactive),
+            (self.settings.lane_capacity <= lane, Outcome::PreparePayeeLaneFull),
+            (cover < after, Outcome::PrepareLiquidityInsufficient),
+            (cap < after, Outcome::PrepareCapExceeded),
+        ];
+        checks.iter().find(|(fails, _)| *fails).map(|(_, outcome)| *outcome)
+    }
+
+    /// 3.6, checks 2 to 4, 7 and 8: what becomes of an answer that does not end its transfer,
+    /// with what is told about it; nothing if it may end it.
+    fn cannot_end(&mut self, incoming: &Incoming<'_>) -> Option<Outcome> {
+        let Some(transfer) = self.transfers.get(&incoming.id) else {
+            let ended = self.movements.get(&incoming.id).is_some_and(|known| !known.is_reserved());
+            return Some(self.refuse(
+                incoming,
+                match ended {
+                    true => Outcome::AnswerFromStranger,
+                    false => Outcome::AnswerTransferNotFound,
+                },
+            ));
+        };
+        let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
+        let is = |one: &FspName, other: &FspName| one == other || lower(one) == lower(other);
+        if !transfer.payee_known || !is(&transfer.payee, incoming.source) {
+            return Some(self.refuse(incoming, Outcome::AnswerFromStranger));
+        }
+        let payer = transfer.payer;
+        match (transfer.fate, transfer.answer) {
+            (Fate::Reserved, _) => {
+                incoming.destination.filter(|to| !is(to, &payer))?;
+                let outcome = Outcome::AnswerToStranger;
+                self.take(incoming, outcome);
+                self.tell_both(incoming, outcome, NoticeKind::Error, None);
+                if incoming.patch {
+                    self.tell_payee(incoming, outcome, NoticeKind::PatchAborted);
+                }
+                Some(outcome)
+            }
+            (Fate::Ended(Outcome::Expired), None) => {
+                self.note_answer(incoming);
+                let outcome = Outcome::AnswerExpired;
+                self.tell_payee(incoming, outcome, NoticeKind::Error);
+                Some(outcome)
+            }
+            (Fate::Ended(outcome), Some(taken))
+                if outcome != Outcome::Expired && taken.message == incoming.message =>
+            {
+                Some(match taken.hash == incoming.hash {
+                    true => self.answer_again(incoming, outcome, taken),
+                    false => self.refuse(incoming, Outcome::AnswerModified),
+                })
+            }
+            (Fate::Ended(_), _) => Some(self.refuse_state(incoming)),
+        }
+    }
+
+    /// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
+    fn refuse_state(&mut self, incoming: &Incoming<'_>) -> Outcome {
+        let outcome = Outcome::AnswerStateNotReserved;
+        self.tell_payee(incoming, outcome, NoticeKind::Error);
+        let transfer = &self.transfers[&incoming.id];
+        if incoming.patch && !is_commit(transfer.fate) {
+            let about = transfer.end_again(self.about(incoming.id, outcome, incoming.trace));
+            self.tell(transfer.payee, NoticeKind::PatchAborted, &about);
+        }
+        outcome
+    }
+
+    /// Ruling 5: the hub says once more how the transfer ended.
+    fn answer_again(&mut self, incoming: &Incoming<'_>, ended: Outcome, taken: Answer) -> Outcome {
+        let outcome = Outcome::AnswerResent;
+        let transfer = &self.transfers[&incoming.id];
+        let about = transfer.end_again(self.about(incoming.id, outcome, incoming.trace));
+        let (kind, source) = match ended {
+            Outcome::Committed => (NoticeKind::Committed, about.source),
+            Outcome::Aborted | Outcome::AbortedWithUnknownCode => {
+                (NoticeKind::AbortCopy, taken.record)
+            }
+            _ => (NoticeKind::AbortedState, about.source),
+        };
+        self.tell(transfer.payee, kind, &About { source, ..about });
+        outcome
+    }
+
+    /// Tells the sender why nothing was done.
+    fn refuse(&mut self, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
+        let about = self.about(incoming.id, outcome, incoming.trace);
+        self.tell(*incoming.source, NoticeKind::Error, &about);
+        outcome
+    }
+
+    /// The answer ends its transfer.
+    fn take(&mut self, incoming: &Incoming<'_>, outcome: Outcome) {
+        match outcome {
+            Outcome::Committed => self.counters.committed += 1,
+            _ => self.counters.aborted += 1,
+        }
+        self.end(incoming.id, outcome);
+        self.note_answer(incoming);
+    }
+
+    fn note_answer(&mut self, incoming: &Incoming<'_>) {
+        let Incoming { message, hash, .. } = *incoming;
+        let transfer = self.transfers.get_mut(&incoming.id).expect("it was found");
+        transfer.answer = Some(Answer { message, hash, record: self.position });
+    }
+
+    /// A transfer ends: once, and its money goes on or back.
+    fn end(&mut self, id: TransferId, outcome: Outcome) {
+        let transfer = self.transfers.get_mut(&id).expect("only a known transfer ends");
+        assert_eq!(transfer.fate, Fate::Reserved, "{id} ended twice");
+        transfer.fate = Fate::Ended(outcome);
+        transfer.changed = self.stamp;
+        let Transfer { payer, payee, currency, amount, deadline, asked, .. } = *transfer;
+        self.deadlines.remove(&deadline);
+        self.reserved -= 1;
+        let to = if outcome == Outcome::Committed { payee } else { payer };
+        self.move_position(&to, currency, -amount);
+        if let Some(asked) = asked {
+            self.outbox.withdraw(asked);
+        }
+    }
+
+    /// Errors and states of a prepare go to the payer of the body, even when another FSP sent
+    /// it; when there is no such payer, to the sender.
+    fn tell_payer(&mut self, prepare: &Prepare, kind: NoticeKind, about: &About) {
+        let named = self.scheme.index_of(&prepare.payer).map(|_| prepare.payer);
+        self.tell(named.unwrap_or(prepare.source), kind, about);
+    }
+
+    /// The payer is told; and the payee how its answer was taken, where the scheme confirms and
+    /// they are two.
+    fn tell_both(
+        &mut self,
+        incoming: &Incoming<'_>,
+        outcome: Outcome,
+        to_payer: NoticeKind,
+        to_payee: Option<NoticeKind>,
+    ) {
+        let about = self.about(incoming.id, outcome, incoming.trace);
+        let Transfer { payer, payee, .. } = self.transfers[&incoming.id];
+        self.tell(payer, to_payer, &about);
+        if let Some(kind) = to_payee
+            && self.settings.confirm_to_payee
+            && payer != payee
+        {
+            self.tell(payee, kind, &about);
+        }
+    }
+
+    fn tell_payee(&mut self, incoming: &Incoming<'_>, outcome: Outcome, kind: NoticeKind) {
+        let about = self.about(incoming.id, outcome, incoming.trace);
+        self.tell(self.transfers[&incoming.id].payee, kind, &about);
+    }
+}
+
+/// How many digits it takes to write an amount of so many ten-thousandths: all before the point,
+/// and after it as many as are needed. Not counted where they are few.
+fn digits(units: Money) -> usize {
+    if units < 1_000_000_000_000_000_000 {
+        return 0;
+    }
+    let (whole, fraction) = (units / 10_000, format!("{:04}", units % 10_000));
+    whole.to_string().len() + fraction.trim_end_matches('0').len()
+}

@@ -1,0 +1,171 @@
+//! The real program is left in the middle of each change of its disk in turn: each write (made by
+//! half), each sync, each new name. After each it is started again, and held against an outside
+//! record of every 2xx: what was accepted is there, what was uncertain is sent again and is there
+//! once. So too when the disk is full.
+//!
+//! `UPESI_PROOF_SECONDS` repeats the script, on a log that grows, until the time is over.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use journal::INJECTED_EXIT;
+use rustix::process::Signal;
+
+use crate::support::fsp::{Reply, Server};
+use crate::support::http::Connection;
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::Admin;
+use crate::support::switch::{Home, Ports, Switch};
+
+/// Transfers in one run of the script.
+const TRANSFERS: u64 = 4;
+/// Points that the script has at least.
+const POINTS_MIN: u64 = 16;
+/// More transfers than the room that is left for the log.
+const TOO_MANY: u64 = 200;
+/// Room that is left for the log, in blocks of 512 bytes.
+const ROOM_BLOCKS: u64 = 40;
+
+#[test]
+fn a_log_can_be_begun_wherever_its_beginning_was_left() {
+    for operations in 0.. {
+        let home = Home::new();
+        match home.serve_until(Ports::free(), operations) {
+            Ok(_ready) => {
+                assert!(2 < operations, "a log is made in several steps");
+                return;
+            }
+            Err(status) => assert_eq!(status.code(), Some(INJECTED_EXIT)),
+        }
+        home.serve().stop(Signal::TERM);
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_wherever_the_disk_was_left() {
+    let server = Server::start(|_| Reply::Accept);
+    let home = onboarded(&server);
+    let mut record = Record::default();
+    let (started, mut points) = (Instant::now(), 0);
+    let long = std::env::var("UPESI_PROOF_SECONDS").ok().and_then(|text| text.parse().ok());
+    let long = Duration::from_secs(long.unwrap_or(0));
+    loop {
+        points += points_of_one_script(&home, &mut record);
+        if long <= started.elapsed() {
+            break;
+        }
+    }
+    assert!(POINTS_MIN <= points, "only {points} changes of the disk");
+    let output = home.verify();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    println!("{points} points, {} transfers", record.sent);
+}
+
+/// A file may not grow beyond a limit: the disk is full for the log.
+#[test]
+fn nothing_acknowledged_is_lost_on_a_full_disk() {
+    let server = Server::start(|_| Reply::Accept);
+    let home = onboarded(&server);
+    let mut record = Record::default();
+    let used: u64 = std::fs::read_dir(home.data())
+        .unwrap()
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .max()
+        .unwrap_or(0);
+    let limit = used / 512 + ROOM_BLOCKS;
+    let switch = home.serve_within(limit);
+    let refused = send_all(&switch, &mut record, TOO_MANY);
+    assert!(refused, "all of it found room");
+    drop(switch);
+    check(&home, &mut record);
+}
+
+/// What the world outside knows.
+#[derive(Default)]
+struct Record {
+    sent: u64,
+    /// No 2xx came for one of its messages.
+    uncertain: Vec<Transfer>,
+}
+
+fn onboarded(server: &Server) -> Home {
+    let home = Home::new();
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    admin.prepare_hub();
+    for name in ["payerfsp", "payeefsp"] {
+        admin.onboard(name, &format!("http://{}", server.address()), "1000000", "1000000");
+    }
+    switch.stop(Signal::TERM);
+    home
+}
+
+/// Runs the script again and again, each time up to one change of the disk further, until it
+/// comes to its end.
+fn points_of_one_script(home: &Home, record: &mut Record) -> u64 {
+    for operations in 0.. {
+        let status = match home.serve_until(Ports::free(), operations) {
+            Err(status) => status,
+            Ok(switch) => {
+                send_all(&switch, record, TRANSFERS);
+                switch.signal(Signal::TERM);
+                switch.end().0
+            }
+        };
+        assert!(status.success() || status.code() == Some(INJECTED_EXIT), "{status}");
+        check(home, record);
+        if status.success() {
+            return operations;
+        }
+    }
+    unreachable!("a script has an end")
+}
+
+/// Sends transfers until one is not accepted; says whether one was not.
+fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool {
+    let Ok(mut connection) = Connection::open(switch.fspiop) else { return true };
+    for _ in 0..count {
+        let transfer = Transfer::of("1");
+        record.sent += 1;
+        let messages = [(transfer.prepare(), 202), (transfer.fulfil("RESERVED"), 200)];
+        let accepted = |(message, status): &(Message, u16)| {
+            connection.exchange(&message.render()).is_ok_and(|answer| answer.status() == *status)
+        };
+        if !messages.iter().all(accepted) {
+            record.uncertain.push(transfer);
+            return true;
+        }
+    }
+    false
+}
+
+/// Starts the switch again, sends what is uncertain once more, and counts.
+fn check(home: &Home, record: &mut Record) {
+    let switch = home.serve();
+    let mut connection = Connection::open(switch.fspiop).unwrap();
+    for transfer in record.uncertain.drain(..) {
+        for (message, status) in [(transfer.prepare(), 202), (transfer.fulfil("RESERVED"), 200)] {
+            assert_eq!(connection.exchange(&message.render()).unwrap().status(), status);
+        }
+    }
+    let admin = Admin::new(home, &switch);
+    let found = ["payerfsp", "payeefsp"].map(|name| admin.position(name));
+    let expected = match record.sent {
+        0 => ["0".to_owned(), "0".to_owned()],
+        sent => [sent.to_string(), format!("-{sent}")],
+    };
+    assert_eq!(found, expected, "positions, each transfer being of 1");
+    switch.stop(Signal::TERM);
+}
+
+impl Home {
+    /// Starts a switch whose files may not grow beyond so many blocks of 512 bytes.
+    fn serve_within(&self, blocks: u64) -> Switch {
+        let limited = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(limited).arg(blocks.to_string());
+        let serve = self.command(Ports::free());
+        command.arg(serve.get_program()).args(serve.get_args());
+        self.started(command)
+    }
+}

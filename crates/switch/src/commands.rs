@@ -2,7 +2,7 @@
 //! touches a socket: the same message gives the same command.
 
 use fspiop::body::{
-    BatchParty, BatchRegistration, ErrorInformation, Fulfil, Fulfilment, ParticipantRegistration,
+    BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
 use fspiop::{ErrorCode, PartyPath, Refusal, Route, Version, significant_hash};
@@ -79,8 +79,7 @@ pub(crate) fn fulfil(
         state: state(fulfil.state, envelope.version),
         fulfilment: match fulfil.fulfilment {
             None => ledger::Fulfilment::Absent,
-            Some(Fulfilment::Undecodable) => ledger::Fulfilment::Undecodable,
-            Some(Fulfilment::Preimage(preimage)) => ledger::Fulfilment::Present(preimage),
+            Some(preimage) => ledger::Fulfilment::Present(preimage),
         },
         hash: Digest(significant_hash(body)),
         trace: envelope.trace.trace_id,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use delivery::Attempt;
-use fspiop::body::{BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Prepare};
+use fspiop::body::{BatchRegistration, ErrorInformation, Extension, Fulfil, Prepare};
 use fspiop::callback::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
@@ -203,7 +203,7 @@ fn committed_body(
         return Some(state_only("COMMITTED", completed_ms));
     };
     let preimage = match (fulfil.fulfilment, fulfilling) {
-        (Some(Fulfilment::Preimage(preimage)), Fulfilling::Shown) => Some(preimage),
+        (Some(preimage), Fulfilling::Shown) => Some(preimage),
         _ => None,
     };
     let extensions = fulfil.extension_list.as_deref().map(Extension::list).unwrap_or_default();

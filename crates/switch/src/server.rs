@@ -193,19 +193,19 @@ async fn answer(
     let envelope = envelope(edge, &parts, resource)?;
     let route = api.route()?;
     let max = resource.body_bytes_max();
-    let mut body = read(edge, body, &parts.headers, max).await?;
-    if matches!(parts.method, Method::GET | Method::DELETE) {
-        // It means nothing, so it goes to nobody.
-        body = Bytes::new();
-    }
+    let body = read(edge, body, &parts.headers, max).await?;
     let arrival = parsed.map(|parsed_ns| Arrival {
         arrived_ns: if arrived_ns == 0 { parsed_ns } else { arrived_ns },
         parsed_ns,
         read_ns: stages::monotonic_ns(),
     });
     let Parts { method, uri, headers, .. } = parts;
-    let inbound = Inbound { envelope, method, uri, headers, body, arrival };
+    let mut inbound = Inbound { envelope, method, uri, headers, body, arrival };
     signatures::check(edge, resource, &inbound)?;
+    if matches!(inbound.method, Method::GET | Method::DELETE) {
+        // It means nothing, so it goes to nobody.
+        inbound.body = Bytes::new();
+    }
     let status = dispatch(edge, route, inbound).await?;
     Ok(empty(status))
 }

@@ -124,6 +124,14 @@ impl Prepare {
     }
 }
 
+/// `expiration` of a transfer as it is written, for moments that [`Prepare`] does not tell apart;
+/// `None` for a body that is none.
+#[must_use]
+pub fn written_expiration(body: &[u8]) -> Option<String> {
+    let mut found = schema::check(body, &rules::TRANSFER_REQUEST).ok()?;
+    found.take(rules::EXPIRATION).map(Cow::into_owned)
+}
+
 /// `TransferState` as a payee writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransferState {

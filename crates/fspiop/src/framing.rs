@@ -13,8 +13,8 @@ use crate::error::Refusal;
 /// Lines of headers in one request. Over HTTP/1.1 the parser below keeps to the same number.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// Checks target, `Host`, number of headers and `Transfer-Encoding`. After a refusal the connection must be closed:
-/// the two ends need not agree on where the next request begins.
+/// Checks number of headers, target, `Host` and `Transfer-Encoding`. After a refusal the
+/// connection must be closed: the two ends need not agree on where the next request begins.
 ///
 /// The authority of a target in absolute form counts for nothing more than `Host` does: paths
 /// mean the same under every name of the hub.

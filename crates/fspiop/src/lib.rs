@@ -46,7 +46,7 @@ pub use headers::{RequestHeaders, Version};
 pub use route::{
     ApiRoute, BODY_BYTES_MAX, Found, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, Identifier,
     PartyIdType, PartyPath, Resource, Route, TRANSFER_BODY_BYTES_MAX, TransferPath, find,
-    percent_encode,
+    is_identifier, percent_encode,
 };
 pub use trace::TraceContext;
 

@@ -38,9 +38,9 @@ message may be sent again.\n\n\
 **Signatures** (JWS) are demanded for the resources that the configuration names, by default none, \
 on everything but `GET`: `RS256`, `RS384`, `RS512` or `ES256` by a key of the sender. A bad or \
 missing one is 400 with 3105. A `DELETE` is signed over an empty body or over `{}`; the \
-configuration may let unsigned ones pass. The hub signs what it makes itself if it is configured to; what it \
-forwards keeps the sender's signature. HTTP/1.1 and, by prior knowledge, HTTP/2 are served on one \
-port, without TLS.";
+configuration may let unsigned ones pass. The hub signs what it makes itself if it is configured \
+to; what it forwards keeps the sender's signature. HTTP/1.1 and, by prior knowledge, HTTP/2 are \
+served on one port, without TLS.";
 
 /// The document.
 #[must_use]
@@ -303,7 +303,7 @@ fn header_text(name: &str) -> &'static str {
              `PUT`, and never forwarded there."
         }
         "content-type" => "Version of the message; asked for without a body, too.",
-        "date" => "When the message was made.",
+        "date" => "When the message was made: a day that exists, under its own name.",
         "fspiop-source" => "Who made the message.",
         "fspiop-destination" => "Who the message is for, when the sender knows; empty is absent.",
         "fspiop-proxy" => "Proxy of another scheme that stands in for the source.",
@@ -311,6 +311,7 @@ fn header_text(name: &str) -> &'static str {
             "JWS over protected header and body; passed on as it came. Verified where the \
              configuration demands it, and then required on everything but `GET`."
         }
+        "fspiop-encryption" => "What the sender encrypted, and how; passed on as it came.",
         "fspiop-uri" => "Path as signed; added when absent.",
         "fspiop-http-method" => "Method as signed; added when absent.",
         "traceparent" => "Trace context of W3C; the hub's calls join the trace.",
@@ -393,7 +394,7 @@ mod tests {
         assert_eq!(
             spelled.join(" "),
             "Accept Content-Type Date FSPIOP-Source FSPIOP-Destination FSPIOP-Proxy \
-             FSPIOP-Signature FSPIOP-URI FSPIOP-HTTP-Method traceparent X-Client-Id"
+             FSPIOP-Signature FSPIOP-Encryption FSPIOP-URI FSPIOP-HTTP-Method traceparent X-Client-Id"
         );
         assert!(HEADER_RULES.iter().all(|rule| !header_text(rule.name.as_str()).is_empty()));
     }

@@ -5,7 +5,7 @@ use fspiop::body::{
     BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
-use fspiop::{ErrorCode, PartyPath, Refusal, Route, Version, significant_hash};
+use fspiop::{ErrorCode, PartyPath, Refusal, Route, Version, is_identifier, significant_hash};
 use ledger::{
     ChangeParties, Command, Currency, Digest, FspName, FulfilState, PartyBinding, PartyChangeForm,
     TransferId,
@@ -145,16 +145,17 @@ pub(crate) fn batch_fault(source: &FspName, party: &BatchParty<'_>) -> Option<(E
         let code = ErrorCode::PARTY_NOT_FOUND;
         return Some((code, code.describe("fspId is not the requester's")));
     }
-    let is_dots = |text: &str| matches!(text, "." | "..");
-    if !party.kind.allows(&party.id)
-        || is_dots(&party.id)
-        || party.sub_id.as_deref().is_some_and(is_dots)
-    {
-        let code = ErrorCode::ADD_PARTY;
-        let kind = party.kind.as_str();
-        return Some((code, code.describe(&format!("not the form of a {kind}"))));
-    }
-    None
+    // What no path names could be neither asked for nor released.
+    let kind = party.kind.as_str();
+    let fault = if !party.kind.allows(&party.id) || !is_identifier(&party.id) {
+        format!("not the form of a {kind}")
+    } else if party.sub_id.as_deref().is_some_and(|text| !is_identifier(text)) {
+        "not the form of a partySubIdOrType".to_owned()
+    } else {
+        return None;
+    };
+    let code = ErrorCode::ADD_PARTY;
+    Some((code, code.describe(&fault)))
 }
 
 fn change_parties(

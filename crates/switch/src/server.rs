@@ -16,6 +16,7 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use node::stages;
+use ports::Clock;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
@@ -23,7 +24,7 @@ use tokio::task::spawn_local;
 use crate::connections::{Line, Place};
 use crate::edge::{Arrival, Edge};
 use crate::socket::{self, Protocol, Socket};
-use crate::{multiplexed, participants, parties, quotes, signatures, transfers};
+use crate::{multiplexed, notices, participants, parties, quotes, signatures, transfers};
 
 /// A client must take what it is sent within this time.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -381,13 +382,19 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
 /// `GET /health` on the FSPIOP port (hub-semantics 8.4).
 fn health(edge: &Edge) -> Response<Full<Bytes>> {
     let stopped = edge.handle.status().stopped.is_some();
+    let uptime_ms = edge.clock.now().monotonic_us / 1_000;
     let (status, word) = match stopped {
         true => (StatusCode::BAD_GATEWAY, "DOWN"),
         false => (StatusCode::OK, "OK"),
     };
     let body = format!(
-        "{{\"status\":\"{word}\",\"services\":[{{\"name\":\"datastore\",\"status\":\"{word}\"}},\
-         {{\"name\":\"broker\",\"status\":\"{word}\"}}]}}"
+        "{{\"status\":\"{word}\",\"uptime\":{}.{:03},\"startTime\":\"{}\",\"versionNumber\":\"{}\",\
+         \"services\":[{{\"name\":\"datastore\",\"status\":\"{word}\"}},\
+         {{\"name\":\"broker\",\"status\":\"{word}\"}}]}}",
+        uptime_ms / 1_000,
+        uptime_ms % 1_000,
+        notices::iso_text(edge.started.millis()),
+        env!("CARGO_PKG_VERSION"),
     );
     json(status, Bytes::from(body))
 }

@@ -18,11 +18,12 @@ struct Arguments {
     /// started on a temporary directory, and its log verified at the end.
     #[arg(long, value_name = "FILE", conflicts_with = "hub")]
     switch: Option<PathBuf>,
-    /// FSPIOP address of a running hub, `http://host:port`.
+    /// FSPIOP address of a running hub, `http://host:port`; needs --admin, and --token where its
+    /// admin API asks for one.
     #[arg(long, value_name = "URL", requires = "admin")]
     hub: Option<String>,
-    /// Its admin address.
-    #[arg(long, value_name = "URL")]
+    /// Its admin address, with --hub.
+    #[arg(long, value_name = "URL", requires = "hub")]
     admin: Option<String>,
     /// File with the bearer token of its admin API.
     #[arg(long, value_name = "FILE")]

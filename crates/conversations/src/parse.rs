@@ -90,6 +90,8 @@ pub(crate) struct Signing {
     pub(crate) canonical: bool,
     pub(crate) headers: Vec<HeaderLine>,
     pub(crate) changes: Vec<Change>,
+    /// `no body`: signed with one, sent without.
+    pub(crate) bodiless: bool,
 }
 
 /// `Name: value`, `+ Name: value` for a further one, or `- Name`.
@@ -271,7 +273,10 @@ fn send(words: &[&str], lines: &mut Lines<'_>, door: Door) -> Result<Action, Str
         } else if let Some(text) = line.strip_prefix("raw ") {
             message.body = Body::Given(owned(text));
         } else if line == "no body" {
-            message.body = Body::Given(String::new());
+            match &mut message.signing {
+                None => message.body = Body::Given(String::new()),
+                Some(signing) => signing.bodiless = true,
+            }
         } else if is_json(line) {
             message.body = Body::Given(json(line, lines));
         } else {

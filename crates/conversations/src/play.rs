@@ -461,6 +461,9 @@ impl Player<'_> {
             let text = String::from_utf8(request.body).map_err(|error| error.to_string())?;
             request.body = self.changed(&text, &signing.changes)?.into_bytes();
         }
+        if signing.bodiless {
+            request.body.clear();
+        }
         Ok(request)
     }
 

@@ -63,16 +63,19 @@ pub const COMPLETED_BEHIND_MS_MAX: u64 = 300_000;
 /// Most parties in one batch registration.
 pub const BATCH_PARTIES_MAX: usize = 10_000;
 
-/// base64url, which may leave bits over in the last character: conditions are made by partners,
-/// and the reference does not look at those bits.
+/// base64url of which the last character may have bits that belong to no byte. The reference reads
+/// fulfilments so, and holds their hash against the condition.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
-/// base64url in canonical form only.
+/// base64url in canonical form only: the reference compares the text of a condition with that of
+/// a hash, which no other form equals.
 const STRICT: GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+const CONDITION_HAS_SPARE_BITS: &str = "/requestBody/condition is not the form of a SHA-256: \
+                                        no fulfilment can meet it";
 
 /// `Money`: an amount and its currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,18 +107,29 @@ impl Prepare {
     /// Parses and checks the body.
     ///
     /// # Errors
-    /// The first rule that fails: 3100 to 3103.
+    /// The first rule that fails: 3100 to 3103. A condition whose last character has bits beyond
+    /// the 32 bytes is 3100: the reference reserves such a transfer, but no fulfilment meets it.
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let found = schema::check(body, &rules::TRANSFER_REQUEST)?;
+        let condition = found.parse(rules::CONDITION, |text| decode_32(&STRICT, text));
+        let condition = condition.ok_or_else(|| Refusal::invalid(CONDITION_HAS_SPARE_BITS))?;
         Ok(Self {
             transfer: found.require(rules::TRANSFER_ID, TransferId::parse),
             payer: found.require(rules::PAYER, FspName::new),
             payee: found.require(rules::PAYEE, FspName::new),
             amount: money(&found, rules::AMOUNT).expect("an amount is required"),
-            condition: found.require(rules::CONDITION, |text| decode_32(&LENIENT, text)),
+            condition,
             expiration_ms: found.require(rules::EXPIRATION, parse_date_time),
         })
     }
+}
+
+/// `expiration` of a transfer as it is written, for moments that [`Prepare`] does not tell apart;
+/// `None` for a body that is none.
+#[must_use]
+pub fn written_expiration(body: &[u8]) -> Option<String> {
+    let mut found = schema::check(body, &rules::TRANSFER_REQUEST).ok()?;
+    found.take(rules::EXPIRATION).map(Cow::into_owned)
 }
 
 /// `TransferState` as a payee writes it.
@@ -159,23 +173,14 @@ impl TransferState {
     }
 }
 
-/// A fulfilment that has the form of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fulfilment {
-    /// 32 bytes, to be hashed and held against the condition.
-    Preimage([u8; 32]),
-    /// 43 characters of base64url that are not the form of any 32 bytes: an invalid fulfilment,
-    /// which aborts the transfer (Rulings, Appendix B 11).
-    Undecodable,
-}
-
 /// `PUT /transfers/{ID}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fulfil<'a> {
     /// `transferState`.
     pub state: TransferState,
-    /// `fulfilment`.
-    pub fulfilment: Option<Fulfilment>,
+    /// `fulfilment`: 32 bytes, to be hashed and held against the condition. What their text has
+    /// beyond them does not count.
+    pub fulfilment: Option<[u8; 32]>,
     /// `completedTimestamp`, in milliseconds since 1970.
     pub completed_ms: Option<u64>,
     /// `extensionList` as written, checked; see [`Extension::list`].
@@ -191,9 +196,7 @@ impl<'a> Fulfil<'a> {
         let mut found = schema::check(body, &rules::TRANSFER_RESPONSE)?;
         Ok(Self {
             state: found.require(rules::STATE, TransferState::parse),
-            fulfilment: found.parse(rules::FULFILMENT, |text| {
-                Some(decode_32(&STRICT, text).map_or(Fulfilment::Undecodable, Fulfilment::Preimage))
-            }),
+            fulfilment: found.parse(rules::FULFILMENT, |text| decode_32(&LENIENT, text)),
             completed_ms: found.parse(rules::COMPLETED, parse_date_time),
             extension_list: found.take(rules::EXTENSION_LIST),
         })

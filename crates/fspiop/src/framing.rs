@@ -6,19 +6,26 @@
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, Version};
+use http::{Method, StatusCode, Version};
 
 use crate::error::Refusal;
 
-/// Checks target, `Host` and `Transfer-Encoding`. After a refusal the connection must be closed:
-/// the two ends need not agree on where the next request begins.
+/// Lines of headers in one request. Over HTTP/1.1 the parser below keeps to the same number.
+pub const HEADER_LINES_MAX: usize = 100;
+
+/// Checks number of headers, target, `Host` and `Transfer-Encoding`. After a refusal the
+/// connection must be closed: the two ends need not agree on where the next request begins.
 ///
 /// The authority of a target in absolute form counts for nothing more than `Host` does: paths
 /// mean the same under every name of the hub.
 ///
 /// # Errors
-/// 400 with 3101, or 3102 for a `Host` that is missing.
+/// 400 with 3101, or 3102 for a `Host` that is missing; 431 with 3104 for too many headers.
 pub fn check(head: &Parts) -> Result<(), Refusal> {
+    if HEADER_LINES_MAX < head.headers.len() {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Refusal { status, ..Refusal::too_large() });
+    }
     check_target(head)?;
     check_host(head)?;
     check_coding(head)
@@ -95,5 +102,13 @@ mod tests {
         ] {
             assert_eq!(verdict(method, target, headers).as_deref(), expected, "{method} {target}");
         }
+    }
+
+    #[test]
+    fn so_many_lines_and_no_more() {
+        let lines = [("x", "y"); HEADER_LINES_MAX];
+        assert_eq!(verdict("GET", "http://hub/health", &lines), Some("3102".to_owned()));
+        let more = [("x", "y"); HEADER_LINES_MAX + 1];
+        assert_eq!(verdict("GET", "http://hub/health", &more), Some("3104".to_owned()));
     }
 }

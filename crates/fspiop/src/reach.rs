@@ -125,6 +125,9 @@ impl Reach {
     /// What is wrong with it.
     pub fn check(&self, value: &str) -> Result<(), Unreachable> {
         let target = Target::parse(value)?;
+        if !has_whole_templates(&target.path) {
+            return Err(Unreachable::Braces);
+        }
         if !self.allows_port(target.port()) {
             return Err(Unreachable::Port);
         }
@@ -133,6 +136,25 @@ impl Reach {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether all braces belong to templates, `{{name}}` or `{{{name}}}`: others would be called as
+/// they are, and the name with them.
+fn has_whole_templates(path: &str) -> bool {
+    let braces = ['{', '}'];
+    let mut rest = path;
+    while let Some((before, tail)) = rest.split_once("{{") {
+        let (tail, end) = match tail.strip_prefix('{') {
+            Some(tail) => (tail, "}}}"),
+            None => (tail, "}}"),
+        };
+        let Some((name, after)) = tail.split_once(end) else { return false };
+        if before.contains(braces) || name.trim().is_empty() || name.contains(braces) {
+            return false;
+        }
+        rest = after;
+    }
+    !rest.contains(braces)
 }
 
 /// The IPv4 address that a translator would make of an IPv6 one: NAT64 and 6to4.
@@ -163,6 +185,9 @@ pub enum Unreachable {
     /// What follows the host has blanks, control characters or a fragment.
     #[error("must hold no blank, control character, backslash or fragment in its path")]
     Path,
+    /// Braces that are not those of a template.
+    #[error("must hold braces only around a name, as in {{{{transferId}}}}")]
+    Braces,
     /// Not one of the configured ports.
     #[error("names a port that the hub may not call (endpoints.ports)")]
     Port,
@@ -334,6 +359,28 @@ mod tests {
             assert_eq!(inside.check(value), expected, "{value}");
         }
         assert_eq!(open.check("http://a:0/"), Err(Unreachable::Port));
+    }
+
+    #[test]
+    fn braces_stand_around_names_only() {
+        for (path, whole) in [
+            ("", true),
+            ("/a/{{partyIdType}}/{{ partyIdentifier }}/{{{x}}}/error", true),
+            ("/{{partyIdType}", false),
+            ("/{{{{transferId}}", false),
+            ("/{{{{transferId}}}}", false),
+            ("/{{{transferId}}", false),
+            ("/{{transferId", false),
+            ("/transferId}}", false),
+            ("/{transferId}", false),
+            ("/{{}}", false),
+            ("/{{ }}", false),
+            ("/{{a}}}", false),
+        ] {
+            let found = Reach::default().check(&format!("http://a{path}"));
+            let expected = if whole { Ok(()) } else { Err(Unreachable::Braces) };
+            assert_eq!(found, expected, "{path}");
+        }
     }
 
     #[test]

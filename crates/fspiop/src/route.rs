@@ -375,7 +375,9 @@ fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
 /// What an identifier of a path must be, its length aside, as a pattern of ECMA 262.
 pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\\\\]+$";
 
-/// Whether a text can stand for an identifier in a path, decoded.
+/// Whether an identifier, decoded, can stand in a path: printable, without blanks, braces, angle
+/// brackets, back-quote and backslash, at most [`IDENTIFIER_CHARS_MAX`] characters
+/// (hub-semantics 1.6).
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
     let allowed = |c: char| {

@@ -72,7 +72,8 @@ pub fn date_header(millis: u64) -> HeaderValue {
     HeaderValue::from_bytes(&text).expect("a date is visible ASCII")
 }
 
-/// Whether `text` is an IMF-fixdate in GMT. The name of the day is not held against the date.
+/// Whether `text` is an IMF-fixdate in GMT of a day that exists after the year 999, under the name
+/// of that day.
 #[must_use]
 pub fn is_imf_fixdate(text: &[u8]) -> bool {
     let Ok(text) = <&[u8; 29]>::try_from(text) else {
@@ -84,13 +85,22 @@ pub fn is_imf_fixdate(text: &[u8]) -> bool {
         && text[22] == b':'
         && text.ends_with(b" GMT");
     separators
-        && DAY_NAMES.iter().any(|name| text.starts_with(*name))
-        && MONTH_NAMES.iter().any(|name| &text[8..11] == *name)
-        && number(&text[5..7]).is_some_and(|day| (1..=31).contains(&day))
-        && number(&text[12..16]).is_some()
+        && days_of_fixdate(text).is_some_and(|days| {
+            text.starts_with(DAY_NAMES[days.rem_euclid(DAY_NAMES.len() as i64) as usize])
+        })
         && number(&text[17..19]).is_some_and(|hour| hour < 24)
         && number(&text[20..22]).is_some_and(|minute| minute < 60)
         && number(&text[23..25]).is_some_and(|second| second <= 60)
+}
+
+/// Days from 1970-01-01 to the date of `ddd, DD Mmm YYYY`.
+fn days_of_fixdate(text: &[u8; 29]) -> Option<i64> {
+    let month = MONTH_NAMES.iter().position(|name| &text[8..11] == *name)?;
+    let mut date = *b"0000-00-00";
+    date[..4].copy_from_slice(&text[12..16]);
+    put(&mut date[5..7], month as u64 + 1);
+    date[8..].copy_from_slice(&text[5..7]);
+    parse_days(&date)
 }
 
 /// A moment taken apart, in the proleptic Gregorian calendar.
@@ -239,6 +249,12 @@ mod tests {
         for (text, valid) in [
             ("Tue, 15 Nov 1994 08:12:31 GMT", true),
             ("Fri, 31 Dec 9999 23:59:59 GMT", true),
+            ("Thu, 29 Feb 1996 08:12:31 GMT", true),
+            ("Wed, 31 Dec 1969 23:59:59 GMT", true),
+            ("Mon, 15 Nov 1994 08:12:31 GMT", false),
+            ("Tue, 31 Feb 1994 08:12:31 GMT", false),
+            ("Thu, 31 Nov 1994 08:12:31 GMT", false),
+            ("Wed, 29 Feb 1995 08:12:31 GMT", false),
             ("Tue, 15 Nov 1994 08:12:31 UTC", false),
             ("Tue, 15 Nov 1994 08:12:31 gmt", false),
             ("Tuesday, 15-Nov-94 08:12:31 GMT", false),

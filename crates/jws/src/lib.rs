@@ -40,7 +40,7 @@ pub use key::{
     VerificationKey,
 };
 pub use key_ring::{KEYS_PER_PARTICIPANT_MAX, KeyRing, LoadError, PARTICIPANTS_MAX};
-pub use policy::Policy;
+pub use policy::{Demand, Policy};
 pub use protected::SIGNATURE_BYTES_MAX;
 pub use sign::{SignError, sign};
 pub use verify::{SignatureError, Signed, verify, verify_with};

@@ -12,15 +12,33 @@ pub struct Policy {
     pub validate: Vec<Resource>,
     /// Resources whose messages the hub signs when it makes them itself.
     pub sign: Vec<Resource>,
+    /// Whether a DELETE may come without a signature where its resource is validated, for signers
+    /// that sign nothing without a body. One that is signed must be good all the same.
+    pub unsigned_delete: bool,
+}
+
+/// What is asked of the signature of an inbound message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// It is not looked at.
+    Nothing,
+    /// It must be good if it is there.
+    GoodIfPresent,
+    /// It must be there and good.
+    Good,
 }
 
 impl Policy {
-    /// Whether an inbound message is refused unless its signature verifies.
-    ///
-    /// Never for a method without a body: signers of the scheme cannot sign such a message.
+    /// What is asked of the signature of an inbound message. Nothing of a GET, as in the reference
+    /// (hub-semantics 1.7).
     #[must_use]
-    pub fn requires(&self, method: &Method, resource: Resource) -> bool {
-        self.validate.contains(&resource) && has_body(method)
+    pub fn demands(&self, method: &Method, resource: Resource) -> Demand {
+        match *method {
+            _ if !self.validate.contains(&resource) => Demand::Nothing,
+            Method::GET => Demand::Nothing,
+            Method::DELETE if self.unsigned_delete => Demand::GoodIfPresent,
+            _ => Demand::Good,
+        }
     }
 
     /// Whether the hub signs a message of its own.
@@ -43,19 +61,23 @@ mod tests {
         let off = Policy::default();
         let transfers = Policy { validate: vec![Resource::Transfers], ..Policy::default() };
         let quotes = Policy { sign: vec![Resource::Quotes], ..Policy::default() };
-        let policies = [&off, &transfers, &quotes];
-        for (method, resource, required, signed) in [
-            (Method::GET, Resource::Transfers, [false; 3], [false; 3]),
-            (Method::DELETE, Resource::Transfers, [false; 3], [false; 3]),
-            (Method::POST, Resource::Transfers, [false, true, false], [false; 3]),
-            (Method::PUT, Resource::Transfers, [false, true, false], [false; 3]),
-            (Method::PATCH, Resource::Transfers, [false, true, false], [false; 3]),
-            (Method::PUT, Resource::Quotes, [false; 3], [false, false, true]),
-            (Method::GET, Resource::Quotes, [false; 3], [false; 3]),
-            (Method::PUT, Resource::Parties, [false; 3], [false; 3]),
+        let lenient = Policy { unsigned_delete: true, ..transfers.clone() };
+        let policies = [&off, &transfers, &quotes, &lenient];
+        let (nothing, never) = ([Demand::Nothing; 4], [false; 4]);
+        let good = [Demand::Nothing, Demand::Good, Demand::Nothing, Demand::Good];
+        let delete = [Demand::Nothing, Demand::Good, Demand::Nothing, Demand::GoodIfPresent];
+        for (method, resource, demanded, signed) in [
+            (Method::GET, Resource::Transfers, nothing, never),
+            (Method::DELETE, Resource::Transfers, delete, never),
+            (Method::POST, Resource::Transfers, good, never),
+            (Method::PUT, Resource::Transfers, good, never),
+            (Method::PATCH, Resource::Transfers, good, never),
+            (Method::PUT, Resource::Quotes, nothing, [false, false, true, false]),
+            (Method::GET, Resource::Quotes, nothing, never),
+            (Method::PUT, Resource::Parties, nothing, never),
         ] {
-            let found = policies.map(|policy| policy.requires(&method, resource));
-            assert_eq!(found, required, "{method} {resource:?}");
+            let found = policies.map(|policy| policy.demands(&method, resource));
+            assert_eq!(found, demanded, "{method} {resource:?}");
             let found = policies.map(|policy| policy.signs(&method, resource));
             assert_eq!(found, signed, "{method} {resource:?}");
         }

@@ -13,6 +13,9 @@ use crate::protected::{
 };
 use crate::request_path;
 
+/// What signers write for a message without a body, beside nothing.
+const NO_BODY: &[u8] = b"{}";
+
 /// A message as it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'a> {
@@ -96,7 +99,7 @@ impl SignatureError {
 /// The signature may cover the bytes of the body as they came; or the body written again
 /// compactly, members in the order they came or sorted at every level, for that is what signers
 /// and verifiers built on the reference do. A body in which a name occurs twice is verified as it
-/// came only.
+/// came only. A message without a body may be signed over nothing or over `{}`.
 ///
 /// # Errors
 /// The first failure in the order of [`SignatureError`].
@@ -256,6 +259,9 @@ fn is_signed(
 
 /// Tries the forms of the reference that differ from the body as it came.
 fn covers_another_form(body: &[u8], covers: impl Fn(&[u8]) -> bool) -> bool {
+    if body.is_empty() {
+        return covers(NO_BODY);
+    }
     let Some(canonical) = Canonical::parse(body) else {
         return false;
     };

@@ -1,6 +1,9 @@
 //! One message of each kind, as a DFSP of the scheme sends it.
 
-use fspiop::body::{ErrorInformation, Fulfil, Prepare, Quote, QuoteResponse, check_party};
+use fspiop::body::{
+    BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration, ParticipantUpdate,
+    Prepare, Quote, QuoteResponse, check_party,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// An inbound message before anything of it was looked at.
@@ -48,10 +51,16 @@ fn line((name, value): (&'static str, &str)) -> (HeaderName, HeaderValue) {
     (HeaderName::from_static(name), value)
 }
 
+/// Where `POST /transfers` stands among the samples.
+pub(crate) const PREPARE_AT: usize = 4;
+
+const PARTICIPANT: &str = "/participants/MSISDN/27713803912";
+const QUOTE_PATH: &str = "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6";
+const REGISTRATION: &str = r#"{"fspId":"payerfsp","currency":"USD"}"#;
 const TRANSFER: &str = "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069";
 
-/// The kinds of messages of a whole transaction, and the refusal of a transfer.
-pub(crate) const SAMPLES: [Sample; 8] = [
+/// Every kind of message that the hub serves. New ones come last: [`PREPARE_AT`] counts.
+pub(crate) const SAMPLES: [Sample; 17] = [
     Sample {
         name: "GET /parties",
         method: &Method::GET,
@@ -82,7 +91,7 @@ pub(crate) const SAMPLES: [Sample; 8] = [
     Sample {
         name: "PUT /quotes",
         method: &Method::PUT,
-        path: "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6",
+        path: QUOTE_PATH,
         resource: "quotes",
         body: QUOTE_RESPONSE,
         parse: |body| QuoteResponse::parse(body).is_ok(),
@@ -124,6 +133,87 @@ pub(crate) const SAMPLES: [Sample; 8] = [
         parse: |_| true,
         recorded: false,
     },
+    Sample {
+        name: "PUT /parties/error",
+        method: &Method::PUT,
+        path: "/parties/MSISDN/27713803912/error",
+        resource: "parties",
+        body: FAILURE,
+        parse: |body| ErrorInformation::parse(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "GET /quotes",
+        method: &Method::GET,
+        path: QUOTE_PATH,
+        resource: "quotes",
+        body: "",
+        parse: |_| true,
+        recorded: false,
+    },
+    Sample {
+        name: "PUT /quotes/error",
+        method: &Method::PUT,
+        path: "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6/error",
+        resource: "quotes",
+        body: FAILURE,
+        parse: |body| ErrorInformation::parse_of_quote(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "POST /participants, a batch of two",
+        method: &Method::POST,
+        path: "/participants",
+        resource: "participants",
+        body: BATCH,
+        parse: |body| BatchRegistration::parse(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "POST /participants of one party",
+        method: &Method::POST,
+        path: PARTICIPANT,
+        resource: "participants",
+        body: REGISTRATION,
+        parse: |body| ParticipantRegistration::parse(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "PUT /participants",
+        method: &Method::PUT,
+        path: PARTICIPANT,
+        resource: "participants",
+        body: REGISTRATION,
+        parse: |body| ParticipantUpdate::parse(body).is_ok(),
+        recorded: false,
+    },
+    Sample {
+        name: "DELETE /participants",
+        method: &Method::DELETE,
+        path: PARTICIPANT,
+        resource: "participants",
+        body: "",
+        parse: |_| true,
+        recorded: false,
+    },
+    Sample {
+        name: "GET /participants",
+        method: &Method::GET,
+        path: PARTICIPANT,
+        resource: "participants",
+        body: "",
+        parse: |_| true,
+        recorded: false,
+    },
+    Sample {
+        name: "PUT /participants/error",
+        method: &Method::PUT,
+        path: "/participants/MSISDN/27713803912/error",
+        resource: "participants",
+        body: FAILURE,
+        parse: |body| ErrorInformation::parse(body).is_ok(),
+        recorded: false,
+    },
 ];
 
 const PARTY: &str = include_str!("../samples/party.json");
@@ -131,6 +221,7 @@ const QUOTE: &str = include_str!("../samples/quote.json");
 const QUOTE_RESPONSE: &str = include_str!("../samples/quote_response.json");
 const PREPARE: &str = include_str!("../samples/prepare.json");
 const FULFIL: &str = include_str!("../samples/fulfil.json");
+const BATCH: &str = include_str!("../samples/batch.json");
 const FAILURE: &str = include_str!("../samples/failure.json");
 
 #[cfg(test)]

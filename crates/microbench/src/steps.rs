@@ -9,7 +9,7 @@ use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
 
 use crate::kernel::Kernel;
-use crate::messages::{SAMPLES, Sample};
+use crate::messages::{PREPARE_AT, SAMPLES, Sample};
 use crate::operation::{Group, Operation};
 use crate::workload::{Spread, Workload};
 
@@ -69,7 +69,7 @@ fn codec(all: &mut Vec<Operation>) {
             read_fields(kind, FIELDS_VERSION, &fields).expect("it was just written")
         }));
     }
-    let body = SAMPLES[4].body.as_bytes();
+    let body = SAMPLES[PREPARE_AT].body.as_bytes();
     let with_body = prepare.clone();
     all.push(Operation::plain(
         (Group::Codec, "encode a prepare with its body", COUNT),

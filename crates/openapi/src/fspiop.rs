@@ -36,10 +36,11 @@ HTTP/2 with 431. Headers or a body that do not arrive in time are 408 with 3000.
 many, and whatever does not fit a full queue, is 503 with 2003: nothing has happened, and the same \
 message may be sent again.\n\n\
 **Signatures** (JWS) are demanded for the resources that the configuration names, by default none, \
-on messages with a body: `RS256`, `RS384`, `RS512` or `ES256` by a key of the sender. A bad or \
-missing one is 400 with 3105. The hub signs what it makes itself if it is configured to; what it \
-forwards keeps the sender's signature. HTTP/1.1 and, by prior knowledge, HTTP/2 are served on one \
-port, without TLS.";
+on everything but `GET`: `RS256`, `RS384`, `RS512` or `ES256` by a key of the sender. A bad or \
+missing one is 400 with 3105. A `DELETE` is signed over an empty body or over `{}`; the \
+configuration may let unsigned ones pass. The hub signs what it makes itself if it is configured \
+to; what it forwards keeps the sender's signature. HTTP/1.1 and, by prior knowledge, HTTP/2 are \
+served on one port, without TLS.";
 
 /// The document.
 #[must_use]
@@ -140,7 +141,7 @@ fn answers(row: &RouteRow, said: &words::Words, rule: Option<&'static Rule>) -> 
             faults.push(ErrorCode::MALFORMED_SYNTAX);
         }
         faults.push(ErrorCode::TOO_LARGE_PAYLOAD);
-        if matches!(row.method, Method::POST | Method::PUT | Method::PATCH) {
+        if row.method != Method::GET {
             // Demanded where the configuration says so.
             faults.push(ErrorCode::INVALID_SIGNATURE);
         }
@@ -302,14 +303,15 @@ fn header_text(name: &str) -> &'static str {
              `PUT`, and never forwarded there."
         }
         "content-type" => "Version of the message; asked for without a body, too.",
-        "date" => "When the message was made.",
+        "date" => "When the message was made: a day that exists, under its own name.",
         "fspiop-source" => "Who made the message.",
         "fspiop-destination" => "Who the message is for, when the sender knows; empty is absent.",
         "fspiop-proxy" => "Proxy of another scheme that stands in for the source.",
         "fspiop-signature" => {
             "JWS over protected header and body; passed on as it came. Verified where the \
-             configuration demands it, and then required on messages with a body."
+             configuration demands it, and then required on everything but `GET`."
         }
+        "fspiop-encryption" => "What the sender encrypted, and how; passed on as it came.",
         "fspiop-uri" => "Path as signed; added when absent.",
         "fspiop-http-method" => "Method as signed; added when absent.",
         "traceparent" => "Trace context of W3C; the hub's calls join the trace.",
@@ -392,7 +394,7 @@ mod tests {
         assert_eq!(
             spelled.join(" "),
             "Accept Content-Type Date FSPIOP-Source FSPIOP-Destination FSPIOP-Proxy \
-             FSPIOP-Signature FSPIOP-URI FSPIOP-HTTP-Method traceparent X-Client-Id"
+             FSPIOP-Signature FSPIOP-Encryption FSPIOP-URI FSPIOP-HTTP-Method traceparent X-Client-Id"
         );
         assert!(HEADER_RULES.iter().all(|rule| !header_text(rule.name.as_str()).is_empty()));
     }

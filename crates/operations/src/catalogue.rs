@@ -5,40 +5,99 @@
 
 use std::collections::BTreeMap;
 
+use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AccountKind, Change, LedgerAccountType, State};
+use ledger::{AccountKind, Change, LedgerAccountType, ParticipantIndex, State};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::Form;
 use crate::hub::Hub;
+use crate::shapes::Moment;
 
 /// Names with their numbers.
 type Enumeration = &'static [(&'static str, u32)];
 
 /// The enumerations by name. The numbers of account types are the reference's; the others only
 /// tell the values apart, for nothing in the API takes them.
-const ENUMERATIONS: [(&str, Enumeration); 6] = [
+const ENUMERATIONS: [(&str, Enumeration); 7] = [
     (
-        "ledgerAccountType",
+        "bulkProcessingState",
         &[
-            ("POSITION", 1),
-            ("SETTLEMENT", 2),
-            ("HUB_RECONCILIATION", 3),
-            ("HUB_MULTILATERAL_SETTLEMENT", 4),
-            ("INTERCHANGE_FEE", 5),
-            ("INTERCHANGE_FEE_SETTLEMENT", 6),
-            ("HUB_FEE", 7),
+            ("RECEIVED", 1),
+            ("RECEIVED_DUPLICATE", 2),
+            ("RECEIVED_INVALID", 3),
+            ("ACCEPTED", 4),
+            ("PROCESSING", 5),
+            ("FULFIL_DUPLICATE", 6),
+            ("FULFIL_INVALID", 7),
+            ("COMPLETED", 8),
+            ("REJECTED", 9),
+            ("EXPIRED", 10),
         ],
     ),
+    ("ledgerEntryType", &[("PRINCIPLE_VALUE", 1), ("INTERCHANGE_FEE", 2), ("HUB_FEE", 3)]),
     ("participantLimitType", &[("NET_DEBIT_CAP", 1)]),
     ("settlementDelay", &[("IMMEDIATE", 1), ("DEFERRED", 2)]),
     ("settlementGranularity", &[("GROSS", 1), ("NET", 2)]),
     ("settlementInterchange", &[("BILATERAL", 1), ("MULTILATERAL", 2)]),
-    ("transferState", &[("RECEIVED", 1), ("RESERVED", 2), ("COMMITTED", 3), ("ABORTED", 4)]),
+    ("transferParticipantRoleType", &[("PAYER_DFSP", 1), ("PAYEE_DFSP", 2), ("HUB", 3)]),
 ];
+
+/// Internal states with the state that messages show for each (hub-semantics 2.7 and 3.1).
+type States = &'static [(&'static str, &'static str)];
+
+/// States: the enumeration of the internal ones, in which each is itself, and the one of what
+/// messages show. They are the reference's, for whoever reads its states by these names; the
+/// kernel has fewer.
+const STATES: [(&str, &str, States); 2] = [
+    (
+        "transferState",
+        "transferStateEnum",
+        &[
+            ("RECEIVED_PREPARE", "RECEIVED"),
+            ("RESERVED", "RESERVED"),
+            ("RESERVED_FORWARDED", "RESERVED_FORWARDED"),
+            ("RECEIVED_FULFIL", "RESERVED"),
+            ("RECEIVED_FULFIL_DEPENDENT", "RESERVED"),
+            ("RECEIVED_ERROR", "RESERVED"),
+            ("RECEIVED_REJECT", "RESERVED"),
+            ("RESERVED_TIMEOUT", "RESERVED"),
+            ("COMMITTED", "COMMITTED"),
+            ("SETTLED", "SETTLED"),
+            ("INVALID", "ABORTED"),
+            ("ABORTED_REJECTED", "ABORTED"),
+            ("ABORTED_ERROR", "ABORTED"),
+            ("EXPIRED_PREPARED", "ABORTED"),
+            ("EXPIRED_RESERVED", "ABORTED"),
+            ("FAILED", "ABORTED"),
+        ],
+    ),
+    (
+        "bulkTransferState",
+        "bulkTransferStateEnum",
+        &[
+            ("RECEIVED", "RECEIVED"),
+            ("PENDING_PREPARE", "PENDING"),
+            ("PENDING_INVALID", "PENDING"),
+            ("ACCEPTED", "ACCEPTED"),
+            ("PROCESSING", "PROCESSING"),
+            ("PENDING_FULFIL", "PROCESSING"),
+            ("EXPIRING", "PROCESSING"),
+            ("ABORTING", "PROCESSING"),
+            ("COMPLETED", "COMPLETED"),
+            ("EXPIRED", "COMPLETED"),
+            ("REJECTED", "REJECTED"),
+            ("INVALID", "REJECTED"),
+        ],
+    ),
+];
+
+/// The enumerations that are made of the state or of the registry of endpoints.
+const LIVE: [&str; 3] = ["endpointType", "hubParticipant", "ledgerAccountType"];
 
 /// Longest description of an account type, in characters.
 pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 1_024;
@@ -134,24 +193,66 @@ pub(crate) async fn create_account_type<H: Hub>(call: &Call<'_, H>) -> Reply {
     Ok(Answer::json(StatusCode::CREATED, &added))
 }
 
-/// `GET /enums`: all of them by name, or the one that `id` names.
-pub(crate) fn enumerations<H: Hub>(call: &Call<'_, H>) -> Reply {
-    let all: BTreeMap<_, BTreeMap<_, _>> = ENUMERATIONS
-        .iter()
-        .map(|(name, values)| (*name, values.iter().copied().collect()))
-        .collect();
-    match call.parameter("id") {
-        None => Ok(Answer::ok(&all)),
-        Some(id) => match all.get(id.as_str()) {
+/// `GET /enums`: all of them by name, or the one that `id` names; `all` is all of them, too.
+pub(crate) async fn enumerations<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let (types, hub) = call.ask(|state| (all_types(state), HubShape::of(state))).await?;
+    let mut all: BTreeMap<&str, Value> = BTreeMap::new();
+    for (name, values) in ENUMERATIONS {
+        all.insert(name, values.iter().map(|(name, number)| (*name, *number)).collect());
+    }
+    for (internal, shown, states) in STATES {
+        all.insert(internal, states.iter().map(|(state, _)| (*state, *state)).collect());
+        all.insert(shown, states.iter().copied().collect());
+    }
+    let endpoints = EndpointType::ALL.iter().enumerate();
+    all.insert("endpointType", endpoints.map(|(at, kind)| (kind.as_str(), at + 1)).collect());
+    all.insert("hubParticipant", json!(hub));
+    let types = types.into_iter().map(|known| (known.name, known.id));
+    all.insert("ledgerAccountType", types.collect());
+    match call.parameter("id").as_deref() {
+        None | Some("all") => Ok(Answer::ok(&all)),
+        Some(id) => match all.get(id) {
             Some(enumeration) => Ok(Answer::ok(enumeration)),
             None => Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "enumeration not found")),
         },
     }
 }
 
+/// The hub as the reference's table of participants has it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HubShape {
+    participant_id: u32,
+    name: String,
+    description: &'static str,
+    is_active: u8,
+    created_date: Moment,
+    created_by: &'static str,
+    is_proxy: u8,
+}
+
+impl HubShape {
+    fn of(state: &State) -> Self {
+        let hub = state.register().get(ParticipantIndex::HUB);
+        Self {
+            participant_id: 1,
+            name: hub.name.to_string(),
+            description: "The hub itself",
+            is_active: u8::from(hub.active),
+            created_date: Moment(hub.created),
+            created_by: "unknown",
+            is_proxy: 0,
+        }
+    }
+}
+
 /// The names of the enumerations.
-pub(crate) fn enumeration_names() -> [&'static str; 6] {
-    ENUMERATIONS.map(|(name, _)| name)
+pub(crate) fn enumeration_names() -> Vec<&'static str> {
+    let states = STATES.iter().flat_map(|(internal, shown, _)| [*internal, *shown]);
+    let mut names: Vec<_> =
+        LIVE.into_iter().chain(ENUMERATIONS.map(|(name, _)| name)).chain(states).collect();
+    names.sort_unstable();
+    names
 }
 
 fn all_types(state: &State) -> Vec<AccountTypeShape> {

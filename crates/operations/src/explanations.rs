@@ -8,16 +8,17 @@
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
+use ledger::TransferId;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::form::{parse_transfer_id, refuse};
+use crate::form::refuse;
 use crate::hub::Hub;
 use crate::refusals;
 
 /// The life of a transfer, as far as it can be known without deciding the log again.
 pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
-    let transfer = parse_transfer_id(name).ok_or_else(|| {
+    let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
     })?;
     let told: Option<Bytes> =

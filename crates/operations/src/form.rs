@@ -6,11 +6,17 @@
 //! the body's own bound limits them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use fspiop::{ErrorCode, Refusal};
 use ledger::{Amount, Currency, PRECISION_MAX, TransferId};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+/// What the id of a transfer must be. The form is that of FSPIOP: an id that was taken here in
+/// another would be found by no participant.
+pub(crate) const TRANSFER_ID_FORM: &str = "must be a UUID in lower case or a ULID";
 
 /// An object whose members are taken out one by one.
 pub(crate) struct Form<'a> {
@@ -24,8 +30,7 @@ impl<'a> Form<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
         let raw: &RawValue = serde_json::from_slice(body)
             .map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the body is not JSON"))?;
-        Self::of(raw, String::new())
-            .ok_or_else(|| refuse(ErrorCode::MALFORMED_SYNTAX, "value", "must be of type object"))
+        Self::of(raw, "value", String::new())
     }
 
     /// A member that must be there.
@@ -158,9 +163,9 @@ impl<'a> Form<'a> {
     pub(crate) fn transfer_id(&mut self, name: &str) -> Result<Option<TransferId>, Refusal> {
         match self.text(name, 1..=36)? {
             None => Ok(None),
-            Some(text) => match parse_transfer_id(&text) {
+            Some(text) => match TransferId::parse(&text) {
                 Some(id) => Ok(Some(id)),
-                None => Err(self.invalid(name, "must be a UUID or a ULID")),
+                None => Err(self.invalid(name, TRANSFER_ID_FORM)),
             },
         }
     }
@@ -168,10 +173,8 @@ impl<'a> Form<'a> {
     /// A member that is an object itself.
     pub(crate) fn object(&mut self, name: &str) -> Result<Option<Form<'a>>, Refusal> {
         let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        match Form::of(raw, format!("{}{name}.", self.prefix)) {
-            Some(form) => Ok(Some(form)),
-            None => Err(self.malformed(name, "must be of type object")),
-        }
+        let name = format!("{}{name}", self.prefix);
+        Form::of(raw, &name, format!("{name}.")).map(Some)
     }
 
     /// A member that is an array, uninterpreted.
@@ -198,10 +201,19 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Takes an object apart; `None` for anything else.
-    pub(crate) fn of(raw: &'a RawValue, prefix: String) -> Option<Self> {
-        let members = serde_json::from_str(raw.get()).ok()?;
-        Some(Self { prefix, members })
+    /// The members of an object. A name that occurs twice is refused: whoever reads the request
+    /// after it was recorded need not agree on which of the two counts.
+    pub(crate) fn of(raw: &'a RawValue, name: &str, prefix: String) -> Result<Self, Refusal> {
+        let Members(all) = serde_json::from_str(raw.get())
+            .map_err(|_| refuse(ErrorCode::MALFORMED_SYNTAX, name, "must be of type object"))?;
+        let mut form = Self { prefix, members: BTreeMap::new() };
+        for (name, value) in all {
+            if form.members.contains_key(&name) {
+                return Err(form.malformed(&name, "must not be repeated"));
+            }
+            form.members.insert(name, value);
+        }
+        Ok(form)
     }
 
     fn malformed(&self, name: &str, what: &str) -> Refusal {
@@ -217,6 +229,31 @@ impl<'a> Form<'a> {
     }
 }
 
+/// The members of an object in their order, also those whose name occurs twice.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    all.push(member);
+                }
+                Ok(Members(all))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
 /// A refusal that names the member or parameter at fault.
 pub(crate) fn refuse(code: ErrorCode, name: &str, what: &str) -> Refusal {
     Refusal::new(code, &format!("\"{name}\" {what}"))
@@ -225,9 +262,4 @@ pub(crate) fn refuse(code: ErrorCode, name: &str, what: &str) -> Refusal {
 /// The currency of this code, if it is one.
 pub(crate) fn known_currency(code: &str) -> Option<Currency> {
     Currency::parse(code).filter(|_| fspiop::is_known_currency(code))
-}
-
-/// Reads an id as partners write it: upper-case UUIDs are taken for their lower-case form.
-pub(crate) fn parse_transfer_id(text: &str) -> Option<TransferId> {
-    TransferId::parse(text).or_else(|| TransferId::parse(&text.to_ascii_lowercase()))
 }

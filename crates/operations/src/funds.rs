@@ -6,12 +6,14 @@
 
 use fspiop::{ErrorCode, Refusal, significant_hash};
 use http::StatusCode;
-use ledger::{AccountId, Change, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds};
+use ledger::{
+    AccountId, Change, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds, TransferId,
+};
 
 use crate::accounts::account_id;
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
-use crate::form::{Form, parse_transfer_id, refuse};
+use crate::form::{Form, TRANSFER_ID_FORM, refuse};
 use crate::hub::Hub;
 
 /// Longest external reference, in characters.
@@ -63,8 +65,8 @@ pub(crate) async fn end<H: Hub>(
     let commit = form.required("action", |form, name| form.choice(name, &ENDS))?;
     let reason = form.required("reason", reason)?;
     form.finish()?;
-    let Some(id) = parse_transfer_id(transfer) else {
-        return Err(refuse(ErrorCode::VALIDATION, "transferId", "must be a UUID or a ULID"));
+    let Some(id) = TransferId::parse(transfer) else {
+        return Err(refuse(ErrorCode::VALIDATION, "transferId", TRANSFER_ID_FORM));
     };
     let account = account_id(account)?;
     let name = participant_name(name)?;

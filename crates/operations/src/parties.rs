@@ -130,8 +130,10 @@ impl PartyShape {
 
 /// A row: a fault of its own, or one of the whole request when it is no object.
 fn binding(row: &RawValue) -> Result<Result<PartyBinding, Refusal>, Refusal> {
-    let item = || refuse(ErrorCode::MALFORMED_SYNTAX, "parties", "must have objects as items");
-    Form::of(row, String::new()).ok_or_else(item).map(read)
+    if !row.get().starts_with('{') {
+        return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "parties", "must have objects as items"));
+    }
+    Ok(Form::of(row, "parties", String::new()).and_then(read))
 }
 
 fn read(mut form: Form<'_>) -> Result<PartyBinding, Refusal> {

@@ -234,7 +234,7 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::EndpointCache, _) => Ok(Answer::empty(StatusCode::ACCEPTED)),
         (Resource::Transaction(id), _) => transactions::show(call, id).await,
         (Resource::Explanation(id), _) => explanations::show(call, id).await,
-        (Resource::Enums, _) => catalogue::enumerations(call),
+        (Resource::Enums, _) => catalogue::enumerations(call).await,
         (Resource::DeadLetters, _) => dead_letters::list(call).await,
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
         (Resource::State, _) => monitoring::state(call).await,

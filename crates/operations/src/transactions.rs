@@ -8,12 +8,12 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use fspiop::{ErrorCode, Refusal};
+use ledger::TransferId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::form::parse_transfer_id;
 use crate::hub::Hub;
 use crate::refusals;
 
@@ -40,7 +40,7 @@ struct PrepareBody {
 /// The transaction object of a transfer.
 pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
     let not_found = || Refusal::new(ErrorCode::ID_NOT_FOUND, "transaction not found");
-    let id = parse_transfer_id(id).ok_or_else(not_found)?;
+    let id = TransferId::parse(id).ok_or_else(not_found)?;
     let body = call.hub.prepare_body(id).await.map_err(refusals::of_unavailable)?;
     let body = body.ok_or_else(not_found)?;
     match transaction(&body) {

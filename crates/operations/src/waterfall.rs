@@ -3,11 +3,12 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
+use ledger::TransferId;
 use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::form::{Form, parse_transfer_id, refuse};
+use crate::form::{Form, refuse};
 use crate::hub::Hub;
 
 #[derive(Serialize)]
@@ -48,7 +49,7 @@ pub(crate) fn switch<H: Hub>(call: &Call<'_, H>) -> Reply {
 
 /// `GET /waterfall/{transferId}`: 404 when nothing of the transfer is kept (any more).
 pub(crate) fn of_transfer<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
-    let transfer = parse_transfer_id(name).ok_or_else(|| {
+    let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
     })?;
     let events: Vec<EventShape> = call

@@ -2,12 +2,12 @@
 //! touches a socket: the same message gives the same command.
 
 use fspiop::body::{
-    BatchParty, BatchRegistration, ErrorInformation, Fulfil, Fulfilment, ParticipantRegistration,
+    BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
 use fspiop::forward::{Forwarding, rewrite};
 use fspiop::{
-    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, payload,
+    Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, is_identifier, payload,
     significant_hash,
 };
 use http::{HeaderMap, Method};
@@ -129,8 +129,7 @@ pub(crate) fn fulfil(
         state: state(fulfil.state, envelope.version),
         fulfilment: match fulfil.fulfilment {
             None => ledger::Fulfilment::Absent,
-            Some(Fulfilment::Undecodable) => ledger::Fulfilment::Undecodable,
-            Some(Fulfilment::Preimage(preimage)) => ledger::Fulfilment::Present(preimage),
+            Some(preimage) => ledger::Fulfilment::Present(preimage),
         },
         hash: Digest(significant_hash(body)),
         trace: envelope.trace.trace_id,
@@ -196,16 +195,17 @@ pub(crate) fn batch_fault(source: &FspName, party: &BatchParty<'_>) -> Option<(E
         let code = ErrorCode::PARTY_NOT_FOUND;
         return Some((code, code.describe("fspId is not the requester's")));
     }
-    let is_dots = |text: &str| matches!(text, "." | "..");
-    if !party.kind.allows(&party.id)
-        || is_dots(&party.id)
-        || party.sub_id.as_deref().is_some_and(is_dots)
-    {
-        let code = ErrorCode::ADD_PARTY;
-        let kind = party.kind.as_str();
-        return Some((code, code.describe(&format!("not the form of a {kind}"))));
-    }
-    None
+    // What no path names could be neither asked for nor released.
+    let kind = party.kind.as_str();
+    let fault = if !party.kind.allows(&party.id) || !is_identifier(&party.id) {
+        format!("not the form of a {kind}")
+    } else if party.sub_id.as_deref().is_some_and(|text| !is_identifier(text)) {
+        "not the form of a partySubIdOrType".to_owned()
+    } else {
+        return None;
+    };
+    let code = ErrorCode::ADD_PARTY;
+    Some((code, code.describe(&fault)))
 }
 
 fn change_parties(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use delivery::Delivery;
 use fspiop::Refusal;
-use ledger::{Command, FinishedDelivery, Notice, Outcome, ParticipantIndex, TransferId};
+use ledger::{Command, FinishedDelivery, Notice, Outcome, ParticipantIndex, Stamp, TransferId};
 use node::progress::Stuck;
 use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
@@ -98,6 +98,7 @@ pub(crate) struct Edge {
     pub(crate) number: usize,
     pub(crate) options: Options,
     pub(crate) clock: SystemClock,
+    pub(crate) started: Stamp,
     pub(crate) handle: Handle<Message>,
     pub(crate) mailbox: Arc<Mailbox<Message>>,
     pub(crate) mail: Arc<Notify>,
@@ -130,6 +131,7 @@ pub(crate) struct Edge {
 pub(crate) struct Seat {
     pub(crate) number: usize,
     pub(crate) clock: SystemClock,
+    pub(crate) started: Stamp,
     pub(crate) mailbox: Arc<Mailbox<Message>>,
     pub(crate) mail: Arc<Notify>,
     pub(crate) counters: Arc<Counters>,
@@ -143,6 +145,7 @@ impl Edge {
         Self {
             number: seat.number,
             clock: seat.clock,
+            started: seat.started,
             mailbox: seat.mailbox,
             mail: seat.mail,
             flush: Notify::new(),

@@ -108,6 +108,27 @@ pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Ref
     Ok(())
 }
 
+/// Sends what the hub says in the place of a participant's message, in the background; when it
+/// cannot be delivered, the sender of that message is told.
+///
+/// # Errors
+/// 503 when too many messages are on their way already.
+pub(crate) fn start_replacement(
+    edge: &Rc<Edge>,
+    own: OwnMessage,
+    on_failure: Option<Complaint>,
+) -> Result<(), Refusal> {
+    begin(edge)?;
+    let edge = Rc::clone(edge);
+    spawn_local(async move {
+        if let Some(result) = speak(&edge, own).await {
+            complain(&edge, result, on_failure).await;
+        }
+        edge.forwards.set(edge.forwards.get() - 1);
+    });
+    Ok(())
+}
+
 /// A callback that the hub itself makes.
 pub(crate) struct OwnMessage {
     pub(crate) to: Destination,
@@ -179,11 +200,20 @@ pub(crate) async fn call(
 
 async fn carry(edge: &Rc<Edge>, outgoing: Outgoing) {
     let result = call(edge, &outgoing.to, outgoing.headers, outgoing.body).await;
+    complain(edge, result, outgoing.on_failure).await;
+}
+
+/// Counts a message that was not delivered, and tells its sender.
+async fn complain(
+    edge: &Rc<Edge>,
+    result: Result<Answer, Undelivered>,
+    on_failure: Option<Complaint>,
+) {
     if result.as_ref().is_ok_and(|answer| answer.status.is_success()) {
         return;
     }
     edge.counters.forwards_failed.add(1);
-    let Some(complaint) = outgoing.on_failure else { return };
+    let Some(complaint) = on_failure else { return };
     let (code, description) = explain(&result, complaint.no_endpoint);
     let body = callback::error(code, &description, &[]);
     let Complaint { to, resource, trace, .. } = complaint;
@@ -201,13 +231,19 @@ fn begin(edge: &Edge) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One attempt to deliver a message of the hub's own, signed if such are; `None` when it failed.
+/// One attempt to deliver a message of the hub's own; `None` when it failed.
 async fn tell(edge: &Edge, own: OwnMessage) -> Option<()> {
+    let answer = speak(edge, own).await?.ok()?;
+    answer.status.is_success().then_some(())
+}
+
+/// One attempt to deliver a message of the hub's own, signed if such are; `None` when it could not
+/// be signed.
+async fn speak(edge: &Edge, own: OwnMessage) -> Option<Result<Answer, Undelivered>> {
     let headers = hub_headers(edge, &own.to, own.resource, &own.trace);
     let kind = (&own.to.method, own.resource);
     let (headers, body) = signatures::seal(edge, kind, headers, own.body).await?;
-    let answer = call(edge, &own.to, headers, body).await.ok()?;
-    answer.status.is_success().then_some(())
+    Some(call(edge, &own.to, headers, body).await)
 }
 
 /// The error a sender hears: the one the peer answered with, or one for the way it failed

@@ -55,6 +55,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use node::progress::Pulse;
 use node::{Handle, Mailbox, SystemClock};
+use ports::Clock;
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
@@ -189,6 +190,7 @@ pub fn prepare(
     let mut traffic = Traffic::default();
     let mut mailboxes = Vec::new();
     let mut seats = Vec::new();
+    let started = clock.now().wall;
     for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let mail = Arc::new(Notify::new());
         let waking = Arc::clone(&mail);
@@ -197,7 +199,7 @@ pub fn prepare(
         traffic.threads.push(Arc::clone(&counters));
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
-        seats.push((Seat { number, clock, mailbox, mail, counters, seed }, listener));
+        seats.push((Seat { number, clock, started, mailbox, mail, counters, seed }, listener));
     }
     (Ports { options, seats, traffic: Arc::new(traffic) }, mailboxes)
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use delivery::Attempt;
-use fspiop::body::{BatchRegistration, ErrorInformation, Extension, Fulfil, Fulfilment, Prepare};
+use fspiop::body::{
+    BatchRegistration, ErrorInformation, Extension, Fulfil, Prepare, written_expiration,
+};
 use fspiop::callback::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
@@ -205,7 +207,7 @@ fn committed_body(
         return Some(state_only("COMMITTED", completed_ms));
     };
     let preimage = match (fulfil.fulfilment, fulfilling) {
-        (Some(Fulfilment::Preimage(preimage)), Fulfilling::Shown) => Some(preimage),
+        (Some(preimage), Fulfilling::Shown) => Some(preimage),
         _ => None,
     };
     let extensions = fulfil.extension_list.as_deref().map(Extension::list).unwrap_or_default();
@@ -260,12 +262,16 @@ fn named_in(body: &Bytes) -> Named {
         payee: prepare.payee.to_string(),
         amount: prepare.amount.amount.to_string(),
         currency: prepare.amount.currency.to_string(),
-        expiration: iso_text(prepare.expiration_ms),
+        expiration: match prepare.expiration_ms {
+            // Whatever lies before 1970 is 0.
+            0 => written_expiration(body).unwrap_or_default(),
+            millis => iso_text(millis),
+        },
     }
 }
 
 /// `YYYY-MM-DDThh:mm:ss.sssZ`.
-fn iso_text(millis: u64) -> String {
+pub(crate) fn iso_text(millis: u64) -> String {
     let mut text = fspiop::time::date_time_whole_seconds(millis);
     let fraction = format!("{:03}", millis % 1_000);
     text[20..23].copy_from_slice(fraction.as_bytes());

@@ -9,12 +9,14 @@ use fspiop::body::{
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyIdType, PartyPath, Refusal, Resource};
 use http::{Method, StatusCode};
-use ledger::Command;
+use ledger::{Command, ParticipantIndex};
 
 use crate::edge::{Edge, Stored};
-use crate::forward::{self, Destination, Outgoing, OwnMessage, Trace, Variables};
+use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace, Variables};
 use crate::server::Inbound;
 use crate::{Message, commands};
+
+const NO_SUCH_FSP: &str = "fspId is no participant";
 
 /// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`.
 pub(crate) async fn register(
@@ -30,11 +32,21 @@ pub(crate) async fn register(
         let update = ParticipantUpdate::parse(&inbound.body)?;
         (update.fsp.unwrap_or(source), update.currency)
     };
-    known_source(edge, &inbound)?;
+    let registrar = known_source(edge, &inbound)?;
     let accepted = match inbound.method {
         Method::POST => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
     };
+    if edge.view().find(&fsp).is_none() {
+        // What nobody serves is not registered, and takes the place of no other entry.
+        let code = ErrorCode::ADD_PARTY;
+        let body = fspiop::callback::error(code, &code.describe(NO_SUCH_FSP), &[]);
+        let to = PartyNames::of(&path).to(registrar, Answer::Error);
+        let trace = Trace::of(&inbound);
+        let own = OwnMessage { to, resource: Resource::Participants, trace, body };
+        forward::start_callback(edge, own)?;
+        return Ok(accepted);
+    }
     let command = commands::register(&inbound.envelope, &path, fsp, currency);
     submit(edge, inbound, command).await?;
     Ok(accepted)
@@ -75,11 +87,7 @@ pub(crate) fn get(
     let sub_id = path.sub_id.as_ref().map(|sub_id| &*sub_id.text);
     let found = edge.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
     let found = found.map_err(|_| Refusal::unavailable())?;
-    let names = PartyNames {
-        kind: path.kind,
-        id: path.id.raw.into(),
-        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
-    };
+    let names = PartyNames::of(&path);
     let (to, body) = match found {
         Some(binding) => {
             (names.to(asker, Answer::Put), fspiop::callback::participant(&binding.fsp))
@@ -105,17 +113,14 @@ pub(crate) fn put_error(
     ErrorInformation::parse(&inbound.body)?;
     let view = edge.view();
     let envelope = inbound.envelope;
-    let names = PartyNames {
-        kind: path.kind,
-        id: path.id.raw.into(),
-        sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
-    };
+    let names = PartyNames::of(&path);
+    let sender = view.find(&envelope.source).map(|member| names.to(member.index, Answer::Error));
+    let trace = Trace::of(&inbound);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        if let Some(sender) = view.find(&envelope.source).map(|member| member.index) {
+        if let Some(to) = sender {
             let code = ErrorCode::DESTINATION_FSP;
             let body = fspiop::callback::error(code, &code.describe(""), &[]);
-            let (to, trace) = (names.to(sender, Answer::Error), Trace::of(&inbound));
             let own = OwnMessage { to, resource: Resource::Participants, trace, body };
             forward::start_callback(edge, own)?;
         }
@@ -124,8 +129,14 @@ pub(crate) fn put_error(
     let to = names.to(recipient, Answer::Error);
     let call = (&Method::PUT, to.path.as_str());
     forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
+    let on_failure = sender.map(|to| Complaint {
+        to,
+        resource: Resource::Participants,
+        trace,
+        no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
+    });
     let Inbound { headers, body, .. } = inbound;
-    forward::start(edge, Outgoing { to, headers, body, on_failure: None })?;
+    forward::start(edge, Outgoing { to, headers, body, on_failure })?;
     Ok(StatusCode::OK)
 }
 
@@ -144,7 +155,15 @@ pub(crate) enum Answer {
 }
 
 impl PartyNames {
-    pub(crate) fn to(&self, participant: ledger::ParticipantIndex, answer: Answer) -> Destination {
+    fn of(path: &PartyPath<'_>) -> Self {
+        Self {
+            kind: path.kind,
+            id: path.id.raw.into(),
+            sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
+        }
+    }
+
+    pub(crate) fn to(&self, participant: ParticipantIndex, answer: Answer) -> Destination {
         let endpoint = match (answer, self.sub_id.is_some()) {
             (Answer::Put, false) => EndpointType::ParticipantPut,
             (Answer::Put, true) => EndpointType::ParticipantSubIdPut,
@@ -166,9 +185,9 @@ impl PartyNames {
     }
 }
 
-fn known_source(edge: &Edge, inbound: &Inbound) -> Result<(), Refusal> {
+fn known_source(edge: &Edge, inbound: &Inbound) -> Result<ParticipantIndex, Refusal> {
     match edge.view().find(&inbound.envelope.source) {
-        Some(_) => Ok(()),
+        Some(member) => Ok(member.index),
         None => Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found")),
     }
 }

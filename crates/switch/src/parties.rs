@@ -14,7 +14,9 @@ use crate::server::Inbound;
 /// FSPs that one look-up is forwarded to, at most.
 const FORWARDS_MAX: usize = 16;
 
-/// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or to whoever the directory names.
+/// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to whoever the
+/// directory names. A destination that is not in the scheme has no party: the directory is not
+/// asked for another (hub-semantics 2.3).
 pub(crate) fn get(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
@@ -25,19 +27,20 @@ pub(crate) fn get(
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
-    let named = envelope.destination.and_then(|name| view.find(&name));
-    let targets: Vec<(ParticipantIndex, FspName)> = match named {
-        Some(member) => vec![(member.index, member.name)],
+    let named: Vec<FspName> = match envelope.destination {
+        Some(name) => vec![name],
         None => edge
             .handle
             .find_party(path.kind.as_str(), &path.id.text, sub_id(&path))
             .map_err(|_| Refusal::unavailable())?
             .iter()
-            .filter_map(|binding| view.find(&binding.fsp))
-            .map(|member| (member.index, member.name))
+            .map(|binding| binding.fsp)
             .take(FORWARDS_MAX)
             .collect(),
     };
+    let members = named.iter().filter_map(|name| view.find(name));
+    let targets: Vec<(ParticipantIndex, FspName)> =
+        members.map(|member| (member.index, member.name)).collect();
     let target = PartyTarget::new(&path);
     if targets.is_empty() {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::PARTY_NOT_FOUND, "");
@@ -47,10 +50,6 @@ pub(crate) fn get(
     for (participant, name) in targets {
         let mut headers = inbound.headers.clone();
         let call = (&Method::GET, target.path.as_str());
-        if view.find(&envelope.destination.unwrap_or(name)).is_none() {
-            // The named destination has left the scheme: discovery replaces it.
-            headers.remove(&fspiop::headers::FSPIOP_DESTINATION);
-        }
         forward::rewrite_headers(edge, &mut headers, call, envelope.trace, Some(&name));
         let to = target.to(participant, Method::GET, Call::Get);
         let on_failure = Some(target.complaint(source, Trace::of(&inbound)));

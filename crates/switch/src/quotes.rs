@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use fspiop::body::{ErrorInformation, Quote, QuoteResponse};
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Identifier, Refusal, Resource};
 use http::{Method, StatusCode};
-use ledger::{Currency, FspName};
+use ledger::{Currency, FspName, ParticipantIndex};
 use node::View;
 
 use crate::edge::Edge;
@@ -40,9 +41,36 @@ pub(crate) fn put_error(
     id: Identifier<'_>,
     inbound: Inbound,
 ) -> Result<StatusCode, Refusal> {
-    ErrorInformation::parse_of_quote(&inbound.body)?;
+    let said = ErrorInformation::parse_of_quote(&inbound.body)?;
+    if !said.code.is_accepted() {
+        let (code, description) = said.effective();
+        let body = fspiop::callback::error(code, &description, &[]);
+        return replace_error(edge, id, inbound, body);
+    }
     let path = format!("/quotes/{}/error", id.raw);
     send(edge, inbound, &Method::PUT, id.raw, path, None)
+}
+
+/// An error whose code the scheme does not know: the hub says 3100 in its place
+/// (hub-semantics 1.5).
+fn replace_error(
+    edge: &Rc<Edge>,
+    id: Identifier<'_>,
+    inbound: Inbound,
+    body: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let view = edge.view();
+    let named = inbound.envelope.destination.and_then(|name| view.find(&name));
+    let Some(recipient) = named else {
+        let path = format!("/quotes/{}/error", id.raw);
+        return send(edge, inbound, &Method::PUT, id.raw, path, None);
+    };
+    let source = view.find(&inbound.envelope.source);
+    let on_failure = source.map(|member| complaint(member.index, id.raw, &inbound));
+    let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
+    let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
+    forward::start_replacement(edge, own, on_failure)?;
+    Ok(StatusCode::OK)
 }
 
 /// `GET /quotes/{ID}`.
@@ -107,13 +135,7 @@ fn send(
     let accepted = if *method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
     let view = edge.view();
     let envelope = inbound.envelope;
-    let error_to = view.find(&envelope.source).map(|member| Destination {
-        participant: member.index,
-        endpoint: EndpointType::Quotes,
-        method: Method::PUT,
-        path: format!("/quotes/{id}/error"),
-        variables: Vec::new(),
-    });
+    let sender = view.find(&envelope.source).map(|member| member.index);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let fault = match (&fault, recipient) {
         (None, None) => {
@@ -123,9 +145,9 @@ fn send(
         _ => fault,
     };
     let (Some(recipient), None) = (recipient, &fault) else {
-        if let (Some(to), Some((code, description))) = (error_to, fault) {
+        if let (Some(sender), Some((code, description))) = (sender, fault) {
             let body = fspiop::callback::error(code, &description, &[]);
-            let trace = Trace::of(&inbound);
+            let (to, trace) = (error_to(sender, id), Trace::of(&inbound));
             let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
             forward::start_callback(edge, own)?;
         }
@@ -138,16 +160,29 @@ fn send(
         path,
         variables: Vec::new(),
     };
-    let trace = Trace::of(&inbound);
+    let on_failure = sender.map(|sender| complaint(sender, id, &inbound));
     let call = (method, to.path.as_str());
     forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
-    let on_failure = error_to.map(|to| Complaint {
-        to,
-        resource: Resource::Quotes,
-        trace,
-        no_endpoint: ErrorCode::DESTINATION_FSP,
-    });
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
     Ok(accepted)
+}
+
+fn error_to(participant: ParticipantIndex, id: &str) -> Destination {
+    Destination {
+        participant,
+        endpoint: EndpointType::Quotes,
+        method: Method::PUT,
+        path: format!("/quotes/{id}/error"),
+        variables: Vec::new(),
+    }
+}
+
+fn complaint(sender: ParticipantIndex, id: &str, inbound: &Inbound) -> Complaint {
+    Complaint {
+        to: error_to(sender, id),
+        resource: Resource::Quotes,
+        trace: Trace::of(inbound),
+        no_endpoint: ErrorCode::DESTINATION_FSP,
+    }
 }

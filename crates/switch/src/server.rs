@@ -19,6 +19,7 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use node::stages;
+use ports::Clock;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
@@ -26,7 +27,7 @@ use tokio::task::spawn_local;
 use crate::connections::{Line, Place};
 use crate::edge::{Arrival, Edge};
 use crate::socket::{self, Protocol, Socket};
-use crate::{multiplexed, participants, parties, quotes, signatures, transfers};
+use crate::{multiplexed, notices, participants, parties, quotes, signatures, transfers};
 
 /// A client must take what it is sent within this time.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -196,19 +197,19 @@ async fn answer(
     let envelope = envelope(edge, &parts, resource)?;
     let route = api.route()?;
     let max = resource.body_bytes_max();
-    let mut body = read(edge, body, &parts.headers, max).await?;
-    if matches!(parts.method, Method::GET | Method::DELETE) {
-        // It means nothing, so it goes to nobody.
-        body = Bytes::new();
-    }
+    let body = read(edge, body, &parts.headers, max).await?;
     let arrival = parsed.map(|parsed_ns| Arrival {
         arrived_ns: if arrived_ns == 0 { parsed_ns } else { arrived_ns },
         parsed_ns,
         read_ns: stages::monotonic_ns(),
     });
     let Parts { method, uri, headers, .. } = parts;
-    let inbound = Inbound { envelope, method, uri, headers, body, arrival };
+    let mut inbound = Inbound { envelope, method, uri, headers, body, arrival };
     signatures::check(edge, resource, &inbound)?;
+    if matches!(inbound.method, Method::GET | Method::DELETE) {
+        // It means nothing, so it goes to nobody.
+        inbound.body = Bytes::new();
+    }
     let status = dispatch(edge, route, inbound).await?;
     Ok(empty(status))
 }
@@ -404,6 +405,15 @@ fn health(edge: &Edge) -> Response<Full<Bytes>> {
         .iter()
         .map(|(name, status)| format!("{{\"name\":\"{name}\",\"status\":\"{status}\"}}"))
         .collect();
-    let body = format!("{{\"status\":\"{word}\",\"services\":[{}]}}", shown.join(","));
+    let uptime_ms = edge.clock.now().monotonic_us / 1_000;
+    let body = format!(
+        "{{\"status\":\"{word}\",\"uptime\":{}.{:03},\"startTime\":\"{}\",\"versionNumber\":\"{}\",\
+         \"services\":[{}]}}",
+        uptime_ms / 1_000,
+        uptime_ms % 1_000,
+        notices::iso_text(edge.started.millis()),
+        env!("CARGO_PKG_VERSION"),
+        shown.join(","),
+    );
     json(status, Bytes::from(body))
 }

@@ -15,9 +15,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fspiop::headers::FSPIOP_SIGNATURE;
 use fspiop::{Refusal, Resource};
 use http::{HeaderMap, Method};
-use jws::{KeyDirectory, Policy, VerificationKey};
+use jws::{Demand, KeyDirectory, Policy, VerificationKey};
 use ledger::FspName;
 
 use crate::edge::Edge;
@@ -40,8 +41,10 @@ pub struct Signatures {
 /// # Errors
 /// 400, 3105, with what is wrong.
 pub(crate) fn check(edge: &Edge, resource: Resource, inbound: &Inbound) -> Result<(), Refusal> {
-    if !edge.options.signatures.policy.requires(&inbound.method, resource) {
-        return Ok(());
+    match edge.options.signatures.policy.demands(&inbound.method, resource) {
+        Demand::Nothing => return Ok(()),
+        Demand::GoodIfPresent if !inbound.headers.contains_key(&FSPIOP_SIGNATURE) => return Ok(()),
+        Demand::GoodIfPresent | Demand::Good => {}
     }
     let message = jws::Signed {
         method: &inbound.method,

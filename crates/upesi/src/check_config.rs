@@ -138,7 +138,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
 }
 
 /// Who could do what they must not, each with whether it is so.
-fn warnings_about_access(config: &Config) -> [(bool, Warning); 3] {
+fn warnings_about_access(config: &Config) -> [(bool, Warning); 4] {
     let admin_is_open = !config.admin.listen.ip().is_loopback();
     let fspiop_is_open = !config.fspiop.listen.ip().is_loopback();
     [
@@ -166,6 +166,14 @@ fn warnings_about_access(config: &Config) -> [(bool, Warning); 3] {
                        unless a gateway sets X-Client-Id",
                 instead: "a gateway in front that authenticates participants and sets X-Client-Id; \
                           jws.validate where participants sign",
+            },
+        ),
+        (
+            config.jws.lets_deletes_pass(),
+            Warning {
+                what: "jws.unsigned_delete: entries of the directory are released without the \
+                       signature that jws.validate asks of everything else",
+                instead: "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE",
             },
         ),
     ]

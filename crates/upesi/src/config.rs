@@ -128,6 +128,8 @@ impl TryFrom<String> for Listed {
 pub(crate) struct Jws {
     /// Resources whose messages are refused without a good signature.
     validate: Vec<Resource>,
+    /// Whether a DELETE may come unsigned all the same.
+    unsigned_delete: bool,
     /// Resources of which the hub signs its own messages.
     sign: Vec<Resource>,
     /// Directory of participants' public keys.
@@ -149,6 +151,11 @@ enum Resource {
 }
 
 impl Jws {
+    /// Whether entries of the directory can be released without a signature that others need.
+    pub(crate) fn lets_deletes_pass(&self) -> bool {
+        self.unsigned_delete && self.validate.contains(&Resource::Participants)
+    }
+
     pub(crate) fn policy(&self) -> jws::Policy {
         let resource = |it: &Resource| match it {
             Resource::Participants => fspiop::Resource::Participants,
@@ -159,6 +166,7 @@ impl Jws {
         jws::Policy {
             validate: self.validate.iter().map(resource).collect(),
             sign: self.sign.iter().map(resource).collect(),
+            unsigned_delete: self.unsigned_delete,
         }
     }
 }

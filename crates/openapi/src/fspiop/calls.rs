@@ -60,9 +60,12 @@ pub(super) fn schemas() -> Vec<(String, Value)> {
             "Health".to_owned(),
             json!({
                 "type": "object",
-                "required": ["status", "services"],
+                "required": ["status", "uptime", "startTime", "versionNumber", "services"],
                 "properties": {
                     "status": word,
+                    "uptime": {"type": "number", "description": "Seconds."},
+                    "startTime": {"type": "string", "format": "date-time"},
+                    "versionNumber": {"type": "string"},
                     "services": {"type": "array", "items": service},
                 },
             }),

@@ -13,17 +13,18 @@ const TAG: &str = "hub";
 
 pub(super) fn operations() -> Vec<Operation> {
     let types = "/ledgerAccountTypes";
-    let numbers = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+    let value = json!({"anyOf": [{"type": "integer"}, {"type": "string"}]});
+    let values = json!({"type": "object", "additionalProperties": value});
     let example = json!({
         "name": "SCHEME_FEE",
         "description": "Fees of the scheme",
         "isActive": true,
         "isSettleable": false,
     });
-    let known = format!("One of {}.", enumeration_names().join(", "));
+    let known = format!("One of {}, all.", enumeration_names().join(", "));
     let one_or_all = json!({"anyOf": [
-        {"type": "object", "additionalProperties": numbers},
-        numbers,
+        {"type": "object", "additionalProperties": values},
+        values,
     ]});
     vec![
         question(types, "listAccountTypes", TAG, "Types of accounts").answers(Answer::json(

@@ -26,8 +26,8 @@ pub(super) fn all() -> Vec<(String, Value)> {
 }
 
 const MOMENT_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$";
-const TRANSFER_ID_PATTERN: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-7][0-9a-fA-F]{3}\
-    -[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$";
+const TRANSFER_ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[1-7][0-9a-f]{3}\
+    -[89ab][0-9a-f]{3}-[0-9a-f]{12}$|^[0-9A-HJKMNP-TV-Z]{26}$";
 
 const NO_CONTROLS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
@@ -68,7 +68,7 @@ fn simple() -> Vec<Named> {
             "TransferId",
             json!({
                 "type": "string",
-                "description": "A UUID of version 1 to 7, in either case, or a ULID.",
+                "description": "A UUID of version 1 to 7 in lower case, or a ULID.",
                 "pattern": TRANSFER_ID_PATTERN,
             }),
         ),

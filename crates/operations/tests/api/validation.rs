@@ -326,7 +326,7 @@ async fn bodies_are_refused_at_their_first_failure() {
             funds,
             fund("01HV", "01hI"),
             expect![[
-                r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"transferId\" must be a UUID or a ULID"}}"#
+                r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"transferId\" must be a UUID in lower case or a ULID"}}"#
             ]],
         ),
         (
@@ -417,7 +417,7 @@ async fn bodies_are_refused_at_their_first_failure() {
             "PUT /participants/Hub/accounts/1/transfers/x",
             r#"{"action":"recordFundsOutCommit","reason":"r"}"#.into(),
             expect![[
-                r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"transferId\" must be a UUID or a ULID"}}"#
+                r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"transferId\" must be a UUID in lower case or a ULID"}}"#
             ]],
         ),
         (

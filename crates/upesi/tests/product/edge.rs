@@ -392,8 +392,11 @@ async fn http2_by_prior_knowledge() {
         waiting.push((202, sender.send_request(request)));
     }
     let long = vec![b' '; 129 * 1024];
+    let lines = [("x", "y"); 101];
     for (status, request) in [
         (200, request("GET", "/health", &[], b"")),
+        (200, request("GET", "/health", &lines[..100], b"")),
+        (431, request("GET", "/health", &lines, b"")),
         (404, request("GET", "/nothing", &[], b"")),
         (400, request("POST", "/transfers", &headers[1..], transfers[0].bytes())),
         (400, request("POST", "/transfers", &headers, &long)),

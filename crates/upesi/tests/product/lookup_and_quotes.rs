@@ -164,8 +164,6 @@ fn a_look_up_goes_to_whoever_serves_the_party_and_its_answer_comes_back_byte_for
         // A destination is asked whatever the directory says.
         ("MSISDN/42", Some("otherfsp"), &scheme.other),
         ("MSISDN/nobody", Some("otherfsp"), &scheme.other),
-        // One that has left the scheme is looked for anew.
-        ("MSISDN/42", Some("gonefsp"), &scheme.payee),
         ("ALIAS/Am%C3%A9lie/caf%C3%A9", None, &scheme.other),
     ];
     for (party, destination, asked) in cases {
@@ -219,6 +217,10 @@ fn look_ups_that_find_nobody_are_told_so() {
         let line = format!("PUT /parties/{party}/error from Hub: 3204 Party not found");
         assert_eq!(hears(&scheme.payer, &[&line])[0].trace(), question.trace);
     }
+    // A destination that is not in the scheme has no party, whatever the directory says.
+    register(&scheme, &scheme.payee, "/participants/MSISDN/42");
+    scheme.send(&ask("GET", "/parties/MSISDN/42").to("gonefsp"), 202);
+    hears(&scheme.payer, &["PUT /parties/MSISDN/42/error from Hub: 3204 Party not found"]);
     // An answer to somebody who is not there goes back as an error.
     let path = "/parties/MSISDN/1";
     for message in [

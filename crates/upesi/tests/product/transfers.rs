@@ -172,12 +172,12 @@ fn a_bad_fulfilment_aborts_and_says_so_for_good() {
     let state = "ABORTED, cause 3100: Generic validation error - invalid fulfilment";
     let put = format!("PUT {{}} from Hub: {state}");
     let patch = format!("PATCH {{}} from Hub: {state}");
-    // 43 characters that are the form of no 32 bytes.
-    let undecodable = "_".repeat(43);
+    // Its last two bits are none of the 32 bytes.
+    let spare_bits = "_".repeat(43);
     let bodies = [
         ("COMMITTED", format!(",\"fulfilment\":\"{WRONG_FULFILMENT}\"")),
         ("RESERVED", format!(",\"fulfilment\":\"{WRONG_FULFILMENT}\"")),
-        ("COMMITTED", format!(",\"fulfilment\":\"{undecodable}\"")),
+        ("COMMITTED", format!(",\"fulfilment\":\"{spare_bits}\"")),
         ("COMMITTED", format!(",\"fulfilment\":\"{CONDITION}\"")),
         ("COMMITTED", String::new()),
         ("RESERVED", String::new()),

@@ -571,6 +571,6 @@ fn beside(state: State, cold: ColdSide) -> Start {
 }
 
 /// Whether a snapshot was passed over only because the store lost what it had.
-fn is_ahead(why: &String) -> bool {
-    why.contains("the cold store ends at record")
+fn is_ahead(why: impl AsRef<str>) -> bool {
+    why.as_ref().contains("the cold store ends at record")
 }

@@ -53,10 +53,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
-    if let Some(operations) = arguments.inject_exit_after_disk_operations {
-        println!("upesi: INJECTED: an end after {operations} changes of the disk; only to test");
-        journal::exit_after_disk_operations(operations);
-    }
+    arm_exit(arguments);
     let Opened { sequencer, directory, following } =
         open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
@@ -110,6 +107,14 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
         (waited, _) => waited.map(|_| ()),
+    }
+}
+
+/// For tests: has the process end in the midst of its work on the disk.
+fn arm_exit(arguments: &ServeArguments) {
+    if let Some(operations) = arguments.inject_exit_after_disk_operations {
+        println!("upesi: INJECTED: an end after {operations} changes of the disk; only to test");
+        journal::exit_after_disk_operations(operations);
     }
 }
 

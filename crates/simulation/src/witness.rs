@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use ledger::{
     Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State, TransferId,
 };
+use ports::Log;
 use record::frame::{EncodedRecord, Record};
-use sequencer::{Applied, Committed};
+use sequencer::{Applied, Committed, Sequencer};
 
 use crate::model::Model;
 use crate::random::mix;
@@ -188,15 +189,15 @@ impl Witness {
     }
 
     /// Nothing is owed, and nothing that ever was owed is unaccounted for.
-    pub(crate) fn check_rest(&self, state: &State) {
+    pub(crate) fn check_rest(&self, sequencer: &mut Sequencer<impl Log>) {
         for (at, track) in self.tracks.iter().enumerate() {
             let ended = matches!(track.stage, Stage::Ended(_));
             assert!(ended, "notice {} was never delivered nor given up: {track:?}", at + 1);
         }
         let is_dead = |track: &&Track| track.stage == Stage::Ended(DeliveryResult::Dead);
         let dead = self.tracks.iter().filter(is_dead).count();
-        assert_eq!(state.dead_letter_count(), dead, "dead letters");
-        self.model.compare_in_full(state);
+        assert_eq!(sequencer.state().dead_letter_count(), dead, "dead letters");
+        self.model.compare_in_full(sequencer);
     }
 
     fn note_owed(&mut self, notice: &Notice, made: u64) {
@@ -326,12 +327,13 @@ impl Reopening<'_> {
         }
     }
 
-    pub(crate) fn finish(self, state: &State) {
-        assert_eq!(state.position().0, self.at as u64, "the state is as far as the log");
-        self.model.compare_in_full(state);
+    pub(crate) fn finish(self, sequencer: &mut Sequencer<impl Log>) {
+        let position = sequencer.state().position();
+        assert_eq!(position.0, self.at as u64, "the state is as far as the log");
+        self.model.compare_in_full(sequencer);
         self.witness.model = self.model;
         self.witness.model_is_gone = false;
-        self.witness.reconcile(state, self.at as u64);
+        self.witness.reconcile(sequencer.state(), self.at as u64);
     }
 }
 

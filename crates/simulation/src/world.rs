@@ -359,8 +359,8 @@ impl World {
             reopening.observe(applied);
         });
         match opened.map_err(|failed| failed.1) {
-            Ok(sequencer) => {
-                reopening.finish(sequencer.state());
+            Ok(mut sequencer) => {
+                reopening.finish(&mut sequencer);
                 match from {
                     Some(from) => self.go_on_from(from, sequencer.state().hash()),
                     None => Ok(sequencer),
@@ -520,9 +520,8 @@ impl World {
     fn finish(&mut self) {
         let hub = self.hub.as_mut().expect("a hub at rest is up");
         hub.sequencer.sync().expect("a sound disk syncs");
-        let state = hub.sequencer.state();
-        self.witness.check_rest(state);
-        let hash = state.hash();
+        self.witness.check_rest(&mut hub.sequencer);
+        let hash = hub.sequencer.state().hash();
         self.check_agreement();
         assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {

@@ -27,6 +27,9 @@ use ledger::{
     FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Settings, Stamp, State, TransferId,
 };
 
+use ports::Log;
+use sequencer::Sequencer;
+
 use crate::random::Mixing;
 use catalogue::Catalogue;
 use funds::Movement;
@@ -126,8 +129,12 @@ impl Model {
         assert_eq!(*state.counters(), self.counters, "counters");
     }
 
-    /// Everything there is.
-    pub(crate) fn compare_in_full(&self, state: &State) {
+    /// Everything there is, wherever its row lives.
+    pub(crate) fn compare_in_full(&self, sequencer: &mut Sequencer<impl Log>) {
+        for id in self.transfers.keys().chain(self.movements.keys()) {
+            sequencer.warm(id).expect("a store in memory is read");
+        }
+        let state = sequencer.state();
         assert_eq!(state.position().0, self.position, "the state is as far as the log");
         assert_eq!(*state.settings(), self.settings, "settings");
         assert_eq!(state.rules_version(), self.rules, "version of the rules");

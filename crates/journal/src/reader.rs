@@ -4,7 +4,7 @@
 //! # Costs and bounds
 //! The index has about one entry per [`INDEX_STEP_BYTES`] of a segment, 16 bytes each. At most
 //! [`OPEN_SEGMENTS_MAX`] closed segments are open and indexed; others are indexed when they are
-//! read, by reading through them once. The frame read last is kept, because a redelivery reads
+//! read, by reading through them once, or from the index that a packed segment has with it. The frame read last is kept, because a redelivery reads
 //! neighbours. The writer takes a lock once per index step and once per segment, not per frame.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +100,16 @@ impl<D: Disk> Shared<D> {
         close_some(&mut segments);
     }
 
+    /// Closes a segment that is not the last; the next reader opens it anew.
+    pub(crate) fn close(&self, first: Position) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, closed)) = segments.split_last_mut()
+            && let Ok(at) = closed.binary_search_by_key(&first, |segment| segment.first)
+        {
+            closed[at].opened = None;
+        }
+    }
+
     /// First positions of the segments from the one that holds `from` on.
     pub(crate) fn segments_from(&self, from: Position) -> Vec<Position> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +162,10 @@ impl<D: Disk> RecordReader for Shared<D> {
 }
 
 pub(crate) fn storage(error: DiskError) -> LogError {
-    LogError::Storage(error.to_string())
+    match error {
+        DiskError::Damaged { file, reason } => LogError::Damaged { place: file, reason },
+        other => LogError::Storage(other.to_string()),
+    }
 }
 
 pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> LogError {
@@ -176,11 +189,16 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
     }
 }
 
-/// Reads through the frame headers of a closed segment.
+/// Takes the index that is stored with a closed segment, or reads through its frame headers.
 fn build_index<F: DiskFile>(file: &F, first: Position) -> Result<Index, LogError> {
+    let mut index = Index::default();
+    let known = file.frame_starts().map_err(storage)?;
+    known.iter().for_each(|&(first, offset)| index.note(first, offset));
+    if !known.is_empty() {
+        return Ok(index);
+    }
     let part = Part { file, limit: file.length().map_err(storage)? };
     let mut window = Window::new(INDEX_STEP_BYTES as usize);
-    let mut index = Index::default();
     let mut offset = SEGMENT_HEADER_BYTES;
     while offset < part.limit {
         let header = header_at(&mut window, part, offset)

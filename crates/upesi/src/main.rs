@@ -1,5 +1,6 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
+mod archive;
 mod audit;
 mod bench;
 mod check_config;
@@ -73,6 +74,10 @@ A running switch has its directory locked: stop it, or verify a copy of the dire
 
 #[derive(Subcommand)]
 enum Command {
+    /// Compress closed segments of the log and move them to another place, where they are read
+    /// back and compared before the local ones go; or compress them where they are. `serve`,
+    /// `verify`, `explain` and `replay` read them there.
+    Archive(archive::ArchiveArguments),
     /// Measure a hub: rate, latency, cost, and whether the run counts at all.
     Bench(bench::BenchArguments),
     /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
@@ -244,6 +249,7 @@ impl Failure {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Archive(arguments) => archive::archive(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
+use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered, Verify};
 use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
 use node::stages::{Stages, WatchedLog};
@@ -29,7 +29,7 @@ use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::{Failure, ServeArguments};
 
-type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
+type Log = WatchedLog<SlowLog<FileLog<Tiered<RealDisk>>>>;
 
 /// How often the main thread looks whether the log has stopped.
 const WATCH: Duration = Duration::from_millis(200);
@@ -219,14 +219,15 @@ fn open(
 fn open_log(
     config: &Config,
     data: &Path,
-) -> Result<(FileLog<RealDisk>, Recovery, Vec<Entry>), Failure> {
+) -> Result<(FileLog<Tiered<RealDisk>>, Recovery, Vec<Entry>), Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(data)
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
-    let disk = RealDisk::open(data).map_err(|error| failed(error.to_string()))?;
+    let disk =
+        RealDisk::open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
     let options = Options {
         segment_bytes: config.log.segment_mib << 20,
         // The replay that follows reads and checks the rest.

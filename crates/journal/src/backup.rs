@@ -470,17 +470,24 @@ pub fn restore<D: Disk + Clone>(
     if manifest.log != identity.to_string() {
         return Err(not_whole(format!("{MANIFEST} is of another log")));
     }
-    let first_open = manifest.open.first().map(|open| Position(open.first));
-    let first_open = first_open.ok_or_else(|| not_whole("its end is missing".into()))?;
+    let last = manifest.open.last().ok_or_else(|| not_whole("its end is missing".into()))?;
     let mut tail = Tail::genesis(identity);
     let mut segments = 0;
-    while tail.next() < first_open {
-        tail = bring_packed(place, disk, tail, watch)?;
+    // A copy that was interrupted has chunks of segments before packed ones.
+    loop {
+        let open = manifest.open.iter().find(|open| open.first == tail.next().0);
+        let next = match open {
+            Some(open) => bring_open(place, disk, open, (tail, &mut *watch))?,
+            None => bring_packed(place, disk, tail, watch)?,
+        };
         segments += 1;
-    }
-    for open in &manifest.open {
-        bring_open(place, disk, open, watch)?;
-        segments += 1;
+        if open == Some(last) {
+            break;
+        }
+        if next.end <= tail.end {
+            return Err(not_whole(format!("the segment behind record {} is empty", tail.end.0)));
+        }
+        tail = next;
     }
     for file in &manifest.files {
         bring_file(place, disk, file)?;
@@ -545,12 +552,14 @@ fn is_there<D: Disk>(disk: &D, name: &str, packed: &Packed) -> Result<bool, Disk
     Ok(there.is_ok_and(|there| there.contents.seal == packed.contents.seal))
 }
 
+/// Makes the segment behind `tail` of its chunks; gives the log's end behind it.
 fn bring_open<D: Disk>(
     place: &dyn Place,
     disk: &D,
     open: &OpenSegment,
-    watch: &mut Watch<'_>,
-) -> Result<(), RestoreError> {
+    (tail, watch): (Tail, &mut Watch<'_>),
+) -> Result<Tail, RestoreError> {
+    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
     let name = segment::name_of(Position(open.first));
     archive::remove_if_there(disk, &name)?;
     let file = disk.create(&name)?;
@@ -559,15 +568,16 @@ fn bring_open<D: Disk>(
         let object = open.object(chunk);
         let bytes = get_whole(place, &object, (CHUNK_BYTES, &chunk.blake3))?;
         if (chunk.from, chunk.to) != (at, at + bytes.len() as u64) {
-            let what = format!("{object} is not where the chunk before it ends");
-            return Err(RestoreError::NotWhole { place: place.url().to_owned(), what });
+            return Err(not_whole(format!("{object} is not where the chunk before it ends")));
         }
         file.write_at(at, &bytes)?;
         at = chunk.to;
         went_on(watch, bytes.len())?;
     }
     file.sync()?;
-    Ok(())
+    // The chain is checked with the whole log; here it is only about where the segment ends.
+    let part = Part { file: &file, limit: at };
+    Ok(scan::scan(part, (SEGMENT_HEADER_BYTES, tail), &mut |_, _| Ok(()))?.tail)
 }
 
 fn bring_file<D: Disk>(

@@ -41,7 +41,7 @@ pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use packed::{BLOCK_BYTES, Contents, PACKED_VERSION};
 pub use place::{Expected, MARKER, Place, PlaceError, Upload, claim, get, open_place, owner, put};
-pub use real_disk::{LOCK_FILE, RealDisk, RealFile};
+pub use real_disk::{CopyLock, LOCK_FILE, RealDisk, RealFile};
 pub use recovery::{
     Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, walk,
 };

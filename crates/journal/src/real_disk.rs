@@ -42,6 +42,12 @@ enum Purpose {
     Read,
 }
 
+/// Held while the directory is copied from; see [`RealDisk::copy_alone`].
+#[derive(Debug)]
+pub struct CopyLock {
+    _handle: OwnedFd,
+}
+
 /// An open file.
 #[derive(Debug)]
 pub struct RealFile {
@@ -70,15 +76,40 @@ impl RealDisk {
         Self::open_for(path, Purpose::Read, lock)
     }
 
+    /// Opens a directory that another process may own, to copy from it and nothing else. What is
+    /// read may be written at the same moment, and files may go.
+    ///
+    /// # Errors
+    /// [`DiskError::Failed`].
+    pub fn open_beside(path: &Path) -> Result<Self, DiskError> {
+        let shown = path.display().to_string();
+        let handle = open_directory(path, &shown)?;
+        let directory = Directory { handle, path: shown, _lock: None, purpose: Purpose::Read };
+        Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// Makes sure that nobody else copies from the directory, for as long as the answer is kept.
+    /// Not the lock of its owner: whoever copies does not keep a switch from working.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] when another process copies; [`DiskError::Failed`].
+    pub fn copy_alone(&self) -> Result<CopyLock, DiskError> {
+        let Directory { path, .. } = &*self.directory;
+        let handle = open_directory(Path::new(path), path)?;
+        match rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(CopyLock { _handle: handle }),
+            Err(Errno::WOULDBLOCK) => Err(DiskError::InUse(format!("{path} (being copied)"))),
+            Err(error) => Err(failed("lock", path, error)),
+        }
+    }
+
     fn open_for(
         path: &Path,
         purpose: Purpose,
         (lock_flags, operation): (OFlags, FlockOperation),
     ) -> Result<Self, DiskError> {
         let shown = path.display().to_string();
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|error| failed("open", &shown, error))?;
+        let handle = open_directory(path, &shown)?;
         let flags = lock_flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = match rustix::fs::openat(&handle, LOCK_FILE, flags, FILE_MODE) {
             Ok(lock) => Some(lock),
@@ -211,6 +242,11 @@ impl RealFile {
             },
         }
     }
+}
+
+fn open_directory(path: &Path, shown: &str) -> Result<OwnedFd, DiskError> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed("open", shown, error))
 }
 
 /// Makes the directory with those above it, each durable in the one above.

@@ -33,11 +33,12 @@ mod resource;
 mod server;
 mod settlement_models;
 mod shapes;
+mod storage;
 mod token;
 mod transactions;
 mod waterfall;
 
-pub use hub::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+pub use hub::{Fullness, Health, Hub, Metrics, ServiceStatus, Stage, Storage, Task, Unavailable};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};
 pub use token::{Token, load_or_create_token};

@@ -10,8 +10,9 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Health, Hub, Metrics, ServiceStatus};
+use crate::hub::{Fullness, Health, Hub, Metrics, ServiceStatus, Storage};
 use crate::shapes::Moment;
+use crate::storage;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +22,7 @@ struct HealthShape {
     start_time: Moment,
     version_number: &'static str,
     services: [ServiceShape; 2],
+    storage: &'static str,
 }
 
 #[derive(Serialize)]
@@ -57,8 +59,9 @@ pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
     Ok(Answer::ok(&shape.await?))
 }
 
-/// 200 while every part works, 502 as soon as one does not.
-pub(crate) fn health(health: &Health) -> Reply {
+/// 200 while every part works, 502 as soon as one does not. A disk that fills up is told, and is
+/// no reason to send messages elsewhere while there is room.
+pub(crate) fn health(health: &Health, fullness: Fullness) -> Reply {
     let whole = match (health.datastore, health.broker) {
         (ServiceStatus::Ok, ServiceStatus::Ok) => ServiceStatus::Ok,
         _ => ServiceStatus::Down,
@@ -73,6 +76,7 @@ pub(crate) fn health(health: &Health) -> Reply {
             ServiceShape { name: "datastore", status: status_name(health.datastore) },
             ServiceShape { name: "broker", status: status_name(health.broker) },
         ],
+        storage: fullness.name(),
     };
     let status = match whole {
         ServiceStatus::Ok => StatusCode::OK,
@@ -82,8 +86,8 @@ pub(crate) fn health(health: &Health) -> Reply {
 }
 
 /// All counters and gauges, and the process's own use of processor and memory.
-pub(crate) fn metrics(metrics: &Metrics) -> Reply {
-    let mut text = render(metrics);
+pub(crate) fn metrics(metrics: &Metrics, storage: &Storage) -> Reply {
+    let mut text = render(metrics, storage);
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = format!("{}.{:09}", used.tv_sec, used.tv_nsec);
     let help = "Processor time used, in seconds.";
@@ -96,18 +100,19 @@ pub(crate) fn metrics(metrics: &Metrics) -> Reply {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
 }
 
 /// Kind, name, help and value.
-type Figure = (Kind, &'static str, &'static str, u64);
+pub(crate) type Figure = (Kind, &'static str, &'static str, u64);
 
-fn render(now: &Metrics) -> String {
+fn render(now: &Metrics, storage: &Storage) -> String {
     let figures = figures_of_the_ledger(now).into_iter();
     let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
     let mut text = String::with_capacity(4_096);
+    let figures = figures.chain(storage::figures(storage));
     for (kind, name, help, value) in figures {
         sample(&mut text, kind, name, help, &value.to_string());
     }

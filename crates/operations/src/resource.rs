@@ -29,6 +29,7 @@ pub(crate) enum Resource {
     DeadLetterResend(String),
     Health,
     Metrics,
+    Storage,
     Watching,
     Waterfall(String),
     FspiopDocument,
@@ -68,6 +69,7 @@ impl Resource {
             ["deadletters", id, "resend"] => Some(Self::DeadLetterResend((*id).into())),
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
+            ["storage"] => Some(Self::Storage),
             ["waterfall"] => Some(Self::Watching),
             ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
             ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
@@ -88,6 +90,7 @@ impl Resource {
             | Self::DeadLetters
             | Self::Health
             | Self::Metrics
+            | Self::Storage
             | Self::Waterfall(_)
             | Self::FspiopDocument
             | Self::AdminDocument

@@ -1,12 +1,12 @@
 //! The admin API's view of the running node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
 use ledger::{Administer, Command, Outcome, Stamp, State, TransferId};
 use node::{Attached, Handle, Refused, Ticket};
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Storage, Unavailable};
 use sequencer::{Durability, Submission};
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ pub(crate) struct NodeHub {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) started: Stamp,
     pub(crate) since: Instant,
+    pub(crate) storage: Arc<Mutex<Storage>>,
 }
 
 impl Hub for NodeHub {
@@ -89,6 +90,10 @@ impl Hub for NodeHub {
                 .signatures_asked
                 .saturating_sub(traffic.signatures_made + traffic.signatures_failed),
         }
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_watching(&self) -> bool {

@@ -2,15 +2,18 @@
 
 mod archive;
 mod audit;
+mod backup;
 mod bench;
 mod check_config;
 mod config;
 mod explain;
 mod explanation;
 mod hub;
+mod keeper;
 mod offline;
 mod quarantine;
 mod replay;
+mod restore;
 mod serve;
 mod signatures;
 mod slow_log;
@@ -78,6 +81,9 @@ enum Command {
     /// back and compared before the local ones go; or compress them where they are. `serve`,
     /// `verify`, `explain` and `replay` read them there.
     Archive(archive::ArchiveArguments),
+    /// Copy the log to another place, so that a new directory can be made of the copy: what is new
+    /// since the last time, up to the last whole batch. A switch may be running.
+    Backup(backup::BackupArguments),
     /// Measure a hub: rate, latency, cost, and whether the run counts at all.
     Bench(bench::BenchArguments),
     /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
@@ -120,6 +126,9 @@ enum Command {
     /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Make a data directory of a copy, and prove it: every checksum, the chain, the end that the
+    /// copy names, every decision again. Refuses a directory that holds anything.
+    Restore(restore::RestoreArguments),
     /// Prove what a log says: read all of it, decide everything again, and hold it against an
     /// account that is kept apart from the switch's own. Changes nothing.
     ///
@@ -250,6 +259,7 @@ impl Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Archive(arguments) => archive::archive(&arguments),
+        Command::Backup(arguments) => backup::backup(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
@@ -263,6 +273,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Restore(arguments) => restore::restore(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
     };
     match result {

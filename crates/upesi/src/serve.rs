@@ -1,6 +1,6 @@
 //! `upesi serve`: opens the log, replays it, starts the threads, waits for a signal, stops.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered, Verify};
+use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tier, Tiered, Verify};
 use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Genesis, Outcome, Settings};
 use node::stages::{Stages, WatchedLog};
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, Config};
 use crate::hub::NodeHub;
+use crate::keeper::{Keeper, Segments};
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
@@ -47,7 +48,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
-    let (sequencer, directory) = open(&config, &arguments.data, slowness, &clock)?;
+    let (sequencer, directory, segments) = open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
     let options = switch::Options { decisions, ..switch_options(&config, keys.signatures) };
@@ -60,11 +61,14 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let running = ports
         .start(&node.handle(), stopping.clone())
         .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
+    let paths = (&*arguments.data, arguments.config.as_deref());
+    let keeper = Keeper::start(&config, paths, segments)?;
     let hub = Arc::new(NodeHub {
         handle: node.handle(),
         traffic,
         started: clock.now().wall,
         since: Instant::now(),
+        storage: Arc::clone(&keeper.storage),
     });
     let admin_address = admin_listener
         .local_addr()
@@ -82,6 +86,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
     let broken = running.has_ended() && !node.has_ended();
     running.join();
+    keeper.stop();
     node.stop().map_err(Failure::new)?;
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
@@ -188,9 +193,11 @@ fn open(
     data: &Path,
     slowness: Option<Slowness>,
     clock: &SystemClock,
-) -> Result<(Sequencer<Log>, Directory), Failure> {
-    let (log, recovery, quarantined) = open_log(config, data)?;
+) -> Result<(Sequencer<Log>, Directory, Segments), Failure> {
+    let (log, recovery, quarantined, disk) = open_log(config, data)?;
     report(&recovery);
+    report_places(&disk)?;
+    let segments = Segments { log: disk, closer: log.closer() };
     let mut notes = Notes::default();
     let started = Instant::now();
     let mut directory = Directory::default();
@@ -213,13 +220,13 @@ fn open(
     }
     begin(&mut sequencer, config, clock, notes.missing(&quarantined))?;
     sequencer.limit_batches(config.log.batch_records_max);
-    Ok((sequencer, directory))
+    Ok((sequencer, directory, segments))
 }
 
-fn open_log(
-    config: &Config,
-    data: &Path,
-) -> Result<(FileLog<Tiered<RealDisk>>, Recovery, Vec<Entry>), Failure> {
+/// The log, what was done to open it, what is set aside, and where its segments are.
+type Opened = (FileLog<Tiered<RealDisk>>, Recovery, Vec<Entry>, Tiered<RealDisk>);
+
+fn open_log(config: &Config, data: &Path) -> Result<Opened, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
@@ -237,9 +244,9 @@ fn open_log(
     let mut identity = [0; 16];
     getrandom::fill(&mut identity).map_err(|error| failed(error.to_string()))?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let (log, recovery) = FileLog::open_or_create(disk, LogIdentity(identity), options)
+    let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity(identity), options)
         .map_err(|error: OpenError| failed(error.to_string()))?;
-    Ok((log, recovery, quarantined))
+    Ok((log, recovery, quarantined, disk))
 }
 
 fn report(recovery: &Recovery) {
@@ -250,6 +257,25 @@ fn report(recovery: &Recovery) {
             dropped.bytes, dropped.segment, dropped.offset, dropped.reason
         );
     }
+}
+
+/// Says what a start reads, if not all of it is here as it was written.
+fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
+    let segments = disk.segments().map_err(|error| Failure::new(error.to_string()))?;
+    let (mut plain, mut packed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
+    for segment in &segments {
+        match &segment.tier {
+            Tier::Plain => plain += 1,
+            Tier::Packed => packed += 1,
+            Tier::Archived(place) => *archived.entry(place).or_default() += 1,
+        }
+    }
+    if plain < segments.len() {
+        let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
+        let away: String = away.collect();
+        println!("upesi: reads {plain} segments here, {packed} compressed here{away}");
+    }
+    Ok(())
 }
 
 /// What every log starts with, and what the configuration says now.

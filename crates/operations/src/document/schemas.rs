@@ -483,11 +483,43 @@ fn answers_of_the_hub() -> Vec<Named> {
                     ("startTime", moment),
                     ("versionNumber", words),
                     ("services", json!({"type": "array", "items": service})),
+                    ("storage", one_of(&["OK", "LOW", "CRITICAL"])),
                 ],
                 [],
             ),
         ),
+        ("Storage", storage()),
     ]
+}
+
+/// What the log takes, and what else is there.
+fn storage() -> Value {
+    let bytes = json!({"type": "integer", "minimum": 0});
+    let bytes = || bytes.clone();
+    let task = closed(
+        [("position", bytes())],
+        [
+            ("lastDone", json!({"type": "string", "format": "date-time"})),
+            ("failing", json!({"type": "string"})),
+        ],
+    );
+    closed(
+        [
+            ("status", one_of(&["OK", "LOW", "CRITICAL"])),
+            ("logBytes", bytes()),
+            ("logSegments", bytes()),
+            ("archivedBytes", bytes()),
+            ("archivedSegments", bytes()),
+            ("diskBytes", bytes()),
+            ("freeBytes", bytes()),
+        ],
+        [
+            ("growthBytesPerDay", bytes()),
+            ("hoursUntilFull", bytes()),
+            ("archive", task.clone()),
+            ("backup", task),
+        ],
+    )
 }
 
 /// An object with these members and no other.

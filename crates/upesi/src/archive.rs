@@ -164,7 +164,6 @@ pub(crate) fn before_now(age: Duration) -> Stamp {
 }
 
 fn print(report: &Report) {
-    let place = report.to.as_deref().unwrap_or("the same directory, compressed");
     for Line { first, last, plain_bytes, packed_bytes } in &report.segments {
         let packed = packed_bytes.map_or(String::new(), |bytes| format!(" as {bytes}"));
         println!("records {first} to {last}: {plain_bytes} bytes{packed}");
@@ -172,7 +171,10 @@ fn print(report: &Report) {
     let count = report.segments.len();
     match (report.dry_run, count) {
         (_, 0) => println!("no closed segment is due"),
-        (true, _) => println!("{count} segments would go to {place}; nothing was done"),
-        (false, _) => println!("{count} segments read back, compared, and moved to {place}"),
+        (true, _) => println!("{count} segments are due; nothing was done"),
+        (false, _) => match &report.to {
+            Some(place) => println!("{count} segments moved to {place}, read back and compared"),
+            None => println!("{count} segments compressed where they are, read back and compared"),
+        },
     }
 }

@@ -2,14 +2,19 @@
 //! keeps one by itself (`keeper.rs`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use journal::{ArchiveError, Backup, RealDisk, Tiered};
+use ports::DiskError;
 use serde::Serialize;
 
 use crate::Failure;
 use crate::keeper::extras;
 use crate::offline::{Progress, print_json};
+
+/// A running switch can archive a segment between the look at it and its opening.
+const ATTEMPTS: usize = 3;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,13 +72,21 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let _alone = disk.copy_alone().map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new();
     let mut bytes = 0_u64;
-    let copied = Tiered::open(disk).map_err(ArchiveError::from).and_then(|log| {
-        Backup::open(&log, place)?.run(&log, &extras(arguments.config.as_deref()), &mut |more| {
-            bytes += more;
-            progress.say(|| format!("{} MiB read and written", bytes >> 20));
-            Ok(())
-        })
-    });
+    let extras = extras(arguments.config.as_deref());
+    let mut copied = Err(ArchiveError::Stopped);
+    for _ in 0..ATTEMPTS {
+        copied = Tiered::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
+            Backup::open(&log, Arc::clone(&place))?.run(&log, &extras, &mut |more| {
+                bytes += more;
+                progress.say(|| format!("{} MiB read and written", bytes >> 20));
+                Ok(())
+            })
+        });
+        let moved = matches!(copied, Err(ArchiveError::Disk(DiskError::NotFound(_))));
+        if !moved {
+            break;
+        }
+    }
     progress.end();
     let copied = copied.map_err(|error| failed(error.to_string()))?;
     let report = Report {

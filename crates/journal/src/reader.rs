@@ -4,8 +4,9 @@
 //! # Costs and bounds
 //! The index has about one entry per [`INDEX_STEP_BYTES`] of a segment, 16 bytes each. At most
 //! [`OPEN_SEGMENTS_MAX`] closed segments are open and indexed; others are indexed when they are
-//! read, by reading through them once, or from the index that a packed segment has with it. The frame read last is kept, because a redelivery reads
-//! neighbours. The writer takes a lock once per index step and once per segment, not per frame.
+//! read, by reading through them once, or from the index that a packed segment has with it.
+//! The frame read last is kept, because a redelivery reads neighbours. The writer takes a lock once
+//! per index step and once per segment, not per frame.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -75,7 +75,7 @@ pub enum TieredFile<F> {
     /// A file of the disk below.
     Plain(F),
     /// A packed segment.
-    Packed(PackedFile<F>),
+    Packed(Box<PackedFile<F>>),
 }
 
 /// A packed segment, read as if it were plain.
@@ -289,7 +289,8 @@ impl<D: Disk> Disk for Tiered<D> {
             Err(error) => return Err(error),
         };
         let Some(first) = segment::first_of(name) else { return Err(missing) };
-        self.open_packed(first)?.map(TieredFile::Packed).ok_or(missing)
+        let packed = self.open_packed(first)?.map(Box::new);
+        packed.map(TieredFile::Packed).ok_or(missing)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -464,10 +465,13 @@ struct Cache {
 
 #[derive(Debug, Default)]
 struct Held {
-    blocks: HashMap<(Position, u64), (u64, Arc<Vec<u8>>)>,
+    blocks: HashMap<(Position, u64), Used>,
     /// Counts uses: the block with the lowest number was used longest ago.
     clock: u64,
 }
+
+/// When a block was used last, and its plain bytes.
+type Used = (u64, Arc<Vec<u8>>);
 
 impl Cache {
     fn get(&self, key: (Position, u64)) -> Option<Arc<Vec<u8>>> {

@@ -19,7 +19,7 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own = [simple(), requests(), answers()].concat();
+    let own = [simple(), requests(), answers(), vec![("Storage", storage())]].concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
@@ -488,7 +488,6 @@ fn answers_of_the_hub() -> Vec<Named> {
                 [],
             ),
         ),
-        ("Storage", storage()),
     ]
 }
 

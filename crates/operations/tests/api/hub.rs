@@ -8,7 +8,7 @@ use ledger::{
     Administer, Batch, Command, Effects, FspName, Genesis, Outcome, Position, Stamp, State,
     TransferId,
 };
-use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Unavailable};
+use operations::{Health, Hub, Metrics, ServiceStatus, Stage, Storage, Unavailable};
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
 pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
@@ -21,6 +21,7 @@ pub(crate) struct Inner {
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
+    pub(crate) storage: Storage,
     pub(crate) watching: bool,
     pub(crate) stages: Vec<(TransferId, Stage)>,
 }
@@ -33,6 +34,7 @@ impl Kernel {
             bodies: Vec::new(),
             unavailable: None,
             metrics: Metrics::default(),
+            storage: Storage::default(),
             watching: false,
             stages: Vec::new(),
         }));
@@ -81,6 +83,10 @@ impl Hub for Kernel {
 
     fn metrics(&self) -> Metrics {
         self.inner().metrics
+    }
+
+    fn storage(&self) -> Storage {
+        self.inner().storage.clone()
     }
 
     fn is_watching(&self) -> bool {

@@ -183,3 +183,37 @@ fn entry_of(line: &Line) -> Option<(Position, Entry)> {
 fn damaged(reason: String) -> DiskError {
     DiskError::Damaged { file: CATALOGUE.to_owned(), reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stored form is a promise: if this changes, archives are not found any more.
+    #[test]
+    fn version_1_is_frozen() {
+        let identity = LogIdentity(*b"identity of test");
+        let tail = |end, stamp, byte| Tail {
+            identity,
+            end: Position(end),
+            durable: Position(end),
+            stamp: Stamp(stamp),
+            chain: Digest([byte; 32]),
+        };
+        let contents = Contents {
+            base: tail(6, 50, 1),
+            after: tail(9, 70, 2),
+            frames: 3,
+            plain_bytes: 4_000,
+            plain_digest: Digest([3; 32]),
+            packed_bytes: 900,
+            seal: Digest([4; 32]),
+        };
+        let entry = Entry { place: "file:///mnt/archive".into(), contents };
+        let line = write_line(&entry);
+        expect_test::expect![[r#"
+            {"version":1,"log":"6964656e74697479206f662074657374","first":7,"last":9,"stamp_before":50,"chain_before":"0101010101010101010101010101010101010101010101010101010101010101","stamp":70,"chain":"0202020202020202020202020202020202020202020202020202020202020202","frames":3,"bytes":4000,"blake3":"0303030303030303030303030303030303030303030303030303030303030303","packed_bytes":900,"seal":"0404040404040404040404040404040404040404040404040404040404040404","place":"file:///mnt/archive"}	df36af7f
+        "#]].assert_eq(&line);
+        let read = Catalogue::parse(line.as_bytes()).expect("it is sound");
+        assert_eq!(read.entries.get(&Position(7)), Some(&entry));
+    }
+}

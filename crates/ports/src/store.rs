@@ -10,8 +10,8 @@ use ledger::{Currency, Digest, Ended, FspName, Position, TransferId};
 /// 1. **Never the truth.** The store holds what a log adds up to, up to a [`Mark`]. Whoever is in
 ///    doubt empties it and fills it again from the log.
 /// 2. **A portion is taken whole or not at all**, its mark included, also by a crash. Nothing is
-///    synced but by [`ColdStore::sync`]: a crash may take newer portions away, and only those. They are given again
-///    after that, all of them and in order; giving them twice is giving them once.
+///    synced but by [`ColdStore::sync`]: a crash may take newer portions away, and only those. They
+///    are given again after that, all of them and in order; giving them twice is giving them once.
 /// 3. **Visible when written.** Once [`ColdStore::write`] has returned, every thread reads what it
 ///    wrote.
 /// 4. **Versions.** A row of a transfer is kept under its id and the record that changed it last.

@@ -19,10 +19,10 @@
 //!
 //! # Beside a store
 //! Rows of ended transfers, and the party directory, live in a store beside the kernel
-//! ([`ports::ColdStore`]). A snapshot taken beside one holds none of the rows that the store has; the
-//! store is synced first, so that it is never behind a snapshot that is durable. A start that finds
-//! it behind all the same (deleted, or of another log) goes on from the log alone and fills it anew.
-//! A snapshot taken beside no store holds every row.
+//! ([`ports::ColdStore`]). A snapshot taken beside one holds none of the rows that the store has;
+//! the store is synced first, so that it is never behind a snapshot that is durable. A start that
+//! finds it behind all the same (deleted, or of another log) goes on from the log alone and fills
+//! it anew. A snapshot taken beside no store holds every row.
 //!
 //! # Costs
 //! A second state in memory while one is taken; one pass over the records since the last one, at

@@ -1,6 +1,6 @@
 //! The admin API's view of the running node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, S
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
 use operations::{
-    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told, Unavailable,
 };
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
@@ -27,6 +27,7 @@ pub(crate) struct NodeHub {
     pub(crate) since: Instant,
     /// Places for those who have a transfer explained.
     pub(crate) explaining: Arc<Semaphore>,
+    pub(crate) storage: Arc<Mutex<Storage>>,
 }
 
 /// Transfers explained at a time.
@@ -173,6 +174,10 @@ impl Hub for NodeHub {
 
     fn take_snapshot(&self) {
         self.snapshots.request();
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_watching(&self) -> bool {

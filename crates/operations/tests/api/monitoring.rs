@@ -52,7 +52,7 @@ async fn health_names_what_is_stuck() {
     let (name, detail) = ("lane dfsp1".into(), "one is due".into());
     let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
     server.hub.inner().stuck.push(stuck);
-    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}]}"#]]).await;
+    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}],"storage":"OK"}"#]]).await;
     server.stop().await;
 }
 

@@ -280,4 +280,4 @@ fn what_earlier_versions_stored_is_read() {
 }
 
 const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
-const STATE_HASH_1: &str = "ef76807d5209d196d43d72873b5951312b6b957e858c0cd46272f98aad391bb7";
+const STATE_HASH_1: &str = "fd181ab0fcca8bec786ae87fe4f6b312981cfa0a2b339d007885b38cd6c07eae";

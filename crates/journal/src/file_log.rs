@@ -181,6 +181,14 @@ impl<D: Disk> FileLog<D> {
         self.poisoned
     }
 
+    /// Something to call when a closed segment has been moved: readers let go of the file that is
+    /// gone, and open it anew where it is.
+    #[must_use]
+    pub fn closer(&self) -> Arc<dyn Fn(Position) + Send + Sync> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move |first| shared.close(first))
+    }
+
     fn check_poison(&self) -> Result<(), LogError> {
         if self.poisoned { Err(LogError::Poisoned) } else { Ok(()) }
     }

@@ -4,6 +4,9 @@
 //!   group of appends; recovery on opening.
 //! - [`DurableFrames`]: the same log followed from another thread while it is written.
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
+//! - [`Tiered`]: one source of segments, whether plain, packed or in an archive; [`hand_over`]
+//!   packs and moves them.
+//! - [`Backup`] and [`restore`]: a copy in another place, and a log made of one.
 //! - [`RealDisk`]: the one place that touches the file system.
 //! - [`MemoryLog`]: the same contract without a disk.
 //! - [`MemoryDisk`]: a disk that crashes, tears, fills up and fails on command, the same way for
@@ -11,23 +14,41 @@
 //! - [`contract`]: the tests that every [`ports::Log`] must pass.
 #![warn(missing_docs)]
 
+mod archive;
+mod backup;
+mod catalogue;
 pub mod contract;
 mod file_log;
 mod frames;
 mod memory_disk;
 mod memory_log;
+mod packed;
+mod place;
 mod reader;
 mod real_disk;
 mod recovery;
 mod scan;
 mod segment;
+mod tiered;
 
+pub use archive::{
+    ArchiveError, Destination, Due, Handed, Retention, Watch, claim_for, due, hand_over,
+};
+pub use backup::{
+    Backup, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, restore,
+};
+pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
 pub use frames::DurableFrames;
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
-pub use real_disk::{INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations};
+pub use packed::{BLOCK_BYTES, Contents, PACKED_VERSION};
+pub use place::{Expected, MARKER, Place, PlaceError, Upload, claim, get, open_place, owner, put};
+pub use real_disk::{
+    CopyLock, INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations,
+};
 pub use recovery::{
     Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, walk,
 };
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};
+pub use tiered::{PackedFile, SegmentInfo, Tier, Tiered, TieredFile};

@@ -4,10 +4,10 @@
 //! # Costs and bounds
 //! The index has about one entry per [`INDEX_STEP_BYTES`] of a segment, 16 bytes each. At most
 //! [`OPEN_SEGMENTS_MAX`] closed segments are open. One that was not written in this life of the log
-//! has no index: a record is found in it by halving, some twelve readings in 256 MiB, and what was
-//! found on the way is noted for the next one. The frame read last is kept, because a redelivery
-//! reads neighbours. The writer takes a lock once per index step and once per segment, not per
-//! frame.
+//! has no index but the one that a packed segment has with it: without that, a record is found by
+//! halving, some twelve readings in 256 MiB, and what was found on the way is noted for the next
+//! one. The frame read last is kept, because a redelivery reads neighbours. The writer takes a lock
+//! once per index step and once per segment, not per frame.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -89,10 +89,13 @@ impl<F: DiskFile> Opened<F> {
         Self { first, file, index: Mutex::new(index), sparse: None }
     }
 
-    /// A closed segment of which nothing is known yet.
-    fn unindexed(first: Position, file: F) -> Result<Self, DiskError> {
-        let sparse = Some(file.length()?);
-        Ok(Self { first, file, index: Mutex::default(), sparse })
+    /// A closed segment, of which nothing is known yet but what is stored with it.
+    fn closed(first: Position, file: F) -> Result<Self, DiskError> {
+        let known = file.frame_starts()?;
+        let sparse = if known.is_empty() { Some(file.length()?) } else { None };
+        let mut index = Index::default();
+        known.iter().for_each(|&(first, offset)| index.note(first, offset));
+        Ok(Self { first, file, index: Mutex::new(index), sparse })
     }
 
     pub(crate) fn note(&self, first: Position, offset: u64) {
@@ -161,6 +164,16 @@ impl<D: Disk> Shared<D> {
         close_some(&mut segments);
     }
 
+    /// Closes a segment that is not the last; the next reader opens it anew.
+    pub(crate) fn close(&self, first: Position) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, closed)) = segments.split_last_mut()
+            && let Ok(at) = closed.binary_search_by_key(&first, |segment| segment.first)
+        {
+            closed[at].opened = None;
+        }
+    }
+
     /// First positions of the segments from the one that holds `from` on.
     pub(crate) fn segments_from(&self, from: Position) -> Vec<Position> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +193,7 @@ impl<D: Disk> Shared<D> {
             segment.first
         };
         let file = self.disk.open(&segment::name_of(first)).map_err(storage)?;
-        let opened = Arc::new(Opened::unindexed(first, file).map_err(storage)?);
+        let opened = Arc::new(Opened::closed(first, file).map_err(storage)?);
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         close_some(&mut segments);
         let at = segments.partition_point(|segment| segment.first < first);
@@ -212,7 +225,10 @@ impl<D: Disk> RecordReader for Shared<D> {
 }
 
 pub(crate) fn storage(error: DiskError) -> LogError {
-    LogError::Storage(error.to_string())
+    match error {
+        DiskError::Damaged { file, reason } => LogError::Damaged { place: file, reason },
+        other => LogError::Storage(other.to_string()),
+    }
 }
 
 pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> LogError {

@@ -56,6 +56,12 @@ enum Purpose {
     Read,
 }
 
+/// Held while the directory is copied from; see [`RealDisk::copy_alone`].
+#[derive(Debug)]
+pub struct CopyLock {
+    _handle: OwnedFd,
+}
+
 /// An open file.
 #[derive(Debug)]
 pub struct RealFile {
@@ -84,8 +90,9 @@ impl RealDisk {
         Self::open_for(path, Purpose::Read, lock)
     }
 
-    /// Opens a directory to read it, whoever owns it: nothing is locked. What is read can be in the
-    /// middle of being written; whoever reads must tell a whole frame from a part of one.
+    /// Opens a directory that another process may own, to read or copy from it and nothing else:
+    /// nothing is locked. What is read may be written at the same moment, and files may go; whoever
+    /// reads must tell a whole frame from a part of one.
     ///
     /// # Errors
     /// [`DiskError::Failed`].
@@ -94,6 +101,21 @@ impl RealDisk {
         let handle = open_directory(path, &shown)?;
         let directory = Directory { handle, path: shown, _lock: None, purpose: Purpose::Read };
         Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// Makes sure that nobody else copies from the directory, for as long as the answer is kept.
+    /// Not the lock of its owner: whoever copies does not keep a switch from working.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] when another process copies; [`DiskError::Failed`].
+    pub fn copy_alone(&self) -> Result<CopyLock, DiskError> {
+        let Directory { path, .. } = &*self.directory;
+        let handle = open_directory(Path::new(path), path)?;
+        match rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(CopyLock { _handle: handle }),
+            Err(Errno::WOULDBLOCK) => Err(DiskError::InUse(format!("{path} (being copied)"))),
+            Err(error) => Err(failed("lock", path, error)),
+        }
     }
 
     fn open_for(
@@ -258,12 +280,12 @@ fn count_operation(last_deed: impl FnOnce()) {
     }
 }
 
-/// Makes the directory with those above it, each durable in the one above.
 fn open_directory(path: &Path, shown: &str) -> Result<OwnedFd, DiskError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed("open", shown, error))
 }
 
+/// Makes the directory with those above it, each durable in the one above.
 fn make_directory(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
         return Ok(());

@@ -31,6 +31,9 @@ pub(crate) const SECTOR_BYTES: usize = 512;
 
 const MAGIC: [u8; 8] = *b"UpSegmnt";
 const SUFFIX: &str = ".segment";
+const PACKED_SUFFIX: &str = ".packed";
+/// Where the packed segments of a place are.
+pub(crate) const OBJECTS: &str = "segments";
 const NAME_DIGITS: usize = 20;
 const AT_CRC: usize = SECTOR_BYTES - 4;
 const ZEROS_BEFORE_CRC: usize = 80;
@@ -49,8 +52,26 @@ pub(crate) fn list(disk: &impl Disk) -> Result<Vec<(Position, String)>, DiskErro
     Ok(found)
 }
 
-fn first_of(name: &str) -> Option<Position> {
-    let digits = name.strip_suffix(SUFFIX)?;
+/// The file name of the same segment in its packed form.
+pub(crate) fn packed_name_of(first: Position) -> String {
+    format!("{:020}{PACKED_SUFFIX}", first.0)
+}
+
+/// The name of its object in an archive.
+pub(crate) fn object_name_of(first: Position) -> String {
+    format!("{OBJECTS}/{}", packed_name_of(first))
+}
+
+pub(crate) fn first_of(name: &str) -> Option<Position> {
+    first_before(name, SUFFIX)
+}
+
+pub(crate) fn first_of_packed(name: &str) -> Option<Position> {
+    first_before(name, PACKED_SUFFIX)
+}
+
+fn first_before(name: &str, suffix: &str) -> Option<Position> {
+    let digits = name.strip_suffix(suffix)?;
     let plain = digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok().map(Position)).flatten()
 }

@@ -71,6 +71,11 @@ pub trait Hub: Send + Sync + 'static {
     /// Has the state stored beside the log, soon; does not wait for it.
     fn take_snapshot(&self) {}
 
+    /// How much room the log takes and has left, read without waiting.
+    fn storage(&self) -> Storage {
+        Storage::default()
+    }
+
     /// Whether stages of transfers are noted.
     fn is_watching(&self) -> bool;
 
@@ -175,6 +180,69 @@ pub struct StuckStage {
     pub idle: Duration,
     /// What it should be doing.
     pub detail: String,
+}
+
+/// How full the disk of the log is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fullness {
+    /// There is room.
+    #[default]
+    Ok,
+    /// Below a tenth free, or full within three days at the present growth.
+    Low,
+    /// Below a twentieth free, or full within a day.
+    Critical,
+}
+
+impl Fullness {
+    /// Its name in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Low => "LOW",
+            Self::Critical => "CRITICAL",
+        }
+    }
+}
+
+/// What `GET /storage` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// How full the disk is.
+    pub fullness: Fullness,
+    /// Bytes of the log in its directory, compressed segments as they are.
+    pub log_bytes: u64,
+    /// Segments in the directory.
+    pub log_segments: u64,
+    /// Bytes of the log that are in an archive only, as they are there.
+    pub archived_bytes: u64,
+    /// Segments that are in an archive only.
+    pub archived_segments: u64,
+    /// Bytes of the disk.
+    pub disk_bytes: u64,
+    /// Bytes that can still be written.
+    pub free_bytes: u64,
+    /// Growth of the log, archived or not, over the last day, or over what is known of it; `None`
+    /// while less than ten minutes are known.
+    pub growth_bytes_per_day: Option<u64>,
+    /// When the disk is full at that growth, if nothing is moved away.
+    pub hours_until_full: Option<u64>,
+    /// The archive, if there is to be one.
+    pub archive: Option<Task>,
+    /// The copy, if there is to be one.
+    pub backup: Option<Task>,
+}
+
+/// Work beside the log, towards another place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// When it went well the last time; `None` if it did not since the start.
+    pub last_done: Option<Stamp>,
+    /// The last record that is there; 0 if it is not known.
+    pub position: u64,
+    /// Why it does not go well at the moment.
+    pub failing: Option<String>,
 }
 
 /// What `GET /metrics` shows beside the process's own use of processor and memory. Counters

@@ -36,12 +36,14 @@ mod server;
 mod settlement_models;
 mod shapes;
 mod snapshots;
+mod storage;
 mod token;
 mod transactions;
 mod waterfall;
 
 pub use hub::{
-    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+    Fullness, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Task,
+    Told, Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};

@@ -10,8 +10,9 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Health, Hub, Metrics, ServiceStatus, Snapshots, StuckStage};
+use crate::hub::{Fullness, Health, Hub, Metrics, ServiceStatus, Snapshots, Storage, StuckStage};
 use crate::shapes::Moment;
+use crate::storage;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,6 +24,7 @@ struct HealthShape {
     services: Vec<ServiceShape>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stuck: Vec<StuckShape>,
+    storage: &'static str,
 }
 
 #[derive(Serialize)]
@@ -67,8 +69,9 @@ pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// 200 while every part works, 502 as soon as one does not. A stage that is stuck stands among the
-/// services, and with what it should be doing under `stuck`.
-pub(crate) fn health(health: &Health) -> Reply {
+/// services, and with what it should be doing under `stuck`. A disk that fills up is told, and is
+/// no reason to send messages elsewhere while there is room.
+pub(crate) fn health(health: &Health, fullness: Fullness) -> Reply {
     let whole = match (health.datastore, health.broker) {
         (ServiceStatus::Ok, ServiceStatus::Ok) if health.stuck.is_empty() => ServiceStatus::Ok,
         _ => ServiceStatus::Down,
@@ -92,6 +95,7 @@ pub(crate) fn health(health: &Health) -> Reply {
             .chain(health.stuck.iter().map(|stage| service(&stage.name, ServiceStatus::Down)))
             .collect(),
         stuck: health.stuck.iter().map(stuck).collect(),
+        storage: fullness.name(),
     };
     let status = match whole {
         ServiceStatus::Ok => StatusCode::OK,
@@ -101,8 +105,8 @@ pub(crate) fn health(health: &Health) -> Reply {
 }
 
 /// All counters and gauges, and the process's own use of processor and memory.
-pub(crate) fn metrics(metrics: &Metrics, snapshots: &Snapshots) -> Reply {
-    let mut text = render(metrics, snapshots);
+pub(crate) fn metrics(metrics: &Metrics, snapshots: &Snapshots, storage: &Storage) -> Reply {
+    let mut text = render(metrics, snapshots, storage);
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = format!("{}.{:09}", used.tv_sec, used.tv_nsec);
     let help = "Processor time used, in seconds.";
@@ -115,20 +119,21 @@ pub(crate) fn metrics(metrics: &Metrics, snapshots: &Snapshots) -> Reply {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
 }
 
 /// Kind, name, help and value.
-type Figure = (Kind, &'static str, &'static str, u64);
+pub(crate) type Figure = (Kind, &'static str, &'static str, u64);
 
-fn render(now: &Metrics, snapshots: &Snapshots) -> String {
+fn render(now: &Metrics, snapshots: &Snapshots, storage: &Storage) -> String {
     let figures = figures_of_the_ledger(now).into_iter();
     let figures = figures.chain(figures_of_the_store(now));
     let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
     let figures = figures.chain(figures_of_snapshots(snapshots));
     let mut text = String::with_capacity(4_096);
+    let figures = figures.chain(storage::figures(storage));
     for (kind, name, help, value) in figures {
         sample(&mut text, kind, name, help, &value.to_string());
     }

@@ -33,6 +33,7 @@ pub(crate) enum Resource {
     Snapshots,
     Health,
     Metrics,
+    Storage,
     Watching,
     Waterfall(String),
     FspiopDocument,
@@ -76,6 +77,7 @@ impl Resource {
             ["snapshots"] => Some(Self::Snapshots),
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
+            ["storage"] => Some(Self::Storage),
             ["waterfall"] => Some(Self::Watching),
             ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
             ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
@@ -98,6 +100,7 @@ impl Resource {
             | Self::DeadLetters
             | Self::Health
             | Self::Metrics
+            | Self::Storage
             | Self::Waterfall(_)
             | Self::FspiopDocument
             | Self::AdminDocument

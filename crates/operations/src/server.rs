@@ -31,7 +31,7 @@ use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, dead_letters, document, explanations, funds, keys, monitoring,
-    oracles, participants, parties, settlement_models, snapshots, transactions, waterfall,
+    oracles, participants, parties, settlement_models, snapshots, storage, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -238,10 +238,15 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::DeadLetters, _) => dead_letters::list(call).await,
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
         (Resource::State, _) => monitoring::state(call).await,
-        (Resource::Health, _) => monitoring::health(&call.hub.health()),
-        (Resource::Metrics, _) => monitoring::metrics(&call.hub.metrics(), &call.hub.snapshots()),
         (Resource::Snapshots, "POST") => snapshots::take(call),
         (Resource::Snapshots, _) => snapshots::list(call),
+        (Resource::Health, _) => {
+            monitoring::health(&call.hub.health(), call.hub.storage().fullness)
+        }
+        (Resource::Metrics, _) => {
+            monitoring::metrics(&call.hub.metrics(), &call.hub.snapshots(), &call.hub.storage())
+        }
+        (Resource::Storage, _) => storage::show(&call.hub.storage()),
         (Resource::Watching, "PUT") => waterfall::switch(call),
         (Resource::Watching, _) => waterfall::show(call),
         (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),

@@ -1,5 +1,7 @@
 //! Files in one directory, with what survives a crash spelled out.
 
+use ledger::Position;
+
 /// A directory of files owned by one process.
 ///
 /// # What is durable when
@@ -104,6 +106,15 @@ pub trait DiskFile: Send + Sync + 'static {
     /// so that the memory which caches them can be used for what is written next. Only a hint:
     /// content, length and durability do not change, and nobody needs to follow it.
     fn release(&self, _from: u64, _to: u64) {}
+
+    /// Places where a frame of the log begins, with the position of its first record, in order; as
+    /// far as an index that is stored with the file knows. Most files have none.
+    ///
+    /// # Errors
+    /// [`DiskError::Damaged`], [`DiskError::Failed`].
+    fn frame_starts(&self) -> Result<Vec<(Position, u64)>, DiskError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Why a disk did not do as asked.
@@ -121,6 +132,14 @@ pub enum DiskError {
     /// Another process owns the directory.
     #[error("data directory {0} is in use by another process")]
     InUse(String),
+    /// A file that is kept in another form, or in another place, is not as it was written.
+    #[error("{file}: {reason}")]
+    Damaged {
+        /// The file, and where it is.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Anything else, in the system's words.
     #[error("{what}: {error}")]
     Failed {

@@ -23,6 +23,9 @@ use crate::{Pace, Source};
 const LOOK: Duration = Duration::from_millis(250);
 /// After a failure, before the next attempt that nobody asked for.
 const PAUSE: Duration = Duration::from_secs(60);
+/// How long a snapshot that was asked for waits for the store, and between two looks at it.
+const STORE_PATIENCE: Duration = Duration::from_secs(2);
+const STORE_LOOK: Duration = Duration::from_millis(5);
 /// The work between two rests.
 const PIECE: Duration = Duration::from_millis(4);
 /// Above that of every other thread of the switch: on a busy machine this one waits.
@@ -200,11 +203,25 @@ impl<D: Disk> Runner<D> {
                 continue;
             }
             let bytes_now = self.followed.frames.bytes();
+            if orders.asked && self.await_store().is_err() {
+                continue;
+            }
             match self.take(tell) {
                 Ok(()) => bytes_before = bytes_now,
                 Err(Stop) => not_before = Instant::now() + PAUSE,
             }
         }
+    }
+
+    /// Lets the store catch up with what is durable now: a snapshot goes no further than the store,
+    /// and whoever asks wants all of it.
+    fn await_store(&self) -> Result<(), Stop> {
+        let Some(store) = &self.followed.store else { return Ok(()) };
+        let (end, deadline) = (self.followed.frames.end(), Instant::now() + STORE_PATIENCE);
+        while store.mark().position < end && Instant::now() < deadline {
+            self.shared.rest(STORE_LOOK)?;
+        }
+        Ok(())
     }
 
     fn is_due(&self, bytes_before: u64) -> bool {

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) health: Health,
     pub(crate) snapshot: Snapshot,
     pub(crate) store: Store,
+    pub(crate) archive: Archive,
+    pub(crate) backup: Backup,
 }
 
 /// Where participants connect.
@@ -225,6 +227,39 @@ pub(crate) struct Store {
     pub(crate) keep_ended_seconds: u64,
     /// For blocks, indexes and filters of the store.
     pub(crate) cache_mib: u64,
+}
+
+/// What becomes of closed segments.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Archive {
+    /// The place they go to; none keeps them.
+    pub(crate) to: Option<String>,
+    pub(crate) keep_segments: usize,
+    pub(crate) after_hours: u64,
+    /// Compresses them where they are, when there is no place.
+    pub(crate) compress: bool,
+}
+
+/// The copy that is kept while the log grows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Backup {
+    /// The place; none keeps no copy.
+    pub(crate) to: Option<String>,
+    pub(crate) every_seconds: u64,
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self { to: None, keep_segments: 4, after_hours: 0, compress: false }
+    }
+}
+
+impl Default for Backup {
+    fn default() -> Self {
+        Self { to: None, every_seconds: 10 }
+    }
 }
 
 impl Default for Fspiop {
@@ -443,13 +478,30 @@ impl Config {
                 "delivery.connect_timeout_ms must be between 1 and 3600000",
             ),
         ];
-        match faults.iter().find(|(fault, _)| *fault) {
-            Some((_, text)) => Err(Failure::new(*text)),
+        let fault = faults.iter().find(|(fault, _)| *fault);
+        match fault.map(|(_, text)| Failure::new(*text)).or_else(|| self.fault_of_places()) {
+            Some(fault) => Err(fault),
             None => match self.policy().fault() {
                 Some(fault) => Err(Failure::new(format!("delivery: {fault}"))),
                 None => Ok(()),
             },
         }
+    }
+
+    fn fault_of_places(&self) -> Option<Failure> {
+        let Archive { keep_segments, after_hours, .. } = self.archive;
+        if 1_000_000 < keep_segments || 1_000_000 < after_hours {
+            let what = "archive.keep_segments and archive.after_hours must be at most 1000000";
+            return Some(Failure::new(what));
+        }
+        if !(1..=3_600).contains(&self.backup.every_seconds) {
+            return Some(Failure::new("backup.every_seconds must be between 1 and 3600"));
+        }
+        let places = [("archive.to", &self.archive.to), ("backup.to", &self.backup.to)];
+        places.into_iter().find_map(|(name, url)| {
+            let error = journal::open_place(url.as_deref()?).err()?;
+            Some(Failure::new(format!("{name}: {error}")))
+        })
     }
 
     pub(crate) fn policy(&self) -> delivery::Policy {

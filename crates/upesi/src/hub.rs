@@ -1,6 +1,6 @@
 //! The admin API's view of the running node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, S
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
 use operations::{
-    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told, Unavailable,
 };
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
@@ -27,6 +27,7 @@ pub(crate) struct NodeHub {
     pub(crate) since: Instant,
     /// Places for those who have a transfer explained.
     pub(crate) explaining: Arc<Semaphore>,
+    pub(crate) storage: Arc<Mutex<Storage>>,
 }
 
 /// Transfers explained at a time.
@@ -83,13 +84,8 @@ impl Hub for NodeHub {
     }
 
     async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        let (answer, answered) = oneshot::channel();
-        let view = move |state: &State| {
-            // Whoever asked may have gone.
-            let _told = answer.send(state.view(&id));
-        };
-        self.handle.ask_about(id, view).map_err(unavailable)?;
-        let Some(view) = answered.await.map_err(|_| Unavailable::Stopped)? else { return Ok(None) };
+        let view = self.ask_about(id, move |state| state.view(&id)).await?;
+        let Some(view) = view else { return Ok(None) };
         let reader = self.handle.reader();
         // Off the thread: the disk may take its time.
         let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
@@ -100,7 +96,7 @@ impl Hub for NodeHub {
     async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
         let place = Arc::clone(&self.explaining);
         let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
-        let known = self.ask(move |state| Known::of(state, &id)).await?;
+        let known = self.ask_about(id, move |state| Known::of(state, &id)).await?;
         let Some(known) = known else { return Ok(None) };
         let reader = self.handle.reader();
         let telling = tokio::task::spawn_blocking(move || {
@@ -175,6 +171,10 @@ impl Hub for NodeHub {
         self.snapshots.request();
     }
 
+    fn storage(&self) -> Storage {
+        self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn is_watching(&self) -> bool {
         self.handle.stages().is_watching()
     }
@@ -218,6 +218,19 @@ const ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const REASON: HeaderName = HeaderName::from_static("x-reason");
 
 impl NodeHub {
+    /// Asks about a transfer, wherever its row is.
+    async fn ask_about<R: Send + 'static>(
+        &self,
+        id: TransferId,
+        question: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        // Whoever asked may have gone.
+        let ask = move |state: &State| drop(answer.send(question(state)));
+        self.handle.ask_about(id, ask).map_err(unavailable)?;
+        answered.await.map_err(|_| Unavailable::Stopped)
+    }
+
     /// Has a command decided, and waits until that is durable.
     async fn record(
         &self,

@@ -1,6 +1,8 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
+mod archive;
 mod audit;
+mod backup;
 mod bench;
 mod check_config;
 mod cold;
@@ -9,6 +11,7 @@ mod counterfactual;
 mod explain;
 mod explanation;
 mod hub;
+mod keeper;
 mod offline;
 mod parties;
 mod preload;
@@ -90,14 +93,6 @@ Examples:
   upesi replay --data /var/lib/upesi --until 41 --json              right after record 41
 A running switch has its directory locked: stop it, or replay a copy of the directory.";
 
-const RESTORE_EXAMPLES: &str = "\
-Examples:
-  upesi restore --from /backup/upesi --data /var/lib/upesi
-  upesi restore --from /backup/upesi --data /var/lib/upesi --state-hash 9f86d0...
-A backup is a copy of a data directory: all segments, and as many snapshots as there are. Whatever
-of it is damaged is named, and then nothing is restored. The state hash to expect is the one that
-`upesi verify` printed, or GET /state, when the backup was made.";
-
 const SNAPSHOT_EXAMPLES: &str = "\
 Examples:
   upesi snapshot --data /var/lib/upesi          before an upgrade, or after a long import
@@ -115,6 +110,13 @@ A running switch has its directory locked: stop it, or verify a copy of the dire
 
 #[derive(Subcommand)]
 enum Command {
+    /// Compress closed segments of the log and move them to another place, where they are read
+    /// back and compared before the local ones go; or compress them where they are. `serve`,
+    /// `verify`, `explain` and `replay` read them there.
+    Archive(archive::ArchiveArguments),
+    /// Copy the log to another place, so that a new directory can be made of the copy: what is new
+    /// since the last time, up to the last whole batch. A switch may be running.
+    Backup(backup::BackupArguments),
     /// Measure a hub: rate, latency, cost, and whether the run counts at all.
     Bench(bench::BenchArguments),
     /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
@@ -157,11 +159,11 @@ enum Command {
     /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
-    /// Make a data directory from a copy of one, and prove what was made: every record of the copy
-    /// is read and decided again, its snapshots are held against that, and what was copied is read
-    /// back. Never overwrites anything.
-    #[command(after_help = RESTORE_EXAMPLES)]
-    Restore(RestoreArguments),
+    /// Make a data directory from a copy, and prove what was made: every checksum, the chain, the
+    /// end that the copy names; every record is decided again, and the snapshots are held against
+    /// that. The copy is a place that `backup` wrote to, or a plain copy of a data directory. Never
+    /// overwrites anything.
+    Restore(restore::RestoreArguments),
     /// Store the state beside the log of a switch that is not running, so that the next start goes
     /// on from there instead of deciding the whole log again.
     ///
@@ -264,23 +266,6 @@ pub(crate) struct VerifyArguments {
     pub(crate) json: bool,
 }
 
-/// Arguments of `restore`.
-#[derive(clap::Args)]
-pub(crate) struct RestoreArguments {
-    /// The copy: a directory with the segments of a log, only read. No switch may run on it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) from: PathBuf,
-    /// The data directory to make; it must not be there, or be empty.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// The state hash that must come out, in hexadecimal; with another nothing is restored.
-    #[arg(long, value_name = "HASH")]
-    pub(crate) state_hash: Option<String>,
-    /// Print what was proved as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Arguments of `snapshot`.
 #[derive(clap::Args)]
 pub(crate) struct SnapshotArguments {
@@ -351,6 +336,8 @@ impl Failure {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Archive(arguments) => archive::archive(&arguments),
+        Command::Backup(arguments) => backup::backup(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),

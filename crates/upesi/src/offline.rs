@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use journal::{OpenError, Placed, RealDisk, Walked};
+use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
 use ports::{DiskError, Stop};
 use sequencer::Replay;
 
@@ -19,7 +19,7 @@ const PROGRESS: Duration = Duration::from_millis(500);
 
 /// A log to be read.
 pub(crate) struct OfflineLog {
-    disk: RealDisk,
+    disk: Tiered<RealDisk>,
     place: String,
     /// Records that operators have set aside.
     pub(crate) quarantined: Vec<Entry>,
@@ -44,13 +44,13 @@ impl OfflineLog {
             return Err(Failure::new(format!("{place}: there is no such directory")));
         }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
-        let disk = open(data).map_err(|error| failed(error.to_string()))?;
+        let disk = open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, place, quarantined })
     }
 
     /// The directory, to be read.
-    pub(crate) fn disk(&self) -> &RealDisk {
+    pub(crate) fn disk(&self) -> &Tiered<RealDisk> {
         &self.disk
     }
 
@@ -121,28 +121,32 @@ pub(crate) fn moment(stamp: ledger::Stamp) -> String {
 }
 
 /// Says on a terminal how far a long reading is.
-struct Progress {
+pub(crate) struct Progress {
     terminal: bool,
     due: Instant,
     told: bool,
 }
 
 impl Progress {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { terminal, due: Instant::now() + PROGRESS, told: false }
     }
 
     fn tell(&mut self, records: u64) {
+        self.say(|| format!("{records} records"));
+    }
+
+    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
         if self.terminal && self.due <= Instant::now() {
-            eprint!("\r{records} records");
+            eprint!("\r{}", what());
             (self.due, self.told) = (Instant::now() + PROGRESS, true);
         }
     }
 
-    fn end(&self) {
-        if self.told {
-            eprint!("\r                              \r");
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.told) {
+            eprint!("\r{:60}\r", "");
         }
     }
 }

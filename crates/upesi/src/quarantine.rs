@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use journal::{DurableFrames, OpenError, RealDisk};
+use journal::{DurableFrames, OpenError, RealDisk, Tiered};
 use ledger::{Administer, Change, Command, Digest, Position, Settings, Stamp};
 use ports::{Disk, DiskError, DiskFile, LogError, Stop};
 use sequencer::{Quarantine, Replay, ReplayError};
@@ -114,7 +114,7 @@ impl Notes {
     /// stands in one of the first batches behind each, for a start writes it before anything else.
     pub(crate) fn recall(
         &mut self,
-        frames: &DurableFrames<RealDisk>,
+        frames: &DurableFrames<Tiered<RealDisk>>,
         entries: &[Entry],
         until: Position,
     ) -> Result<(), LogError> {
@@ -170,7 +170,7 @@ impl Notes {
 }
 
 /// What is set aside in a data directory.
-pub(crate) fn load(disk: &RealDisk) -> Result<Vec<Entry>, String> {
+pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
     let file = match disk.open(FILE) {
         Err(DiskError::NotFound(_)) => return Ok(Vec::new()),
         opened => opened.map_err(|error| error.to_string())?,
@@ -228,7 +228,9 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure>
     if !arguments.data.is_dir() {
         return Err(failed("there is no such directory".into()));
     }
-    let disk = RealDisk::open(&arguments.data).map_err(|error| failed(error.to_string()))?;
+    let disk = RealDisk::open(&arguments.data)
+        .and_then(Tiered::open)
+        .map_err(|error| failed(error.to_string()))?;
     let mut entries = load(&disk).map_err(failed)?;
     let wanted = Position(arguments.position);
     let poison = match find_poison(&disk, of(&entries)).map_err(failed)? {
@@ -278,7 +280,7 @@ struct Poison {
 }
 
 /// The first record at which a replay stops; an error when it stops for another reason.
-fn find_poison(disk: &RealDisk, quarantine: Quarantine) -> Result<Option<Poison>, String> {
+fn find_poison(disk: &impl Disk, quarantine: Quarantine) -> Result<Option<Poison>, String> {
     let mut replay = Replay::without(quarantine);
     let mut stopped = None;
     let walked = journal::walk(disk, &mut |placed| {
@@ -309,7 +311,7 @@ fn poison_of(record: &record::frame::Record<'_>) -> Poison {
 }
 
 /// Replaces the file in one step.
-fn store(disk: &RealDisk, records: Vec<Entry>) -> Result<(), DiskError> {
+fn store(disk: &impl Disk, records: Vec<Entry>) -> Result<(), DiskError> {
     let sheet = Sheet { version: VERSION, records };
     let text = serde_json::to_string_pretty(&sheet).expect("an entry is text and numbers") + "\n";
     match disk.remove(NEW_FILE) {

@@ -1,33 +1,72 @@
-//! `upesi restore`: makes a data directory from a copy of one, and proves what it made.
+//! `upesi restore`: a new data directory from a copy in another place, or from a plain copy of a
+//! data directory, proved before it has its name.
 //!
-//! The copy is read and decided from its first record on, its snapshots are held against that, the
-//! files are copied under another name, read back and compared; only then does the directory get
-//! its name. So a directory of that name is whole or not there, and nothing is ever overwritten.
+//! # Phases
+//! What a place holds is brought under another name first, and there read and decided from its
+//! first record on; whatever was interrupted goes on. A plain copy is read and decided where it is,
+//! then copied, read back and compared. Both ways the snapshots are held against the decisions, and
+//! only then does the directory get its name. So a directory of that name is whole or not there,
+//! and nothing is ever overwritten.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use journal::{Placed, RealDisk, Walked};
+use journal::{MANIFEST, Placed, RealDisk, Tiered, Walked, open_place};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::Tail;
 use sequencer::Replay;
 use serde::Serialize;
 
-use crate::offline::{Go, OfflineLog, moment, print_json};
+use crate::Failure;
+use crate::offline::{Go, OfflineLog, Progress, moment, print_json};
 use crate::snapshot::Claims;
-use crate::{Failure, RestoreArguments};
 
 /// Files are copied in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
+/// Beside the directory while it is made.
+const UNFINISHED: &str = ".restoring";
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi restore --from file:///mnt/backup --data /var/lib/upesi
+  upesi restore --from file:///mnt/backup --data /var/lib/upesi --state-hash 9f86d0...
+  upesi restore --from /mnt/copy-of-upesi --data /var/lib/upesi --json
+A plain copy of a data directory has all segments, and as many snapshots as there are. Whatever of a
+copy is damaged is named, and then nothing is restored. The state hash to expect is the one that
+`upesi verify` printed, or GET /state, when the copy was made.
+Never let the restored switch and the old one run at the same time: both would answer for the same
+money. Interrupted, a restore from a place goes on where it was.";
+
+/// Arguments of `restore`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RestoreArguments {
+    /// Where the copy is, as `backup --to` named it; or a directory with the segments of a log, on
+    /// which no switch runs. It is only read.
+    #[arg(long, value_name = "URL|DIR")]
+    from: String,
+    /// The directory to make; it must not exist, or be empty.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The state hash that must come out, in hexadecimal; with another nothing is restored.
+    #[arg(long, value_name = "HASH")]
+    state_hash: Option<String>,
+    /// Print what was proved as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// What was made and proved.
 #[derive(Debug, Serialize)]
 struct Proof {
     ok: bool,
     segments: usize,
+    /// Names of the other files.
+    files: Vec<String>,
     bytes: u64,
     records: u64,
+    batches: u64,
     last_record: u64,
     last_stamp: String,
     snapshots: u64,
@@ -42,45 +81,30 @@ struct Proof {
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let target = Target::of(&arguments.data)?;
-    let source = OfflineLog::open(&arguments.from)?;
-    let (replay, walked, snapshots) = prove(&source)?;
-    let state_hash = replay.state().hash().to_string();
-    if arguments.state_hash.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&state_hash))
-    {
-        return Err(source.failure(format!(
-            "its state hash is {state_hash}, not the one wanted; nothing was restored"
-        )));
-    }
-    let bytes = target.fill(&source)?;
-    target.check(&walked.tail)?;
+    let made = match Copy::of(&arguments.from)? {
+        Copy::Place(url) => target.bring(&url, arguments)?,
+        Copy::Directory(path) => target.copy(&path, arguments)?,
+    };
     target.finish()?;
+    let Made { files, bytes, proved } = made;
+    let Proved { replay, walked, snapshots, quarantined } = proved;
     let proof = Proof {
         ok: true,
         segments: walked.segments,
+        files,
         bytes,
         records: replay.records(),
+        batches: walked.frames,
         last_record: walked.tail.end.0,
         last_stamp: moment(walked.tail.stamp),
         snapshots,
-        quarantined: source.quarantined.len(),
+        quarantined,
         torn_bytes: walked.torn.map_or(0, |torn| torn.bytes),
         chain_head: walked.tail.chain.to_string(),
-        state_hash,
+        state_hash: replay.state().hash().to_string(),
         seconds: started.elapsed().as_secs_f64(),
     };
     print(&proof, arguments)
-}
-
-/// Decides the whole log again and holds the snapshots against it.
-fn prove(source: &OfflineLog) -> Result<(Replay, Walked, u64), Failure> {
-    let mut claims = Claims::read(source.disk()).map_err(|error| source.failure(error))?;
-    let (replay, walked) = source.replay(&mut |replay, placed| {
-        replay.apply(placed.frame, &mut |_, _, _| {})?;
-        claims.check(&tail_behind(placed), replay.state());
-        Ok(Go::On)
-    })?;
-    let snapshots = claims.close().map_err(|untrue| source.failure(untrue.line))?;
-    Ok((replay, walked, snapshots))
 }
 
 /// Where the log stands behind a frame.
@@ -93,6 +117,63 @@ pub(crate) fn tail_behind(placed: &Placed<'_>) -> Tail {
         stamp: header.batch.stamp,
         chain: placed.frame.chain(),
     }
+}
+
+/// What a data directory is made of.
+enum Copy {
+    /// What `backup` keeps, by URL.
+    Place(String),
+    /// A data directory, or a plain copy of one.
+    Directory(PathBuf),
+}
+
+impl Copy {
+    fn of(from: &str) -> Result<Self, Failure> {
+        if from.contains("://") {
+            return Ok(Self::Place(from.to_owned()));
+        }
+        let path = PathBuf::from(from);
+        if !path.join(MANIFEST).exists() {
+            return Ok(Self::Directory(path));
+        }
+        let path =
+            std::path::absolute(path).map_err(|error| Failure::new(format!("{from}: {error}")))?;
+        Ok(Self::Place(format!("file://{}", path.display())))
+    }
+}
+
+/// What was put under the name of what is not finished.
+struct Made {
+    /// Names of the files beside the segments.
+    files: Vec<String>,
+    bytes: u64,
+    proved: Proved,
+}
+
+/// A log that was decided again.
+struct Proved {
+    replay: Replay,
+    walked: Walked,
+    snapshots: u64,
+    quarantined: usize,
+}
+
+/// Decides the whole log again, and holds the snapshots and the hash that is wanted against it.
+fn prove(log: &OfflineLog, wanted: Option<&str>) -> Result<Proved, Failure> {
+    let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
+    let (replay, walked) = log.replay(&mut |replay, placed| {
+        replay.apply(placed.frame, &mut |_, _, _| {})?;
+        claims.check(&tail_behind(placed), replay.state());
+        Ok(Go::On)
+    })?;
+    let snapshots = claims.close().map_err(|untrue| log.failure(untrue.line))?;
+    let state_hash = replay.state().hash().to_string();
+    if wanted.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&state_hash)) {
+        return Err(log.failure(format!(
+            "its state hash is {state_hash}, not the one wanted; nothing was restored"
+        )));
+    }
+    Ok(Proved { replay, walked, snapshots, quarantined: log.quarantined.len() })
 }
 
 /// The directory being made.
@@ -110,7 +191,7 @@ impl Target {
             return failed("this can not be the name of a data directory");
         };
         let mut name = name.to_os_string();
-        name.push(".restoring");
+        name.push(UNFINISHED);
         let target = Self { data: data.to_path_buf(), unfinished: data.with_file_name(name) };
         match fs::read_dir(data).map(Iterator::count) {
             Ok(0) => {}
@@ -120,28 +201,68 @@ impl Target {
             }
             Err(_) => {}
         }
-        if target.unfinished.exists() {
-            let left = target.unfinished.display();
-            let what = format!("an earlier attempt left {left}: remove it and try again");
-            return failed(&what);
-        }
         Ok(target)
     }
 
-    /// Copies what belongs to the log; gives the number of bytes.
-    fn fill(&self, source: &OfflineLog) -> Result<u64, Failure> {
+    /// Brings back what a place holds, or the rest of it, and proves it.
+    fn bring(&self, url: &str, arguments: &RestoreArguments) -> Result<Made, Failure> {
+        let place = open_place(url).map_err(|error| Failure::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(&self.unfinished).map_err(failed)?;
-        let names = source.disk().list().map_err(failed)?;
-        let wanted = names.iter().filter(|name| {
-            name.ends_with(".segment") || name.ends_with(".snapshot") || *name == "quarantine.json"
+        let mut progress = Progress::new();
+        let mut read = 0_u64;
+        let restored = journal::restore(&*place, &disk, &mut |more| {
+            read += more;
+            progress.say(|| format!("{} MiB brought back and read", read >> 20));
+            Ok(())
         });
-        let mut bytes = 0;
-        for name in wanted {
-            bytes += copy(source.disk(), &disk, name).map_err(failed)?;
+        progress.end();
+        let unfinished = self.unfinished.display();
+        let restored = restored.map_err(|error| {
+            Failure::new(format!("{error}. What was brought back is in {unfinished}"))
+        })?;
+        let mut files = restored.files;
+        for name in remove_later(&disk, &restored.walked.tail).map_err(failed)? {
+            files.retain(|file| *file != name);
+        }
+        drop(disk);
+        let log = OfflineLog::open(&self.unfinished)?;
+        let proved = prove(&log, arguments.state_hash.as_deref())?;
+        Ok(Made { files, bytes: proved.walked.bytes, proved })
+    }
+
+    /// Proves a directory, copies what belongs to the log, and compares.
+    fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<Made, Failure> {
+        if self.unfinished.exists() {
+            let left = self.unfinished.display();
+            let what = format!("an earlier attempt left {left}: remove it and try again");
+            return Err(Failure::new(format!("{}: {what}", self.data.display())));
+        }
+        let source = OfflineLog::open(from)?;
+        let proved = prove(&source, arguments.state_hash.as_deref())?;
+        let (files, bytes) = self.fill(&source)?;
+        self.check(&proved.walked.tail)?;
+        Ok(Made { files, bytes, proved })
+    }
+
+    /// Copies the segments, wherever they are, and what stands beside them; gives the names of the
+    /// latter, and the number of bytes of all.
+    fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), Failure> {
+        let failed = |error: DiskError| self.failure(&error.to_string());
+        let disk = RealDisk::open(&self.unfinished).map_err(failed)?;
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        for name in source.disk().list().map_err(failed)? {
+            let is_segment = name.ends_with(".segment");
+            let is_beside = name.ends_with(".snapshot") || name == "quarantine.json";
+            if is_segment || is_beside {
+                bytes += copy(source.disk(), &disk, &name).map_err(failed)?;
+            }
+            if is_beside {
+                files.push(name);
+            }
         }
         disk.sync_directory().map_err(failed)?;
-        Ok(bytes)
+        Ok((files, bytes))
     }
 
     /// Reads what was copied: the same chain up to the same end.
@@ -154,7 +275,7 @@ impl Target {
         }
     }
 
-    /// Gives the directory its name, durably.
+    /// Gives the directory its name, durably: an empty one that has it is replaced.
     fn finish(&self) -> Result<(), Failure> {
         let failed = |error: std::io::Error| self.failure(&error.to_string());
         fs::rename(&self.unfinished, &self.data).map_err(failed)?;
@@ -168,7 +289,19 @@ impl Target {
     }
 }
 
-fn copy(from: &RealDisk, to: &RealDisk, name: &str) -> Result<u64, DiskError> {
+/// Removes snapshots of records that the copy does not have: files are copied behind the log, and
+/// one may have been taken meanwhile. Gives their names.
+fn remove_later(disk: &RealDisk, tail: &Tail) -> Result<Vec<String>, DiskError> {
+    let later = snapshots::list(disk)?.into_iter().filter(|file| tail.end < file.position);
+    let names: Vec<String> = later.map(|file| file.name).collect();
+    for name in &names {
+        disk.remove(name)?;
+    }
+    disk.sync_directory()?;
+    Ok(names)
+}
+
+fn copy(from: &Tiered<RealDisk>, to: &RealDisk, name: &str) -> Result<u64, DiskError> {
     let (from, to) = (from.open(name)?, to.create(name)?);
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
@@ -187,14 +320,15 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), Failure> {
     if arguments.json {
         return print_json(proof);
     }
-    let (from, data) = (arguments.from.display(), arguments.data.display());
-    println!("restored {data} from {from} in {:.1} s, and proved:", proof.seconds);
+    let data = arguments.data.display();
+    println!("restored {data} from {} in {:.1} s, and proved:", arguments.from, proof.seconds);
     println!(
-        "  {} records decided again up to record {}, stamped {}",
-        proof.records, proof.last_record, proof.last_stamp
+        "  {} records in {} batches decided again, the outcomes as recorded, up to record {}, \
+         stamped {}",
+        proof.records, proof.batches, proof.last_record, proof.last_stamp
     );
     println!(
-        "  chain unbroken over {} segments, {} bytes copied and read back, head {}",
+        "  every checksum, and the chain over {} segments, {} bytes, head {}",
         proof.segments, proof.bytes, proof.chain_head
     );
     println!("  {} snapshots are the states that the log came to", proof.snapshots);
@@ -209,6 +343,10 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), Failure> {
         );
     }
     println!("  state hash {}", proof.state_hash);
+    for file in &proof.files {
+        println!("  with {file}");
+    }
     println!("The admin token is not restored: the first start makes a new one.");
+    println!("`upesi verify` proves the rest; the old switch must not run any more.");
     Ok(())
 }

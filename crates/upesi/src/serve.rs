@@ -1,6 +1,6 @@
 //! `upesi serve`: opens the log, replays it, starts the threads, waits for a signal, stops.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Verify};
+use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tier, Tiered, Verify};
 use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
@@ -27,13 +27,14 @@ use tokio::sync::{Semaphore, watch};
 use crate::cold;
 use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
+use crate::keeper::{Keeper, Segments};
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::watchdog::{Injected, Watchdog};
 use crate::{Failure, ServeArguments};
 
-pub(crate) type Log = WatchedLog<SlowLog<FileLog<RealDisk>>>;
+pub(crate) type Log = WatchedLog<SlowLog<FileLog<Tiered<RealDisk>>>>;
 /// What a replay gives: who goes on from there, and what the log says of records set aside.
 type Replayed = (Sequencer<Log>, Notes);
 
@@ -54,7 +55,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
     arm_exit(arguments);
-    let Opened { sequencer, directory, following } =
+    let Opened { sequencer, directory, following, segments } =
         open(&config, &arguments.data, slowness, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
@@ -71,6 +72,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         .start(&node.handle(), stopping.clone())
         .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
+    let paths = (&*arguments.data, arguments.config.as_deref());
+    let keeper = Keeper::start(&config, paths, segments)?;
     let hub = Arc::new(NodeHub {
         handle: node.handle(),
         traffic,
@@ -78,16 +81,12 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         started: clock.now().wall,
         since: Instant::now(),
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
+        storage: Arc::clone(&keeper.storage),
     });
     let admin_address = admin_listener
         .local_addr()
         .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
-    if decisions == Decisions::Null {
-        println!("upesi: NULL SWITCH: transfers are neither recorded nor decided; only to measure");
-    }
-    if let Some(slowness) = slowness {
-        println!("upesi: INJECTED: {slowness}; only to measure");
-    }
+    warn(decisions, slowness);
     if let Some(injected) = arguments.inject_stuck {
         println!("upesi: INJECTED: {} will be stuck; only to test", injected.name());
         injected.break_node(&node.handle());
@@ -103,6 +102,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let broken = running.has_ended() && !node.has_ended();
     running.join();
     follower.stop();
+    keeper.stop();
     node.stop().map_err(Failure::new)?;
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
@@ -115,6 +115,16 @@ fn arm_exit(arguments: &ServeArguments) {
     if let Some(operations) = arguments.inject_exit_after_disk_operations {
         println!("upesi: INJECTED: an end after {operations} changes of the disk; only to test");
         journal::exit_after_disk_operations(operations);
+    }
+}
+
+/// Says what makes this a switch for measurements only.
+fn warn(decisions: Decisions, slowness: Option<Slowness>) {
+    if decisions == Decisions::Null {
+        println!("upesi: NULL SWITCH: transfers are neither recorded nor decided; only to measure");
+    }
+    if let Some(slowness) = slowness {
+        println!("upesi: INJECTED: {slowness}; only to measure");
     }
 }
 
@@ -222,6 +232,8 @@ pub(crate) fn open(
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     let OpenedLog { disk, log, recovery, quarantined } = open_log(config, data)?;
     report(&recovery);
+    report_places(&disk)?;
+    let segments = Segments { log: disk.clone(), closer: log.closer() };
     let started = Instant::now();
     let frames = log.frames();
     let log = SlowLog::new(log, slowness);
@@ -275,7 +287,7 @@ pub(crate) fn open(
     let quarantine = quarantine::of(&quarantined);
     let following =
         Following { disk, followed: Followed { frames, quarantine, store: Some(store.clone()) } };
-    Ok(Opened { sequencer, directory: Directory::of(store), following })
+    Ok(Opened { sequencer, directory: Directory::of(store), following, segments })
 }
 
 /// Decides the log again from a start on. With an error the log comes back.
@@ -297,12 +309,13 @@ pub(crate) struct Opened {
     pub(crate) sequencer: Sequencer<Log>,
     pub(crate) directory: Directory,
     following: Following,
+    segments: Segments,
 }
 
 /// What the thread that takes snapshots works with.
 struct Following {
-    disk: RealDisk,
-    followed: Followed<RealDisk>,
+    disk: Tiered<RealDisk>,
+    followed: Followed<Tiered<RealDisk>>,
 }
 
 impl Following {
@@ -339,8 +352,8 @@ fn say(line: &str) {
 
 /// A log that was recovered.
 struct OpenedLog {
-    disk: RealDisk,
-    log: FileLog<RealDisk>,
+    disk: Tiered<RealDisk>,
+    log: FileLog<Tiered<RealDisk>>,
     recovery: Recovery,
     quarantined: Vec<Entry>,
 }
@@ -352,7 +365,8 @@ fn open_log(config: &Config, data: &Path) -> Result<OpenedLog, Failure> {
         .mode(0o700)
         .create(data)
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
-    let disk = RealDisk::open(data).map_err(|error| failed(error.to_string()))?;
+    let disk =
+        RealDisk::open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
     let options = Options {
         segment_bytes: config.log.segment_mib << 20,
         // The replay that follows reads and checks the rest, as far as no snapshot stands for it.
@@ -375,6 +389,25 @@ fn report(recovery: &Recovery) {
             dropped.bytes, dropped.segment, dropped.offset, dropped.reason
         );
     }
+}
+
+/// Says what a start reads, if not all of it is here as it was written.
+fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
+    let segments = disk.segments().map_err(|error| Failure::new(error.to_string()))?;
+    let (mut plain, mut packed, mut archived) = (0, 0, BTreeMap::<_, usize>::new());
+    for segment in &segments {
+        match &segment.tier {
+            Tier::Plain => plain += 1,
+            Tier::Packed => packed += 1,
+            Tier::Archived(place) => *archived.entry(place).or_default() += 1,
+        }
+    }
+    if plain < segments.len() {
+        let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
+        let away: String = away.collect();
+        println!("upesi: reads {plain} segments here, {packed} compressed here{away}");
+    }
+    Ok(())
 }
 
 /// What every log starts with, and what the configuration says now.

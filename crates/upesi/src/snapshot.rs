@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, Options, RealDisk, Verify};
+use journal::{FileLog, Options, RealDisk, Tiered, Verify};
 use ledger::snapshot::Head;
 use ledger::{Cold, Digest, Position, State};
-use ports::{DiskError, Stop};
+use ports::{Disk, DiskError, Stop};
 use record::frame::Tail;
 use serde::Serialize;
 use snapshots::{Fault, Pace, SnapshotFile, Source, Unpaced, list, load, take};
@@ -42,7 +42,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     if !arguments.data.is_dir() {
         return Err(failed("there is no such directory".into()));
     }
-    let disk = RealDisk::open(&arguments.data).map_err(|error| match error {
+    let disk = RealDisk::open(&arguments.data).and_then(Tiered::open).map_err(|error| match error {
         DiskError::InUse(_) => failed(format!(
             "a switch is running there; have it take one: curl -X POST -H \"Authorization: Bearer \
              $(cat {data}/admin-token)\" http://127.0.0.1:3001/snapshots (its admin address)"
@@ -114,7 +114,7 @@ pub(crate) struct Untrue {
 
 impl Claims {
     /// Reads and checks every snapshot, one at a time.
-    pub(crate) fn read(disk: &RealDisk) -> Result<Self, DiskError> {
+    pub(crate) fn read(disk: &impl Disk) -> Result<Self, DiskError> {
         let mut claims = Self { by_position: BTreeMap::new(), good: 0, untrue: Vec::new() };
         for file in list(disk)? {
             let position = file.position;
@@ -166,7 +166,7 @@ const ADVICE: &str = "The log is not touched by that: remove the file, and a sta
                       older one or from the log alone";
 
 impl Claim {
-    fn read(disk: &RealDisk, file: SnapshotFile) -> Result<Self, Fault> {
+    fn read(disk: &impl Disk, file: SnapshotFile) -> Result<Self, Fault> {
         let snapshot = load(disk, &file, &mut Unpaced)?;
         Ok(Self {
             file,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use journal::{Damage, Dropped, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
-use ports::Stop;
+use ports::{DiskError, Stop};
 use sequencer::{Replay, ReplayError};
 use serde::Serialize;
 
@@ -89,6 +89,9 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let fault = match (fault, walked) {
         (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
+        (None, Err(OpenError::Disk(DiskError::Damaged { file, reason }))) => {
+            Fault::of_file(file, reason)
+        }
         (None, Err(error)) => return Err(log.failure(error)),
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
         (None, Ok(walked)) => {
@@ -147,6 +150,12 @@ impl Fault {
             line: damage.to_string(),
             ..Self::default()
         }
+    }
+
+    /// A segment that is kept in another form or place.
+    fn of_file(file: String, what: String) -> Self {
+        let line = format!("{file}: {what}");
+        Self { segment: Some(file), what, line, ..Self::default() }
     }
 
     /// Verifying repairs nothing and proves nothing about bytes it cannot read.

@@ -68,12 +68,23 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::json(200, "Every part works.", reference("Health")))
             .answers(Answer::json(502, "A part has stopped, or is stuck.", reference("Health"))),
         question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
+        storage(),
         question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
             .answers(Answer::json(200, "The document.", any.clone())),
         question("/openapi/admin.json", "adminDocument", TAG, "This API as OpenAPI")
             .answers(Answer::json(200, "The document.", any)),
         question("/documents", "documents", TAG, "Both APIs to read").answers(page),
     ]
+}
+
+fn storage() -> Operation {
+    question("/storage", "storage", TAG, "Room for the log: used, free, until when")
+        .says(
+            "LOW below a tenth of the disk or three days at the growth of the last day, CRITICAL \
+             below a twentieth or one day. A full disk refuses with 503; nothing is lost. \
+             `failing` says why an archive or a copy is behind.",
+        )
+        .answers(Answer::json(200, "As of the last ten seconds.", reference("Storage")))
 }
 
 fn explanation() -> Operation {

@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own = [simple(), requests(), answers()].concat();
+    let own = [simple(), requests(), answers(), vec![("Storage", storage())]].concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
@@ -544,6 +544,7 @@ fn answers_of_the_hub() -> Vec<Named> {
                     ("startTime", moment),
                     ("versionNumber", words),
                     ("services", json!({"type": "array", "items": service})),
+                    ("storage", one_of(&["OK", "LOW", "CRITICAL"])),
                 ],
                 [("stuck", stuck_stages())],
             ),
@@ -563,6 +564,36 @@ fn stuck_stages() -> Value {
     );
     let description = "Stages that have work and make no progress.";
     json!({"type": "array", "description": description, "items": stage})
+}
+
+/// What the log takes, and what else is there.
+fn storage() -> Value {
+    let bytes = json!({"type": "integer", "minimum": 0});
+    let bytes = || bytes.clone();
+    let task = closed(
+        [("position", bytes())],
+        [
+            ("lastDone", json!({"type": "string", "format": "date-time"})),
+            ("failing", json!({"type": "string"})),
+        ],
+    );
+    closed(
+        [
+            ("status", one_of(&["OK", "LOW", "CRITICAL"])),
+            ("logBytes", bytes()),
+            ("logSegments", bytes()),
+            ("archivedBytes", bytes()),
+            ("archivedSegments", bytes()),
+            ("diskBytes", bytes()),
+            ("freeBytes", bytes()),
+        ],
+        [
+            ("growthBytesPerDay", bytes()),
+            ("hoursUntilFull", bytes()),
+            ("archive", task.clone()),
+            ("backup", task),
+        ],
+    )
 }
 
 /// An object with these members and no other.

@@ -9,7 +9,7 @@ use ledger::{
     Position, Stamp, State, TransferId,
 };
 use operations::{
-    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, StuckStage, Told, Unavailable,
+    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told, Unavailable,
 };
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
@@ -24,6 +24,7 @@ pub(crate) struct Inner {
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
     pub(crate) metrics: Metrics,
+    pub(crate) storage: Storage,
     pub(crate) watching: bool,
     pub(crate) snapshots: Snapshots,
     pub(crate) stages: Vec<(TransferId, Stage)>,
@@ -39,6 +40,7 @@ impl Kernel {
             bodies: Vec::new(),
             unavailable: None,
             metrics: Metrics::default(),
+            storage: Storage::default(),
             watching: false,
             snapshots: Snapshots::default(),
             stages: Vec::new(),
@@ -128,6 +130,10 @@ impl Hub for Kernel {
 
     fn take_snapshot(&self) {
         self.inner().snapshots.busy = true;
+    }
+
+    fn storage(&self) -> Storage {
+        self.inner().storage.clone()
     }
 
     fn is_watching(&self) -> bool {

@@ -4,18 +4,45 @@ use std::time::Duration;
 
 use expect_test::expect;
 use ledger::TransferId;
-use operations::{Metrics, Snapshots, Stage, StuckStage, Unavailable};
+use operations::{Fullness, Metrics, Snapshots, Stage, Storage, StuckStage, Task, Unavailable};
 
 use crate::conversation::Server;
+use crate::hub::BEGINNING_MS;
 
 #[tokio::test]
 async fn health_is_bad_once_the_log_has_stopped() {
     let server = Server::start().await;
-    server.check("GET /health", "", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}]}"#]]).await;
+    server.check("GET /health", "", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"OK"}"#]]).await;
     server.hub.inner().unavailable = Some(Unavailable::InboxFull);
     server.check_status("GET /health", "", 200).await;
     server.hub.inner().unavailable = Some(Unavailable::Stopped);
-    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"DOWN"}]}"#]]).await;
+    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"DOWN"}],"storage":"OK"}"#]]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn storage_says_what_is_known_and_configured() {
+    let server = Server::start().await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"diskBytes":0,"freeBytes":0}"#]]).await;
+    server.hub.inner().storage = Storage {
+        fullness: Fullness::Low,
+        log_bytes: 1,
+        log_segments: 2,
+        archived_bytes: 3,
+        archived_segments: 4,
+        disk_bytes: 100,
+        free_bytes: 9,
+        growth_bytes_per_day: Some(5),
+        hours_until_full: Some(43),
+        archive: Some(Task { failing: Some("it is full".into()), ..Task::default() }),
+        backup: Some(Task {
+            last_done: Some(ledger::Stamp::from_millis(BEGINNING_MS)),
+            position: 7,
+            failing: None,
+        }),
+    };
+    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
+    server.check_status("GET /health", "", 200).await;
     server.stop().await;
 }
 
@@ -25,7 +52,7 @@ async fn health_names_what_is_stuck() {
     let (name, detail) = ("lane dfsp1".into(), "one is due".into());
     let stuck = StuckStage { name, idle: Duration::from_millis(12_900), detail };
     server.hub.inner().stuck.push(stuck);
-    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}]}"#]]).await;
+    server.check("GET /health", "", expect![[r#"502 {"status":"DOWN","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"},{"name":"lane dfsp1","status":"DOWN"}],"stuck":[{"stage":"lane dfsp1","seconds":12,"detail":"one is due"}],"storage":"OK"}"#]]).await;
     server.stop().await;
 }
 
@@ -175,7 +202,17 @@ async fn every_metric_has_its_name_and_type() {
         # TYPE upesi_snapshots_taken_total counter
         upesi_snapshots_taken_total 34
         # TYPE upesi_snapshots_failed_total counter
-        upesi_snapshots_failed_total 35"#]]
+        upesi_snapshots_failed_total 35
+        # TYPE upesi_log_stored_bytes gauge
+        upesi_log_stored_bytes 0
+        # TYPE upesi_log_archived_bytes gauge
+        upesi_log_archived_bytes 0
+        # TYPE upesi_disk_bytes gauge
+        upesi_disk_bytes 0
+        # TYPE upesi_disk_free_bytes gauge
+        upesi_disk_free_bytes 0
+        # TYPE upesi_disk_status gauge
+        upesi_disk_status 0"#]]
     .assert_eq(&ours.join("\n"));
     for name in ["process_cpu_seconds_total ", "process_resident_memory_bytes "] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));

@@ -1,0 +1,444 @@
+//! Handing closed segments over to an archive, or packing them where they are.
+//!
+//! # Phases, for each segment
+//! 1. Every frame of the plain file is checked, with the chain, up to where the next segment
+//!    begins: damage is not archived, it is said.
+//! 2. The packed form is streamed to the place, made durable there, and only then visible.
+//! 3. It is read back in full, decompressed, and compared with the plain file, byte for byte.
+//! 4. The catalogue says so, durably.
+//! 5. The local file is removed.
+//!
+//! A crash or a failure between any two of them loses nothing: the next attempt finds the object,
+//! compares it (3) and goes on. An object that is damaged is written again, for the segment is
+//! still here; one that is sound but holds something else is left alone and said.
+//!
+//! # Costs and bounds
+//! The plain file is read three times, the packed one written once and read once; memory is a few
+//! megabytes. No room on the local disk is needed for an archive; packing in place needs room for
+//! one packed segment.
+
+use ledger::{Position, Stamp};
+use ports::{Disk, DiskError, DiskFile, Stop};
+use record::frame::Tail;
+
+use crate::catalogue::Entry;
+use crate::file_log::same_end;
+use crate::packed::{self, BLOCK_BYTES, Checked, Contents, Packed, Source};
+use crate::place::{self, Expected, Place, PlaceError};
+use crate::scan::{self, Cause, Part};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::tiered::{PackedBytes, PackedFile, SegmentInfo, Tier, Tiered};
+
+/// Suffix of a packed file that is being written.
+pub(crate) const PACKING: &str = ".packing";
+/// Packed bytes are copied in pieces of this size.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Which closed segments may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// So many of the newest closed segments stay as they are.
+    pub keep_segments: usize,
+    /// Only those that were closed up to this moment.
+    pub closed_by: Stamp,
+}
+
+/// Where they go.
+#[derive(Clone, Copy)]
+pub enum Destination<'a> {
+    /// They stay in the directory, packed.
+    Here,
+    /// To this place.
+    Place(&'a dyn Place),
+}
+
+/// A closed segment whose turn it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The segment.
+    pub segment: SegmentInfo,
+    /// The log behind it, as the next segment says.
+    pub after: Tail,
+}
+
+/// A segment that was handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// Its first record.
+    pub first: Position,
+    /// Its last record.
+    pub last: Position,
+    /// Length of its plain form, in bytes.
+    pub plain_bytes: u64,
+    /// Length of its packed form, in bytes.
+    pub packed_bytes: u64,
+}
+
+/// Why a segment was not handed over. It is where it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArchiveError {
+    /// The place did not do as asked.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The disk did not do as asked, or what is on it is damaged.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The place holds another object of that name.
+    #[error("{object} is there already and holds something else than this log: {reason}")]
+    Differs {
+        /// URL and name.
+        object: String,
+        /// What differs.
+        reason: &'static str,
+    },
+    /// The copy goes on where this log does not.
+    #[error("{place} holds a copy of another history of this log: {reason}")]
+    Forked {
+        /// The URL.
+        place: String,
+        /// Where they part.
+        reason: String,
+    },
+    /// Whoever watched wanted no more.
+    #[error("stopped before the end; what is done stays done")]
+    Stopped,
+}
+
+/// Told of every few hundred kilobytes read or written; `Err(Stop)` ends the work.
+pub type Watch<'a> = dyn FnMut(u64) -> Result<(), Stop> + 'a;
+
+/// The segments that may go, oldest first.
+///
+/// # Errors
+/// As [`Tiered::local_segments`].
+pub fn due<D: Disk>(
+    log: &Tiered<D>,
+    retention: &Retention,
+    destination: Destination<'_>,
+) -> Result<Vec<Due>, DiskError> {
+    let segments = log.local_segments()?;
+    let closed = segments.len().saturating_sub(1);
+    let may_go = closed.saturating_sub(retention.keep_segments);
+    let pairs = segments.iter().zip(segments.iter().skip(1)).take(may_go);
+    let wanted = |segment: &SegmentInfo| match destination {
+        Destination::Here => segment.tier == Tier::Plain,
+        Destination::Place(_) => true,
+    };
+    let due = pairs
+        .filter(|(segment, next)| wanted(segment) && next.base.stamp <= retention.closed_by)
+        .map(|(segment, next)| Due { segment: segment.clone(), after: next.base });
+    Ok(due.collect())
+}
+
+/// Makes sure that a place may be used for this log.
+///
+/// # Errors
+/// As [`place::claim`].
+pub fn claim_for<D: Disk>(log: &Tiered<D>, place: &dyn Place) -> Result<(), ArchiveError> {
+    let segments = log.local_segments()?;
+    let Some(last) = segments.last() else {
+        return Err(DiskError::NotFound("a log".to_owned()).into());
+    };
+    let in_use = log.is_in_use(place.url());
+    let expected = if in_use { Expected::InUse } else { Expected::Any };
+    Ok(place::claim(place, last.base.identity, expected)?)
+}
+
+/// Hands one segment over; what it took is gone from the directory when this returns.
+///
+/// # Errors
+/// Any [`ArchiveError`]; the segment is then still where it was.
+pub fn hand_over<D: Disk>(
+    log: &Tiered<D>,
+    due: &Due,
+    destination: Destination<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Handed, ArchiveError> {
+    let first = due.segment.first;
+    let contents = match destination {
+        Destination::Here => pack_here(log, due, watch)?,
+        Destination::Place(place) => {
+            let contents = copy_to(log, due, place, watch)?;
+            let entry = Entry { place: place.url().into(), contents: contents.clone() };
+            log.note_archived(entry)?;
+            contents
+        }
+    };
+    let disk = log.below();
+    let packed = match destination {
+        Destination::Here => None,
+        Destination::Place(_) => Some(segment::packed_name_of(first)),
+    };
+    for name in [Some(segment::name_of(first)), packed].into_iter().flatten() {
+        match disk.remove(&name) {
+            Ok(()) | Err(DiskError::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    disk.sync_directory()?;
+    let Contents { after, plain_bytes, packed_bytes, .. } = contents;
+    Ok(Handed { first, last: after.end, plain_bytes, packed_bytes })
+}
+
+/// Brings the packed form of a closed segment to a place, whatever form it has here, and reads it
+/// back. What is there already and holds the same is left as it is.
+pub(crate) fn copy_to<D: Disk>(
+    log: &Tiered<D>,
+    due: &Due,
+    place: &dyn Place,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let first = due.segment.first;
+    match due.segment.tier {
+        Tier::Plain => {
+            let file = log.below().open(&segment::name_of(first))?;
+            let checked = check(&file, due, watch)?;
+            copy_plain(&file, &checked, place, watch)
+        }
+        Tier::Packed | Tier::Archived(_) => {
+            let packed = log
+                .open_packed(first)?
+                .ok_or_else(|| DiskError::NotFound(segment::packed_name_of(first)))?;
+            copy_packed(&packed, place, watch)
+        }
+    }
+}
+
+fn copy_plain<F: DiskFile>(
+    file: &F,
+    checked: &Checked,
+    place: &dyn Place,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let name = segment::object_name_of(checked.base.next());
+    let same = |object: &Packed, source: &dyn Source, watch: &mut Watch<'_>| {
+        compare(object, source, file, checked, watch)
+    };
+    if let Some(contents) = find_whole(place, &name, &same, watch)? {
+        return Ok(contents);
+    }
+    let mut upload = place.upload(&name)?;
+    packed::pack::<F, ArchiveError>(file, checked, &mut |bytes| {
+        upload.write(bytes)?;
+        went_on(watch, bytes.len())
+    })?;
+    upload.finish()?;
+    read_back(place, &name, &same, watch)
+}
+
+fn copy_packed<F: DiskFile>(
+    file: &PackedFile<F>,
+    place: &dyn Place,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let opened = file.opened()?;
+    let wanted = opened.contents.clone();
+    let name = segment::object_name_of(wanted.base.next());
+    let same = |object: &Packed, source: &dyn Source, watch: &mut Watch<'_>| {
+        let Contents { base, after, plain_digest, .. } = &object.contents;
+        if (*base, *after, *plain_digest) != (wanted.base, wanted.after, wanted.plain_digest) {
+            return Err(differs(source, "another segment stands behind this name"));
+        }
+        object.verify(source, &mut |plain| went_on(watch, plain.len()))
+    };
+    if let Some(contents) = find_whole(place, &name, &same, watch)? {
+        return Ok(contents);
+    }
+    // Damage is not copied.
+    opened.verify::<ArchiveError>(file.source(), &mut |plain| went_on(watch, plain.len()))?;
+    let mut upload = place.upload(&name)?;
+    copy_bytes(file.source(), file.packed_bytes(), &mut |bytes| {
+        upload.write(bytes)?;
+        went_on(watch, bytes.len())
+    })?;
+    upload.finish()?;
+    read_back(place, &name, &same, watch)
+}
+
+/// Gives out the bytes of a file in order.
+pub(crate) fn copy_bytes(
+    source: &dyn Source,
+    length: u64,
+    out: &mut dyn FnMut(&[u8]) -> Result<(), ArchiveError>,
+) -> Result<(), ArchiveError> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while at < length {
+        let wanted = (length - at).min(COPY_BYTES as u64) as usize;
+        if source.read_at(at, &mut buffer[..wanted])? < wanted {
+            return Err(packed::damaged(source, "it has become shorter").into());
+        }
+        out(&buffer[..wanted])?;
+        at += wanted as u64;
+    }
+    Ok(())
+}
+
+/// Packs a segment beside its plain file.
+fn pack_here<D: Disk>(
+    log: &Tiered<D>,
+    due: &Due,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let (disk, first) = (log.below(), due.segment.first);
+    let plain = disk.open(&segment::name_of(first))?;
+    let checked = check(&plain, due, watch)?;
+    let name = segment::packed_name_of(first);
+    let packing = format!("{name}{PACKING}");
+    remove_if_there(disk, &packing)?;
+    let made = write_packed(disk, &packing, &plain, &checked, watch);
+    let contents = match made {
+        Ok(contents) => contents,
+        Err(error) => {
+            // On a full disk what was begun must not stay.
+            remove_if_there(disk, &packing)?;
+            return Err(error);
+        }
+    };
+    disk.rename(&packing, &name)?;
+    disk.sync_directory()?;
+    Ok(contents)
+}
+
+fn write_packed<D: Disk>(
+    disk: &D,
+    name: &str,
+    plain: &D::File,
+    checked: &Checked,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let file = disk.create(name)?;
+    let mut at = 0;
+    let contents = packed::pack::<_, ArchiveError>(plain, checked, &mut |bytes| {
+        file.write_at(at, bytes)?;
+        at += bytes.len() as u64;
+        went_on(watch, bytes.len())
+    })?;
+    file.sync()?;
+    file.release(0, at);
+    let source = PackedBytes::Local { file, name: name.to_owned() };
+    let written = Packed::open(&source, at)?;
+    compare(&written, &source, plain, checked, watch)?;
+    Ok(contents)
+}
+
+pub(crate) fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), DiskError> {
+    match disk.remove(name) {
+        Err(DiskError::NotFound(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Checks a plain segment up to the one behind it.
+fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Checked, ArchiveError> {
+    let SegmentInfo { base, plain_bytes, first, .. } = due.segment;
+    let mut checked =
+        Checked { base, after: due.after, frames: 0, plain_bytes, starts: Vec::new() };
+    let mut stopped = false;
+    let part = Part { file, limit: plain_bytes };
+    let scanned = scan::scan(part, (SEGMENT_HEADER_BYTES, base), &mut |offset, frame| {
+        checked.frames += 1;
+        let block = |offset: u64| offset / BLOCK_BYTES as u64;
+        if checked.starts.last().is_none_or(|&(_, last)| block(last) < block(offset)) {
+            checked.starts.push((frame.header().first, offset));
+        }
+        let went = watch(u64::from(frame.header().length));
+        stopped = went.is_err();
+        went
+    })?;
+    let reason = match scanned.cause {
+        Cause::Visitor if stopped => return Err(ArchiveError::Stopped),
+        Cause::Limit if same_end(&scanned.tail, &due.after) => {
+            checked.after = Tail { durable: due.after.end, ..due.after };
+            return Ok(checked);
+        }
+        Cause::Limit | Cause::Visitor => "the next segment does not continue it".to_owned(),
+        Cause::Frame(error) => format!("at byte {}: {error}", scanned.offset),
+        Cause::Order(error) => format!("at byte {}: {error}", scanned.offset),
+    };
+    let file = segment::name_of(first);
+    Err(DiskError::Damaged { file, reason: format!("{reason}; it was not archived") }.into())
+}
+
+type Same<'a> = dyn Fn(&Packed, &dyn Source, &mut Watch<'_>) -> Result<(), ArchiveError> + 'a;
+
+/// The object of that name if it is there, whole, and the same. One that is damaged counts as not
+/// there: it is written again.
+fn find_whole(
+    place: &dyn Place,
+    name: &str,
+    same: &Same<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Option<Contents>, ArchiveError> {
+    if place.length(name)?.is_none() {
+        return Ok(None);
+    }
+    match read_back(place, name, same, watch) {
+        Ok(contents) => Ok(Some(contents)),
+        Err(ArchiveError::Disk(DiskError::Damaged { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads an object in full and compares it.
+fn read_back(
+    place: &dyn Place,
+    name: &str,
+    same: &Same<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Contents, ArchiveError> {
+    let source = Object { place, name };
+    let length = place.length(name)?.unwrap_or_default();
+    let packed = Packed::open(&source, length)?;
+    same(&packed, &source, watch)?;
+    Ok(packed.contents)
+}
+
+/// Compares a packed segment with the plain file, byte for byte.
+fn compare<F: DiskFile>(
+    packed: &Packed,
+    source: &dyn Source,
+    file: &F,
+    checked: &Checked,
+    watch: &mut Watch<'_>,
+) -> Result<(), ArchiveError> {
+    let Contents { base, after, plain_bytes, .. } = packed.contents;
+    if (base, after, plain_bytes) != (checked.base, checked.after, checked.plain_bytes) {
+        return Err(differs(source, "another segment stands behind this name"));
+    }
+    let mut expected = vec![0; BLOCK_BYTES];
+    let mut at = 0;
+    packed.verify(source, &mut |plain| {
+        let read = file.read_at(at, &mut expected[..plain.len()])?;
+        if expected[..read] != *plain {
+            return Err(differs(source, "its bytes are not those of the segment here"));
+        }
+        at += plain.len() as u64;
+        went_on(watch, plain.len())
+    })
+}
+
+fn differs(source: &dyn Source, reason: &'static str) -> ArchiveError {
+    ArchiveError::Differs { object: source.shown(), reason }
+}
+
+pub(crate) fn went_on(watch: &mut Watch<'_>, bytes: usize) -> Result<(), ArchiveError> {
+    watch(bytes as u64).map_err(|Stop| ArchiveError::Stopped)
+}
+
+/// An object of a place, not of the catalogue.
+pub(crate) struct Object<'a> {
+    pub(crate) place: &'a dyn Place,
+    pub(crate) name: &'a str,
+}
+
+impl Source for Object<'_> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+        let read = self.place.read_at(self.name, offset, buffer);
+        read.map_err(crate::tiered::unreachable_place)
+    }
+
+    fn shown(&self) -> String {
+        format!("{}/{}", self.place.url(), self.name)
+    }
+}

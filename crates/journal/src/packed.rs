@@ -1,0 +1,475 @@
+//! A closed segment in its compressed form, which can be read from anywhere in the middle.
+//!
+//! The plain file is cut into blocks of [`BLOCK_BYTES`], each compressed alone, so that reading
+//! one record decompresses one block. Name: as the segment's, with `.packed`. It is written from
+//! front to back, so that it can be streamed; what makes it whole is the end, written last: a file
+//! cut short has none and is never taken for whole.
+//!
+//! Header, 512 bytes (numbers are little endian throughout):
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic `UpPacked` |
+//! | 8 | 2 | format version |
+//! | 10 | 2 | method: 1 for zstd frames |
+//! | 12 | 4 | plain bytes per block; the last block may be shorter |
+//! | 16 | 16 | identity of the log |
+//! | 32 | 8 | position of the last record before the segment |
+//! | 40 | 8 | stamp of the last frame before it |
+//! | 48 | 32 | chain head before it |
+//! | 80 | 428 | zero |
+//! | 508 | 4 | CRC-32C of bytes 0 to 507 |
+//!
+//! Then the blocks without gaps, then an index with 24 bytes per block:
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | length of the compressed block |
+//! | 4 | 4 | CRC-32C of the compressed block |
+//! | 8 | 8 | first record of the first frame that begins in the block; 0 if none does |
+//! | 16 | 8 | offset of that frame in the plain file; 0 if there is none |
+//!
+//! Then the end, 128 bytes:
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 8 | position of the last record |
+//! | 8 | 8 | stamp of the last frame |
+//! | 16 | 32 | chain head behind the last frame |
+//! | 48 | 8 | length of the plain file |
+//! | 56 | 32 | BLAKE3 of the plain file |
+//! | 88 | 8 | offset of the index |
+//! | 96 | 4 | number of blocks |
+//! | 100 | 4 | CRC-32C of the index |
+//! | 104 | 8 | number of frames |
+//! | 112 | 4 | zero |
+//! | 116 | 8 | magic `UpPckEnd` |
+//! | 124 | 4 | CRC-32C of the header and of bytes 0 to 123 |
+//!
+//! # Costs and bounds
+//! Packing reads the plain file twice: once to check every frame with the chain, once to compress.
+//! Memory: two blocks and the index, 24 bytes per 256 KiB.
+
+use ledger::{Digest, Position, Stamp};
+use ports::{DiskError, DiskFile};
+use record::checksum::crc32c;
+use record::frame::{LogIdentity, Tail};
+use zstd::bulk::{Compressor, Decompressor};
+
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+
+/// Plain bytes per block, but for the last.
+pub const BLOCK_BYTES: usize = 256 << 10;
+/// The format version that this code writes.
+pub const PACKED_VERSION: u16 = 1;
+
+/// Length of the header, in bytes.
+pub(crate) const HEADER_BYTES: usize = 512;
+/// Length of the end, in bytes.
+pub(crate) const END_BYTES: usize = 128;
+/// Most blocks of one file: 4 GiB of plain bytes, and one frame beyond.
+const BLOCKS_MAX: u32 = (4 << 30) / BLOCK_BYTES as u32 + 128;
+
+const MAGIC: [u8; 8] = *b"UpPacked";
+const END_MAGIC: [u8; 8] = *b"UpPckEnd";
+const METHOD_ZSTD: u16 = 1;
+const AT_HEADER_CRC: usize = HEADER_BYTES - 4;
+const AT_END_CRC: usize = END_BYTES - 4;
+const ENTRY_BYTES: usize = 24;
+/// zstd's own default: higher levels take several times as long for a few percent.
+const LEVEL: i32 = 3;
+
+/// What a packed segment is, from its header, index and end alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The log before the segment.
+    pub base: Tail,
+    /// The log behind it.
+    pub after: Tail,
+    /// Frames in it.
+    pub frames: u64,
+    /// Length of the plain file.
+    pub plain_bytes: u64,
+    /// BLAKE3 of the plain file.
+    pub plain_digest: Digest,
+    /// Length of the packed file.
+    pub packed_bytes: u64,
+    /// BLAKE3 of header, index and end: names this packed file and, by the checksums in the index,
+    /// every byte of it.
+    pub seal: Digest,
+}
+
+/// Where a packed block stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    crc: u32,
+}
+
+/// A packed file, opened.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    pub(crate) contents: Contents,
+    pub(crate) blocks: Vec<Block>,
+    /// First record and offset of the first frame in each block that has one.
+    pub(crate) starts: Vec<(Position, u64)>,
+}
+
+/// Bytes to read a packed file from.
+pub(crate) trait Source {
+    /// Reads from `offset` on; fewer bytes than asked for only at the end.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError>;
+    /// What it is called in messages.
+    fn shown(&self) -> String;
+}
+
+/// A plain closed segment whose frames were checked, to be packed.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) base: Tail,
+    pub(crate) after: Tail,
+    pub(crate) frames: u64,
+    pub(crate) plain_bytes: u64,
+    /// As [`Packed::starts`].
+    pub(crate) starts: Vec<(Position, u64)>,
+}
+
+/// Packs a checked segment, giving the bytes out in order.
+pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
+    file: &F,
+    checked: &Checked,
+    out: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<Contents, E> {
+    let header = encode_header(&checked.base);
+    out(&header)?;
+    let mut packing = Packing::new()?;
+    let mut index = Vec::new();
+    let mut plain = vec![0; BLOCK_BYTES];
+    let mut starts = checked.starts.iter().peekable();
+    let (mut at, mut written) = (0, HEADER_BYTES as u64);
+    while at < checked.plain_bytes {
+        let length = (checked.plain_bytes - at).min(BLOCK_BYTES as u64) as usize;
+        read_whole(file, at, &mut plain[..length])?;
+        at += length as u64;
+        let packed = packing.block(&plain[..length])?;
+        let start = starts.next_if(|(_, offset)| *offset < at).copied();
+        index.extend_from_slice(&encode_entry(&packed, start));
+        out(&packed)?;
+        written += packed.len() as u64;
+    }
+    let contents = Contents {
+        base: checked.base,
+        after: checked.after,
+        frames: checked.frames,
+        plain_bytes: checked.plain_bytes,
+        plain_digest: Digest(packing.digest.finalize().into()),
+        packed_bytes: written + (index.len() + END_BYTES) as u64,
+        seal: Digest([0; 32]),
+    };
+    let end = encode_end(&header, &index, &contents);
+    out(&index)?;
+    out(&end)?;
+    Ok(Contents { seal: seal(&header, &index, &end), ..contents })
+}
+
+impl Packed {
+    /// Reads header, index and end of a packed file of this length.
+    pub(crate) fn open(source: &dyn Source, length: u64) -> Result<Self, DiskError> {
+        let damage = |reason: &str| damaged(source, reason);
+        if length < (HEADER_BYTES + END_BYTES) as u64 {
+            return Err(damage("it is shorter than its header and its end"));
+        }
+        let mut header = [0; HEADER_BYTES];
+        read_source(source, 0, &mut header)?;
+        let base = decode_header(&header).map_err(damage)?;
+        let mut end = [0; END_BYTES];
+        read_source(source, length - END_BYTES as u64, &mut end)?;
+        let ending = decode_end(&header, &end).map_err(damage)?;
+        let index_bytes = ending.blocks as usize * ENTRY_BYTES;
+        if ending.index_at.checked_add((index_bytes + END_BYTES) as u64) != Some(length) {
+            return Err(damage("its end speaks of another length"));
+        }
+        let mut index = vec![0; index_bytes];
+        read_source(source, ending.index_at, &mut index)?;
+        if crc32c(&index) != ending.index_crc {
+            return Err(damage("the checksum of its index is wrong"));
+        }
+        let (blocks, starts) = decode_index(&index, &ending).map_err(damage)?;
+        let contents = Contents {
+            base,
+            after: Tail { identity: base.identity, ..ending.after },
+            frames: ending.frames,
+            plain_bytes: ending.plain_bytes,
+            plain_digest: ending.plain_digest,
+            packed_bytes: length,
+            seal: seal(&header, &index, &end),
+        };
+        Ok(Self { contents, blocks, starts })
+    }
+
+    /// Plain bytes of a block.
+    fn plain_length(&self, block: usize) -> usize {
+        let start = block as u64 * BLOCK_BYTES as u64;
+        (self.contents.plain_bytes - start).min(BLOCK_BYTES as u64) as usize
+    }
+
+    /// The plain bytes of some blocks in a row, read at once.
+    pub(crate) fn read_blocks(
+        &self,
+        source: &dyn Source,
+        wanted: std::ops::Range<usize>,
+    ) -> Result<Vec<Vec<u8>>, DiskError> {
+        let blocks = &self.blocks[wanted.clone()];
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return Ok(Vec::new());
+        };
+        let mut packed = vec![0; (last.offset + u64::from(last.bytes) - first.offset) as usize];
+        read_source(source, first.offset, &mut packed)?;
+        let mut unpacking = Decompressor::new().map_err(no_memory)?;
+        let mut plain = Vec::with_capacity(blocks.len());
+        for (block, number) in blocks.iter().zip(wanted) {
+            let from = (block.offset - first.offset) as usize;
+            let bytes = &packed[from..from + block.bytes as usize];
+            if crc32c(bytes) != block.crc {
+                let reason = format!("the checksum of the block at byte {} is wrong", block.offset);
+                return Err(damaged(source, &reason));
+            }
+            let length = self.plain_length(number);
+            let unpacked = unpacking.decompress(bytes, length).ok();
+            plain.push(unpacked.filter(|plain| plain.len() == length).ok_or_else(|| {
+                let reason =
+                    format!("the block at byte {} does not decompress to its length", block.offset);
+                damaged(source, &reason)
+            })?);
+        }
+        Ok(plain)
+    }
+
+    /// Decompresses everything and compares it with what the end says, giving the plain bytes to
+    /// `see` in order.
+    pub(crate) fn verify<E: From<DiskError>>(
+        &self,
+        source: &dyn Source,
+        see: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut digest = blake3::Hasher::new();
+        for block in 0..self.blocks.len() {
+            for plain in self.read_blocks(source, block..block + 1)? {
+                digest.update(&plain);
+                see(&plain)?;
+            }
+        }
+        if Digest(digest.finalize().into()) != self.contents.plain_digest {
+            return Err(damaged(source, "it does not hold what its end says").into());
+        }
+        Ok(())
+    }
+}
+
+/// The parts of packing that stay the same from block to block.
+struct Packing {
+    compressor: Compressor<'static>,
+    digest: blake3::Hasher,
+}
+
+impl Packing {
+    fn new() -> Result<Self, DiskError> {
+        let compressor = Compressor::new(LEVEL).map_err(no_memory)?;
+        Ok(Self { compressor, digest: blake3::Hasher::new() })
+    }
+
+    fn block(&mut self, plain: &[u8]) -> Result<Vec<u8>, DiskError> {
+        self.digest.update(plain);
+        self.compressor.compress(plain).map_err(no_memory)
+    }
+}
+
+/// Reading the end gives these.
+struct Ending {
+    after: Tail,
+    frames: u64,
+    plain_bytes: u64,
+    plain_digest: Digest,
+    index_at: u64,
+    blocks: u32,
+    index_crc: u32,
+}
+
+fn encode_header(base: &Tail) -> [u8; HEADER_BYTES] {
+    let mut out = [0; HEADER_BYTES];
+    out[..8].copy_from_slice(&MAGIC);
+    out[8..10].copy_from_slice(&PACKED_VERSION.to_le_bytes());
+    out[10..12].copy_from_slice(&METHOD_ZSTD.to_le_bytes());
+    out[12..16].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
+    out[16..32].copy_from_slice(&base.identity.0);
+    out[32..40].copy_from_slice(&base.end.0.to_le_bytes());
+    out[40..48].copy_from_slice(&base.stamp.0.to_le_bytes());
+    out[48..80].copy_from_slice(&base.chain.0);
+    let crc = crc32c(&out[..AT_HEADER_CRC]);
+    out[AT_HEADER_CRC..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn decode_header(header: &[u8; HEADER_BYTES]) -> Result<Tail, &'static str> {
+    if header[..8] != MAGIC {
+        return Err("it does not start as a packed segment does");
+    }
+    if header[8..10] != PACKED_VERSION.to_le_bytes() {
+        return Err("it is of a format version that this program does not read");
+    }
+    if header[AT_HEADER_CRC..] != crc32c(&header[..AT_HEADER_CRC]).to_le_bytes() {
+        return Err("the checksum of its header is wrong");
+    }
+    let known = header[10..12] == METHOD_ZSTD.to_le_bytes();
+    if !known || header[12..16] != (BLOCK_BYTES as u32).to_le_bytes() {
+        return Err("it is packed by a method that this program does not read");
+    }
+    let end = Position(u64_at(header, 32));
+    Ok(Tail {
+        identity: LogIdentity(array_at(header, 16)),
+        end,
+        durable: end,
+        stamp: Stamp(u64_at(header, 40)),
+        chain: Digest(array_at(header, 48)),
+    })
+}
+
+fn encode_entry(packed: &[u8], start: Option<(Position, u64)>) -> [u8; ENTRY_BYTES] {
+    let (first, offset) = start.unwrap_or((Position(0), 0));
+    let mut out = [0; ENTRY_BYTES];
+    out[..4].copy_from_slice(&(packed.len() as u32).to_le_bytes());
+    out[4..8].copy_from_slice(&crc32c(packed).to_le_bytes());
+    out[8..16].copy_from_slice(&first.0.to_le_bytes());
+    out[16..].copy_from_slice(&offset.to_le_bytes());
+    out
+}
+
+type Index = (Vec<Block>, Vec<(Position, u64)>);
+
+fn decode_index(index: &[u8], ending: &Ending) -> Result<Index, &'static str> {
+    let mut blocks = Vec::with_capacity(ending.blocks as usize);
+    let mut starts = Vec::new();
+    let mut offset = HEADER_BYTES as u64;
+    for entry in index.chunks_exact(ENTRY_BYTES) {
+        let block = Block { offset, bytes: u32_at(entry, 0), crc: u32_at(entry, 4) };
+        offset += u64::from(block.bytes);
+        if ending.index_at < offset {
+            return Err("its blocks are longer than the file");
+        }
+        blocks.push(block);
+        let (first, at) = (Position(u64_at(entry, 8)), u64_at(entry, 16));
+        if first.0 != 0 {
+            if !(SEGMENT_HEADER_BYTES..ending.plain_bytes).contains(&at) {
+                return Err("its index points outside of it");
+            }
+            starts.push((first, at));
+        }
+    }
+    if offset != ending.index_at {
+        return Err("its blocks are not as long as the file");
+    }
+    Ok((blocks, starts))
+}
+
+fn encode_end(header: &[u8], index: &[u8], contents: &Contents) -> [u8; END_BYTES] {
+    let mut out = [0; END_BYTES];
+    let index_at = contents.packed_bytes - (index.len() + END_BYTES) as u64;
+    out[..8].copy_from_slice(&contents.after.end.0.to_le_bytes());
+    out[8..16].copy_from_slice(&contents.after.stamp.0.to_le_bytes());
+    out[16..48].copy_from_slice(&contents.after.chain.0);
+    out[48..56].copy_from_slice(&contents.plain_bytes.to_le_bytes());
+    out[56..88].copy_from_slice(&contents.plain_digest.0);
+    out[88..96].copy_from_slice(&index_at.to_le_bytes());
+    out[96..100].copy_from_slice(&((index.len() / ENTRY_BYTES) as u32).to_le_bytes());
+    out[100..104].copy_from_slice(&crc32c(index).to_le_bytes());
+    out[104..112].copy_from_slice(&contents.frames.to_le_bytes());
+    out[116..AT_END_CRC].copy_from_slice(&END_MAGIC);
+    let crc = end_crc(header, &out);
+    out[AT_END_CRC..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn decode_end(header: &[u8], end: &[u8; END_BYTES]) -> Result<Ending, &'static str> {
+    if end[116..AT_END_CRC] != END_MAGIC {
+        return Err("it does not end as a packed segment does: it was cut short");
+    }
+    if end[AT_END_CRC..] != end_crc(header, end).to_le_bytes() {
+        return Err("the checksum of its end is wrong");
+    }
+    let last = Position(u64_at(end, 0));
+    let after = Tail {
+        identity: LogIdentity([0; 16]),
+        end: last,
+        durable: last,
+        stamp: Stamp(u64_at(end, 8)),
+        chain: Digest(array_at(end, 16)),
+    };
+    let plain_bytes = u64_at(end, 48);
+    let blocks = u32_at(end, 96);
+    let expected = plain_bytes.div_ceil(BLOCK_BYTES as u64);
+    if BLOCKS_MAX < blocks || u64::from(blocks) != expected {
+        return Err("the number of its blocks is not that of its length");
+    }
+    Ok(Ending {
+        after,
+        frames: u64_at(end, 104),
+        plain_bytes,
+        plain_digest: Digest(array_at(end, 56)),
+        index_at: u64_at(end, 88),
+        blocks,
+        index_crc: u32_at(end, 100),
+    })
+}
+
+fn end_crc(header: &[u8], end: &[u8; END_BYTES]) -> u32 {
+    crc32c(&[header, &end[..AT_END_CRC]].concat())
+}
+
+fn seal(header: &[u8], index: &[u8], end: &[u8]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(header).update(index).update(end);
+    Digest(hasher.finalize().into())
+}
+
+/// The plain segment header that the packed form stands for.
+pub(crate) fn plain_header(base: &Tail) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+    segment::encode_header(base)
+}
+
+pub(crate) fn damaged(source: &dyn Source, reason: &str) -> DiskError {
+    DiskError::Damaged { file: source.shown(), reason: reason.to_owned() }
+}
+
+fn read_source(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
+    match source.read_at(offset, buffer)? {
+        read if read == buffer.len() => Ok(()),
+        _ => Err(damaged(source, "it was cut short")),
+    }
+}
+
+fn read_whole<F: DiskFile>(file: &F, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
+    match file.read_at(offset, buffer)? {
+        read if read == buffer.len() => Ok(()),
+        _ => Err(DiskError::Failed {
+            what: "read again what was just read".into(),
+            error: "the file has become shorter".into(),
+        }),
+    }
+}
+
+fn no_memory(error: std::io::Error) -> DiskError {
+    DiskError::Failed { what: "compress or decompress a block".into(), error: error.to_string() }
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("the fields lie within what holds them")
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}

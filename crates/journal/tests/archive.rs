@@ -1,0 +1,424 @@
+//! Packed and archived segments are read like plain ones; what is wrong with them is said, and
+//! nothing is lost on the way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use journal::contract::IDENTITY;
+use journal::{
+    ArchiveError, Destination, FileLog, Handed, MemoryDisk, OpenError, Options, Place, PlaceError,
+    RealDisk, Retention, Tier, Tiered, Verify, Walked,
+};
+use ledger::{Position, Stamp};
+use ports::{Disk, DiskError, DiskFile, Log, LogError, Stop};
+use record::frame::{BatchHeader, FrameBuilder, LogIdentity, NewRecord, Tail, payload_digest};
+use tempfile::TempDir;
+
+const ALL: Retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
+const OPTIONS: Options = Options {
+    segment_bytes: 700_000,
+    verify: Verify::Everything,
+    damaged_end: journal::DamagedEnd::Refuse,
+};
+
+/// A directory with a log of four segments, the closed ones of three blocks each, and a place.
+struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self { directory: tempfile::tempdir().expect("a directory") };
+        fs::create_dir(scene.archive()).expect("makes it");
+        write_log(scene.disk(), IDENTITY);
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.path("archive")
+    }
+
+    fn disk(&self) -> RealDisk {
+        RealDisk::open(&self.path("data")).expect("opens")
+    }
+
+    fn log(&self) -> Tiered<RealDisk> {
+        Tiered::open(self.disk()).expect("opens")
+    }
+
+    fn place(&self) -> Arc<dyn Place> {
+        journal::open_place(&format!("file://{}", self.archive().display())).expect("a place")
+    }
+
+    fn segments(&self) -> Vec<String> {
+        let names = self.disk().list().expect("lists");
+        names.into_iter().filter(|name| name.contains(".segment")).collect()
+    }
+
+    fn object(&self, at: usize) -> PathBuf {
+        let mut objects: Vec<_> = fs::read_dir(self.archive().join("segments"))
+            .expect("lists")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        objects.sort();
+        objects.swap_remove(at)
+    }
+}
+
+fn write_log<D: Disk>(disk: D, identity: LogIdentity) {
+    let mut log = FileLog::create(disk, identity, OPTIONS).expect("creates");
+    for at in 0..60 {
+        log.append(&frame_after(&log.tail(), &[30_000 + at * 10, 10_000])).expect("appends");
+    }
+    log.sync().expect("syncs");
+}
+
+/// A frame whose payloads are half noise and half zeros, so that they become half as long.
+fn frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
+    let mut builder = FrameBuilder::new();
+    let mut noise = tail.next().0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for &size in sizes {
+        let mut payload = vec![0; size];
+        for byte in &mut payload[..size / 2] {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            *byte = noise as u8;
+        }
+        let digest = payload_digest(&payload);
+        let payload = Some((&payload[..], digest));
+        let new = NewRecord { kind: 1, version: 1, fields: b"fields", payload };
+        builder.push(&new.encode().expect("short")).expect("short");
+    }
+    let header = BatchHeader { stamp: Stamp(tail.stamp.0 + 10), ..BatchHeader::default() };
+    builder.seal(tail, &header).bytes.to_vec()
+}
+
+fn go(_: u64) -> Result<(), Stop> {
+    Ok(())
+}
+
+fn hand_over_all<D: Disk>(
+    log: &Tiered<D>,
+    destination: Destination<'_>,
+) -> Result<Vec<Handed>, ArchiveError> {
+    if let Destination::Place(place) = destination {
+        journal::claim_for(log, place)?;
+    }
+    let due = journal::due(log, &ALL, destination)?;
+    due.iter().map(|due| journal::hand_over(log, due, destination, &mut go)).collect()
+}
+
+fn walk<D: Disk>(disk: &D) -> Result<Walked, OpenError> {
+    journal::walk(disk, &mut |_| Ok(()))
+}
+
+#[test]
+fn a_log_reads_the_same_plain_packed_and_archived() {
+    let scene = Scene::new();
+    let plain = walk(&scene.disk()).expect("sound");
+    assert_eq!((plain.segments, plain.frames), (4, 60));
+    let reference = records(scene.log());
+
+    let log = scene.log();
+    let handed = hand_over_all(&log, Destination::Here).expect("packs");
+    assert_eq!(handed.len(), 3);
+    let (plain_bytes, packed_bytes) =
+        handed.iter().fold((0, 0), |(a, b), h| (a + h.plain_bytes, b + h.packed_bytes));
+    assert!(packed_bytes < plain_bytes, "{packed_bytes} of {plain_bytes}");
+    assert_eq!(walk(&log), Ok(plain.clone()));
+    drop(log);
+    assert_eq!(scene.segments().len(), 1);
+    assert_eq!(walk(&scene.log()), Ok(plain.clone()));
+    assert_eq!(records(scene.log()), reference);
+
+    let (log, place) = (scene.log(), scene.place());
+    assert_eq!(hand_over_all(&log, Destination::Place(&*place)).expect("moves").len(), 3);
+    let tiers: Vec<_> =
+        log.segments().expect("lists").into_iter().map(|segment| segment.tier).collect();
+    let archived = Tier::Archived(place.url().into());
+    assert_eq!(tiers, [archived.clone(), archived.clone(), archived, Tier::Plain]);
+    assert_eq!(hand_over_all(&log, Destination::Place(&*place)), Ok(vec![]), "nothing is left");
+    drop(log);
+    assert_eq!(walk(&scene.log()), Ok(plain));
+    assert_eq!(records(scene.log()), reference);
+}
+
+/// Opens for writing, replays, and reads single records from the end to the beginning.
+fn records(disk: Tiered<RealDisk>) -> Vec<ports::OwnedRecord> {
+    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let (mut log, recovery) = FileLog::open(disk, options).expect("opens");
+    assert_eq!((recovery.segments, recovery.end), (4, Position(120)));
+    let mut frames = 0;
+    log.replay(Position(1), &mut |_| {
+        frames += 1;
+        Ok(())
+    })
+    .expect("replays");
+    assert_eq!(frames, 60);
+    let reader = log.reader();
+    let read = |position| reader.read(Position(position)).expect("reads").expect("is there");
+    (1..=120).rev().map(read).collect()
+}
+
+#[test]
+fn a_log_at_work_goes_on_while_its_segments_are_moved() {
+    let scene = Scene::new();
+    let (disk, place) = (scene.log(), scene.place());
+    let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
+    let (reader, closer) = (log.reader(), log.closer());
+    let before = reader.read(Position(1)).expect("reads");
+    for handed in hand_over_all(&disk, Destination::Place(&*place)).expect("moves") {
+        closer(handed.first);
+    }
+    assert_eq!(reader.read(Position(1)).expect("reads"), before);
+    for _ in 0..20 {
+        log.append(&frame_after(&log.tail(), &[40_000])).expect("appends");
+    }
+    log.sync().expect("syncs");
+    assert_eq!(hand_over_all(&disk, Destination::Place(&*place)).expect("moves").len(), 1);
+    assert_eq!(walk(&disk).expect("sound").tail.end, Position(140));
+}
+
+#[test]
+fn what_is_kept_and_what_is_young_stays() {
+    let scene = Scene::new();
+    let log = scene.log();
+    let count = |retention| journal::due(&log, &retention, Destination::Here).expect("lists").len();
+    assert_eq!(count(ALL), 3);
+    assert_eq!(count(Retention { keep_segments: 2, ..ALL }), 1);
+    assert_eq!(count(Retention { keep_segments: 9, ..ALL }), 0);
+    let closed = log.segments().expect("lists")[1].base.stamp;
+    assert_eq!(count(Retention { closed_by: closed, ..ALL }), 1);
+    assert_eq!(count(Retention { closed_by: Stamp(closed.0 - 1), ..ALL }), 0);
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).expect("reads");
+    change(&mut bytes);
+    fs::write(path, bytes).expect("writes");
+}
+
+/// The archive is not as it was written: reading says what and where, and nothing is changed.
+#[test]
+fn a_damaged_archive_is_named() {
+    let scene = Scene::new();
+    let place = scene.place();
+    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    let good = fs::read(scene.object(1)).expect("reads");
+    let check = |spoil: &dyn Fn(&Path), named: &str| {
+        let path = scene.archive().join("segments/00000000000000000035.packed");
+        spoil(&path);
+        let error = walk(&scene.log()).expect_err("it is seen");
+        let OpenError::Disk(DiskError::Damaged { file, reason }) = &error else {
+            panic!("{error}")
+        };
+        assert!(file.ends_with("00000000000000000035.packed"), "{file}");
+        assert!(reason.contains(named), "{reason} does not say {named}");
+        let (log, _) =
+            FileLog::open(scene.log(), Options { verify: Verify::LastSegment, ..OPTIONS })
+                .expect("the archive is not needed to open");
+        let reader = log.reader();
+        let read = |position| reader.read(Position(position)).err();
+        assert!((35..69).any(|at| matches!(read(at), Some(LogError::Damaged { .. }))));
+        fs::write(&path, &good).expect("writes");
+    };
+    let middle = good.len() / 2;
+    check(&|path| change(path, |bytes| bytes[middle] ^= 1), "checksum of the block");
+    check(&|path| change(path, |bytes| bytes[20] ^= 1), "checksum of its header");
+    check(&|path| change(path, |bytes| bytes.truncate(middle)), "cut short");
+    check(&|path| change(path, |bytes| *bytes = bytes.split_off(10)), "does not start");
+    check(&|path| fs::remove_file(path).expect("removes"), "it is missing");
+    let other = fs::read(scene.object(0)).expect("reads");
+    let longer = |path: &Path| {
+        change(path, |bytes| {
+            bytes.clone_from(&other);
+            bytes.resize(good.len(), 0);
+        });
+    };
+    check(&longer, "cut short");
+    walk(&scene.log()).expect("all of it was put back");
+}
+
+/// Every flipped byte of a packed file is found by reading all of it.
+#[test]
+fn every_flipped_byte_of_a_packed_file_is_found() {
+    let scene = Scene::new();
+    hand_over_all(&scene.log(), Destination::Here).expect("packs");
+    let path = scene.path("data").join("00000000000000000001.packed");
+    let length = fs::read(&path).expect("reads").len();
+    let mut checked = 0;
+    for at in (0..length).step_by(length / 40).chain((length - 160..length).step_by(5)) {
+        change(&path, |bytes| bytes[at] ^= 4);
+        let found = Tiered::open(scene.disk()).map(|log| walk(&log));
+        let sound = matches!(&found, Ok(Ok(_)));
+        assert!(!sound, "byte {at} of {length}");
+        change(&path, |bytes| bytes[at] ^= 4);
+        checked += 1;
+    }
+    assert!(70 < checked);
+    walk(&scene.log()).expect("every byte was put back");
+}
+
+#[test]
+fn a_place_of_another_log_and_a_place_that_is_gone_are_refused() {
+    let scene = Scene::new();
+    let place = scene.place();
+    let other = Tiered::open(MemoryDisk::new(1)).expect("opens");
+    write_log(other.clone(), LogIdentity(*b"another log    1"));
+    let moved = |log: &Tiered<MemoryDisk>| hand_over_all(log, Destination::Place(&*place));
+    moved(&other).expect("an empty place is taken");
+    let error = hand_over_all(&scene.log(), Destination::Place(&*place)).expect_err("it is taken");
+    assert!(matches!(error, ArchiveError::Place(PlaceError::Foreign { .. })), "{error}");
+
+    let elsewhere = scene.path("elsewhere");
+    let url = format!("file://{}", elsewhere.display());
+    let place = journal::open_place(&url).expect("a place");
+    let attempt = || hand_over_all(&scene.log(), Destination::Place(&*place));
+    let error = attempt().expect_err("there is none").to_string();
+    assert!(error.contains("open the directory"), "{error}");
+    fs::create_dir(&elsewhere).expect("makes it");
+    fs::write(elsewhere.join("holiday.jpg"), "x").expect("writes");
+    let error = attempt().expect_err("it is something else").to_string();
+    assert!(error.contains("holds other files"), "{error}");
+    fs::remove_file(elsewhere.join("holiday.jpg")).expect("removes");
+    assert_eq!(attempt().expect("moves").len(), 3);
+    // A share that is not mounted any more shows the empty directory under it.
+    fs::rename(&elsewhere, scene.path("unmounted")).expect("renames");
+    fs::create_dir(&elsewhere).expect("makes it");
+    let error = attempt().expect_err("it is empty").to_string();
+    assert!(error.contains("is it mounted?"), "{error}");
+    for (url, named) in [("s3://bucket/x", "file:///"), ("file://relative", "absolute path")] {
+        let error = journal::open_place(url).err().expect("refused").to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+#[test]
+fn damage_is_not_archived_and_the_rest_stays() {
+    let scene = Scene::new();
+    change(&scene.path("data").join(&scene.segments()[1]), |bytes| bytes[90_000] ^= 1);
+    let place = scene.place();
+    for destination in [Destination::Here, Destination::Place(&*place)] {
+        let error = hand_over_all(&scene.log(), destination).expect_err("it is seen");
+        assert!(error.to_string().contains("it was not archived"), "{error}");
+        assert!(scene.segments().contains(&"00000000000000000035.segment".to_owned()));
+    }
+}
+
+/// Stopped at any point, it goes on at the next attempt; and what the place holds under the name
+/// is never torn.
+#[test]
+fn an_interrupted_archive_goes_on() {
+    let scene = Scene::new();
+    let plain = walk(&scene.disk()).expect("sound");
+    let place = scene.place();
+    let mut stops = 0;
+    for most in (0..).step_by(6) {
+        let mut left = most;
+        let log = scene.log();
+        journal::claim_for(&log, &*place).expect("ours");
+        let due = journal::due(&log, &ALL, Destination::Place(&*place)).expect("lists");
+        let Some(due) = due.first() else { break };
+        let mut watch = |_| match left {
+            0 => Err(Stop),
+            _ => {
+                left -= 1;
+                Ok(())
+            }
+        };
+        let done = journal::hand_over(&log, due, Destination::Place(&*place), &mut watch);
+        stops += usize::from(done == Err(ArchiveError::Stopped));
+        assert_eq!(walk(&log), Ok(plain.clone()), "after {most} steps");
+        let shown = fs::read_dir(scene.archive()).expect("lists").count();
+        assert!(shown <= 2, "nothing unfinished is left");
+    }
+    assert!(3 < stops, "{stops}");
+    assert_eq!(scene.segments().len(), 1);
+}
+
+/// What an earlier attempt left there: the same is taken, the damaged is written anew, another is
+/// left alone.
+#[test]
+fn what_is_there_already_is_compared() {
+    let scene = Scene::new();
+    let place = scene.place();
+    let names = scene.segments();
+    let data = scene.path("data");
+    let keep: Vec<_> = names.iter().map(|name| fs::read(data.join(name)).expect("reads")).collect();
+    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    // As before the catalogue was written.
+    for (name, bytes) in names.iter().zip(&keep) {
+        fs::write(data.join(name), bytes).expect("writes");
+    }
+    fs::remove_file(data.join(journal::CATALOGUE)).expect("removes");
+    let good = fs::read(scene.object(1)).expect("reads");
+    change(&scene.object(1), |bytes| bytes[9_000] ^= 1);
+    fs::copy(scene.object(1), scene.object(2)).expect("copies");
+    fs::write(scene.object(2), &good).expect("writes");
+    let error = hand_over_all(&scene.log(), Destination::Place(&*place)).expect_err("another");
+    assert!(matches!(error, ArchiveError::Differs { .. }), "{error}");
+    assert_eq!(fs::read(scene.object(1)).expect("reads"), good, "it was written anew");
+    assert_eq!(scene.segments().len(), 2, "the last two are still here");
+    walk(&scene.log()).expect("sound");
+}
+
+/// The catalogue of a crash: its last line is cut short.
+#[test]
+fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
+    let scene = Scene::new();
+    let plain = walk(&scene.disk()).expect("sound");
+    let place = scene.place();
+    let last = scene.segments()[2].clone();
+    let bytes = fs::read(scene.path("data").join(&last)).expect("reads");
+    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    let catalogue = scene.path("data").join(journal::CATALOGUE);
+    let whole = fs::read(&catalogue).expect("reads");
+    for cut in [1, 30, 300] {
+        fs::write(&catalogue, &whole[..whole.len() - cut]).expect("writes");
+        fs::write(scene.path("data").join(&last), &bytes).expect("writes");
+        assert_eq!(walk(&scene.log()), Ok(plain.clone()), "{cut} bytes cut off");
+        let moved = hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+        assert_eq!(moved.len(), 1);
+        assert_eq!(fs::read(&catalogue).expect("reads"), whole);
+    }
+    change(&catalogue, |bytes| bytes[40] ^= 1);
+    let error = Tiered::open(scene.disk()).err().expect("refused").to_string();
+    assert!(error.contains("the line at byte 0: its checksum is wrong"), "{error}");
+}
+
+/// A full disk, at any moment of packing in place: the plain file stays until the packed one is
+/// whole, and nothing unfinished is left.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let disk = MemoryDisk::new(3);
+    write_log(disk.clone(), IDENTITY);
+    let plain = walk(&disk).expect("sound");
+    let used: u64 = disk
+        .list()
+        .expect("lists")
+        .iter()
+        .map(|name| disk.open(name).and_then(|file| file.length()).expect("reads"))
+        .sum();
+    let mut full = 0;
+    for room in [0, 600, 70_000, 200_000, 500_000, 700_000, 2_000_000] {
+        disk.set_capacity(used + room);
+        let log = Tiered::open(disk.clone()).expect("opens");
+        match hand_over_all(&log, Destination::Here) {
+            Err(ArchiveError::Disk(DiskError::Full)) => full += 1,
+            done => assert_eq!(done.map(|handed| handed.len()), Ok(3)),
+        }
+        assert_eq!(walk(&log), Ok(plain.clone()), "{room}");
+        let names = disk.list().expect("lists");
+        assert!(!names.iter().any(|name| name.ends_with(".packing")), "{names:?}");
+        if names.iter().any(|name| name.ends_with(".packed")) {
+            break;
+        }
+    }
+    assert!(2 < full, "{full}");
+}

@@ -1,0 +1,276 @@
+//! A copy is whole at any moment, and a log made of it is the log.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use journal::contract::{IDENTITY, frame_after};
+use journal::{
+    ArchiveError, Backup, Copied, Destination, Extra, FileLog, Options, Place, PlaceError,
+    RealDisk, RestoreError, Restored, Retention, Tiered,
+};
+use ledger::{Position, Stamp};
+use ports::{Disk, DiskError, DiskFile, Log, Stop};
+use record::frame::LogIdentity;
+use tempfile::TempDir;
+
+const OPTIONS: Options = Options {
+    segment_bytes: 300_000,
+    verify: journal::Verify::Everything,
+    damaged_end: journal::DamagedEnd::Refuse,
+};
+
+struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self { directory: tempfile::tempdir().expect("a directory") };
+        fs::create_dir(scene.path("copy")).expect("makes it");
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn disk(&self) -> Tiered<RealDisk> {
+        let disk = RealDisk::open_beside(&self.path("data")).expect("opens");
+        Tiered::open(disk).expect("opens")
+    }
+
+    fn place(&self) -> Arc<dyn Place> {
+        journal::open_place(&format!("file://{}", self.path("copy").display())).expect("a place")
+    }
+
+    fn own(&self) -> Tiered<RealDisk> {
+        Tiered::open(RealDisk::open(&self.path("data")).expect("opens")).expect("opens")
+    }
+
+    fn create(&self) -> FileLog<Tiered<RealDisk>> {
+        FileLog::create(self.own(), IDENTITY, OPTIONS).expect("creates")
+    }
+
+    fn run(&self) -> Result<Copied, ArchiveError> {
+        Backup::open(&self.disk(), self.place())?.run(&self.disk(), &[], &mut go)
+    }
+
+    fn restore(&self, name: &str) -> Result<Restored, RestoreError> {
+        let disk = RealDisk::open(&self.path(name)).expect("opens");
+        journal::restore(&*self.place(), &disk, &mut go)
+    }
+}
+
+fn go(_: u64) -> Result<(), Stop> {
+    Ok(())
+}
+
+fn grow<D: Disk>(log: &mut FileLog<D>, frames: usize) {
+    for at in 0..frames {
+        log.append(&frame_after(&log.tail(), &[20_000 + at])).expect("appends");
+    }
+    log.sync().expect("syncs");
+}
+
+/// One copy follows a growing log over several segments; after each run it gives the log.
+#[test]
+fn a_copy_follows_a_log_at_work() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    fs::write(scene.path("data").join("quarantine.json"), "{}").expect("writes");
+    fs::write(scene.path("data").join("admin-token"), "secret").expect("writes");
+    let extra = Extra { name: "upesi.toml".into(), bytes: b"# mine".to_vec() };
+    let disk = scene.disk();
+    let mut backup = Backup::open(&disk, scene.place()).expect("an empty place");
+    for (round, frames) in [0, 1, 3, 12, 1, 40, 0, 2].into_iter().enumerate() {
+        grow(&mut log, frames);
+        let copied = backup.run(&disk, std::slice::from_ref(&extra), &mut go).expect("copies");
+        assert_eq!((copied.end, copied.chain), (log.end(), log.chain()), "round {round}");
+        let name = format!("restored {round}");
+        let restored = scene.restore(&name).expect("whole");
+        let tail = restored.walked.tail;
+        assert_eq!((tail.end, tail.chain), (log.end(), log.chain()), "round {round}");
+        assert_eq!(restored.files, ["upesi.toml", "quarantine.json"]);
+        assert!(!scene.path(&name).join("admin-token").exists(), "a secret is not copied");
+        let disk = RealDisk::open(&scene.path(&name)).expect("opens");
+        let disk = Tiered::open(disk).expect("opens");
+        let (mut restored, _) = FileLog::open(disk, OPTIONS).expect("opens");
+        grow(&mut restored, 15);
+    }
+    let again = backup.run(&disk, &[extra], &mut go).expect("copies");
+    assert_eq!((again.bytes, again.segments, again.files), (0, 0, 0), "nothing is new");
+    let open = fs::read_dir(scene.path("copy/open")).expect("lists").count();
+    assert!(open <= 1, "{open} chunks: what no manifest names is gone");
+    // What was archived meanwhile is the same.
+    let place = scene.place();
+    let retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
+    drop(log);
+    let own = scene.own();
+    for due in journal::due(&own, &retention, Destination::Here).expect("lists") {
+        journal::hand_over(&own, &due, Destination::Place(&*place), &mut go).expect("moves");
+    }
+    assert_eq!(scene.run().expect("copies").segments, 0);
+    scene.restore("at last").expect("whole");
+}
+
+/// Frames that are written and not yet whole are left out.
+#[test]
+fn a_half_written_frame_is_left_out() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 3);
+    let frame = frame_after(&log.tail(), &[5_000]);
+    let name = scene.disk().list().expect("lists").remove(0);
+    let file = scene.own_file(log, &name);
+    let length = file.length().expect("says");
+    file.write_at(length, &frame[..3_000]).expect("writes");
+    assert_eq!(scene.run().expect("copies").end, Position(3));
+    assert_eq!(scene.restore("restored").expect("whole").walked.tail.end, Position(3));
+    file.write_at(length, &frame).expect("writes");
+    assert_eq!(scene.run().expect("copies").end, Position(4));
+}
+
+impl Scene {
+    /// The file of a log that is not used any more.
+    fn own_file(&self, log: FileLog<Tiered<RealDisk>>, name: &str) -> impl DiskFile + use<> {
+        drop(log);
+        self.own().open(name).expect("opens")
+    }
+}
+
+/// Stopped after any number of steps, the copy is as of an earlier run, whole; the next run and
+/// the next attempt to restore go on.
+#[test]
+fn an_interrupted_copy_and_an_interrupted_restore_go_on() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 4);
+    let first = scene.run().expect("copies");
+    grow(&mut log, 50);
+    let mut stops = 0;
+    for most in (0..).step_by(9) {
+        let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
+        let stopped = backup.run(&scene.disk(), &[], &mut stop_after(most));
+        let restored = scene.restore(&format!("restored {most}")).expect("whole at any moment");
+        if stopped.is_ok() {
+            assert_eq!(restored.walked.tail.end, log.end());
+            break;
+        }
+        assert_eq!(stopped, Err(ArchiveError::Stopped));
+        assert!(first.end <= restored.walked.tail.end);
+        stops += 1;
+    }
+    assert!(3 < stops, "{stops}");
+    let disk = RealDisk::open(&scene.path("resumed")).expect("opens");
+    let mut stops = 0;
+    for most in (0..).step_by(7) {
+        match journal::restore(&*scene.place(), &disk, &mut stop_after(most)) {
+            Ok(restored) => {
+                assert_eq!(restored.walked.tail.chain, log.chain());
+                break;
+            }
+            Err(_) => stops += 1,
+        }
+    }
+    assert!(2 < stops, "{stops}");
+}
+
+fn stop_after(most: usize) -> impl FnMut(u64) -> Result<(), Stop> {
+    let mut left = most;
+    move |_| {
+        left = left.checked_sub(1).ok_or(Stop)?;
+        Ok(())
+    }
+}
+
+/// A copy that misses anything, or in which anything is wrong, makes no log, and says why.
+#[test]
+fn a_damaged_copy_is_refused_with_its_place() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 40);
+    fs::write(scene.path("data").join("notes"), "kept").expect("writes");
+    scene.run().expect("copies");
+    let files = |prefix: &str| {
+        let entries = fs::read_dir(scene.path("copy").join(prefix)).expect("lists");
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        paths.sort();
+        paths
+    };
+    let chunk = files("open").remove(0);
+    let segments = files("segments");
+    let mut round = 0;
+    let mut check = |path: &PathBuf, change: &dyn Fn(&mut Vec<u8>), named: &str| {
+        let good = fs::read(path).expect("reads");
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        match bytes.is_empty() {
+            true => fs::remove_file(path).expect("removes"),
+            false => fs::write(path, &bytes).expect("writes"),
+        }
+        round += 1;
+        let error = scene.restore(&format!("restored {round}")).expect_err("refused").to_string();
+        assert!(error.contains(named), "{error} does not say {named}");
+        fs::write(path, good).expect("writes");
+    };
+    check(&chunk, &Vec::clear, "has no open/");
+    check(&chunk, &|bytes| bytes[700] ^= 1, "is damaged: its digest");
+    check(&chunk, &|bytes| bytes.truncate(900), "is damaged: its digest");
+    check(&segments[0], &Vec::clear, "the records from 1 on are missing");
+    check(&segments[1], &Vec::clear, "on are missing");
+    check(&segments[1], &|bytes| bytes[600] ^= 1, "checksum of the block");
+    check(&segments[1], &|bytes| bytes.truncate(1_000), "it was cut short");
+    let first = fs::read(&segments[0]).expect("reads");
+    check(&segments[1], &|bytes| bytes.clone_from(&first), "does not continue");
+    check(&files("files")[0], &|bytes| bytes[0] ^= 1, "is damaged: its digest");
+    check(&scene.path("copy/backup.json"), &Vec::clear, "no copy was finished");
+    check(&scene.path("copy/backup.json"), &|bytes| bytes.truncate(40), "read backup.json");
+    check(&scene.path("copy/identity.json"), &Vec::clear, "holds other files");
+    scene.restore("restored").expect("all of it was put back");
+}
+
+/// Who writes to the copy: one log, and one history of it.
+#[test]
+fn another_log_and_another_history_are_refused() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 5);
+    scene.run().expect("copies");
+    scene.restore("twin").expect("whole");
+    let open = |name: &str| {
+        let disk = RealDisk::open(&scene.path(name)).expect("opens");
+        FileLog::open(Tiered::open(disk).expect("opens"), OPTIONS).expect("opens").0
+    };
+    let mut twin = open("twin");
+    // The old one goes on and is copied; the restored one has another history from there.
+    grow(&mut log, 1);
+    scene.run().expect("copies");
+    twin.append(&frame_after(&twin.tail(), &[77])).expect("appends");
+    twin.sync().expect("syncs");
+    let beside = |name: &str| {
+        Tiered::open(RealDisk::open_beside(&scene.path(name)).expect("opens")).expect("opens")
+    };
+    let error = Backup::open(&beside("twin"), scene.place()).err().expect("refused");
+    assert!(matches!(error, ArchiveError::Forked { .. }), "{error}");
+
+    let disk = RealDisk::open(&scene.path("other")).expect("opens");
+    let other = LogIdentity(*b"another log    2");
+    FileLog::create(Tiered::open(disk).expect("opens"), other, OPTIONS).expect("creates");
+    let error = Backup::open(&beside("other"), scene.place()).err().expect("refused");
+    assert!(matches!(error, ArchiveError::Place(PlaceError::Foreign { .. })), "{error}");
+}
+
+/// Two that copy at once would remove each other's chunks.
+#[test]
+fn one_copies_at_a_time() {
+    let scene = Scene::new();
+    drop(scene.create());
+    let disk = RealDisk::open_beside(&scene.path("data")).expect("opens");
+    let held = disk.copy_alone().expect("nobody copies");
+    let other = RealDisk::open_beside(&scene.path("data")).expect("opens");
+    assert!(matches!(other.copy_alone(), Err(DiskError::InUse(_))));
+    drop(held);
+    other.copy_alone().expect("nobody copies");
+    drop(RealDisk::open(&scene.path("data")).expect("a copy keeps no owner away"));
+}

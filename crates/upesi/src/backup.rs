@@ -1,0 +1,108 @@
+//! `upesi backup`: a copy of the log in another place, whole at any moment. The running switch
+//! keeps one by itself (`keeper.rs`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use journal::{ArchiveError, Backup, RealDisk, Tiered};
+use ports::DiskError;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::keeper::extras;
+use crate::offline::{Progress, print_json};
+
+/// A running switch can archive a segment between the look at it and its opening.
+const ATTEMPTS: usize = 3;
+
+const EXAMPLES: &str = "\
+Examples:
+  upesi backup --data /var/lib/upesi --to file:///mnt/backup
+  upesi backup --data /var/lib/upesi --to file:///mnt/backup --config upesi.toml --json
+  upesi restore --from file:///mnt/backup --data /var/lib/upesi-new
+A switch may be running: [backup] in its configuration makes it keep the copy by itself.";
+
+/// Arguments of `backup`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BackupArguments {
+    /// Directory of the log. A switch may be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where to: an existing directory as file:///DIRECTORY, empty or with the copy of this log.
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// Copy this configuration file with it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    to: String,
+    /// The last record of the copy, and the chain head there: `verify` of the restored log shows
+    /// the same.
+    end: u64,
+    chain_head: String,
+    segments: usize,
+    files: usize,
+    bytes: u64,
+    seconds: f64,
+}
+
+pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
+    let started = Instant::now();
+    let shown = arguments.data.display().to_string();
+    let failed = |what: String| Failure::new(format!("{shown}: {what}"));
+    if !arguments.data.is_dir() {
+        return Err(failed("there is no such directory".into()));
+    }
+    if let Some(config) = &arguments.config
+        && let Err(error) = std::fs::metadata(config)
+    {
+        return Err(Failure::new(format!("cannot read {}: {error}", config.display())));
+    }
+    let place = journal::open_place(&arguments.to);
+    let place = place.map_err(|error| Failure::new(error.to_string()))?;
+    let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
+    let _alone = disk.copy_alone().map_err(|error| failed(error.to_string()))?;
+    let mut progress = Progress::new();
+    let mut bytes = 0_u64;
+    let extras = extras(arguments.config.as_deref());
+    let mut copied = Err(ArchiveError::Stopped);
+    for _ in 0..ATTEMPTS {
+        copied = Tiered::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
+            Backup::open(&log, Arc::clone(&place))?.run(&log, &extras, &mut |more| {
+                bytes += more;
+                progress.say(|| format!("{} MiB read and written", bytes >> 20));
+                Ok(())
+            })
+        });
+        let moved = matches!(copied, Err(ArchiveError::Disk(DiskError::NotFound(_))));
+        if !moved {
+            break;
+        }
+    }
+    progress.end();
+    let copied = copied.map_err(|error| failed(error.to_string()))?;
+    let report = Report {
+        to: arguments.to.clone(),
+        end: copied.end.0,
+        chain_head: copied.chain.to_string(),
+        segments: copied.segments,
+        files: copied.files,
+        bytes: copied.bytes,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    if arguments.json {
+        return print_json(&report);
+    }
+    let Report { to, end, chain_head, segments, files, bytes, .. } = &report;
+    println!("{to} holds the log up to record {end}, chain head {chain_head}");
+    println!("copied now: {bytes} bytes, {segments} closed segments, {files} other files");
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! Archives, copies and restored directories as operators meet them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use journal::{FileLog, Options, RealDisk};
+use ports::Log;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::message::Transfer;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, Ports, finish};
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a command that must succeed and answer with JSON.
+#[track_caller]
+fn answer(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", complaint(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    finish(command)
+}
+
+/// Runs a command that must fail, and say this.
+#[track_caller]
+fn refused(arguments: &[&str], named: &str) {
+    let output = run(arguments);
+    let said = complaint(&output);
+    assert!(!output.status.success() && said.contains(named), "{arguments:?}: {said}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A directory beside that of the log.
+struct Beside {
+    directory: TempDir,
+}
+
+impl Beside {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// An empty place.
+    fn place(&self, name: &str) -> String {
+        fs::create_dir(self.path(name)).unwrap();
+        format!("file://{}", text(&self.path(name)))
+    }
+}
+
+/// Writes a log anew in segments of a few kilobytes, as it would be after some time.
+fn split(data: &Path) {
+    let disk = RealDisk::open(data).unwrap();
+    let mut frames = Vec::new();
+    let walked = journal::walk(&disk, &mut |placed| {
+        frames.push(placed.frame.as_bytes().to_vec());
+        Ok(())
+    });
+    let identity = walked.unwrap().tail.identity;
+    fs::remove_file(data.join("00000000000000000001.segment")).unwrap();
+    let options = Options { segment_bytes: 8_192, ..Options::default() };
+    let mut log = FileLog::create(disk, identity, options).unwrap();
+    for frame in frames {
+        log.append(&frame).unwrap();
+        log.sync().unwrap();
+    }
+}
+
+/// A log of several segments with a few transfers, stopped.
+fn played() -> (Home, Transfer) {
+    let scheme = Scheme::start();
+    let transfers = ["10", "20", "30"].map(Transfer::of);
+    for transfer in &transfers {
+        scheme.send(&transfer.prepare(), 202);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    }
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    split(&scheme.home.data());
+    let [first, ..] = transfers;
+    (scheme.home, first)
+}
+
+fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = entries.filter(|path| text(path).ends_with(ending)).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_archived_log_is_proved_explained_replayed_and_served() {
+    let (home, transfer) = played();
+    let (data, beside) = (home.data(), Beside::new());
+    let (data, place) = (text(&data), beside.place("archive"));
+    let all = || {
+        let untimed = |arguments: &[&str]| {
+            let mut said = answer(&[arguments, &["--json", "--data", data]].concat());
+            for name in ["seconds", "records_per_second"] {
+                said.as_object_mut().unwrap().remove(name);
+            }
+            said
+        };
+        let life = untimed(&["explain", &transfer.id]);
+        (untimed(&["verify"]), life, untimed(&["replay", "--until", "20"]))
+    };
+    let plain = all();
+    let segments = names(Path::new(data), ".segment").len();
+    assert!(3 < segments, "{segments}");
+
+    let archive = ["archive", "--json", "--data", data, "--to", &place];
+    let planned = answer(&[&archive[..], &["--dry-run", "--keep", "1"]].concat());
+    assert_eq!(planned["segments"].as_array().unwrap().len(), segments - 2, "{planned}");
+    assert_eq!(names(Path::new(data), ".segment").len(), segments, "nothing was done");
+    let packed = answer(&["archive", "--json", "--data", data, "--keep", "2"]);
+    assert!(packed["packed_bytes"].as_u64() < packed["plain_bytes"].as_u64(), "{packed}");
+    assert_eq!(names(Path::new(data), ".packed").len(), segments - 3);
+    assert!(all() == plain, "compressed");
+    let moved = answer(&archive);
+    assert_eq!(moved["segments"].as_array().unwrap().len(), segments - 1, "{moved}");
+    assert_eq!(names(Path::new(data), ".segment").len(), 1);
+    assert!(all() == plain, "archived");
+
+    let switch = home.serve();
+    let reads = format!("reads 1 segments here, 0 compressed here, {} from {place}", segments - 1);
+    assert!(switch.greeting.contains(&reads), "{}", switch.greeting);
+    let admin = Admin::new(&home, &switch);
+    let state: Value = serde_json::from_str(&admin.get("/state")).unwrap();
+    assert_eq!(state["stateHash"], plain.0["state_hash"]);
+    let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+    assert_eq!(storage["archivedSegments"], segments - 1, "{storage}");
+    switch.stop(Signal::TERM);
+
+    // What is wrong with the archive is said by name, and nothing is mended.
+    let object = names(&beside.path("archive/segments"), ".packed").remove(1);
+    let good = fs::read(&object).unwrap();
+    let mut flipped = good.clone();
+    flipped[700] ^= 1;
+    fs::write(&object, flipped).unwrap();
+    let name = text(&object).rsplit('/').next().unwrap();
+    let output = run(&["verify", "--json", "--data", data]);
+    let disproof: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(disproof["fault"]["segment"].as_str().unwrap().ends_with(name), "{disproof}");
+    assert!(disproof["fault"]["what"].as_str().unwrap().contains("checksum"), "{disproof}");
+    let said = complaint(&home.serve_in_vain(Ports::free()));
+    assert!(said.contains(name) && said.contains("checksum"), "{said}");
+    fs::remove_file(&object).unwrap();
+    refused(&["verify", "--data", data], "it is missing, though this segment was archived there");
+    fs::rename(beside.path("archive"), beside.path("unmounted")).unwrap();
+    refused(&["verify", "--data", data], "open the directory");
+    fs::rename(beside.path("unmounted"), beside.path("archive")).unwrap();
+    fs::write(&object, good).unwrap();
+    assert!(all() == plain, "it was put back");
+}
+
+/// The restore drill: what comes of a copy made beside a running switch has the same state.
+#[test]
+fn a_copy_of_a_running_switch_gives_the_same_state() {
+    let scheme = Scheme::start();
+    let beside = Beside::new();
+    let (home, place) = (scheme.home.data(), beside.place("copy"));
+    let backup = ["backup", "--json", "--data", text(&home), "--to", &place];
+    let mut copied = Vec::new();
+    for amount in ["10", "20"] {
+        let transfer = Transfer::of(amount);
+        scheme.send(&transfer.prepare(), 202);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.settle();
+        let state: Value = serde_json::from_str(&scheme.admin.get("/state")).unwrap();
+        let report = answer(&backup);
+        assert_eq!(report["end"], state["position"]);
+        copied.push(report["bytes"].as_u64().unwrap());
+        let data = beside.path(&format!("restored {amount}"));
+        let restore = ["restore", "--json", "--from", &place, "--data", text(&data)];
+        let proof = answer(&restore);
+        assert_eq!(proof["state_hash"], state["stateHash"]);
+        assert_eq!(proof["chain_head"], report["chain_head"]);
+        let verified = answer(&["verify", "--json", "--data", text(&data)]);
+        assert_eq!(verified["state_hash"], state["stateHash"]);
+        refused(&restore, "nothing is ever overwritten");
+    }
+    assert_eq!(answer(&backup)["bytes"], 0, "nothing is new");
+    scheme.end();
+    let (empty, none) = (beside.place("empty"), beside.path("none"));
+    refused(&["restore", "--from", &empty, "--data", text(&none)], "there is no copy here");
+}
+
+/// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
+#[test]
+fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
+    let beside = Beside::new();
+    let (archive, copy) = (beside.place("archive"), beside.place("copy"));
+    let (home, _) = played();
+    let settings = format!(
+        "\n[archive]\nto = \"{archive}\"\nkeep_segments = 1\n[backup]\nto = \"{copy}\"\n\
+         every_seconds = 1\n"
+    );
+    let configuration = fs::read_to_string(home.configuration()).unwrap() + &settings;
+    fs::write(home.configuration(), configuration).unwrap();
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    admin.must("POST", "/participants", "{\"name\":\"newfsp\",\"currency\":\"USD\"}", 201);
+    let state: Value = serde_json::from_str(&admin.get("/state")).unwrap();
+    let position = state["position"].as_u64().unwrap();
+    admin.wait_for("upesi_backup_position", |there| position <= there);
+    let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+    assert_eq!(storage["backup"]["position"], position, "{storage}");
+    assert_eq!(storage["backup"].get("failing"), None, "{storage}");
+    while names(&home.data(), ".segment").len() != 2 {
+        assert_eq!(admin.metric("upesi_archive_failing"), 0);
+    }
+    switch.kill();
+    fs::remove_dir_all(home.data()).unwrap();
+    let data = home.data();
+    let proof = answer(&["restore", "--json", "--from", &copy, "--data", text(&data)]);
+    assert_eq!(proof["state_hash"], state["stateHash"]);
+    assert_eq!(proof["files"], json!(["upesi.toml"]));
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    let again: Value = serde_json::from_str(&admin.get("/state")).unwrap();
+    assert_eq!(again["stateHash"], state["stateHash"]);
+    switch.stop(Signal::TERM);
+}
+
+/// A place that goes away is said, shown, and taken again when it is back; the switch works on.
+#[test]
+fn a_place_that_is_gone_is_said_and_tried_again() {
+    let beside = Beside::new();
+    let copy = beside.place("copy");
+    fs::rename(beside.path("copy"), beside.path("away")).unwrap();
+    let scheme = Scheme::configured(&format!("[backup]\nto = \"{copy}\"\nevery_seconds = 1\n"));
+    scheme.admin.wait_for("upesi_backup_failing", |failing| failing == 1);
+    let storage = scheme.admin.get("/storage");
+    assert!(storage.contains("open the directory"), "{storage}");
+    let transfer = Transfer::of("1");
+    scheme.send(&transfer.prepare(), 202);
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.settle();
+    scheme.end();
+}
+
+/// Every stored form, as it was first written, is read by this program: compressed segments, the
+/// open one in chunks, the manifest and the marker of a copy, and a quarantine.
+#[test]
+fn what_earlier_versions_stored_is_read() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let plain = fixtures.join("data-1");
+    let proof = answer(&["verify", "--json", "--data", text(&plain)]);
+    let beside = Beside::new();
+    let place = format!("file://{}", text(&fixtures.join("copy-1")));
+    let data = beside.path("data");
+    let restored = answer(&["restore", "--json", "--from", &place, "--data", text(&data)]);
+    assert_eq!(restored["files"], json!(["quarantine.json"]));
+    assert!(2 < names(&data, ".packed").len());
+    let again = answer(&["verify", "--json", "--data", text(&data)]);
+    for name in ["state_hash", "chain_head", "outcome_digest", "records", "postings"] {
+        assert_eq!(again[name], proof[name], "{name}");
+    }
+    assert_eq!(proof["quarantined"][0]["by"], "A. Odhiambo");
+    assert_eq!(proof["quarantined"], again["quarantined"]);
+    assert_eq!(proof["chain_head"], CHAIN_HEAD_1);
+    assert_eq!(proof["state_hash"], STATE_HASH_1);
+}
+
+const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
+const STATE_HASH_1: &str = "fd181ab0fcca8bec786ae87fe4f6b312981cfa0a2b339d007885b38cd6c07eae";

@@ -276,11 +276,7 @@ impl World {
         match take(&self.disk, source, &mut Unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
-                assert!(
-                    taken.passed_over.iter().all(|why| is_ahead(why)),
-                    "{:?}",
-                    taken.passed_over
-                );
+                assert!(taken.passed_over.iter().all(is_ahead), "{:?}", taken.passed_over);
                 self.desk.tally.snapshots += 1;
                 self.desk.mark(taken.file.position.0);
             }
@@ -380,7 +376,7 @@ impl World {
         let stored = Some(self.shelf.mark().position);
         let found = newest(&self.disk, &log.frames(), stored, &mut Unpaced);
         let Newest { start, passed_over, .. } = found.map_err(|error| error.to_string())?;
-        if !passed_over.iter().all(|why| is_ahead(why)) {
+        if !passed_over.iter().all(is_ahead) {
             // A crash never leaves a snapshot that has to be passed over for its own sake.
             assert!(self.disk.is_down(), "{passed_over:?}");
             return Err(passed_over.concat());

@@ -223,6 +223,12 @@ fn check(
     }
 }
 
+/// Whether a condition has other spare bits than a hash of 32 bytes is written with.
+fn is_no_hash(condition: &str) -> bool {
+    let has_form = condition.len() == 43 && condition.bytes().all(|byte| DIGITS.contains(&byte));
+    has_form && encode_base64url(&decode_base64url(condition)) != condition
+}
+
 impl Form {
     fn check_no_document(&self, data: &[u8], fault: Fault, found: &Result<String, Refusal>) {
         let Err(refused) = found else {
@@ -260,6 +266,10 @@ impl Form {
                     findings.codes.push(3101);
                 }
                 findings.codes.append(&mut findings.possible);
+                // A condition of the right form that no hash is written as.
+                if self.schema == "prepare" && root.text("condition").is_some_and(is_no_hash) {
+                    findings.codes.push(3100);
+                }
                 let code = refused.code.number();
                 assert!(findings.codes.contains(&code), "{refused}, not {:?}", findings.codes);
             }

@@ -150,6 +150,25 @@ fn a_log_reads_the_same_plain_packed_and_archived() {
 }
 
 /// Opens for writing, replays, and reads single records from the end to the beginning.
+/// A segment of many more blocks than those of the other tests have.
+#[test]
+fn a_long_segment_is_packed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options { segment_bytes: 36 << 20, ..OPTIONS };
+    let disk = RealDisk::open(directory.path()).expect("opens");
+    let mut log = FileLog::create(disk, IDENTITY, options).expect("creates");
+    for _ in 0..38 {
+        log.append(&frame_after(&log.tail(), &[1_000_000])).expect("appends");
+    }
+    log.sync().expect("syncs");
+    drop(log);
+    let log = Tiered::open(RealDisk::open(directory.path()).expect("opens")).expect("opens");
+    let plain = walk(&log).expect("sound");
+    let handed = hand_over_all(&log, Destination::Here).expect("packs");
+    assert_eq!((plain.segments, handed.len()), (2, 1));
+    assert_eq!(walk(&log), Ok(plain));
+}
+
 fn records(disk: Tiered<RealDisk>) -> Vec<ports::OwnedRecord> {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
     let (mut log, recovery) = FileLog::open(disk, options).expect("opens");

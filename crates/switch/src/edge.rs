@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use delivery::Delivery;
 use fspiop::Refusal;
-use ledger::{Command, FinishedDelivery, Notice, Outcome, ParticipantIndex, Stamp, TransferId};
+use ledger::{Command, FinishedDelivery, Notice, ParticipantIndex, Stamp, TransferId};
 use node::progress::Stuck;
 use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
@@ -20,7 +20,7 @@ use crate::connections::Connections;
 use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::signatures::KeyBook;
-use crate::waiters::{Reply, Waiters};
+use crate::waiters::{Reply, Wait, Waiters};
 use crate::{Message, Options};
 
 /// A notice on its way out, with the message it is made from while that is in memory: the first
@@ -53,6 +53,32 @@ pub(crate) struct Arrival {
     pub(crate) arrived_ns: u64,
     pub(crate) parsed_ns: u64,
     pub(crate) read_ns: u64,
+}
+
+/// What a submitted command waits for; nothing, in a switch that decides nothing.
+pub(crate) struct Decision {
+    wait: Option<Wait>,
+    watched: Option<(TransferId, What)>,
+}
+
+impl Decision {
+    /// Waits until the command is durable and applied.
+    ///
+    /// # Errors
+    /// 503 when the node took no more commands.
+    pub(crate) async fn made(self, edge: &Edge) -> Result<(), Refusal> {
+        let Some(wait) = self.wait else { return Ok(()) };
+        let reply: Reply = wait.await;
+        if let Some((transfer, what)) = self.watched {
+            edge.mark(transfer, what, [Moment::Answered]);
+        }
+        match reply {
+            Ok(_) => Ok(()),
+            Err(Refused::Full | Refused::DiskFull | Refused::Stopped) => {
+                Err(Refusal::unavailable())
+            }
+        }
+    }
 }
 
 /// A count that one thread raises and others read.
@@ -192,19 +218,18 @@ impl Edge {
         self.generation.get()
     }
 
-    /// Submits a command and waits until it is durable and applied.
-    pub(crate) async fn submit(
-        &self,
-        command: Command,
-        stored: Stored,
-    ) -> Result<Outcome, Refusal> {
+    /// Submits a command; the decision is made when it is durable and applied.
+    ///
+    /// # Errors
+    /// 413 for a message too large for a record.
+    pub(crate) fn submit(&self, command: Command, stored: Stored) -> Result<Decision, Refusal> {
         let Stored { message, payload, arrival } = stored;
         let watched = arrival.and_then(|arrival| self.mark_submitted(&command, arrival));
         if self.options.decisions == Decisions::Null
             && let Some(passing) = Passing::of(&command)
         {
             null::owe(self, &passing, message);
-            return Ok(Outcome::Accepted);
+            return Ok(Decision { wait: None, watched: None });
         }
         let wait = self.waiters.wait();
         let record =
@@ -215,13 +240,7 @@ impl Edge {
         let submission = Submission { command, record, durability, attached };
         self.submissions.borrow_mut().push(submission);
         self.flush.notify_one();
-        let reply: Reply = wait.await;
-        if let Some((transfer, what)) = watched {
-            self.mark(transfer, what, [Moment::Answered]);
-        }
-        reply.map_err(|refused| match refused {
-            Refused::Full | Refused::DiskFull | Refused::Stopped => Refusal::unavailable(),
-        })
+        Ok(Decision { wait: Some(wait), watched })
     }
 
     /// Somebody watches: notes how a message came in.

@@ -10,6 +10,7 @@ use fspiop::callback::{self, HubMessage};
 use fspiop::endpoint::EndpointType;
 use fspiop::forward::{Forwarding, rewrite};
 use fspiop::headers::{TRACEPARENT, TRACESTATE};
+use fspiop::reach::Target;
 use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
@@ -84,9 +85,11 @@ pub(crate) enum Undelivered {
 /// 503 when too many are on their way already.
 pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> {
     begin(edge)?;
+    let Outgoing { to, headers, body, on_failure } = outgoing;
+    let (call, on_failure) = (call(edge, &to, headers, body), on_failure.map(Box::new));
     let edge = Rc::clone(edge);
     spawn_local(async move {
-        carry(&edge, outgoing).await;
+        carry(&edge, call, on_failure).await;
         edge.forwards.set(edge.forwards.get() - 1);
     });
     Ok(())
@@ -121,8 +124,10 @@ pub(crate) fn start_replacement(
     begin(edge)?;
     let edge = Rc::clone(edge);
     spawn_local(async move {
-        if let Some(result) = speak(&edge, own).await {
-            complain(&edge, result, on_failure).await;
+        if let Some(result) = speak(&edge, own).await
+            && !result.as_ref().is_ok_and(|answer| answer.status.is_success())
+        {
+            complain(&edge, result, on_failure.map(Box::new)).await;
         }
         edge.forwards.set(edge.forwards.get() - 1);
     });
@@ -173,13 +178,28 @@ pub(crate) fn rewrite_headers(
     rewrite(headers, &Forwarding { method, path, destination, trace, span, now_ms });
 }
 
-/// One attempt.
-pub(crate) async fn call(
+/// A message with its address, ready to be sent.
+pub(crate) struct Call {
+    target: Rc<Target>,
+    /// Taken when it is written.
+    request: Option<Request<Full<Bytes>>>,
+}
+
+impl Call {
+    /// One attempt.
+    pub(crate) async fn make(&mut self, edge: &Edge) -> Result<Answer, Undelivered> {
+        let sent = edge.pools.send(&self.target.authority, &mut self.request).await;
+        sent.map_err(Undelivered::Failed)
+    }
+}
+
+/// Addresses a message.
+pub(crate) fn call(
     edge: &Edge,
     to: &Destination,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Answer, Undelivered> {
+) -> Result<Call, Undelivered> {
     let view = edge.view();
     let target = edge.addresses.borrow_mut().find(&view, to.participant, to.endpoint);
     drop(view);
@@ -195,28 +215,35 @@ pub(crate) async fn call(
     *request.method_mut() = to.method.clone();
     *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Failed(Failure::Connect))?;
     *request.headers_mut() = headers;
-    edge.pools.send(&target.authority, request).await.map_err(Undelivered::Failed)
+    Ok(Call { target, request: Some(request) })
 }
 
-async fn carry(edge: &Rc<Edge>, outgoing: Outgoing) {
-    let result = call(edge, &outgoing.to, outgoing.headers, outgoing.body).await;
-    complain(edge, result, outgoing.on_failure).await;
+/// One attempt, and the complaint when it fails.
+async fn carry(
+    edge: &Rc<Edge>,
+    call: Result<Call, Undelivered>,
+    on_failure: Option<Box<Complaint>>,
+) {
+    let result = match call {
+        Ok(mut call) => call.make(edge).await,
+        Err(undelivered) => Err(undelivered),
+    };
+    if !result.as_ref().is_ok_and(|answer| answer.status.is_success()) {
+        Box::pin(complain(edge, result, on_failure)).await;
+    }
 }
 
 /// Counts a message that was not delivered, and tells its sender.
 async fn complain(
     edge: &Rc<Edge>,
     result: Result<Answer, Undelivered>,
-    on_failure: Option<Complaint>,
+    on_failure: Option<Box<Complaint>>,
 ) {
-    if result.as_ref().is_ok_and(|answer| answer.status.is_success()) {
-        return;
-    }
     edge.counters.forwards_failed.add(1);
     let Some(complaint) = on_failure else { return };
     let (code, description) = explain(&result, complaint.no_endpoint);
     let body = callback::error(code, &description, &[]);
-    let Complaint { to, resource, trace, .. } = complaint;
+    let Complaint { to, resource, trace, .. } = *complaint;
     // The sender cannot be reached either: it will ask again.
     let _told = tell(edge, OwnMessage { to, resource, trace, body }).await;
 }
@@ -243,7 +270,10 @@ async fn speak(edge: &Edge, own: OwnMessage) -> Option<Result<Answer, Undelivere
     let headers = hub_headers(edge, &own.to, own.resource, &own.trace);
     let kind = (&own.to.method, own.resource);
     let (headers, body) = signatures::seal(edge, kind, headers, own.body).await?;
-    Some(call(edge, &own.to, headers, body).await)
+    Some(match call(edge, &own.to, headers, body) {
+        Ok(mut call) => call.make(edge).await,
+        Err(undelivered) => Err(undelivered),
+    })
 }
 
 /// The error a sender hears: the one the peer answered with, or one for the way it failed

@@ -27,7 +27,7 @@ use ports::{OwnedPayload, OwnedRecord};
 use crate::Message;
 use crate::commands::batch_fault;
 use crate::edge::{Edge, Parcel};
-use crate::forward::{self, Destination, Trace, Undelivered};
+use crate::forward::{self, Call, Destination, Trace, Undelivered};
 use crate::participants::{Answer, PartyNames};
 use crate::pool::{Asked, Failure};
 use crate::signatures;
@@ -40,8 +40,15 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
         None => Parcel::new(load_notice(edge, attempt.notice).await?, None),
     };
     let began = edge.handle.stages().now_ns();
-    let (to, headers, body) = render(edge, &parcel).await.ok_or(Failure::Broken)?;
-    match forward::call(edge, &to, headers, body).await {
+    let call = match held(edge, &parcel) {
+        Some(call) => call,
+        None => Box::pin(rendered(edge, &parcel)).await?,
+    };
+    let answer = match call {
+        Ok(mut call) => call.make(edge).await,
+        Err(undelivered) => Err(undelivered),
+    };
+    match answer {
         Ok(answer) => {
             began.into_iter().for_each(|began| mark(edge, &parcel.notice, began, answer.asked));
             Ok(answer.status)
@@ -88,12 +95,30 @@ pub(crate) async fn state_body(edge: &Edge, view: &TransferView) -> Option<Bytes
 }
 
 type Rendered = (Destination, HeaderMap, Bytes);
+type Addressed = Result<Call, Undelivered>;
+
+/// The message of a participant that is passed on and still in memory, as nearly all are.
+fn held(edge: &Edge, parcel: &Parcel) -> Option<Addressed> {
+    let notice = &parcel.notice;
+    if !matches!(notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort) {
+        return None;
+    }
+    // Another notice may be made from the same one.
+    let message = Arc::unwrap_or_clone(parcel.message.take()?);
+    let (to, headers, body) = forwarded(edge, notice, message);
+    Some(forward::call(edge, &to, headers, body))
+}
+
+async fn rendered(edge: &Edge, parcel: &Parcel) -> Result<Addressed, Failure> {
+    let (to, headers, body) = render(edge, parcel).await.ok_or(Failure::Broken)?;
+    Ok(forward::call(edge, &to, headers, body))
+}
 
 async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
     let notice = &parcel.notice;
     match notice.kind {
         NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort => {
-            let message = take_message(edge, parcel).await?;
+            let message = load_message(edge, notice.source).await?;
             Some(forwarded(edge, notice, message))
         }
         NoticeKind::PartiesChanged | NoticeKind::PartiesRefused => parties(edge, notice).await,
@@ -359,15 +384,6 @@ async fn message_of(edge: &Edge, parcel: &Parcel) -> Option<Arc<Message>> {
     match held {
         Some(message) => Some(message),
         None => load_message(edge, parcel.notice.source).await.map(Arc::new),
-    }
-}
-
-/// The message to pass on as it is. Another notice may be made from the same one.
-async fn take_message(edge: &Edge, parcel: &Parcel) -> Option<Message> {
-    let held = parcel.message.take();
-    match held {
-        Some(message) => Some(Arc::unwrap_or_clone(message)),
-        None => load_message(edge, parcel.notice.source).await,
     }
 }
 

@@ -11,19 +11,19 @@ use fspiop::{ErrorCode, PartyIdType, PartyPath, Refusal, Resource};
 use http::{Method, StatusCode};
 use ledger::{Command, ParticipantIndex};
 
-use crate::edge::{Edge, Stored};
+use crate::edge::{Decision, Edge, Stored};
 use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace, Variables};
-use crate::server::Inbound;
+use crate::server::{Answering, Inbound};
 use crate::{Message, commands};
 
 const NO_SUCH_FSP: &str = "fspId is no participant";
 
 /// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`.
-pub(crate) async fn register(
+pub(crate) fn register(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let source = inbound.envelope.source;
     let (fsp, currency) = if inbound.method == Method::POST {
         let registration = ParticipantRegistration::parse(&inbound.body)?;
@@ -45,33 +45,30 @@ pub(crate) async fn register(
         let trace = Trace::of(&inbound);
         let own = OwnMessage { to, resource: Resource::Participants, trace, body };
         forward::start_callback(edge, own)?;
-        return Ok(accepted);
+        return Ok(accepted.into());
     }
     let command = commands::register(&inbound.envelope, &path, fsp, currency);
-    submit(edge, inbound, command).await?;
-    Ok(accepted)
+    Ok(Answering::Decided(submit(edge, inbound, command)?, accepted))
 }
 
 /// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
-pub(crate) async fn delete(
+pub(crate) fn delete(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     known_source(edge, &inbound)?;
     let command = commands::remove(&inbound.envelope, &path);
-    submit(edge, inbound, command).await?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(Answering::Decided(submit(edge, inbound, command)?, StatusCode::ACCEPTED))
 }
 
 /// `POST /participants`: each entry for itself; what is wrong with one is said in the callback.
-pub(crate) async fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
+pub(crate) fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<Answering, Refusal> {
     let batch = BatchRegistration::parse(&inbound.body)?;
     known_source(edge, &inbound)?;
     let command = commands::register_batch(&inbound.envelope, &batch);
     drop(batch);
-    submit(edge, inbound, command).await?;
-    Ok(StatusCode::OK)
+    Ok(Answering::Decided(submit(edge, inbound, command)?, StatusCode::OK))
 }
 
 /// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory.
@@ -79,7 +76,7 @@ pub(crate) fn get(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     inbound: &Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let view = edge.view();
     let Some(asker) = view.find(&inbound.envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
@@ -101,7 +98,7 @@ pub(crate) fn get(
     let trace = Trace::of(inbound);
     let own = OwnMessage { to, resource: Resource::Participants, trace, body };
     forward::start_callback(edge, own)?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(StatusCode::ACCEPTED.into())
 }
 
 /// `PUT /participants/{Type}/{ID}[/{SubId}]/error`: passed on.
@@ -109,7 +106,7 @@ pub(crate) fn put_error(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     mut inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     ErrorInformation::parse(&inbound.body)?;
     let view = edge.view();
     let envelope = inbound.envelope;
@@ -124,7 +121,7 @@ pub(crate) fn put_error(
             let own = OwnMessage { to, resource: Resource::Participants, trace, body };
             forward::start_callback(edge, own)?;
         }
-        return Ok(StatusCode::OK);
+        return Ok(StatusCode::OK.into());
     };
     let to = names.to(recipient, Answer::Error);
     let call = (&Method::PUT, to.path.as_str());
@@ -137,7 +134,7 @@ pub(crate) fn put_error(
     });
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
-    Ok(StatusCode::OK)
+    Ok(StatusCode::OK.into())
 }
 
 /// A party as paths and templates name it, in the escaped form of a path.
@@ -192,10 +189,9 @@ fn known_source(edge: &Edge, inbound: &Inbound) -> Result<ParticipantIndex, Refu
     }
 }
 
-async fn submit(edge: &Edge, inbound: Inbound, command: Command) -> Result<(), Refusal> {
+fn submit(edge: &Edge, inbound: Inbound, command: Command) -> Result<Decision, Refusal> {
     let mut payload = Vec::new();
     fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
     let message = Message { headers: inbound.headers, body: inbound.body };
-    edge.submit(command, Stored { message, payload, arrival: None }).await?;
-    Ok(())
+    edge.submit(command, Stored { message, payload, arrival: None })
 }

@@ -9,7 +9,7 @@ use ledger::{FspName, ParticipantIndex};
 
 use crate::edge::Edge;
 use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace, Variables};
-use crate::server::Inbound;
+use crate::server::{Answering, Inbound};
 
 /// FSPs that one look-up is forwarded to, at most.
 const FORWARDS_MAX: usize = 16;
@@ -21,7 +21,7 @@ pub(crate) fn get(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let view = edge.view();
     let envelope = inbound.envelope;
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
@@ -45,7 +45,7 @@ pub(crate) fn get(
     if targets.is_empty() {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::PARTY_NOT_FOUND, "");
         forward::start_callback(edge, own)?;
-        return Ok(StatusCode::ACCEPTED);
+        return Ok(StatusCode::ACCEPTED.into());
     }
     for (participant, name) in targets {
         let mut headers = inbound.headers.clone();
@@ -55,7 +55,7 @@ pub(crate) fn get(
         let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
         forward::start(edge, Outgoing { to, headers, body: inbound.body.clone(), on_failure })?;
     }
-    Ok(StatusCode::ACCEPTED)
+    Ok(StatusCode::ACCEPTED.into())
 }
 
 /// `PUT /parties/{Type}/{ID}[/{SubId}]`: the answer goes to whoever asked.
@@ -63,7 +63,7 @@ pub(crate) fn put(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     body::check_party(&inbound.body)?;
     pass_on(edge, &path, inbound, Call::Put)
 }
@@ -73,7 +73,7 @@ pub(crate) fn put_error(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     body::ErrorInformation::parse(&inbound.body)?;
     pass_on(edge, &path, inbound, Call::Error)
 }
@@ -83,7 +83,7 @@ fn pass_on(
     path: &PartyPath<'_>,
     mut inbound: Inbound,
     call: Call,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let view = edge.view();
     let envelope = inbound.envelope;
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
@@ -94,7 +94,7 @@ fn pass_on(
     let Some(recipient) = recipient.map(|member| member.index) else {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::DESTINATION_FSP, "");
         forward::start_callback(edge, own)?;
-        return Ok(StatusCode::OK);
+        return Ok(StatusCode::OK.into());
     };
     let to = target.to(recipient, Method::PUT, call);
     let rewriting = (&Method::PUT, to.path.as_str());
@@ -102,7 +102,7 @@ fn pass_on(
     forward::rewrite_headers(edge, &mut inbound.headers, rewriting, envelope.trace, None);
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
-    Ok(StatusCode::OK)
+    Ok(StatusCode::OK.into())
 }
 
 #[derive(Clone, Copy)]

@@ -7,10 +7,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -18,12 +20,11 @@ use fspiop::reach::Reach;
 use http::header::HOST;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use node::stages::Stages;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, spawn_local};
 
 use crate::Options;
 use crate::edge::Counters;
@@ -31,6 +32,8 @@ use crate::watched::{Watched, WrittenAt};
 
 /// Between two sweeps for requests whose time is over.
 pub const SWEEP: Duration = Duration::from_millis(250);
+/// Sweeps after which idle connections that the peer has closed are closed here too.
+const IDLE_SWEEPS: u64 = 20;
 /// Peers remembered; beyond it those without connections are forgotten.
 const PEERS_MAX: usize = 16_384;
 /// Longest answer that is read to its end; a longer one costs the connection.
@@ -114,9 +117,15 @@ struct Peer {
     denied: Cell<bool>,
 }
 
+/// What reads and writes one connection.
+type Wire = http1::Connection<TokioIo<Watched<TcpStream>>, Full<Bytes>>;
+
+/// A connection has no task of its own: the exchange that uses it drives it, so that a request is
+/// made and written in one go, and its answer read and taken in another.
 struct Connection {
     sender: RefCell<SendRequest<Full<Bytes>>>,
-    driver: AbortHandle,
+    /// `None` once it has ended.
+    wire: RefCell<Option<Wire>>,
     busy_since: Cell<u64>,
     place: Cell<usize>,
     timed_out: Cell<bool>,
@@ -142,14 +151,17 @@ impl Pools {
         Failure::Denied
     }
 
-    /// Sends a request, its URI in origin form, and waits for the whole answer.
+    /// Sends a request, its URI in origin form, and waits for the whole answer. The request is
+    /// taken when it is written.
     pub(crate) async fn send(
         &self,
         authority: &str,
-        mut request: Request<Full<Bytes>>,
+        request: &mut Option<Request<Full<Bytes>>>,
     ) -> Result<Answer, Failure> {
         let peer = self.peer(authority)?;
-        request.headers_mut().insert(HOST, peer.host.clone());
+        request.iter_mut().for_each(|request| {
+            request.headers_mut().insert(HOST, peer.host.clone());
+        });
         // A connection that was idle may have been closed meanwhile: a request that was never
         // written goes out on another one.
         loop {
@@ -157,7 +169,9 @@ impl Pools {
             let fresh = idle.is_none();
             let connection = match idle {
                 Some(connection) => connection,
-                None if peer.open() < self.limits.connections_max => self.connect(&peer).await?,
+                None if peer.open() < self.limits.connections_max => {
+                    Box::pin(self.connect(&peer)).await?
+                }
                 None => {
                     peer.freed.notified().await;
                     continue;
@@ -165,8 +179,8 @@ impl Pools {
             };
             match self.exchange(&peer, connection, request).await {
                 Ok(answer) => return Ok(answer),
-                Err((_, Some(unsent))) if !fresh => request = unsent,
-                Err((failure, _)) => return Err(failure),
+                Err(_) if !fresh && request.is_some() => {}
+                Err(failure) => return Err(failure),
             }
         }
     }
@@ -175,12 +189,17 @@ impl Pools {
     pub(crate) fn sweep(&self) {
         self.sweeps.set(self.sweeps.get() + 1);
         let age_max = (self.limits.answer.as_millis() / SWEEP.as_millis()) as u64 + 1;
+        let look_at_idle = self.sweeps.get().is_multiple_of(IDLE_SWEEPS);
         for peer in self.peers.borrow().values() {
             for connection in peer.busy.borrow().iter() {
                 if age_max < self.sweeps.get() - connection.busy_since.get() {
                     connection.timed_out.set(true);
-                    connection.driver.abort();
+                    // Whoever waits for its answer is woken by this.
+                    connection.wire.take();
                 }
+            }
+            if look_at_idle {
+                peer.idle.borrow_mut().retain(|connection| connection.settle());
             }
         }
     }
@@ -189,21 +208,25 @@ impl Pools {
         &self,
         peer: &Rc<Peer>,
         connection: Rc<Connection>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Answer, (Failure, Option<Request<Full<Bytes>>>)> {
+        unsent: &mut Option<Request<Full<Bytes>>>,
+    ) -> Result<Answer, Failure> {
         connection.busy_since.set(self.sweeps.get());
         peer.set_busy(&connection);
         let lease = Lease { peer, connection: &connection };
-        let ready = poll_fn(|context| connection.sender.borrow_mut().poll_ready(context)).await;
-        if ready.is_err() {
-            return Err((lease.failure(), Some(request)));
+        if !connection.settle() || connection.ready().await.is_err() {
+            return Err(lease.failure());
         }
+        let request = unsent.take().ok_or(Failure::Broken)?;
         let connected = self.stages.now_ns();
         let sent = connection.sender.borrow_mut().try_send_request(request);
-        let response = sent.await.map_err(|mut error| (lease.failure(), error.take_message()))?;
+        let response = connection.drive(sent).await;
+        let response = response.map_err(|mut error| {
+            *unsent = error.take_message();
+            lease.failure()
+        })?;
         let status = response.status();
-        let whole = read_to_end(response.into_body(), status).await;
-        let (body, reusable) = whole.map_err(|()| (lease.failure(), None))?;
+        let whole = connection.drive(read_to_end(response.into_body(), status)).await;
+        let (body, reusable) = whole.map_err(|()| lease.failure())?;
         let written_ns = connection.written_at.get();
         let asked = connected.map(|connected_ns| Asked { connected_ns, written_ns });
         drop(lease);
@@ -222,15 +245,10 @@ impl Pools {
         };
         let stream = Watched::new(stream, &self.stages);
         let written_at = stream.written_at();
-        let (sender, driver) =
-            handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
-        let driver = spawn_local(async move {
-            // How a connection ends is seen by the request on it, if there is one.
-            let _ended = driver.await;
-        });
+        let (sender, wire) = handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         Ok(Rc::new(Connection {
             sender: RefCell::new(sender),
-            driver: driver.abort_handle(),
+            wire: RefCell::new(Some(wire)),
             busy_since: Cell::new(0),
             place: Cell::new(0),
             timed_out: Cell::new(false),
@@ -260,6 +278,38 @@ impl Pools {
         });
         peers.insert(authority, Rc::clone(&peer));
         Ok(peer)
+    }
+}
+
+impl Connection {
+    /// Goes on until there is nothing to read or write, and says whether the connection is open.
+    /// Nobody is woken when there is more: the next that uses the connection looks again.
+    fn settle(&self) -> bool {
+        self.turn(&mut Context::from_waker(Waker::noop()));
+        !self.sender.borrow().is_closed()
+    }
+
+    async fn ready(&self) -> hyper::Result<()> {
+        self.drive(poll_fn(|context| self.sender.borrow_mut().poll_ready(context))).await
+    }
+
+    /// Waits for what the connection brings, and drives it meanwhile.
+    async fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            self.turn(context);
+            future.as_mut().poll(context)
+        })
+        .await
+    }
+
+    fn turn(&self, context: &mut Context<'_>) {
+        let mut wire = self.wire.borrow_mut();
+        let ended = wire.as_mut().is_some_and(|wire| Pin::new(wire).poll(context).is_ready());
+        if ended {
+            // How it ended is seen by the request on it, if there is one.
+            *wire = None;
+        }
     }
 }
 

@@ -12,10 +12,10 @@ use node::View;
 
 use crate::edge::Edge;
 use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace};
-use crate::server::{Envelope, Inbound};
+use crate::server::{Answering, Envelope, Inbound};
 
 /// `POST /quotes`.
-pub(crate) fn post(edge: &Rc<Edge>, inbound: Inbound) -> Result<StatusCode, Refusal> {
+pub(crate) fn post(edge: &Rc<Edge>, inbound: Inbound) -> Result<Answering, Refusal> {
     let quote = Quote::parse(&inbound.body)?;
     let fault = check_quote(&edge.view(), &inbound.envelope, &quote);
     let id = quote.quote.to_string();
@@ -27,7 +27,7 @@ pub(crate) fn put(
     edge: &Rc<Edge>,
     id: Identifier<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let response = QuoteResponse::parse(&inbound.body)?;
     let currency = response.payee_currency();
     let fault = check_response(&edge.view(), &inbound, currency);
@@ -40,7 +40,7 @@ pub(crate) fn put_error(
     edge: &Rc<Edge>,
     id: Identifier<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let said = ErrorInformation::parse_of_quote(&inbound.body)?;
     if !said.code.is_accepted() {
         let (code, description) = said.effective();
@@ -58,7 +58,7 @@ fn replace_error(
     id: Identifier<'_>,
     inbound: Inbound,
     body: Bytes,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let view = edge.view();
     let named = inbound.envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = named else {
@@ -70,7 +70,7 @@ fn replace_error(
     let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
     let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
     forward::start_replacement(edge, own, on_failure)?;
-    Ok(StatusCode::OK)
+    Ok(StatusCode::OK.into())
 }
 
 /// `GET /quotes/{ID}`.
@@ -78,7 +78,7 @@ pub(crate) fn get(
     edge: &Rc<Edge>,
     id: Identifier<'_>,
     inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let path = format!("/quotes/{}", id.raw);
     send(edge, inbound, &Method::GET, id.raw, path, None)
 }
@@ -131,7 +131,7 @@ fn send(
     id: &str,
     path: String,
     fault: Option<Fault>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let accepted = if *method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
     let view = edge.view();
     let envelope = inbound.envelope;
@@ -151,7 +151,7 @@ fn send(
             let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
             forward::start_callback(edge, own)?;
         }
-        return Ok(accepted);
+        return Ok(accepted.into());
     };
     let to = Destination {
         participant: recipient.index,
@@ -165,7 +165,7 @@ fn send(
     forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
-    Ok(accepted)
+    Ok(accepted.into())
 }
 
 fn error_to(participant: ParticipantIndex, id: &str) -> Destination {

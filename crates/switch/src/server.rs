@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use fspiop::{ErrorCode, Found, Refusal, Resource, Route};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -25,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use crate::connections::{Line, Place};
-use crate::edge::{Arrival, Edge};
+use crate::edge::{Arrival, Decision, Edge};
 use crate::socket::{self, Protocol, Socket};
 use crate::{multiplexed, notices, participants, parties, quotes, signatures, transfers};
 
@@ -65,6 +66,20 @@ pub(crate) struct Inbound {
     pub(crate) body: Bytes,
     /// When it came, if somebody watches.
     pub(crate) arrival: Option<Arrival>,
+}
+
+/// By what status an accepted message is answered.
+pub(crate) enum Answering {
+    /// At once.
+    Now(StatusCode),
+    /// When its record is durable and decided.
+    Decided(Decision, StatusCode),
+}
+
+impl From<StatusCode> for Answering {
+    fn from(status: StatusCode) -> Self {
+        Self::Now(status)
+    }
 }
 
 /// Accepts connections until the thread ends.
@@ -137,64 +152,55 @@ async fn serve_http1(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
     line.set_broken_off(ended.is_err_and(|error| error.is_incomplete_message()));
 }
 
-pub(crate) async fn serve(
+/// Answers a request. What it waits with is kept small, for each one on its way is moved as a
+/// whole: the request is held once, and what it is read into is gone before the next wait.
+pub(crate) fn serve(
     edge: Rc<Edge>,
     heard_ns: u64,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (head, body) = request.into_parts();
-    if let Err(refusal) = fspiop::framing::check(&head) {
-        edge.counters.malformed.add(1);
-        edge.counters.refused.add(1);
-        return Ok(closing(refuse(&refusal)));
-    }
-    let answer = handle(&edge, heard_ns, head, body).await;
-    Ok(match answer {
-        Ok(response) => {
-            edge.counters.requests.add(1);
-            response
-        }
-        Err(refusal) => {
+) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
+    let (mut parts, mut body) = request.into_parts();
+    async move {
+        if let Err(refusal) = fspiop::framing::check(&parts) {
+            edge.counters.malformed.add(1);
             edge.counters.refused.add(1);
-            refuse(&refusal)
+            return Ok(closing(refuse(&refusal)));
         }
-    })
-}
-
-async fn handle(
-    edge: &Rc<Edge>,
-    heard_ns: u64,
-    parts: Parts,
-    mut body: Incoming,
-) -> Result<Response<Full<Bytes>>, Refusal> {
-    // Who asks before it sends the body is answered before it does.
-    let asks = parts.headers.contains_key(EXPECT);
-    let answer = answer(edge, heard_ns, parts, &mut body).await;
-    let was_slow = |refusal: &Refusal| refusal.status == StatusCode::REQUEST_TIMEOUT;
-    match &answer {
-        Err(refusal) if was_slow(refusal) || asks => {}
-        Err(_) if !body.is_end_stream() => discard(&mut body).await,
-        _ => {}
+        // Who asks before it sends the body is answered before it does.
+        let asks = parts.headers.contains_key(EXPECT);
+        let answer = answer(&edge, heard_ns, &mut parts, &mut body).await;
+        let refusal = match answer {
+            Ok(response) => {
+                edge.counters.requests.add(1);
+                return Ok(response);
+            }
+            Err(refusal) => refusal,
+        };
+        let was_slow = refusal.status == StatusCode::REQUEST_TIMEOUT;
+        if !was_slow && !asks && !body.is_end_stream() {
+            Box::pin(discard(&mut body)).await;
+        }
+        edge.counters.refused.add(1);
+        Ok(refuse(&refusal))
     }
-    answer
 }
 
 async fn answer(
     edge: &Rc<Edge>,
     arrived_ns: u64,
-    parts: Parts,
+    parts: &mut Parts,
     body: &mut Incoming,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let parsed = edge.handle.stages().now_ns();
-    let path = parts.uri.path().to_owned();
-    let api = match fspiop::find(&parts.method, &path)? {
+    let uri = parts.uri.clone();
+    let api = match fspiop::find(&parts.method, uri.path())? {
         Found::Health => return Ok(health(edge)),
         // Endpoints are never out of date here; operators' scripts may still ask.
         Found::EndpointCache => return Ok(empty(StatusCode::ACCEPTED)),
         Found::Api(api) => api,
     };
     let resource = api.resource();
-    let envelope = envelope(edge, &parts, resource)?;
+    let envelope = envelope(edge, parts, resource)?;
     let route = api.route()?;
     let max = resource.body_bytes_max();
     let body = read(edge, body, &parts.headers, max).await?;
@@ -203,26 +209,37 @@ async fn answer(
         parsed_ns,
         read_ns: stages::monotonic_ns(),
     });
-    let Parts { method, uri, headers, .. } = parts;
+    let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
+    match take(edge, (resource, route), head, (envelope, body, arrival))? {
+        Answering::Now(status) => Ok(empty(status)),
+        Answering::Decided(decision, status) => {
+            decision.made(edge).await?;
+            Ok(empty(status))
+        }
+    }
+}
+
+/// Takes a message that is here as a whole.
+fn take(
+    edge: &Rc<Edge>,
+    (resource, route): (Resource, Route<'_>),
+    (method, uri, headers): (Method, Uri, HeaderMap),
+    (envelope, body, arrival): (Envelope, Bytes, Option<Arrival>),
+) -> Result<Answering, Refusal> {
     let mut inbound = Inbound { envelope, method, uri, headers, body, arrival };
     signatures::check(edge, resource, &inbound)?;
     if matches!(inbound.method, Method::GET | Method::DELETE) {
         // It means nothing, so it goes to nobody.
         inbound.body = Bytes::new();
     }
-    let status = dispatch(edge, route, inbound).await?;
-    Ok(empty(status))
+    dispatch(edge, route, inbound)
 }
 
-async fn dispatch(
-    edge: &Rc<Edge>,
-    route: Route<'_>,
-    inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+fn dispatch(edge: &Rc<Edge>, route: Route<'_>, inbound: Inbound) -> Result<Answering, Refusal> {
     match route {
-        Route::TransfersPost => transfers::post(edge, inbound).await,
-        Route::TransfersPut(path) => transfers::put(edge, path, inbound).await,
-        Route::TransfersError(path) => transfers::put_error(edge, path, inbound).await,
+        Route::TransfersPost => transfers::post(edge, inbound),
+        Route::TransfersPut(path) => transfers::put(edge, path, inbound),
+        Route::TransfersError(path) => transfers::put_error(edge, path, inbound),
         Route::TransfersGet(path) => transfers::get(edge, path, &inbound),
         Route::PartiesGet(path) => parties::get(edge, path, inbound),
         Route::PartiesPut(path) => parties::put(edge, path, inbound),
@@ -231,11 +248,11 @@ async fn dispatch(
         Route::QuotesPut(id) => quotes::put(edge, id, inbound),
         Route::QuotesError(id) => quotes::put_error(edge, id, inbound),
         Route::QuotesGet(id) => quotes::get(edge, id, inbound),
-        Route::ParticipantsBatch => participants::post_batch(edge, inbound).await,
+        Route::ParticipantsBatch => participants::post_batch(edge, inbound),
         Route::ParticipantsPost(path) | Route::ParticipantsPut(path) => {
-            participants::register(edge, path, inbound).await
+            participants::register(edge, path, inbound)
         }
-        Route::ParticipantsDelete(path) => participants::delete(edge, path, inbound).await,
+        Route::ParticipantsDelete(path) => participants::delete(edge, path, inbound),
         Route::ParticipantsGet(path) => participants::get(edge, path, &inbound),
         Route::ParticipantsError(path) => participants::put_error(edge, path, inbound),
     }

@@ -14,26 +14,25 @@ use tokio::task::spawn_local;
 use crate::edge::{Edge, Stored};
 use crate::forward::{self, Destination, OwnMessage, Trace};
 use crate::notices;
-use crate::server::Inbound;
+use crate::server::{Answering, Inbound};
 use crate::{Message, commands};
 
 /// `POST /transfers`.
-pub(crate) async fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<StatusCode, Refusal> {
+pub(crate) fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<Answering, Refusal> {
     let prepare = Prepare::parse(&inbound.body)?;
     let command = commands::prepare(&inbound.envelope, &prepare, &inbound.body);
     let trace = inbound.envelope.trace;
     let call = (&Method::POST, "/transfers");
     forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
-    edge.submit(command, stored(inbound)).await?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, StatusCode::ACCEPTED))
 }
 
 /// `PUT /transfers/{ID}`.
-pub(crate) async fn put(
+pub(crate) fn put(
     edge: &Rc<Edge>,
     path: TransferPath<'_>,
     mut inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let fulfil = Fulfil::parse(&inbound.body)?;
     if !inbound.envelope.through_proxy {
         fulfil.check_completed(edge.wall_ms())?;
@@ -42,23 +41,21 @@ pub(crate) async fn put(
     let command = commands::fulfil(&inbound.envelope, id, &fulfil, &inbound.body);
     drop(fulfil);
     rewrite_answer(edge, &mut inbound);
-    edge.submit(command, stored(inbound)).await?;
-    Ok(StatusCode::OK)
+    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, StatusCode::OK))
 }
 
 /// `PUT /transfers/{ID}/error`.
-pub(crate) async fn put_error(
+pub(crate) fn put_error(
     edge: &Rc<Edge>,
     path: TransferPath<'_>,
     mut inbound: Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let error = ErrorInformation::parse(&inbound.body)?;
     let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
     let command = commands::abort(&inbound.envelope, id, &error, &inbound.body);
     drop(error);
     rewrite_answer(edge, &mut inbound);
-    edge.submit(command, stored(inbound)).await?;
-    Ok(StatusCode::OK)
+    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, StatusCode::OK))
 }
 
 /// `GET /transfers/{ID}`: the state is read after everything submitted before, and the asker is
@@ -67,11 +64,11 @@ pub(crate) fn get(
     edge: &Rc<Edge>,
     path: TransferPath<'_>,
     inbound: &Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let source = inbound.envelope.source;
     let Some(asker) = edge.view().find(&source).map(|member| member.index) else {
         // Nobody to answer: as the reference, accepted and dropped.
-        return Ok(StatusCode::ACCEPTED);
+        return Ok(StatusCode::ACCEPTED.into());
     };
     let (id, name) = (path.id, path.name.raw.to_owned());
     let to = move |suffix: &str, endpoint| Destination {
@@ -119,7 +116,7 @@ pub(crate) fn get(
         // Too many answers are on their way: the asker will ask again.
         let _sent = forward::start_callback(&edge, message);
     });
-    Ok(StatusCode::ACCEPTED)
+    Ok(StatusCode::ACCEPTED.into())
 }
 
 fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {
@@ -140,7 +137,7 @@ fn not_found_to_sender(
     edge: &Rc<Edge>,
     path: &TransferPath<'_>,
     inbound: &Inbound,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Answering, Refusal> {
     let sender = edge.view().find(&inbound.envelope.source).map(|member| member.index);
     if let Some(participant) = sender {
         let name = path.name.raw;
@@ -156,7 +153,7 @@ fn not_found_to_sender(
         let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
         forward::start_callback(edge, own)?;
     }
-    Ok(StatusCode::OK)
+    Ok(StatusCode::OK.into())
 }
 
 fn error_body(code: ErrorCode, detail: &str) -> bytes::Bytes {

@@ -33,8 +33,8 @@ use crate::support::scheme::Admin;
 use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish_within};
 
 /// What the gate has; [`TRANSFERS`] in segments of 1 MiB are several closed ones.
-const TRANSFERS: u64 = 2_500;
-const IDS: u64 = 250;
+const TRANSFERS: u64 = 2_000;
+const IDS: u64 = 100;
 /// A thousandth of this for each transfer, beside [`LEAST`], is more than any command takes.
 const PER_THOUSAND: Duration = Duration::from_millis(500);
 const LEAST: Duration = Duration::from_secs(60);
@@ -208,10 +208,11 @@ impl Years {
 
     /// Asks for each id and sends it again, equal and changed; gives what was heard of each.
     fn ask(&self, switch: &Switch, payers: &Payers, sample: &Sample, how: &str) -> Heard {
-        let admin = Admin::new(&self.home, switch);
-        admin.wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
+        // Each time on a connection of its own: in between it may be closed as an idle one.
+        let admin = || Admin::new(&self.home, switch);
+        admin().wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
         let started = Instant::now();
-        let found = admin.metric("upesi_store_reads_found_total");
+        let found = admin().metric("upesi_store_reads_found_total");
         for part in sample.0.chunks(AT_ONCE) {
             std::thread::scope(|scope| {
                 for share in part.chunks(part.len().div_ceil(ASKERS)) {
@@ -221,9 +222,9 @@ impl Years {
                     });
                 }
             });
-            admin.wait_for("upesi_notices_owed", |owed| owed == 0);
+            admin().wait_for("upesi_notices_owed", |owed| owed == 0);
         }
-        let read = admin.metric("upesi_store_reads_found_total") - found;
+        let read = admin().metric("upesi_store_reads_found_total") - found;
         assert!(sample.0.len() as u64 <= read, "the answers came from the store: {read} reads");
         let rate = 3.0 * sample.0.len() as f64 / started.elapsed().as_secs_f64();
         say(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));

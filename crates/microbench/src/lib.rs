@@ -1,9 +1,10 @@
 //! What the core costs, part by part: `upesi bench core`.
 //!
 //! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches
-//! that form themselves; kernel, log and cold store; the log alone; then single operations: stored forms, the steps of each
-//! kind of FSPIOP message, signatures. The cases of one table take turns, round by round, so that
-//! a busy machine slows all of them alike; the figure is the median over the rounds.
+//! that form themselves; kernel, log and cold store; the log alone; then single operations: stored
+//! forms, the steps of each kind of FSPIOP message, signatures. The cases of one table take turns,
+//! round by round, so that a busy machine slows all of them alike; the figure is the median over
+//! the rounds.
 //!
 //! Costs: about half a minute, a gigabyte of memory, and some hundred megabytes below the
 //! directory of [`Options::data`], which are removed at the end. Nothing listens or connects.

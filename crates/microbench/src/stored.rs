@@ -33,8 +33,8 @@ pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Erro
     let about = format!(
         "Kernel, log and cold store, durable before it is applied: {} transfers in batches of \
          {BATCH_LARGE} commands without bodies, one of prepares, one of fulfils. What ended leaves \
-         memory after {} s. Until all of it is in the store, compaction included; \"{BEHIND_CLOCK}\" \
-         counts the time in which the next batches were made, too.",
+         memory after {} s. Until all of it is in the store, compaction included; \
+         \"{BEHIND_CLOCK}\" counts the time in which the next batches were made, too.",
         pairs * BATCH_LARGE,
         KEEP.as_secs()
     );

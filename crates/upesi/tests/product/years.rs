@@ -3,7 +3,7 @@
 //!
 //! # Phases
 //! A directory is filled through the production path below HTTP ([`Years::new`]), killed in the
-//! middle and filled on. Ids are drawn from the log, one from each stretch of it ([`Sample`]): every
+//! middle and filled on. Ids are drawn from the log, one of each stretch ([`Sample`]). Every
 //! one is asked for, and its prepare sent again, as it was and changed. What the payer then hears
 //! must be the payee's own fulfilment twice, and once that it was modified; the same bytes after
 //! `kill -9`, without the store, and with nearly all of the log in the archive.

@@ -224,7 +224,7 @@ pub(crate) fn recover<D: Disk>(
     let mut frames = 0;
     if options.verify == Verify::Everything {
         for (segment, next) in closed.iter().zip(&found[1..]) {
-            frames += check_closed(segment, next, &mut |_, _| Ok(()))?.frames;
+            frames += check_closed(disk, (segment, next), &mut |_, _| Ok(()))?.frames;
         }
     }
     let mut end = scan_last(last)?;
@@ -239,11 +239,11 @@ pub(crate) fn recover<D: Disk>(
     // Set even when nothing is to be cut off: an earlier recovery may have cut, and its sync
     // failed, so that what it cut is out of sight but stored, and would stand behind the next
     // frame after a crash.
-    last.file.truncate(end.scanned.offset)?;
+    last.file().truncate(end.scanned.offset)?;
     // The header is one sector: written over itself, it cannot be torn.
-    write_again(&last.file, 0, SEGMENT_HEADER_BYTES)?;
-    let rewritten_bytes = write_again(&last.file, end.unproven, end.scanned.offset)?;
-    last.file.sync()?;
+    write_again(last.file(), 0, SEGMENT_HEADER_BYTES)?;
+    let rewritten_bytes = write_again(last.file(), end.unproven, end.scanned.offset)?;
+    last.file().sync()?;
     disk.sync_directory()?;
     end.scanned.tail.durable = end.scanned.tail.end;
 
@@ -318,7 +318,7 @@ pub fn walk<D: Disk>(
     let mut walked =
         Walked { segments: found.len(), frames: 0, bytes: 0, tail: found[0].base(), torn: None };
     for (segment, next) in closed.iter().zip(&found[1..]) {
-        let read = check_closed(segment, next, &mut |offset, frame| {
+        let read = check_closed(disk, (segment, next), &mut |offset, frame| {
             visit(&Placed { segment: &segment.name, offset, frame })
         })?;
         walked.note(read.frames, &read.scanned);
@@ -353,14 +353,21 @@ impl Walked {
 struct Found<F> {
     first: Position,
     name: String,
-    file: F,
+    /// Kept open for the last two only: a log may have more segments than a process files.
+    file: Option<F>,
     length: u64,
     header: Result<Tail, &'static str>,
 }
 
 impl<F: DiskFile> Found<F> {
+    /// Of one of the last two segments.
+    fn file(&self) -> &F {
+        self.file.as_ref().expect("the last two segments found are open")
+    }
+
+    /// Of one of the last two segments.
     fn part(&self) -> Part<'_, F> {
-        Part { file: &self.file, limit: self.length }
+        Part { file: self.file(), limit: self.length }
     }
 
     fn damage(&self, offset: u64, position: Position, reason: DamageReason) -> OpenError {
@@ -391,7 +398,10 @@ fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         let read = file.read_at(0, &mut bytes)?;
         let header = segment::decode_header(&bytes[..read]);
-        found.push(Found { first, name, file, length, header });
+        found.push(Found { first, name, file: Some(file), length, header });
+        if let [.., closed, _, _] = &mut found[..] {
+            closed.file = None;
+        }
     }
     Ok(found)
 }
@@ -409,7 +419,7 @@ fn take_unfinished<F: DiskFile>(found: &mut Vec<Found<F>>) -> Result<Option<Foun
 
 fn reads_as_zeros<F: DiskFile>(segment: &Found<F>) -> Result<bool, DiskError> {
     let mut header = [0; SEGMENT_HEADER_BYTES as usize];
-    segment.file.read_at(0, &mut header)?;
+    segment.file().read_at(0, &mut header)?;
     Ok(header.iter().all(|&byte| byte == 0))
 }
 
@@ -451,14 +461,16 @@ struct Closed {
 }
 
 /// Checks a segment that has one behind it, unless the visitor has enough.
-fn check_closed<F: DiskFile>(
-    segment: &Found<F>,
-    next: &Found<F>,
+fn check_closed<D: Disk>(
+    disk: &D,
+    (segment, next): (&Found<D::File>, &Found<D::File>),
     visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
 ) -> Result<Closed, OpenError> {
     let mut frames = 0;
     let start = (SEGMENT_HEADER_BYTES, segment.base());
-    let scanned = scan::scan(segment.part(), start, &mut |offset, frame| {
+    let file = disk.open(&segment.name)?;
+    let part = Part { file: &file, limit: segment.length };
+    let scanned = scan::scan(part, start, &mut |offset, frame| {
         frames += 1;
         visit(offset, frame)
     })?;
@@ -570,6 +582,7 @@ fn assemble<F: DiskFile>(found: Vec<Found<F>>, end: End, report: Recovery) -> Re
         active = Some((segment.first, segment.file));
     }
     let (first, file) = active.expect("a log has at least one segment");
+    let file = file.expect("the last two segments found are open");
     let active = Arc::new(Opened::new(first, file, end.index));
     if let Some(last) = segments.last_mut() {
         last.opened = Some(active.clone());

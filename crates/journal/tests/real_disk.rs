@@ -2,8 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use journal::{LOCK_FILE, RealDisk};
-use ports::{Disk, DiskError, DiskFile};
+use journal::contract::IDENTITY;
+use journal::{FileLog, LOCK_FILE, Options, RealDisk};
+use ledger::Stamp;
+use ports::{Disk, DiskError, DiskFile, Log};
+use record::frame::{BatchHeader, FrameBuilder, NewRecord};
 
 fn mode(path: &std::path::Path) -> u32 {
     std::fs::metadata(path).expect("exists").permissions().mode() & 0o777
@@ -97,3 +100,41 @@ fn names_that_lead_elsewhere_are_refused() {
         assert!(matches!(disk.open(name), Err(DiskError::Failed { .. })), "{name:?}");
     }
 }
+
+/// A log may have more segments than a process may have files.
+#[test]
+fn however_many_segments_there_are_few_are_open() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let disk = RealDisk::open(directory.path()).expect("opens");
+    let options = Options { segment_bytes: 1, ..Options::default() };
+    let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+    for _ in 0..SEGMENTS {
+        let mut builder = FrameBuilder::new();
+        let new = NewRecord { kind: 1, version: 1, fields: b"fields", payload: None };
+        builder.push(&new.encode().expect("short")).expect("short");
+        let tail = log.tail();
+        let header = BatchHeader { stamp: Stamp(tail.stamp.0 + 1), ..BatchHeader::default() };
+        log.append(builder.seal(&tail, &header).bytes).expect("appends");
+    }
+    log.sync().expect("syncs");
+    drop(log);
+    let open = || {
+        let files = std::fs::read_dir("/proc/self/fd").expect("Linux");
+        let names = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        names.filter(|name| name.starts_with(directory.path())).count()
+    };
+    let mut most = 0;
+    let walked = journal::walk(&disk, &mut |_| {
+        most = most.max(open());
+        Ok(())
+    });
+    assert_eq!(walked.map(|walked| walked.segments), Ok(SEGMENTS));
+    // The directory, its lock, the last two segments and the one that is read.
+    assert!(most <= 5, "{most}");
+    let options = Options { verify: journal::Verify::Everything, ..options };
+    let (_log, recovery) = FileLog::open(disk, options).expect("opens");
+    assert_eq!(recovery.segments, SEGMENTS);
+    assert!(open() <= 5, "{}", open());
+}
+
+const SEGMENTS: usize = 60;

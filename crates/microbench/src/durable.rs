@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use journal::{FileLog, RealDisk};
-use ledger::{Command, Notice};
+use ledger::{Command, Notice, State};
 use node::SystemClock;
-use ports::Clock;
+use ports::{Clock, StoreError};
 use record::frame::LogIdentity;
-use sequencer::{Durability, Sequencer, Submission};
+use sequencer::{ColdSide, Durability, Quarantine, Sequencer, Start, Submission};
 
 use crate::measure::{Durations, Took, median, time};
 use crate::report::{Row, Section};
@@ -28,10 +28,10 @@ const BEHIND: usize = 200;
 const DELIVERIES: usize = 512;
 
 /// A hub without sockets.
-struct Hub {
-    sequencer: Sequencer<Timed<FileLog<RealDisk>>>,
+pub(crate) struct Hub {
+    pub(crate) sequencer: Sequencer<Timed<FileLog<RealDisk>>>,
     clock: SystemClock,
-    waiting: VecDeque<Submission<()>>,
+    pub(crate) waiting: VecDeque<Submission<()>>,
     batch: Vec<Submission<()>>,
     owed: Vec<Notice>,
     times: Rc<RefCell<Times>>,
@@ -39,14 +39,34 @@ struct Hub {
 
 impl Hub {
     fn open(directory: &Path, workload: &Workload) -> Result<Self, Error> {
+        Self::open_with(directory, workload, |_| Ok(None))
+    }
+
+    /// With a store beside the kernel, of the log with this identity.
+    pub(crate) fn open_beside(
+        directory: &Path,
+        workload: &Workload,
+        cold: impl FnOnce(LogIdentity) -> Result<ColdSide, StoreError>,
+    ) -> Result<Self, Error> {
+        Self::open_with(directory, workload, |identity| cold(identity).map(Some))
+    }
+
+    fn open_with(
+        directory: &Path,
+        workload: &Workload,
+        cold: impl FnOnce(LogIdentity) -> Result<Option<ColdSide>, StoreError>,
+    ) -> Result<Self, Error> {
         let disk = RealDisk::open(directory)?;
         let mut identity = [0; 16];
         getrandom::fill(&mut identity)?;
         let log = FileLog::create(disk, LogIdentity(identity), journal::Options::default())?;
         let clock = SystemClock::new();
         let times = Rc::default();
-        let sequencer =
-            Sequencer::open(Timed::new(log, Rc::clone(&times)), 0, clock.now(), &mut |_| {})?;
+        let cold = cold(LogIdentity(identity))?;
+        let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
+        let log = Timed::new(log, Rc::clone(&times));
+        let sequencer = Sequencer::open_from(log, start, (0, clock.now()), &mut |_| {})
+            .map_err(|failed| failed.1)?;
         let (waiting, batch, owed) = Default::default();
         let mut hub = Self { sequencer, clock, waiting, batch, owed, times };
         let mut failed = None;
@@ -60,17 +80,19 @@ impl Hub {
         failed.map_or(Ok(hub), Err)
     }
 
-    fn commit_all(&mut self) -> Result<(), Error> {
+    /// Commits whoever waits; where there is a store, gives it what ended.
+    pub(crate) fn commit_all(&mut self) -> Result<(), Error> {
         while !self.waiting.is_empty() {
             self.sequencer.commit(&mut self.waiting, &mut self.batch, self.clock.now())?;
             self.batch.clear();
             self.owed.extend_from_slice(&self.sequencer.effects().notices);
+            self.sequencer.tend()?;
         }
         Ok(())
     }
 
     /// Puts the record that everything owed was delivered behind what waits.
-    fn deliver(&mut self) {
+    pub(crate) fn deliver(&mut self) {
         for part in self.owed.chunks(record::command::ENTRIES_MAX) {
             self.waiting.push_back(lazy(Command::FinishDeliveries(delivered(part))));
         }
@@ -215,7 +237,7 @@ fn arrive(
     Ok(())
 }
 
-fn synced(command: Command) -> Submission<()> {
+pub(crate) fn synced(command: Command) -> Submission<()> {
     submission(command, Durability::Synced)
 }
 
@@ -227,6 +249,6 @@ fn submission(command: Command, durability: Durability) -> Submission<()> {
     Submission::without_payload(command, durability, ()).expect("these commands are small")
 }
 
-fn wall_ms() -> u64 {
+pub(crate) fn wall_ms() -> u64 {
     SystemClock::new().now().wall.millis()
 }

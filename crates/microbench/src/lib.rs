@@ -1,9 +1,10 @@
 //! What the core costs, part by part: `upesi bench core`.
 //!
 //! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches
-//! that form themselves; the log alone; then single operations: stored forms, the steps of each
-//! kind of FSPIOP message, signatures. The cases of one table take turns, round by round, so that
-//! a busy machine slows all of them alike; the figure is the median over the rounds.
+//! that form themselves; kernel, log and cold store; the log alone; then single operations: stored
+//! forms, the steps of each kind of FSPIOP message, signatures. The cases of one table take turns,
+//! round by round, so that a busy machine slows all of them alike; the figure is the median over
+//! the rounds.
 //!
 //! Costs: about half a minute, a gigabyte of memory, and some hundred megabytes below the
 //! directory of [`Options::data`], which are removed at the end. Nothing listens or connects.
@@ -21,6 +22,7 @@ mod operation;
 mod report;
 mod signatures;
 mod steps;
+mod stored;
 mod timed;
 mod workload;
 
@@ -53,6 +55,10 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=60))]
     pub seconds: u32,
+    /// Transfers that end beside a store; with ten million, 6 GB of disk.
+    #[arg(long, value_name = "COUNT", default_value_t = 250_000,
+          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub transfers: u32,
     /// Measure only these parts.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
@@ -70,6 +76,8 @@ pub enum Part {
     Durable,
     /// Kernel and log with commands that arrive one by one.
     Arrivals,
+    /// Kernel, log and cold store in large batches.
+    Store,
     /// The log alone.
     Log,
     /// Stored forms and the steps of FSPIOP messages.
@@ -101,6 +109,9 @@ pub enum Error {
     /// A new log could not be read.
     #[error(transparent)]
     Replay(#[from] sequencer::ReplayError),
+    /// The store did not do as asked.
+    #[error(transparent)]
+    Store(#[from] ports::StoreError),
     /// A batch was not committed.
     #[error(transparent)]
     Commit(#[from] sequencer::CommitError),
@@ -128,6 +139,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
             Part::Kernel => sections.push(kernel::measure(options)),
             Part::Durable => sections.push(durable::large(options, &directory.path)?),
             Part::Arrivals => sections.push(durable::arrivals(options, &directory.path)?),
+            Part::Store => sections.push(stored::large(options, &directory.path)?),
             Part::Log => sections.push(log::measure(options, &directory.path)?),
             Part::Steps => sections.extend(steps(options)),
             Part::Signatures => sections.push(signatures(options)?),
@@ -137,10 +149,11 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     Ok(Report { sections, not_measured: NOT_MEASURED.to_vec() })
 }
 
-const PARTS: [(Part, &str); 6] = [
+const PARTS: [(Part, &str); 7] = [
     (Part::Kernel, "the kernel alone"),
     (Part::Durable, "kernel and log in large batches"),
     (Part::Arrivals, "kernel and log with single commands"),
+    (Part::Store, "kernel, log and cold store in large batches"),
     (Part::Log, "the log alone"),
     (Part::Steps, "stored forms and messages"),
     (Part::Signatures, "signatures"),

@@ -16,7 +16,8 @@ pub struct Report {
 /// One table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
-    /// A short name: `kernel`, `durable`, `arrivals`, `log`, `codec`, `fspiop`, `messages`, `jws`.
+    /// A short name: `kernel`, `durable`, `arrivals`, `store`, `log`, `codec`, `fspiop`,
+    /// `messages`, `jws`.
     pub name: &'static str,
     /// What was measured, and how.
     pub about: String,

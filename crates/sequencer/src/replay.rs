@@ -147,7 +147,7 @@ pub(crate) fn replay_from(
     if let Some(error) = failed {
         return Err(error);
     }
-    replay.cold.iter_mut().try_for_each(ColdSide::end_replay)?;
+    replay.close()?;
     Ok((replay.replayed, replay.cold))
 }
 
@@ -254,6 +254,15 @@ impl Replay {
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;
         Ok(())
+    }
+
+    /// The end of the log: everything that left is given to the store beside the kernel, and shown
+    /// by it, which is then complete up to the last frame applied.
+    ///
+    /// # Errors
+    /// [`ReplayError::Store`].
+    pub fn close(&mut self) -> Result<(), ReplayError> {
+        Ok(self.cold.iter_mut().try_for_each(ColdSide::end_replay)?)
     }
 
     /// Lets every row go that the store beside the kernel shows: what is left of the state is what

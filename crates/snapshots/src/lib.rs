@@ -40,4 +40,4 @@ pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, 
 pub use follower::{Due, Followed, Follower, FollowerHandle, News, Status, follow};
 pub use pace::{Pace, Unpaced};
 pub use recovery::{Newest, Start, newest};
-pub use taking::{Source, TakeError, Taken, take};
+pub use taking::{Source, TakeError, Taken, put, take};

@@ -8,7 +8,7 @@ use ports::{ColdStore, Disk, DiskError, LogError, Stop, StoreError};
 use record::frame::{Frame, Tail};
 use sequencer::{ColdSide, Quarantine, Replay, ReplayError};
 
-use crate::files::{self, SnapshotFile, keep_only};
+use crate::files::{self, SnapshotFile, keep_only, list};
 use crate::recovery::newest;
 use crate::{Pace, Start};
 
@@ -84,6 +84,19 @@ pub fn take<D: Disk>(
     keep_only(disk, &kept.collect::<Vec<_>>())?;
     let passed_over = found.passed_over;
     Ok(Some(Taken { file, bytes: summary.bytes, records, passed_over }))
+}
+
+/// Stores a state that somebody else came to, if there is no snapshot of its record yet. Others
+/// stay, until the next [`take`].
+///
+/// # Errors
+/// [`TakeError`].
+pub fn put(disk: &impl Disk, at: (&Tail, &State), pace: &mut dyn Pace) -> Result<(), TakeError> {
+    let position = at.0.end;
+    if position == Position(0) || list(disk)?.iter().any(|file| file.position == position) {
+        return Ok(());
+    }
+    files::store(disk, at, pace).map(|_| ())
 }
 
 struct Reached {

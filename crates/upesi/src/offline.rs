@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
+use ledger::State;
 use ports::{DiskError, Stop};
-use sequencer::Replay;
+use sequencer::{ColdSide, Replay, Start};
 
 use crate::Failure;
 use crate::quarantine::{self, Entry};
@@ -79,7 +80,17 @@ impl OfflineLog {
         &self,
         step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
     ) -> Result<(Replay, Walked), Failure> {
-        let mut replay = Replay::without(quarantine::of(&self.quarantined));
+        self.replay_beside(None, step)
+    }
+
+    /// The same with a store for what ends; without one everything stays in memory.
+    pub(crate) fn replay_beside(
+        &self,
+        cold: Option<ColdSide>,
+        step: &mut dyn FnMut(&mut Replay, &Placed<'_>) -> Result<Go, sequencer::ReplayError>,
+    ) -> Result<(Replay, Walked), Failure> {
+        let quarantine = quarantine::of(&self.quarantined);
+        let mut replay = Replay::from(Start { state: State::new(), quarantine, cold });
         let mut failed = None;
         let walked = self.walk(&mut |placed| match step(&mut replay, placed) {
             Ok(Go::On) => Ok(()),

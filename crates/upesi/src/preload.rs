@@ -74,6 +74,10 @@ pub(crate) struct PreloadArguments {
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
         value_parser = clap::value_parser!(u64).range(1..=30_000))]
     body_bytes: u64,
+    /// Length of a segment of the log, as `log.segment_mib`.
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    segment_mib: u64,
     /// Print the result as JSON, on the last line of the output.
     #[arg(long)]
     json: bool,
@@ -87,6 +91,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     let mut config = Config::default();
     // As measurements have it: the notices of a transfer are those of the published runs.
     config.transfers.confirm_to_payee = false;
+    config.log.segment_mib = arguments.segment_mib;
     let data = &arguments.data;
     let Opened { sequencer, directory, .. } = open(&config, data, (&options, &fsps), &clock)?;
     // Another row of numbers each time, and the same one for the same history.

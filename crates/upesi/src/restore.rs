@@ -7,20 +7,26 @@
 //! then copied, read back and compared. Both ways the snapshots are held against the decisions, and
 //! only then does the directory get its name. So a directory of that name is whole or not there,
 //! and nothing is ever overwritten.
+//!
+//! What ends goes to a cold store while the log is decided, and the state at the end is stored as a
+//! snapshot: the first start goes on from there, and decides nothing a second time. Both stand
+//! beside the log as those of a switch do, and are held against its chain as ever.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use journal::{MANIFEST, Placed, RealDisk, Tiered, Walked, open_place};
-use ports::{Disk, DiskError, DiskFile};
+use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
 use sequencer::Replay;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::config::Config;
 use crate::offline::{Go, OfflineLog, Progress, moment, print_json};
 use crate::snapshot::Claims;
+use crate::{Failure, cold};
 
 /// Files are copied in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
@@ -85,15 +91,16 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         Copy::Place(url) => target.bring(&url, arguments)?,
         Copy::Directory(path) => target.copy(&path, arguments)?,
     };
-    target.finish()?;
     let Made { files, bytes, proved } = made;
-    let Proved { replay, walked, snapshots, quarantined } = proved;
+    let Proved { beside, walked, snapshots, quarantined } = proved;
+    let Beside { records, state_hash } = target.put_beside(beside, &walked.tail)?;
+    target.finish()?;
     let proof = Proof {
         ok: true,
         segments: walked.segments,
         files,
         bytes,
-        records: replay.records(),
+        records,
         batches: walked.frames,
         last_record: walked.tail.end.0,
         last_stamp: moment(walked.tail.stamp),
@@ -101,7 +108,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         quarantined,
         torn_bytes: walked.torn.map_or(0, |torn| torn.bytes),
         chain_head: walked.tail.chain.to_string(),
-        state_hash: replay.state().hash().to_string(),
+        state_hash,
         seconds: started.elapsed().as_secs_f64(),
     };
     print(&proof, arguments)
@@ -152,16 +159,34 @@ struct Made {
 
 /// A log that was decided again.
 struct Proved {
-    replay: Replay,
+    beside: Deciding,
     walked: Walked,
     snapshots: u64,
     quarantined: usize,
 }
 
+/// The state at the end of the log, and the store that rows have left it for.
+struct Deciding {
+    replay: Replay,
+    store: Arc<store::Disk>,
+}
+
+/// What was put beside the log.
+struct Beside {
+    records: u64,
+    state_hash: String,
+}
+
 /// Decides the whole log again, and holds the snapshots and the hash that is wanted against it.
-fn prove(log: &OfflineLog, wanted: Option<&str>) -> Result<Proved, Failure> {
+/// What ends goes to a new store in the directory `target`.
+fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved, Failure> {
     let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
-    let (replay, walked) = log.replay(&mut |replay, placed| {
+    let segments = log.disk().segments().map_err(|error| log.failure(error))?;
+    let first = segments.first().ok_or_else(|| log.failure("there is no log here"))?;
+    let place = cold::Place::new(&Config::default(), target, first.base.identity);
+    let store = place.begin()?;
+    let side = Some(place.side(&store)?);
+    let (replay, walked) = log.replay_beside(side, &mut |replay, placed| {
         replay.apply(placed.frame, &mut |_, _, _| {})?;
         claims.check(&tail_behind(placed), replay.state());
         Ok(Go::On)
@@ -173,7 +198,8 @@ fn prove(log: &OfflineLog, wanted: Option<&str>) -> Result<Proved, Failure> {
             "its state hash is {state_hash}, not the one wanted; nothing was restored"
         )));
     }
-    Ok(Proved { replay, walked, snapshots, quarantined: log.quarantined.len() })
+    let quarantined = log.quarantined.len();
+    Ok(Proved { beside: Deciding { replay, store }, walked, snapshots, quarantined })
 }
 
 /// The directory being made.
@@ -227,7 +253,7 @@ impl Target {
         }
         drop(disk);
         let log = OfflineLog::open(&self.unfinished)?;
-        let proved = prove(&log, arguments.state_hash.as_deref())?;
+        let proved = prove(&log, &self.unfinished, arguments.state_hash.as_deref())?;
         Ok(Made { files, bytes: proved.walked.bytes, proved })
     }
 
@@ -239,7 +265,12 @@ impl Target {
             return Err(Failure::new(format!("{}: {what}", self.data.display())));
         }
         let source = OfflineLog::open(from)?;
-        let proved = prove(&source, arguments.state_hash.as_deref())?;
+        let proved = prove(&source, &self.unfinished, arguments.state_hash.as_deref());
+        if proved.is_err() {
+            // There is nothing but the store in it; if it stays, the next attempt names it.
+            let _removed = fs::remove_dir_all(&self.unfinished);
+        }
+        let proved = proved?;
         let (files, bytes) = self.fill(&source)?;
         self.check(&proved.walked.tail)?;
         Ok(Made { files, bytes, proved })
@@ -273,6 +304,20 @@ impl Target {
             true => Ok(()),
             false => Err(copied.failure("what was copied is not what was read")),
         }
+    }
+
+    /// Completes the store, and stores the state, so that a start goes on from here.
+    fn put_beside(&self, deciding: Deciding, tail: &Tail) -> Result<Beside, Failure> {
+        let Deciding { mut replay, store } = deciding;
+        let (records, state_hash) = (replay.records(), replay.state().hash().to_string());
+        replay.close().map_err(|error| self.failure(&error.to_string()))?;
+        replay.let_go();
+        store.sync().map_err(|error| self.failure(&error.to_string()))?;
+        let disk = RealDisk::open(&self.unfinished).map_err(|it| self.failure(&it.to_string()))?;
+        let tail = Tail { durable: tail.end, ..*tail };
+        snapshots::put(&disk, (&tail, replay.state()), &mut snapshots::Unpaced)
+            .map_err(|error| self.failure(&error.to_string()))?;
+        Ok(Beside { records, state_hash })
     }
 
     /// Gives the directory its name, durably: an empty one that has it is replaced.
@@ -346,6 +391,7 @@ fn print(proof: &Proof, arguments: &RestoreArguments) -> Result<(), Failure> {
     for file in &proof.files {
         println!("  with {file}");
     }
+    println!("The first start goes on from here: its store and a snapshot were made with it.");
     println!("The admin token is not restored: the first start makes a new one.");
     println!("`upesi verify` proves the rest; the old switch must not run any more.");
     Ok(())

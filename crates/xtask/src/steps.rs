@@ -107,6 +107,20 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             share.to_string(),
         ),
         with(
+            with(
+                cargo(
+                    "years",
+                    "a million old transfers are answered as on the first day, and restored",
+                    "test --release --locked --package upesi --test product -- years \
+                     --test-threads 1",
+                ),
+                "UPESI_PROOF_TRANSFERS",
+                "1000000".to_owned(),
+            ),
+            "UPESI_PROOF_IDS",
+            "10000".to_owned(),
+        ),
+        with(
             cargo(
                 "orders",
                 "every order of six messages with a crash between each two",

@@ -162,7 +162,10 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     let said = complaint(&home.serve_in_vain(Ports::free()));
     assert!(said.contains(name) && said.contains("checksum"), "{said}");
     fs::remove_file(&object).unwrap();
-    refused(&["verify", "--data", data], "it is missing, though this segment was archived there");
+    let missing = "it is missing, though this segment was archived there";
+    refused(&["verify", "--data", data], missing);
+    let said = complaint(&home.serve_in_vain(Ports::free()));
+    assert!(said.contains(missing), "{said}");
     fs::rename(beside.path("archive"), beside.path("unmounted")).unwrap();
     refused(&["verify", "--data", data], "open the directory");
     fs::rename(beside.path("unmounted"), beside.path("archive")).unwrap();

@@ -178,6 +178,14 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
     };
     let scheme = restart(scheme, damage, Some("cannot be opened"));
     past.check(&scheme);
+    let truncate = |data: &Path| {
+        for path in files(&data.join("store")) {
+            let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        }
+    };
+    let scheme = restart(scheme, truncate, Some("cannot be opened"));
+    past.check(&scheme);
     let other = Scheme::start();
     Past::new(&other);
     let stranger = other.home.data().join("store");

@@ -67,13 +67,7 @@ fn nothing_acknowledged_is_lost_on_a_full_disk() {
     let server = Server::start(|_| Reply::Accept);
     let home = onboarded(&server);
     let mut record = Record::default();
-    let used: u64 = std::fs::read_dir(home.data())
-        .unwrap()
-        .map(|file| file.unwrap().metadata().unwrap().len())
-        .max()
-        .unwrap_or(0);
-    let limit = used / 512 + ROOM_BLOCKS;
-    let switch = home.serve_within(limit);
+    let switch = home.serve_within(ROOM_BLOCKS);
     let refused = send_all(&switch, &mut record, TOO_MANY);
     assert!(refused, "all of it found room");
     drop(switch);
@@ -159,8 +153,12 @@ fn check(home: &Home, record: &mut Record) {
 }
 
 impl Home {
-    /// Starts a switch whose files may not grow beyond so many blocks of 512 bytes.
-    fn serve_within(&self, blocks: u64) -> Switch {
+    /// Starts a switch whose log may grow by so many blocks of 512 bytes, and no other file
+    /// beyond the length that the log then has.
+    pub(crate) fn serve_within(&self, blocks: u64) -> Switch {
+        let files = std::fs::read_dir(self.data()).unwrap();
+        let used = files.map(|file| file.unwrap().metadata().unwrap().len()).max().unwrap_or(0);
+        let blocks = used / 512 + blocks;
         let limited = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
         let mut command = Command::new("sh");
         command.arg("-c").arg(limited).arg(blocks.to_string());

@@ -684,7 +684,7 @@ fn ask_for(party: &str) -> Message {
 
 /// Ports outside the range from which the system takes those of outgoing connections: one of
 /// these could otherwise take the place of the switch while it is down.
-fn ports_to_come_back_to() -> Ports {
+pub(crate) fn ports_to_come_back_to() -> Ports {
     let first = 20_000 + std::process::id() as u16 % 10_000;
     let mut free = (first..32_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     let mut next = || free.find(|address| TcpListener::bind(address).is_ok()).expect("a port");
@@ -696,7 +696,7 @@ fn ten_thousandths(text: &str) -> i128 {
     format!("{whole}{fraction:0<4}").parse().expect("a decimal")
 }
 
-fn setting<T: FromStr>(name: &str) -> Option<T> {
+pub(crate) fn setting<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
@@ -706,15 +706,15 @@ fn now_ms() -> u64 {
 }
 
 /// Past the capture of the test harness: a proof is to be seen.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").expect("standard error is open");
 }
 
 /// A small seeded generator (SplitMix64).
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -26,3 +26,4 @@ mod snapshots;
 mod support;
 mod transfers;
 mod watchdog;
+mod years;

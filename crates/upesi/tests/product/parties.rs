@@ -147,19 +147,62 @@ fn what_cannot_be_imported_is_said_at_once() {
     switch.stop(Signal::TERM);
 }
 
+/// A file of that many parties, all served by `dfsp1`, whom the switch knows.
+fn many(home: &Home, admin: &Admin, lines: usize) -> PathBuf {
+    admin.prepare_hub();
+    admin.onboard("dfsp1", "http://127.0.0.1:9", "1000", "1000");
+    let mut text = format!("{HEADER}\n");
+    for number in 0..lines {
+        writeln!(text, "MSISDN,{},,dfsp1,", 100_000_000 + number).unwrap();
+    }
+    file(home, "many.csv", &text)
+}
+
+/// The parties of the first and the last line, and of those before and at `next_line` if there are
+/// so many, are served.
+fn check_many(home: &Home, switch: &Switch, (next_line, lines): (u64, usize)) {
+    let last = lines as u64 - 1;
+    for number in [0, next_line - 3, (next_line - 2).min(last), last] {
+        let id = (100_000_000 + number).to_string();
+        let found = served_by(home, switch, &["MSISDN", &id]);
+        assert_eq!(found[0]["fspId"], "dfsp1", "line {}", number + 2);
+    }
+}
+
+#[test]
+fn an_import_that_fills_the_disk_goes_on_when_there_is_room() {
+    const LINES: usize = 20_000;
+    let home = Home::new();
+    let switch = home.serve();
+    let path = many(&home, &Admin::new(&home, &switch), LINES);
+    switch.stop(Signal::TERM);
+    let switch = home.serve_within(1_024);
+    let full = import(&home, &switch, &path, &["--wait", "0"]);
+    let next_line = summary(&full)["next_line"].as_u64().unwrap();
+    assert!((1_000..20_000).contains(&next_line), "{}", errors(&full));
+    let from = format!("go on with --from-line {next_line}");
+    for said in ["the switch answered 503", "disk", &from] {
+        assert!(errors(&full).contains(said), "{said}: {}", errors(&full));
+    }
+    // What was answered is served, now and after a kill.
+    check_many(&home, &switch, (next_line, next_line as usize - 2));
+    drop(switch);
+    let switch = home.serve();
+    check_many(&home, &switch, (next_line, next_line as usize - 2));
+    let rest = import(&home, &switch, &path, &["--from-line", &next_line.to_string()]);
+    assert!(rest.status.success(), "{}", errors(&rest));
+    check_many(&home, &switch, (next_line, LINES));
+    switch.stop(Signal::TERM);
+    assert!(home.verify().status.success());
+}
+
 #[test]
 fn an_import_goes_on_after_the_switch_was_killed() {
     const LINES: usize = 60_000;
     let home = Home::new();
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
-    admin.prepare_hub();
-    admin.onboard("dfsp1", "http://127.0.0.1:9", "1000", "1000");
-    let mut text = format!("{HEADER}\n");
-    for number in 0..LINES {
-        writeln!(text, "MSISDN,{},,dfsp1,", 100_000_000 + number).unwrap();
-    }
-    let path = file(&home, "many.csv", &text);
+    let path = many(&home, &admin, LINES);
     let before = admin.metric("upesi_log_position");
     let name = path.to_str().unwrap();
     let mut first = command(&home, &switch, &["import", name, "--json", "--wait", "0"]);
@@ -178,11 +221,7 @@ fn an_import_goes_on_after_the_switch_was_killed() {
     assert!(rest.status.success(), "{}", errors(&rest));
     let lines = LINES as u64 + 2 - next_line;
     assert_eq!(summary(&rest)["registered"], json!(lines));
-    for number in [0, next_line - 3, next_line - 2, LINES as u64 - 1] {
-        let id = (100_000_000 + number).to_string();
-        let found = served_by(&home, &switch, &["MSISDN", &id]);
-        assert_eq!(found[0]["fspId"], "dfsp1", "line {}", number + 2);
-    }
+    check_many(&home, &switch, (next_line, LINES));
     switch.stop(Signal::TERM);
     assert!(home.verify().status.success());
 }

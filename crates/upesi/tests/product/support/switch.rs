@@ -58,8 +58,13 @@ impl Home {
 
     /// With more of a configuration file than the tests' own.
     pub(crate) fn configured(more: &str) -> Self {
+        Self::with(&format!("{CONFIGURATION}{more}"))
+    }
+
+    /// With this configuration file and nothing of the tests' own.
+    pub(crate) fn with(configuration: &str) -> Self {
         let home = Self { directory: tempfile::tempdir().unwrap(), more: Vec::new() };
-        fs::write(home.configuration(), format!("{CONFIGURATION}{more}")).unwrap();
+        fs::write(home.configuration(), configuration).unwrap();
         home
     }
 
@@ -244,10 +249,15 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Runs a command that ends by itself.
-pub(crate) fn finish(mut command: Command) -> Output {
+pub(crate) fn finish(command: Command) -> Output {
+    finish_within(command, PATIENCE)
+}
+
+/// The same for one that may take longer. What it prints fits a pipe.
+pub(crate) fn finish_within(mut command: Command, within: Duration) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + within;
     while child.try_wait().unwrap().is_none() {
         if deadline < Instant::now() {
             child.kill().unwrap();

@@ -1,0 +1,130 @@
+//! Kernel, log and cold store together: what ends leaves memory while the next batches are decided.
+//!
+//! The writer of the store and its compactions are threads of their own, as in the switch. The
+//! clock runs while a batch is committed and while the store is given its rows, and at the end
+//! until the store shows every row. It stands while the next batches are made; what the store's
+//! threads do meanwhile is in the second rate, which counts all the time there was.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use record::frame::LogIdentity;
+use sequencer::ColdSide;
+use store::{Behind, Disk};
+
+use crate::durable::{Hub, synced, wall_ms};
+use crate::measure::{Durations, Took, time};
+use crate::report::{Row, Section};
+use crate::workload::{Spread, Workload};
+use crate::{BATCH_LARGE, Error, Options};
+
+/// For how long a transfer that ended stays in memory at least.
+const KEEP: Duration = Duration::from_secs(1);
+/// Between two looks at a store that is still written, at the end.
+const GLANCE: Duration = Duration::from_millis(1);
+const BEHIND_CLOCK: &str = "with making them";
+
+/// Batches of 8,189 commands beside a store.
+pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Error> {
+    let directory = directory.join("stored");
+    let pairs = (options.transfers as usize).div_ceil(BATCH_LARGE);
+    let about = format!(
+        "Kernel, log and cold store, durable before it is applied: {} transfers in batches of \
+         {BATCH_LARGE} commands without bodies, one of prepares, one of fulfils. What ended leaves \
+         memory after {} s. Until all of it is in the store, compaction included; \
+         \"{BEHIND_CLOCK}\" counts the time in which the next batches were made, too.",
+        pairs * BATCH_LARGE,
+        KEEP.as_secs()
+    );
+    let columns = vec![
+        "commands/s",
+        BEHIND_CLOCK,
+        "CPU ns/command",
+        "batch p50 us",
+        "batch p99 us",
+        "batch max us",
+        "waits",
+        "log B/transfer",
+        "store B/transfer",
+    ];
+    let rows = vec![large_row(pairs, &directory)?];
+    Ok(Section { name: "store", about, columns, rows })
+}
+
+fn large_row(pairs: usize, directory: &Path) -> Result<Row, Error> {
+    let spread = Spread::Uniform;
+    let mut workload = Workload::new(spread, wall_ms());
+    let store_directory = directory.join("store");
+    let open = |identity: LogIdentity| {
+        let store = Disk::begin(&store_directory, identity, store::Options::default())?;
+        let behind = Behind::start(Arc::new(store) as _);
+        let behind = behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;
+        Ok(ColdSide::new(Box::new(behind), KEEP))
+    };
+    let mut hub = Hub::open_beside(directory, &workload, open)?;
+    let before = hub.sequencer.counts();
+    let (started, mut spent, mut batches) = (Instant::now(), Took::default(), Durations::default());
+    for _ in 0..pairs {
+        for batch in workload.batches(BATCH_LARGE, BATCH_LARGE) {
+            hub.waiting.extend(batch.into_iter().map(synced));
+            hub.deliver();
+            let mut done = Ok(());
+            let took = time(|| done = hub.commit_all());
+            done?;
+            batches.add(took.wall);
+            spent.wall += took.wall;
+            spent.cpu += took.cpu;
+        }
+    }
+    let mut done = Ok(());
+    let took = time(|| done = hub.finish_store());
+    done?;
+    spent.wall += took.wall;
+    let whole = started.elapsed();
+    let bytes = hub.sequencer.counts().bytes - before.bytes;
+    let waits = hub.sequencer.cold_counts().waits;
+    let counters = hub.sequencer.state().counters();
+    assert!(counters.refused == 0 && counters.reserved == counters.committed, "{counters:?}");
+    drop(hub);
+    let transfers = (pairs * BATCH_LARGE) as f64;
+    let commands = 2.0 * transfers;
+    let figures = vec![
+        commands / spent.wall.as_secs_f64(),
+        commands / whole.as_secs_f64(),
+        spent.cpu.as_nanos() as f64 / commands,
+        batches.per_mille_us(500),
+        batches.per_mille_us(990),
+        batches.per_mille_us(1_000),
+        waits as f64,
+        bytes as f64 / transfers,
+        length_of(&store_directory) as f64 / transfers,
+    ];
+    Ok(Row { case: spread.name().into(), figures })
+}
+
+impl Hub {
+    /// Has the rest recorded and given to the store, until that shows it.
+    fn finish_store(&mut self) -> Result<(), Error> {
+        self.deliver();
+        self.commit_all()?;
+        let end = self.sequencer.sync()?;
+        while self.sequencer.stored() < end {
+            self.sequencer.tend()?;
+            thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the files of a directory and of those in it. What cannot be looked at counts nothing.
+fn length_of(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let bytes = entries.filter_map(Result::ok).map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => length_of(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    });
+    bytes.sum()
+}

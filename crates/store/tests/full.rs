@@ -1,0 +1,99 @@
+//! A store on a disk that fills up: while it appends to its own journal, while it flushes, while it
+//! compacts. It says so and does not hang; what it shows under its mark is right; and with room
+//! again it goes on from the mark.
+//!
+//! The disk is a small one in memory, mounted for this test alone in a namespace of its own. Where
+//! the system lets nobody mount one, the test says that and shows nothing.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ledger::Position;
+use ports::{ColdStore, StoreError};
+use record::frame::LogIdentity;
+use store::contract::{portion, sample_id, sample_row};
+use store::{Disk, Options};
+
+const NAME: &str = "a_disk_that_fills_up_costs_time_and_nothing_else";
+/// Where the small disk is, for the part of the test that runs on it.
+const PLACE: &str = "UPESI_SMALL_DISK";
+const IDENTITY: LogIdentity = LogIdentity([3; 16]);
+const ROWS: u32 = 2_000;
+/// More portions than the disk has room for.
+const TOO_MANY: u32 = 400;
+/// Room for the store, in MiB: its journal alone; some write buffers flushed; some compactions.
+const ROOMS: [u64; 3] = [4, 20, 40];
+const DISK: u64 = 44;
+
+#[test]
+fn a_disk_that_fills_up_costs_time_and_nothing_else() {
+    if let Some(place) = std::env::var_os(PLACE) {
+        ROOMS.iter().for_each(|room| fill(&PathBuf::from(&place), *room));
+        return;
+    }
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|it| it.success()) {
+        eprintln!("this system mounts no disk for a test: nothing is shown");
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mount = "mount -t tmpfs -o size=\"$1\" none \"$2\" && shift 2 && exec \"$@\"";
+    let mut inside = Command::new("unshare");
+    inside.args(["-rm", "sh", "-c", mount, "sh", &format!("{DISK}m")]).arg(place.path());
+    inside.arg(std::env::current_exe().expect("this test has a file")).args(["--exact", NAME]);
+    let output = inside.env(PLACE, place.path()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+}
+
+/// Writes until there is no room, makes room, and goes on.
+fn fill(place: &Path, room: u64) {
+    let (path, ballast) = (place.join("store"), place.join("ballast"));
+    let mut weight = File::create(&ballast).expect("the disk is empty");
+    for _ in 0..DISK - room {
+        weight.write_all(&[1; 1 << 20]).expect("there is room for that");
+    }
+    drop(weight);
+    let store = Disk::begin(&path, IDENTITY, Options::default()).expect("there is room for it");
+    let full = (1..TOO_MANY).find_map(|number| write(&store, number).err());
+    assert!(matches!(full, Some(StoreError::Failed(_))), "{room} MiB: {full:?}");
+    let mark = store.mark().position;
+    assert!(Position(0) < mark, "{room} MiB hold a portion");
+    check(&store, mark);
+    drop(store);
+    fs::remove_file(&ballast).expect("it is there");
+
+    let (store, reason) = Disk::open(&path, IDENTITY, Options::default()).expect("there is room");
+    let kept = store.mark().position;
+    // With a reason it is empty; without one nothing that it showed is missing.
+    assert_eq!(kept < mark, reason.is_some(), "{room} MiB: {kept:?} of {mark:?}, {reason:?}");
+    check(&store, kept);
+    let next = kept.0 as u32 + 1;
+    (next..next + 3).for_each(|number| write(&store, number).expect("there is room again"));
+    check(&store, Position(kept.0 + 3));
+    drop(store);
+    fs::remove_dir_all(&path).expect("it is there");
+}
+
+fn write(store: &Disk, number: u32) -> Result<(), StoreError> {
+    let rows = (0..ROWS).map(|row| sample_row(scattered(number * ROWS + row), number.into()));
+    store.write(&portion(rows.collect(), number.into()))
+}
+
+/// As the ids of real transfers: later ones stand among earlier ones, so that there is something
+/// to compact.
+fn scattered(number: u32) -> u32 {
+    number.wrapping_mul(2_654_435_761)
+}
+
+/// One row of each portion up to the mark, and none of a later one.
+fn check(store: &Disk, mark: Position) {
+    for number in 1..=mark.0 as u32 + 1 {
+        let row = scattered(number * ROWS + number % ROWS);
+        let expected = (u64::from(number) <= mark.0).then(|| sample_row(row, number.into()));
+        let found = store.read(&sample_id(row), Position(u64::MAX)).expect("it reads");
+        assert_eq!(found, expected, "portion {number} of {}", mark.0);
+    }
+}

@@ -1,0 +1,443 @@
+//! Years of transfers: whatever ended long ago is answered as on the first day, from the store,
+//! without it, and from the archive; and a copy of all of it comes to the same state.
+//!
+//! # Phases
+//! A directory is filled through the production path below HTTP ([`Years::new`]), killed in the
+//! middle and filled on. Ids are drawn from the log, one of each stretch ([`Sample`]). Every
+//! one is asked for, and its prepare sent again, as it was and changed. What the payer then hears
+//! must be the payee's own fulfilment twice, and once that it was modified; the same bytes after
+//! `kill -9`, without the store, and with nearly all of the log in the archive.
+//!
+//! `UPESI_PROOF_TRANSFERS` and `UPESI_PROOF_IDS` make the proof larger: the nightly run has a
+//! million transfers, ten thousand of them asked for.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use journal::RealDisk;
+use ledger::{Position, TransferId};
+use record::frame::{Payload, Record};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::kill::{Dice, ports_to_come_back_to, say, setting};
+use crate::support::fsp::{Callback, Reply, Server};
+use crate::support::http::Connection;
+use crate::support::scheme::Admin;
+use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish_within};
+
+/// What the gate has; [`TRANSFERS`] in segments of 1 MiB are several closed ones.
+const TRANSFERS: u64 = 2_000;
+const IDS: u64 = 100;
+/// A thousandth of this for each transfer, beside [`LEAST`], is more than any command takes.
+const PER_THOUSAND: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_secs(60);
+const FSPS: &str = "4";
+const ASKERS: usize = 4;
+/// So many ids are asked for before everything is heard: the lanes of the FSPs stay short.
+const AT_ONCE: usize = 400;
+const GLANCE: Duration = Duration::from_millis(2);
+
+#[test]
+fn a_million_old_transfers_are_answered_as_on_the_first_day() {
+    let years = Years::new();
+    let sample = Sample::draw(&years.data(), years.transfers, years.ids);
+    let payers = Payers::start();
+    let ports = ports_to_come_back_to();
+
+    let mut switch = years.serve(ports, "filled");
+    payers.listen(&years.home, &switch, &sample);
+    let first = years.ask(&switch, &payers, &sample, "from the store");
+    sample.check(&first);
+
+    switch.kill();
+    switch = years.serve(ports, "after kill -9");
+    let killed = years.ask(&switch, &payers, &sample, "after kill -9");
+    assert!(killed == first, "a kill changes no answer");
+
+    switch.kill();
+    fs::remove_dir_all(years.data().join("store")).unwrap();
+    switch = years.serve(ports, "without its store");
+    assert!(
+        switch.greeting.contains("built anew from the log: it is empty"),
+        "{}",
+        switch.greeting
+    );
+    let rebuilt = years.ask(&switch, &payers, &sample, "store made anew");
+    assert!(rebuilt == first, "the store decides nothing");
+
+    switch.stop(Signal::TERM);
+    let archive = years.archive();
+    fs::remove_dir_all(years.data().join("store")).unwrap();
+    switch = years.serve(ports, "from the archive, without its store");
+    assert!(switch.greeting.contains(&format!(" from {archive}")), "{}", switch.greeting);
+    let archived = years.ask(&switch, &payers, &sample, "from the archive");
+    assert!(archived == first, "where the log is decides nothing");
+    switch.kill();
+    years.explain(&sample);
+    switch = years.serve(ports, "archived, killed");
+    let again = years.ask(&switch, &payers, &sample, "archived, killed");
+    assert!(again == first, "nor does a kill then");
+    switch.stop(Signal::TERM);
+}
+
+/// The restore drill: copied beside a running switch, brought back elsewhere, the same state.
+#[test]
+fn a_copy_of_a_million_transfers_comes_to_the_same_state() {
+    let years = Years::new();
+    let (copy, data) = (years.place("copy"), years.beside.path().join("restored"));
+    let switch = years.serve(Ports::free(), "to be copied");
+    let before = state(&Admin::new(&years.home, &switch));
+    let copied = years.timed("backup", &["--data", text(&years.data()), "--to", &copy]);
+    assert_eq!(copied["end"], before["position"], "{copied}");
+    switch.stop(Signal::TERM);
+    let hash = before["stateHash"].as_str().unwrap();
+    let restore = ["--from", &copy, "--data", text(&data), "--state-hash", hash];
+    let proof = years.timed("restore", &restore);
+    assert_eq!(proof["state_hash"], before["stateHash"], "{proof}");
+    let bytes = |path: &Path| files(path).iter().map(|it| it.metadata().unwrap().len()).sum();
+    let (there, back): (u64, u64) = (bytes(&years.beside.path().join("copy")), bytes(&data));
+    let each = |bytes: u64| bytes / years.transfers;
+    say(&format!(
+        "years: a copy has {} bytes for each transfer, restored {}",
+        each(there),
+        each(back)
+    ));
+
+    fs::remove_dir_all(years.data()).unwrap();
+    fs::rename(&data, years.data()).unwrap();
+    let switch = years.serve(Ports::free(), "restored");
+    let after = state(&Admin::new(&years.home, &switch));
+    assert_eq!(after["stateHash"], before["stateHash"]);
+    switch.stop(Signal::TERM);
+}
+
+/// A directory with many transfers that have ended.
+struct Years {
+    home: Home,
+    beside: TempDir,
+    transfers: u64,
+    ids: u64,
+}
+
+impl Years {
+    /// Fills a directory, and ends the process that does it with SIGKILL about half-way.
+    fn new() -> Self {
+        let transfers = setting("UPESI_PROOF_TRANSFERS").unwrap_or(TRANSFERS);
+        let ids = setting("UPESI_PROOF_IDS").unwrap_or(IDS).min(transfers);
+        let segment_mib = (transfers / TRANSFERS).clamp(1, 256);
+        let home = Home::with(&format!(
+            "[store]\nkeep_ended_seconds = 1\n[fspiop]\nthreads = 2\n\
+             [log]\nsegment_mib = {segment_mib}\n"
+        ));
+        let years = Self { home, beside: tempfile::tempdir().unwrap(), transfers, ids };
+        let total = transfers.to_string();
+        let (data, segment) = (years.data(), segment_mib.to_string());
+        let fill = ["--data", text(&data), "--total", &total, "--fsps", FSPS];
+        let fill = [&fill[..], &["--segment-mib", &segment]].concat();
+        let mut command = Command::new(PROGRAM);
+        command.arg("preload").args(&fill).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let half = transfers * 1_100;
+        while child.try_wait().unwrap().is_none() && log_bytes(&data) < half {
+            std::thread::sleep(GLANCE);
+        }
+        // If it was quicker than that, there is nothing left to kill.
+        let _killed = child.kill();
+        child.wait().unwrap();
+        let filled = years.timed("preload", &fill);
+        assert_eq!(filled["stored"], transfers, "{filled}");
+        years
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.data()
+    }
+
+    /// An empty place beside the data.
+    fn place(&self, name: &str) -> String {
+        let path = self.beside.path().join(name);
+        fs::create_dir(&path).unwrap();
+        format!("file://{}", text(&path))
+    }
+
+    fn serve(&self, ports: Ports, how: &str) -> Switch {
+        let started = Instant::now();
+        let switch = self.home.serve_on(ports);
+        say(&format!("years: {how}: ready after {:.2} s", started.elapsed().as_secs_f64()));
+        switch
+    }
+
+    /// Runs a command that prints JSON, and says how long it took.
+    fn timed(&self, command: &str, arguments: &[&str]) -> Value {
+        let started = Instant::now();
+        let within = LEAST + PER_THOUSAND * u32::try_from(self.transfers / 1_000).unwrap();
+        let mut run = Command::new(PROGRAM);
+        run.arg(command).arg("--json").args(arguments);
+        let output = finish_within(run, within);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command} {arguments:?}: {errors}");
+        let took = started.elapsed().as_secs_f64();
+        let rate = self.transfers as f64 / took;
+        say(&format!("years: {command}: {took:.2} s, {rate:.0} transfers a second"));
+        let printed = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(&printed[printed.find('{').unwrap()..]).unwrap()
+    }
+
+    /// Moves all closed segments to another place.
+    fn archive(&self) -> String {
+        let (place, before) = (self.place("archive"), log_bytes(&self.data()));
+        let moved = self.timed("archive", &["--data", text(&self.data()), "--to", &place]);
+        assert!(1 < moved["segments"].as_array().unwrap().len(), "{moved}");
+        let (packed, plain) = (&moved["packed_bytes"], &moved["plain_bytes"]);
+        let each = |bytes: &Value| bytes.as_u64().unwrap() / self.transfers;
+        say(&format!(
+            "years: log {} bytes for each transfer; archived {} of {}",
+            before / self.transfers,
+            each(packed),
+            each(plain)
+        ));
+        place
+    }
+
+    /// Asks for each id and sends it again, equal and changed; gives what was heard of each.
+    fn ask(&self, switch: &Switch, payers: &Payers, sample: &Sample, how: &str) -> Heard {
+        // Each time on a connection of its own: in between it may be closed as an idle one.
+        let admin = || Admin::new(&self.home, switch);
+        admin().wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
+        let started = Instant::now();
+        let found = admin().metric("upesi_store_reads_found_total");
+        for part in sample.0.chunks(AT_ONCE) {
+            std::thread::scope(|scope| {
+                for share in part.chunks(part.len().div_ceil(ASKERS)) {
+                    scope.spawn(move || {
+                        let mut connection = Connection::open(switch.fspiop).unwrap();
+                        share.iter().for_each(|old| old.ask(&mut connection));
+                    });
+                }
+            });
+            admin().wait_for("upesi_notices_owed", |owed| owed == 0);
+        }
+        let read = admin().metric("upesi_store_reads_found_total") - found;
+        assert!(sample.0.len() as u64 <= read, "the answers came from the store: {read} reads");
+        let rate = 3.0 * sample.0.len() as f64 / started.elapsed().as_secs_f64();
+        say(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));
+        payers.take()
+    }
+
+    /// What the archived log says of a few of them.
+    fn explain(&self, sample: &Sample) {
+        let asked = sample.0.len().div_ceil(3);
+        for old in sample.0.iter().step_by(asked) {
+            let life = self.timed("explain", &[&old.id, "--data", text(&self.data())]);
+            assert_eq!(life["state"], "COMMITTED", "{life}");
+        }
+    }
+}
+
+/// By path, the bodies that were heard, in order of their text.
+type Heard = HashMap<String, Vec<String>>;
+
+/// All payers, listening at one address.
+struct Payers {
+    server: Server,
+    heard: Arc<Mutex<Heard>>,
+}
+
+impl Payers {
+    fn start() -> Self {
+        let heard = Arc::new(Mutex::new(Heard::new()));
+        let recording = Arc::clone(&heard);
+        let server = Server::start(move |callback: &Callback| {
+            let Callback { method, path, .. } = callback;
+            let line = format!("{method} {path} to {}", callback.header("fspiop-destination"));
+            recording.lock().unwrap().entry(line).or_default().push(callback.text());
+            Reply::Accept
+        });
+        Self { server, heard }
+    }
+
+    /// Has the hub call them here, and forgets what a filler that was killed left to be said.
+    fn listen(&self, home: &Home, switch: &Switch, sample: &Sample) {
+        let admin = Admin::new(home, switch);
+        let base = format!("http://{}", self.server.address());
+        let names: BTreeSet<_> =
+            sample.0.iter().flat_map(|old| [&old.prepare.source, &old.fulfil.source]).collect();
+        for name in names {
+            for (kind, path) in [
+                ("TRANSFER_POST", "/transfers"),
+                ("TRANSFER_PUT", "/transfers/{{transferId}}"),
+                ("TRANSFER_ERROR", "/transfers/{{transferId}}/error"),
+            ] {
+                admin.set_endpoint(name, kind, &format!("{base}{path}"));
+            }
+        }
+        admin.wait_for("upesi_notices_owed", |owed| owed == 0);
+        self.take();
+    }
+
+    /// What was heard since the last time.
+    fn take(&self) -> Heard {
+        let mut heard = std::mem::take(&mut *self.heard.lock().unwrap());
+        heard.values_mut().for_each(|bodies| bodies.sort());
+        heard
+    }
+}
+
+/// Transfers drawn from the log.
+struct Sample(Vec<Old>);
+
+/// A transfer that ended long ago, and what was said in it.
+struct Old {
+    id: String,
+    prepare: Said,
+    fulfil: Said,
+}
+
+/// A message as the log has it.
+#[derive(Clone, Default)]
+struct Said {
+    source: String,
+    /// Header lines, each with its end.
+    lines: String,
+    body: String,
+}
+
+impl Sample {
+    /// One of every so many that have a fulfilment, at random.
+    fn draw(data: &Path, transfers: u64, ids: u64) -> Self {
+        let (stride, mut dice) = (transfers / ids, Dice(transfers));
+        let (mut seen, mut due) = (0, dice.below(stride));
+        let mut drawn: HashMap<TransferId, (Said, Option<Said>)> = HashMap::new();
+        let disk = RealDisk::open_to_read(data).unwrap();
+        let walked = journal::walk(&disk, &mut |placed| {
+            for record in placed.frame.records() {
+                let command =
+                    record::command::read_fields(record.kind, record.version, record.fields);
+                match command.unwrap() {
+                    ledger::Command::Prepare(prepare) => {
+                        if seen == due {
+                            drawn.insert(prepare.id, (Said::of(&record), None));
+                        }
+                        seen += 1;
+                        if seen.is_multiple_of(stride) {
+                            due = seen + dice.below(stride);
+                        }
+                    }
+                    ledger::Command::Fulfil(fulfil) => {
+                        if let Some((_, end)) = drawn.get_mut(&fulfil.id) {
+                            *end = Some(Said::of(&record));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        assert!(Position(transfers) < walked.unwrap().tail.end);
+        let old = |(id, (prepare, fulfil)): (TransferId, (Said, Option<Said>))| {
+            Some(Old { id: id.to_string(), prepare, fulfil: fulfil? })
+        };
+        let mut all: Vec<_> = drawn.into_iter().filter_map(old).collect();
+        // What was reserved when the filler was killed has not ended.
+        assert!(ids * 9 / 10 <= all.len() as u64, "{} of {ids}", all.len());
+        all.truncate(ids as usize);
+        Self(all)
+    }
+
+    /// Each payer heard the payee's own fulfilment, twice the same, and once that the hub was sent
+    /// something else under a known id; and nobody heard anything else.
+    fn check(&self, heard: &Heard) {
+        for old in &self.0 {
+            let path = format!("PUT /transfers/{}", old.id);
+            let payer = &old.prepare.source;
+            let told = &heard[&format!("{path} to {payer}")];
+            let [first, second] = &told[..] else { panic!("{path}: {told:?}") };
+            assert_eq!(first, second, "{path}: asked and sent again");
+            let (told, said): (Value, Value) = (json(first), json(&old.fulfil.body));
+            assert_eq!(told["transferState"], "COMMITTED", "{path}");
+            assert_eq!(told["fulfilment"], said["fulfilment"], "{path}");
+            let modified = &heard[&format!("{path}/error to {payer}")];
+            let [modified] = &modified[..] else { panic!("{path}: {modified:?}") };
+            assert_eq!(json(modified)["errorInformation"]["errorCode"], "3106", "{path}");
+        }
+        assert_eq!(heard.len(), 2 * self.0.len(), "nobody heard of anything else");
+    }
+}
+
+impl Old {
+    /// The three questions, each accepted without a word.
+    fn ask(&self, connection: &mut Connection) {
+        let Self { id, prepare, .. } = self;
+        let get = format!(
+            "GET /transfers/{id} HTTP/1.1\r\nhost: hub\r\nfspiop-source: {}\r\n\
+             date: Tue, 15 Nov 1994 08:12:31 GMT\r\n\
+             accept: application/vnd.interoperability.transfers+json;version=1.1\r\n\
+             content-type: application/vnd.interoperability.transfers+json;version=1.1\r\n\
+             content-length: 0\r\n\r\n",
+            prepare.source
+        );
+        let changed = prepare.body.replacen("\"amount\":\"", "\"amount\":\"1", 1);
+        assert_ne!(changed, prepare.body);
+        for request in [get, prepare.post(&prepare.body), prepare.post(&changed)] {
+            let answer = connection.exchange(request.as_bytes()).unwrap();
+            assert_eq!((answer.status(), &*answer.text()), (202, ""), "{request}");
+        }
+    }
+}
+
+impl Said {
+    fn of(record: &Record<'_>) -> Self {
+        let Payload::Stored(stored) = record.payload else { panic!("it has a message") };
+        let payload = fspiop::payload::decode(&Bytes::copy_from_slice(stored)).unwrap();
+        let mut said = Self { body: utf8(&payload.body), ..Self::default() };
+        for (name, value) in &payload.headers {
+            let value = utf8(value.as_bytes());
+            match name.as_str() {
+                "content-length" | "host" => continue,
+                "fspiop-source" => said.source.clone_from(&value),
+                _ => {}
+            }
+            said.lines += &format!("{name}: {value}\r\n");
+        }
+        said
+    }
+
+    fn post(&self, body: &str) -> String {
+        let (lines, length) = (&self.lines, body.len());
+        format!(
+            "POST /transfers HTTP/1.1\r\nhost: hub\r\n{lines}content-length: {length}\r\n\r\n{body}"
+        )
+    }
+}
+
+fn utf8(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn state(admin: &Admin) -> Value {
+    json(&admin.get("/state"))
+}
+
+/// Bytes of the plain segments; 0 while there is no directory.
+fn log_bytes(data: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(data) else { return 0 };
+    let segments = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().extension().is_some_and(|ending| ending == "segment"));
+    segments.filter_map(|entry| entry.metadata().ok()).map(|it| it.len()).sum()
+}

@@ -6,14 +6,14 @@
 //! was refuses as well.
 //!
 //! # Promises
-//! - It never refuses a log that lacks nothing: a position is written down only after the sync that
-//!   made it durable has returned.
-//! - It promises nothing by itself: a mark that is missing, damaged, or of another log says nothing.
-//!   What was durable after the last note, a second ago as a rule, is not covered.
+//! - It never refuses a log that lacks nothing: a position is written down only after the sync
+//!   that made it durable has returned.
+//! - It promises nothing by itself: a mark that is missing, damaged, or of another log says
+//!   nothing. What was durable after the last note, a second ago as a rule, is not covered.
 //!
 //! # Costs
-//! One write of one sector, over itself, by whoever calls [`Marker::note`], and no sync but when the
-//! file is made: the writer of the log neither waits for it nor knows of it. A sector is stored
+//! One write of one sector, over itself, by whoever calls [`Marker::note`], and no sync but when
+//! the file is made: the writer of the log neither waits for it nor knows of it. A sector is stored
 //! whole or not at all, so a crash leaves the old mark or the new one.
 //!
 //! | at | bytes | field (little endian) |

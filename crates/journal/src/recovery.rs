@@ -19,8 +19,8 @@
 //!
 //! Anything else is damage to what may have been acknowledged: [`OpenError::Damaged`] names the
 //! place, and nothing is changed. So is a log that ends before a record of which the mark beside it
-//! says that it was durable ([`crate::MARK`]). Damage to the very last frames, behind the mark, that
-//! happens to look like a lost sector cannot be told from a crash by one copy of a log.
+//! says that it was durable ([`crate::MARK`]). Damage to the very last frames, behind the mark,
+//! that happens to look like a lost sector cannot be told from a crash by one copy of a log.
 //!
 //! # What is made sure of
 //! Frames that are there need not be durable: the process may have died before its sync, or after

@@ -56,8 +56,9 @@ fn note_until_told<D: Disk>(mut marker: Marker<D>, waiting: &Receiver<()>) {
             Err(error) if !is_failing => {
                 is_failing = true;
                 eprintln!(
-                    "upesi: {MARK} was not written: {error}. The log is not touched by that; until \
-                     it is written again, a log cut short by somebody looks like one that ends there"
+                    "upesi: {MARK} was not written: {error}. The log is not touched by that; \
+                     until it is written again, a log cut short by somebody looks like one that \
+                     ends there"
                 );
             }
             Err(_) => {}

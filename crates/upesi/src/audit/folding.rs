@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers in a row, and words that differ in one bit, are spread over the bits that tables use.
+    /// Numbers in a row, and words that differ in one bit, go to different places of a table.
     #[test]
     fn near_values_are_spread() {
         let folding = Folding::default();

@@ -66,7 +66,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
         .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
-    let marking = Marking::start(following.disk.clone(), following.followed.frames.clone())?;
+    // Until the end of this function: the last note is of the last sync.
+    let _marking = Marking::start(following.disk.clone(), following.followed.frames.clone())?;
     let follower = following.start(&config)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
@@ -106,8 +107,6 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     follower.stop();
     keeper.stop();
     node.stop().map_err(Failure::new)?;
-    // The last note is of the last sync.
-    drop(marking);
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
         (waited, _) => waited.map(|_| ()),

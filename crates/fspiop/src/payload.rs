@@ -11,6 +11,8 @@
 //! Reading checks everything and never panics: what it returns is a header map, whatever the
 //! bytes. Values and body are shared with the stored bytes, not copied.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use http::header::{HeaderName, InvalidHeaderName};
 use http::{HeaderMap, HeaderValue};
@@ -71,23 +73,37 @@ pub fn encode(headers: &HeaderMap, body: &[u8], out: &mut Vec<u8>) {
 /// [`PayloadError`] for bytes that were not written by it.
 pub fn decode(stored: &Bytes) -> Result<Payload, PayloadError> {
     let mut reader = Reader { stored, at: 0 };
-    match reader.byte()? {
-        VERSION => {}
-        other => return Err(PayloadError::Version(other)),
-    }
-    let count = reader.length()?;
-    if count > LINES_MAX {
-        return Err(PayloadError::Corrupt);
-    }
+    let count = reader.begin()?;
     // Each line takes two bytes at least, so that a false count reserves little.
     let mut headers = HeaderMap::with_capacity(count.min((stored.len() - reader.at) / 2));
     for _ in 0..count {
         let name = reader.name()?;
-        let value =
-            HeaderValue::from_maybe_shared(reader.text()?).map_err(|_| PayloadError::Corrupt)?;
+        let value = HeaderValue::from_maybe_shared(stored.slice(reader.text()?))
+            .map_err(|_| PayloadError::Corrupt)?;
         headers.try_append(name, value).map_err(|_| PayloadError::Corrupt)?;
     }
     Ok(Payload { headers, body: stored.slice(reader.at..) })
+}
+
+/// The body alone, where [`decode`] reads the message: a tenth of the work, and no allocation.
+///
+/// # Errors
+/// As [`decode`].
+pub fn body_of(stored: &[u8]) -> Result<&[u8], PayloadError> {
+    let mut reader = Reader { stored, at: 0 };
+    for _ in 0..reader.begin()? {
+        reader.skip_name()?;
+        let value = reader.text()?;
+        if !stored[value].iter().all(|byte| is_of_value(*byte)) {
+            return Err(PayloadError::Corrupt);
+        }
+    }
+    Ok(&stored[reader.at..])
+}
+
+/// What a value of a header is made of, as `http` has it.
+const fn is_of_value(byte: u8) -> bool {
+    byte == b'\t' || (0x20 <= byte && byte != 0x7f)
 }
 
 macro_rules! dictionary {
@@ -105,6 +121,9 @@ macro_rules! dictionary {
                 _ => None,
             }
         }
+
+        /// Codes run from one to this.
+        const DICTIONARY_LENGTH: u8 = [$($code),*].len() as u8;
 
         #[cfg(test)]
         const DICTIONARY: &[(u8, &str)] = &[$(($code, $name)),*];
@@ -147,13 +166,25 @@ dictionary! {
     32 "via";
 }
 
-/// Reads from the front. What it hands out shares the stored bytes.
+/// Reads from the front.
 struct Reader<'a> {
-    stored: &'a Bytes,
+    stored: &'a [u8],
     at: usize,
 }
 
 impl Reader<'_> {
+    /// What stands before the lines; gives their number.
+    fn begin(&mut self) -> Result<usize, PayloadError> {
+        match self.byte()? {
+            VERSION => {}
+            other => return Err(PayloadError::Version(other)),
+        }
+        match self.length()? {
+            count if count <= LINES_MAX => Ok(count),
+            _ => Err(PayloadError::Corrupt),
+        }
+    }
+
     fn byte(&mut self) -> Result<u8, PayloadError> {
         let byte = *self.stored.get(self.at).ok_or(PayloadError::Truncated)?;
         self.at += 1;
@@ -173,21 +204,32 @@ impl Reader<'_> {
         Err(PayloadError::Corrupt)
     }
 
-    fn text(&mut self) -> Result<Bytes, PayloadError> {
+    /// Where a text stands.
+    fn text(&mut self) -> Result<Range<usize>, PayloadError> {
         let length = self.length()?;
         if length > self.stored.len() - self.at {
             return Err(PayloadError::Truncated);
         }
-        let text = self.stored.slice(self.at..self.at + length);
-        self.at += length;
+        let text = self.at..self.at + length;
+        self.at = text.end;
         Ok(text)
     }
 
     fn name(&mut self) -> Result<HeaderName, PayloadError> {
         match self.byte()? {
-            SPELLED => HeaderName::from_bytes(&self.text()?)
+            SPELLED => HeaderName::from_bytes(&self.stored[self.text()?])
                 .map_err(|_: InvalidHeaderName| PayloadError::Corrupt),
             code => name_of(code).ok_or(PayloadError::Corrupt),
+        }
+    }
+
+    fn skip_name(&mut self) -> Result<(), PayloadError> {
+        match self.stored.get(self.at) {
+            Some(code) if (1..=DICTIONARY_LENGTH).contains(code) => {
+                self.at += 1;
+                Ok(())
+            }
+            _ => self.name().map(drop),
         }
     }
 }
@@ -261,6 +303,7 @@ mod tests {
         ] {
             let found = decode(&Bytes::from_static(bytes)).map(|payload| payload.body);
             assert_eq!(found, Err(error), "{bytes:?}");
+            assert_eq!(body_of(bytes), Err(error), "{bytes:?}");
         }
     }
 
@@ -278,19 +321,23 @@ mod tests {
                     HeaderValue::from_str(value).expect("a value"),
                 );
             }
-            let payload = decode(&encoded(&headers, &body)).expect("it was written");
+            let stored = encoded(&headers, &body);
+            let payload = decode(&stored).expect("it was written");
             prop_assert_eq!(payload.headers, headers);
             prop_assert_eq!(&payload.body[..], &body[..]);
+            prop_assert_eq!(body_of(&stored), Ok(&body[..]));
         }
 
         #[test]
         fn reading_never_panics(
             bytes in prop::collection::vec(prop_oneof![0..40u8, any::<u8>()], 0..200),
         ) {
-            let _ = decode(&Bytes::from(bytes.clone()));
             let mut versioned = vec![VERSION];
-            versioned.extend(bytes);
-            let _ = decode(&Bytes::from(versioned));
+            versioned.extend(&bytes);
+            for bytes in [bytes, versioned] {
+                let whole = decode(&Bytes::from(bytes.clone())).map(|payload| payload.body);
+                prop_assert_eq!(body_of(&bytes), whole.as_deref().map_err(|error| *error));
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! - [`FileLog`]: segments over the [`ports::Disk`] port. One write per append, one sync per
 //!   group of appends; recovery on opening.
 //! - [`DurableFrames`]: the same log followed from another thread while it is written.
+//! - [`Marker`]: notes beside the log how far it was durable, so that a cut is told from an end.
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
 //! - [`Tiered`]: one source of segments, whether plain, packed or in an archive; [`hand_over`]
 //!   packs and moves them.
@@ -20,6 +21,7 @@ mod catalogue;
 pub mod contract;
 mod file_log;
 mod frames;
+mod mark;
 mod memory_disk;
 mod memory_log;
 mod packed;
@@ -40,6 +42,7 @@ pub use backup::{
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
 pub use frames::DurableFrames;
+pub use mark::{MARK, Marker};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use packed::{BLOCK_BYTES, Contents, PACKED_VERSION};

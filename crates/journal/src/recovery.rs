@@ -18,8 +18,9 @@
 //!    carries the position known durable when it was sealed).
 //!
 //! Anything else is damage to what may have been acknowledged: [`OpenError::Damaged`] names the
-//! place, and nothing is changed. Damage to the very last frames that happens to look like a lost
-//! sector cannot be told from a crash by one copy of a log.
+//! place, and nothing is changed. So is a log that ends before a record of which the mark beside it
+//! says that it was durable ([`crate::MARK`]). Damage to the very last frames, behind the mark,
+//! that happens to look like a lost sector cannot be told from a crash by one copy of a log.
 //!
 //! # What is made sure of
 //! Frames that are there need not be durable: the process may have died before its sync, or after
@@ -38,6 +39,7 @@ use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::{Discontinuity, Frame, FrameError, LogIdentity, Tail};
 
 use crate::file_log::{Options, Verify, same_end};
+use crate::mark::{self, MARK, Mark};
 use crate::reader::{Index, Opened, Segment};
 use crate::scan::{self, Cause, Part, Scanned};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -171,6 +173,15 @@ pub enum DamageReason {
         /// How far the log is known to have been durable.
         durable: Position,
     },
+    /// The log ends, or breaks off, before a record that the mark beside it names.
+    #[error(
+        "the log ends there, though {MARK} beside it says that the records up to {} were durable",
+        .until.0
+    )]
+    Cut {
+        /// How far the log is known to have been durable.
+        until: Position,
+    },
     /// A frame that is stored in full but wrong.
     #[error("{0}, and no part of it is missing as after a crash")]
     Stored(FrameError),
@@ -193,6 +204,11 @@ impl DamageReason {
             Self::Identity { .. } | Self::Unconnected => {
                 "A file of another log, or of an older copy of this one, was put here: remove it \
                  and restore the right one."
+            }
+            Self::Cut { .. } => {
+                "Put the end back from a copy, or restore the log from its backup. If there is \
+                 none, remove durable.mark: the switch then starts with what is left, and what was \
+                 acknowledged behind it must be settled by hand."
             }
             Self::Stored(_) => {
                 "Restore this segment from a copy. If there is none, the log can be opened once \
@@ -217,6 +233,7 @@ pub(crate) fn recover<D: Disk>(
     disk: &D,
     options: &Options,
 ) -> Result<Recovered<D::File>, OpenError> {
+    let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     let (closed, last) = split_last(&found)?;
@@ -229,9 +246,14 @@ pub(crate) fn recover<D: Disk>(
     }
     let mut end = scan_last(last)?;
     frames += end.frames;
-    let cut = judge_end(last, &end, unfinished.as_ref(), options.damaged_end)?;
+    let known = Known { unfinished: unfinished.as_ref(), mark };
+    let cut = judge_end(last, &end, known, options.damaged_end)?;
 
     // From here on the log is known to be in order, and is changed.
+    if mark.is_some_and(|mark| mark.is_ahead(&end.scanned.tail)) {
+        // An operator gives the end up, and the mark with it.
+        disk.remove(MARK)?;
+    }
     if let Some(unfinished) = &unfinished {
         disk.remove(&unfinished.name)?;
     }
@@ -262,10 +284,14 @@ pub(crate) fn recover<D: Disk>(
 
 /// Before a log is made: removes a first segment whose making was cut short.
 pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
+    let mark = mark::read(disk)?.filter(|mark| 0 < mark.position.0);
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     if !found.is_empty() {
         return Err(OpenError::Exists);
+    }
+    if let Some(mark) = mark {
+        return Err(mark.damage_without_log());
     }
     if let Some(unfinished) = unfinished {
         disk.remove(&unfinished.name)?;
@@ -311,6 +337,8 @@ pub fn walk<D: Disk>(
     disk: &D,
     visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
 ) -> Result<Walked, OpenError> {
+    // Read first: beside a switch the log may grow meanwhile, and the mark with it.
+    let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     let (closed, last) = split_last(&found)?;
@@ -335,7 +363,8 @@ pub fn walk<D: Disk>(
     walked.note(frames, &scanned);
     if scanned.cause != Cause::Visitor {
         let end = End { scanned, frames, index: Index::default(), unproven: scanned.offset };
-        let cut = judge_end(last, &end, unfinished.as_ref(), DamagedEnd::Refuse)?;
+        let known = Known { unfinished: unfinished.as_ref(), mark };
+        let cut = judge_end(last, &end, known, DamagedEnd::Refuse)?;
         walked.torn = cut.map(|reason| note_cut(last, &scanned, reason));
     }
     Ok(walked)
@@ -508,17 +537,44 @@ fn scan_last<F: DiskFile>(last: &Found<F>) -> Result<End, DiskError> {
     Ok(End { scanned, frames, index, unproven })
 }
 
+/// What is known of the log's end from outside of its last segment.
+struct Known<'a, F> {
+    /// A segment behind it that was being started.
+    unfinished: Option<&'a Found<F>>,
+    mark: Option<Mark>,
+}
+
+impl Mark {
+    /// Whether a log that ends here lacks what was durable.
+    fn is_ahead(&self, tail: &Tail) -> bool {
+        self.identity == tail.identity && tail.end < self.position
+    }
+
+    /// Where the log itself is gone.
+    fn damage_without_log(&self) -> OpenError {
+        let (segment, position) = (segment::name_of(Position(1)), Position(1));
+        let reason = DamageReason::Cut { until: self.position };
+        OpenError::Damaged(Box::new(Damage { segment, offset: 0, position, reason }))
+    }
+}
+
 /// Decides about what stands behind the last sound frame: `Ok(Some(_))` if it is to be cut off.
 fn judge_end<F: DiskFile>(
     last: &Found<F>,
     end: &End,
-    unfinished: Option<&Found<F>>,
+    known: Known<'_, F>,
     damaged_end: DamagedEnd,
 ) -> Result<Option<FrameError>, OpenError> {
+    let Known { unfinished, mark } = known;
     let Scanned { offset, tail, cause } = end.scanned;
     let damage = |reason| Err(last.damage(offset, tail.next(), reason));
+    let cut = mark.filter(|mark| mark.is_ahead(&tail) && damaged_end == DamagedEnd::Refuse);
     let error = match cause {
-        Cause::Limit | Cause::Visitor => return missing_before(last, end, unfinished),
+        Cause::Limit | Cause::Visitor => {
+            missing_before(last, end, unfinished)?;
+            let cut = cut.map(|mark| damage(DamageReason::Cut { until: mark.position }));
+            return cut.unwrap_or(Ok(None));
+        }
         Cause::Order(error) => return damage(DamageReason::Order(error)),
         Cause::Frame(error) => error,
     };
@@ -533,6 +589,9 @@ fn judge_end<F: DiskFile>(
     if !torn && damaged_end == DamagedEnd::Refuse {
         return damage(DamageReason::Stored(error));
     }
+    if let Some(mark) = cut {
+        return damage(DamageReason::Cut { until: mark.position });
+    }
     Ok(Some(error))
 }
 
@@ -541,14 +600,14 @@ fn missing_before<F: DiskFile>(
     last: &Found<F>,
     end: &End,
     unfinished: Option<&Found<F>>,
-) -> Result<Option<FrameError>, OpenError> {
+) -> Result<(), OpenError> {
     let next = end.scanned.tail.next();
     match unfinished {
         Some(segment) if segment.first != next => {
             let until = Position(segment.first.0.saturating_sub(1));
             Err(last.damage(end.scanned.offset, next, DamageReason::Missing { until }))
         }
-        _ => Ok(None),
+        _ => Ok(()),
     }
 }
 

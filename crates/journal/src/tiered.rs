@@ -236,6 +236,12 @@ impl<D: Disk> Tiered<D> {
         }))
     }
 
+    /// From now on the place of this URL is this one, for places that [`crate::open_place`] does
+    /// not know.
+    pub fn mount(&self, place: Arc<dyn Place>) {
+        lock(&self.inner.places).insert(place.url().into(), place);
+    }
+
     /// The place of a URL, opened once.
     pub(crate) fn place(&self, url: &Arc<str>) -> Result<Arc<dyn Place>, PlaceError> {
         let mut places = lock(&self.inner.places);

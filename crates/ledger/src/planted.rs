@@ -3,8 +3,6 @@
 //! They stand in the code that ships, each behind [`is_planted`], which is `false` at compile
 //! time unless this crate is built with the feature `planted-bugs`. Only `simulation` can ask for
 //! that feature, and `upesi` does not compile with it: see [`POSSIBLE`].
-//!
-//! The place for one more: a cold row read from the future at replay, when there are cold rows.
 
 use core::fmt;
 #[cfg(feature = "planted-bugs")]
@@ -27,15 +25,18 @@ pub enum Bug {
     RestartForgetsNotice = 4,
     /// The second prepare of a payer in a batch finds more room for the first, not less.
     BatchAddsRoom = 5,
+    /// A replay takes the newest version of a cold row, whichever record made it.
+    ReplayReadsFuture = 6,
 }
 
 /// All of them.
-pub const ALL: [Bug; 5] = [
+pub const ALL: [Bug; 6] = [
     Bug::AcknowledgeBeforeSync,
     Bug::ExpiryKeepsPosition,
     Bug::FulfilTwice,
     Bug::RestartForgetsNotice,
     Bug::BatchAddsRoom,
+    Bug::ReplayReadsFuture,
 ];
 
 impl fmt::Display for Bug {
@@ -46,6 +47,7 @@ impl fmt::Display for Bug {
             Self::FulfilTwice => "a fulfil is applied twice",
             Self::RestartForgetsNotice => "a restart drops an entry of the outbox",
             Self::BatchAddsRoom => "within a batch room is added instead of subtracted",
+            Self::ReplayReadsFuture => "a cold row is read from the future at replay",
         })
     }
 }

@@ -10,6 +10,7 @@
 //! transfers grows table by table, and no index looks at a row to grow.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
@@ -169,7 +170,7 @@ impl Transfers {
             active_by_id: Index::default(),
             deadlines: Deadlines::default(),
             ended: Pages::default(),
-            ended_by_id: Shards::new(),
+            ended_by_id: Shards::default(),
             cold: Cold::default(),
             outflows: BTreeMap::new(),
         }
@@ -254,7 +255,8 @@ impl Transfers {
     pub(crate) fn end(&mut self, transfer: Ended) {
         let hash = self.keyed.of(&transfer.id);
         let at = self.ended.push(transfer);
-        self.ended_by_id.insert(hash, at);
+        let (ended, keyed) = (&self.ended, self.keyed);
+        self.ended_by_id.insert(hash, at, |row| keyed.of(&ended.get(row).id));
     }
 
     /// Brings a cold row back.
@@ -429,34 +431,58 @@ impl Index {
 }
 
 /// An index in many small tables: one that grows moves only its own entries, so that no single
-/// batch pays for the growth of all of them.
+/// batch pays for the growth of all of them. A few rows are in a single table: most states, those
+/// of tests and of a log that begins, never have more.
 #[derive(Clone, Debug)]
 struct Shards {
+    /// One, or [`SHARDS`].
     tables: Vec<Index>,
 }
 
 const SHARDS: usize = 4_096;
+/// With one row more the single table is spread: a tenth of a millisecond, once.
+const SINGLE_MAX: usize = 1_024;
+
+const _: () = assert!(SHARDS.is_power_of_two());
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self { tables: vec![Index::default()] }
+    }
+}
 
 impl Shards {
-    fn new() -> Self {
-        Self { tables: (0..SHARDS).map(|_| Index::default()).collect() }
-    }
-
     fn find(&self, hash: u64, is_row: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.tables[Self::shard(hash)].find(hash, is_row)
+        self.tables[self.shard(hash)].find(hash, is_row)
     }
 
-    fn insert(&mut self, hash: u64, row: u32) {
-        self.tables[Self::shard(hash)].insert(hash, row);
+    /// `hash_of` gives the hash of a row that is in here.
+    fn insert(&mut self, hash: u64, row: u32, hash_of: impl Fn(u32) -> u64) {
+        if self.tables.len() == 1 && self.tables[0].len() == SINGLE_MAX {
+            self.spread(hash_of);
+        }
+        let shard = self.shard(hash);
+        self.tables[shard].insert(hash, row);
     }
 
     fn remove(&mut self, hash: u64, row: u32) {
-        self.tables[Self::shard(hash)].remove(hash, row);
+        let shard = self.shard(hash);
+        self.tables[shard].remove(hash, row);
     }
 
-    /// Takes bits of the half that the tables do not use.
-    const fn shard(hash: u64) -> usize {
-        (hash >> 32) as usize % SHARDS
+    fn spread(&mut self, hash_of: impl Fn(u32) -> u64) {
+        let single = core::mem::take(&mut self.tables[0]);
+        self.tables.resize_with(SHARDS, Index::default);
+        for entry in &single.rows {
+            let hash = hash_of(entry.row);
+            let shard = self.shard(hash);
+            self.tables[shard].insert(hash, entry.row);
+        }
+    }
+
+    /// Takes bits of the half that the tables do not use; their number is a power of two.
+    fn shard(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.tables.len() - 1)
     }
 }
 
@@ -475,6 +501,24 @@ mod tests {
             outcome: Outcome::Expired,
             completed: Stamp(0),
             changed: Position(number),
+        }
+    }
+
+    #[test]
+    fn rows_are_found_while_their_index_is_spread() {
+        // Both halves of the hash differ from row to row.
+        let hash_of = |row: u32| u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut index = Shards::default();
+        let found = |index: &Shards, row| index.find(hash_of(row), |at| at == row);
+        for row in 0..3 * SINGLE_MAX as u32 {
+            index.insert(hash_of(row), row, hash_of);
+            assert_eq!(index.tables.len() == 1, row < SINGLE_MAX as u32);
+            assert!((0..=row).step_by(97).all(|known| found(&index, known) == Some(known)));
+            assert_eq!(found(&index, row + 1), None);
+        }
+        for row in 0..3 * SINGLE_MAX as u32 {
+            index.remove(hash_of(row), row);
+            assert_eq!(found(&index, row), None);
         }
     }
 

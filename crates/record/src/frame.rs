@@ -126,6 +126,8 @@ const STATE_ERASED: u8 = 2;
 /// Pieces for the chain are gathered to this many bytes before they are hashed: BLAKE3 is several
 /// times as fast on long inputs.
 const GATHER_BYTES: usize = 16 << 10;
+/// The same for a frame of a few records.
+const GATHER_SMALL_BYTES: usize = 2 << 10;
 
 /// What tells one log from every other: random bytes drawn when it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -881,7 +883,13 @@ impl<'a> RawRecord<'a> {
 
 /// The chain head after the frame in `bytes`, whose records must be sound.
 fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
-    let mut gather = Gather::new();
+    match bytes.len() <= GATHER_SMALL_BYTES {
+        true => chain_through(Gather::<GATHER_SMALL_BYTES>::new(), before, bytes),
+        false => chain_through(Gather::<GATHER_BYTES>::new(), before, bytes),
+    }
+}
+
+fn chain_through<const N: usize>(mut gather: Gather<N>, before: &Digest, bytes: &[u8]) -> Digest {
     gather.add(&before.0);
     gather.add(&bytes[..AT_LENGTH]);
     gather.add(&bytes[AT_COUNT..AT_CHAIN]);
@@ -894,20 +902,22 @@ fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
     gather.finish()
 }
 
-/// BLAKE3 over many small pieces.
-struct Gather {
-    hasher: blake3::Hasher,
-    buffer: [u8; GATHER_BYTES],
+/// BLAKE3 over many small pieces, with a buffer of `N` bytes, which to clear costs as much as a
+/// small frame to hash. One buffer's worth is hashed in one go, without the two kilobytes that a
+/// hasher is made of and moved with.
+struct Gather<const N: usize> {
+    hasher: Option<blake3::Hasher>,
+    buffer: [u8; N],
     filled: usize,
 }
 
-impl Gather {
+impl<const N: usize> Gather<N> {
     fn new() -> Self {
-        Self { hasher: blake3::Hasher::new(), buffer: [0; GATHER_BYTES], filled: 0 }
+        Self { hasher: None, buffer: [0; N], filled: 0 }
     }
 
     fn add(&mut self, piece: &[u8]) {
-        let room = GATHER_BYTES - self.filled;
+        let room = N - self.filled;
         if piece.len() <= room {
             self.buffer[self.filled..self.filled + piece.len()].copy_from_slice(piece);
             self.filled += piece.len();
@@ -916,16 +926,21 @@ impl Gather {
         // The buffer is always hashed when full, never less: pieces of whole chunks are fastest.
         let (head, tail) = piece.split_at(room);
         self.buffer[self.filled..].copy_from_slice(head);
-        self.hasher.update(&self.buffer);
-        let (whole, rest) = tail.split_at(tail.len() - tail.len() % GATHER_BYTES);
-        self.hasher.update(whole);
+        let hasher = self.hasher.get_or_insert_with(blake3::Hasher::new);
+        hasher.update(&self.buffer);
+        let (whole, rest) = tail.split_at(tail.len() - tail.len() % N);
+        hasher.update(whole);
         self.buffer[..rest.len()].copy_from_slice(rest);
         self.filled = rest.len();
     }
 
-    fn finish(mut self) -> Digest {
-        self.hasher.update(&self.buffer[..self.filled]);
-        Digest(*self.hasher.finalize().as_bytes())
+    fn finish(self) -> Digest {
+        let left = &self.buffer[..self.filled];
+        let hash = match self.hasher {
+            None => blake3::hash(left),
+            Some(mut hasher) => hasher.update(left).finalize(),
+        };
+        Digest(*hash.as_bytes())
     }
 }
 

@@ -7,9 +7,10 @@
 
 use journal::{FileLog, MemoryDisk, OpenError};
 use ledger::Position;
-use ports::{Disk, Log};
+use ports::{Disk, DiskError, Log};
 use record::frame::LogIdentity;
 
+use crate::archive::HubDisk;
 use crate::random::{Random, spread16};
 use crate::without::Kind;
 use crate::world::World;
@@ -29,10 +30,15 @@ impl World {
         let copy = copy_of(&self.disk, random.next());
         let Some(what) = damage(&copy, random) else { return };
         let identity = LogIdentity(spread16(self.seed ^ 2));
-        match FileLog::open_or_create(copy, identity, self.log_options()) {
+        let disk = self.archiver.tiers(&copy).map_err(OpenError::Disk);
+        match disk.and_then(|disk| FileLog::open_or_create(disk, identity, self.log_options())) {
             Err(OpenError::Damaged(damage)) => {
                 let said = damage.to_string();
                 assert!(said.contains("Nothing was changed."), "{what}: {said}");
+                self.desk.tally.damage_refused += 1;
+            }
+            // In the catalogue, or in what is packed.
+            Err(OpenError::Disk(DiskError::Damaged { .. })) => {
                 self.desk.tally.damage_refused += 1;
             }
             Err(other) => panic!("{what} is not told as damage: {other}"),
@@ -45,7 +51,7 @@ impl World {
 
     /// A log that was taken in spite of the damage: whatever it holds is as it was, and nothing
     /// acknowledged is missing.
-    fn check_survivor(&self, mut log: FileLog<MemoryDisk>, what: &str) {
+    fn check_survivor(&self, mut log: FileLog<HubDisk>, what: &str) {
         self.witness.check_promise(log.tail().end.0, what);
         log.replay(Position(1), &mut |frame| {
             frame.records().for_each(|record| self.witness.check_content(&record, what));

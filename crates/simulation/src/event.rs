@@ -35,6 +35,8 @@ pub(crate) enum Event {
     Mend(Fault),
     /// The state is stored beside the log.
     Snapshot,
+    /// Closed segments are packed or leave.
+    Archive,
     /// The hub's process starts.
     Start,
     /// Something within one life of the hub's process.

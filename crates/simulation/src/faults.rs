@@ -10,7 +10,7 @@ use crate::world::World;
 /// Largest jump of the wall clock, in microseconds.
 const SKEW_MAX_US: i64 = 5_000_000;
 /// An operation that the disk never reaches.
-const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 const FAULTS: [Fault; 6] =
     [Fault::Crash, Fault::Torn, Fault::Sync, Fault::Full, Fault::Fsp, Fault::Clock];

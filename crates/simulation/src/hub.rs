@@ -8,11 +8,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use journal::{FileLog, MemoryDisk};
+use journal::FileLog;
 use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Position};
 use ports::{Log, RecordReader};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 
+use crate::archive::HubDisk;
 use crate::desk::Desk;
 use crate::edge::Edge;
 use crate::event::HubEvent;
@@ -72,7 +73,7 @@ struct Unrecorded {
 pub(crate) struct Hub {
     pub(crate) life: u32,
     pub(crate) born_us: u64,
-    pub(crate) sequencer: Sequencer<FileLog<MemoryDisk>>,
+    pub(crate) sequencer: Sequencer<FileLog<HubDisk>>,
     pub(crate) reader: Arc<dyn RecordReader>,
     pub(crate) edges: Vec<Edge>,
     pub(crate) inbox: VecDeque<Submission>,
@@ -92,7 +93,7 @@ impl Hub {
         desk: &mut Desk,
         life: u32,
         born_us: u64,
-        sequencer: Sequencer<FileLog<MemoryDisk>>,
+        sequencer: Sequencer<FileLog<HubDisk>>,
     ) -> Self {
         let edges = (0..desk.plan.edges).map(|number| Edge::new(desk, number));
         let mut hub = Self {

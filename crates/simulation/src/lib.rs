@@ -40,9 +40,11 @@
 //! a budget per run (see `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]
 
+mod archive;
 mod clerk;
 mod damage;
 mod desk;
+mod echo;
 mod edge;
 mod event;
 mod examiner;
@@ -112,6 +114,8 @@ pub fn run(seed: u64, options: &Options) -> Report {
             // No command has these: a deadline does, and an outflow that was given back.
             Outcome::Expired => counters.expired,
             Outcome::FundsOutAborted => world.witness.model.given_back,
+            // Nor is one decided so but at a replay.
+            Outcome::Repeated => world.witness.echoes(),
             _ => world.desk.outcomes[usize::from(outcome.number())],
         };
         (*outcome, count)

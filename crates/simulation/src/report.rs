@@ -47,6 +47,10 @@ pub struct Tally {
     pub snapshots_failed: u64,
     /// Starts that went on from one.
     pub snapshot_starts: u64,
+    /// Segments packed or handed over to an archive.
+    pub archived: u64,
+    /// Looks of the archiver that ended in a failure.
+    pub archiving_failed: u64,
     /// Transfers that a batch asked for and that were read from the store.
     pub thawed: u64,
     /// Faults that struck.

@@ -4,7 +4,8 @@
 //! acknowledged, and what became of each notice; after a crash it compares the log that is left
 //! with its notes. It keeps its own count of each lane's window.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use ledger::{
     Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State, TransferId,
@@ -59,6 +60,8 @@ pub(crate) struct Witness {
     model_is_gone: bool,
     window: u32,
     decided: Vec<Decided>,
+    /// Records that are in the log a second time.
+    echoes: BTreeSet<u64>,
     /// Everything up to here has been promised to somebody.
     promised: u64,
     tracks: Vec<Track>,
@@ -104,6 +107,16 @@ impl Witness {
     /// Somebody was told the outcome of the record at `position`, or that all is durable so far.
     pub(crate) fn promise(&mut self, position: u64) {
         self.promised = self.promised.max(position);
+    }
+
+    /// These records are earlier ones, appended once more by the node that wrote them.
+    pub(crate) fn echoed(&mut self, records: RangeInclusive<u64>) {
+        self.echoes.extend(records);
+    }
+
+    /// How many records are in the log a second time.
+    pub(crate) fn echoes(&self) -> u64 {
+        self.echoes.len() as u64
     }
 
     /// A log that ends here has all that was acknowledged.
@@ -300,7 +313,10 @@ impl Reopening<'_> {
                 self.stamp = Some(applied.stamp);
                 self.model.begin(applied.stamp);
             }
-            let predicted = self.model.decide(applied.command);
+            let predicted = match self.witness.echoes.contains(&position) {
+                true => self.model.pass_over(),
+                false => self.model.decide(applied.command),
+            };
             let (outcome, command) = (applied.outcome, applied.command);
             assert_eq!(outcome, predicted, "is not what the rules say of {command:?}");
         }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions};
+use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions, Verify};
 use ledger::{Command, Digest, FspName, Genesis, Position, State, TransferId};
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
@@ -20,6 +20,7 @@ use sequencer::{ColdSide, Quarantine, ReplayError, Sequencer, Start, is_of_log};
 use snapshots::{Newest, Source, TakeError, Unpaced, newest, take};
 
 use crate::Options;
+use crate::archive::{Archiver, HubDisk};
 use crate::clerk::Clerk;
 use crate::desk::{Desk, Manners};
 use crate::event::{Event, HubEvent};
@@ -39,7 +40,7 @@ use crate::witness::Witness;
 /// How long after the last deadline, pause or time-out everything must be at rest.
 const REST_MARGIN_US: u64 = 60 * SECOND;
 /// Snapshots that are tried in the time of the faults, on average.
-const SNAPSHOTS: u64 = 20;
+const SNAPSHOTS: u64 = 6;
 /// Notices that one transfer causes after the faults stopped, resends included.
 const NOTICES_PER_TRANSFER: u64 = 16;
 
@@ -52,7 +53,10 @@ pub(crate) struct World {
     pub(crate) clerk: Clerk,
     pub(crate) examiner: Examiner,
     pub(crate) without: Without,
+    pub(crate) archiver: Archiver,
     pub(crate) disk: MemoryDisk,
+    /// The disk as the process that runs, or ran last, sees it.
+    pub(crate) tiers: Option<HubDisk>,
     pub(crate) shelf: Shelf,
     pub(crate) hub: Option<Hub>,
     pub(crate) witness: Witness,
@@ -108,7 +112,9 @@ impl World {
             cast,
             scripts: Vec::new(),
             parties: Vec::new(),
+            archiver: Archiver::new(seed),
             disk,
+            tiers: None,
             shelf: Shelf::new(mix(seed ^ 3)),
             hub: None,
             witness: Witness::new(window),
@@ -162,6 +168,7 @@ impl World {
             self.desk.after(0, Event::Snapshot);
         }
         self.seat_examiner();
+        self.seat_archiver();
         self.desk.after(0, Event::NewTransfer);
         let wait = self.desk.plan.chaos_us;
         self.desk.after(wait, Event::Look);
@@ -193,6 +200,7 @@ impl World {
                 let wait = self.desk.random.around(self.desk.plan.chaos_us / SNAPSHOTS);
                 self.desk.after(wait.max(1), Event::Snapshot);
             }
+            Event::Archive => self.archive(),
             Event::Hub(life, event) => self.within_hub(life, event),
             Event::Look => self.look(),
         }
@@ -268,12 +276,12 @@ impl World {
 
     /// What the follower's thread does. Whatever fails harms nobody, unless the power goes off.
     fn snapshot(&mut self) {
-        let Some(hub) = &self.hub else { return };
+        let (Some(hub), Some(disk)) = (&self.hub, &self.tiers) else { return };
         let frames = hub.sequencer.log().frames();
         let store: Arc<dyn ColdStore> = Arc::new(self.shelf.clone());
         let quarantine = &Quarantine::default();
         let source = Source { frames: &frames, quarantine, store: Some(&store) };
-        match take(&self.disk, source, &mut Unpaced) {
+        match take(disk, source, &mut Unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
                 assert!(taken.passed_over.iter().all(is_ahead), "{:?}", taken.passed_over);
@@ -292,6 +300,7 @@ impl World {
             return;
         }
         self.lay_out_damage();
+        self.echo();
         self.tempt();
         let sequencer = match self.recover() {
             Ok(sequencer) => sequencer,
@@ -333,9 +342,13 @@ impl World {
         LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() }
     }
 
-    fn recover(&mut self) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
+    fn recover(&mut self) -> Result<Sequencer<FileLog<HubDisk>>, String> {
         let identity = LogIdentity(spread16(self.seed ^ 2));
-        let opened = FileLog::open_or_create(self.disk.clone(), identity, self.log_options());
+        let disk = self.archiver.tiers(&self.disk).map_err(|error| error.to_string())?;
+        self.tiers = Some(disk.clone());
+        // As the switch opens it: the replay that follows checks the rest.
+        let options = LogOptions { verify: Verify::LastSegment, ..self.log_options() };
+        let opened = FileLog::open_or_create(disk.clone(), identity, options);
         let (mut log, _) = opened.map_err(|error| match error {
             OpenError::Disk(error) => error.to_string(),
             // A crash never leaves a log that has to be refused.
@@ -345,7 +358,7 @@ impl World {
         let is_of_log =
             is_of_log(&mut log, &self.shelf.mark()).map_err(|error| error.to_string())?;
         assert!(is_of_log, "the store is ahead of the log, or of another one");
-        let from = self.newest_snapshot(&log)?;
+        let from = self.newest_snapshot(&disk, &log)?;
         let last_look = self.finished;
         let mut reopening = self.witness.reopen(log.tail().end.0, last_look);
         let now = self.desk.clock(self.desk.now);
@@ -362,7 +375,7 @@ impl World {
             Ok(mut sequencer) => {
                 reopening.finish(&mut sequencer);
                 match from {
-                    Some(from) => self.go_on_from(from, sequencer.state().hash()),
+                    Some(from) => self.go_on_from((disk, from), sequencer.state().hash()),
                     None => Ok(sequencer),
                 }
             }
@@ -372,9 +385,13 @@ impl World {
     }
 
     /// The newest snapshot that the store is not behind, if there is one.
-    fn newest_snapshot(&self, log: &FileLog<MemoryDisk>) -> Result<Option<State>, String> {
+    fn newest_snapshot(
+        &self,
+        disk: &HubDisk,
+        log: &FileLog<HubDisk>,
+    ) -> Result<Option<State>, String> {
         let stored = Some(self.shelf.mark().position);
-        let found = newest(&self.disk, &log.frames(), stored, &mut Unpaced);
+        let found = newest(disk, &log.frames(), stored, &mut Unpaced);
         let Newest { start, passed_over, .. } = found.map_err(|error| error.to_string())?;
         if !passed_over.iter().all(is_ahead) {
             // A crash never leaves a snapshot that has to be passed over for its own sake.
@@ -387,13 +404,12 @@ impl World {
     /// A start from a snapshot gives the state that the whole log gives.
     fn go_on_from(
         &mut self,
-        from: State,
+        (disk, from): (HubDisk, State),
         hash: Digest,
-    ) -> Result<Sequencer<FileLog<MemoryDisk>>, String> {
-        let options =
-            LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() };
-        let (log, _) =
-            FileLog::open(self.disk.clone(), options).map_err(|error| error.to_string())?;
+    ) -> Result<Sequencer<FileLog<HubDisk>>, String> {
+        let options = LogOptions { verify: Verify::LastSegment, ..self.log_options() };
+        let opened = FileLog::open(disk, options);
+        let (log, _) = opened.map_err(|error| error.to_string())?;
         let now = self.desk.clock(self.desk.now);
         let start = beside(from, self.shelf.side_as_it_is());
         let opened = Sequencer::open_from(log, start, (0, now), &mut |_| {});
@@ -408,7 +424,8 @@ impl World {
 
     /// The state that the log gives with no store beside it.
     fn alone(&self) -> State {
-        let opened = FileLog::open(self.disk.clone(), LogOptions::default());
+        let disk = self.archiver.tiers(&self.disk).expect("a sound disk has a sound catalogue");
+        let opened = FileLog::open(disk, LogOptions::default());
         let (mut log, _) = opened.unwrap_or_else(|error| panic!("a sound log opens: {error}"));
         let replayed = sequencer::replay(&mut log, &mut |_| ());
         replayed.expect("a sound log is replayed").state
@@ -561,6 +578,7 @@ fn kind_of(event: &Event) -> u64 {
         Event::Clerk => 13,
         Event::Snapshot => 14,
         Event::Examine => 15,
+        Event::Archive => 16,
     }
 }
 

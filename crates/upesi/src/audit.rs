@@ -10,10 +10,10 @@
 //! notice owed. Nothing of a message is kept.
 
 mod ended;
+mod folding;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bytes::Bytes;
 use fspiop::body;
 use ledger::{
     AccountId, AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Effects,
@@ -25,6 +25,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use self::ended::Ended;
+use self::folding::Folding;
 
 /// Batches between two comparisons of all accounts.
 const FULL_INTERVAL: u64 = 1_024;
@@ -77,13 +78,13 @@ pub(crate) struct Audit {
     own: Vec<Amount>,
     touched: Vec<AccountId>,
     internal: HashMap<(Currency, AccountKind), AccountId>,
-    open: HashMap<TransferId, Open>,
+    open: HashMap<TransferId, Open, Folding>,
     /// By expiration, then by prepare.
     deadlines: BTreeMap<(u64, Position), TransferId>,
     ended: Ended,
     outflows: HashMap<TransferId, Amount>,
-    owed: HashSet<NoticeId>,
-    dead: HashSet<NoticeId>,
+    owed: HashSet<NoticeId, Folding>,
+    dead: HashSet<NoticeId, Folding>,
     /// Notices of this batch that were looked at.
     noticed: usize,
 }
@@ -330,7 +331,8 @@ impl Audit {
     /// Notices that the last decision made the hub owe, or owe again.
     fn note_new(&mut self, effects: &Effects) {
         for notice in &effects.notices[self.noticed..] {
-            self.figures.notices += u64::from(!self.dead.remove(&notice.id));
+            let again = !self.dead.is_empty() && self.dead.remove(&notice.id);
+            self.figures.notices += u64::from(!again);
             if !self.owed.insert(notice.id) {
                 let what = format!("notice {} is owed twice", notice.id.0);
                 self.find(Some(notice.transfer), what);
@@ -471,14 +473,14 @@ impl Audit {
             return self.find(transfer, what.into());
         }
         let Some((_, hash)) = transfer.zip(hash_of(command)) else { return };
-        let Ok(message) = fspiop::payload::decode(&Bytes::copy_from_slice(stored)) else {
+        let Ok(body) = fspiop::payload::body_of(stored) else {
             return self.find(transfer, "the stored message cannot be read".into());
         };
-        if fspiop::significant_hash(&message.body) != hash.0 {
+        if fspiop::significant_hash(body) != hash.0 {
             let what = "the stored body is not the one that the hash of the record was taken of";
             return self.find(transfer, what.into());
         }
-        match says_the_same(&message.body, command) {
+        match says_the_same(body, command) {
             None => self.figures.bodies_unreadable += 1,
             Some(true) => self.figures.bodies_compared += 1,
             Some(false) => {

@@ -12,6 +12,7 @@ mod explain;
 mod explanation;
 mod hub;
 mod keeper;
+mod mark;
 mod offline;
 mod parties;
 mod preload;

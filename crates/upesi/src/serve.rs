@@ -28,6 +28,7 @@ use crate::cold;
 use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
+use crate::mark::Marking;
 use crate::quarantine::{self, Entry, Notes};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
@@ -65,6 +66,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let limits = InboxLimits::default();
     let node = node::start(sequencer, clock, directory, mailboxes, limits)
         .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+    // Until the end of this function: the last note is of the last sync.
+    let _marking = Marking::start(following.disk.clone(), following.followed.frames.clone())?;
     let follower = following.start(&config)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();

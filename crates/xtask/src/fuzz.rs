@@ -5,12 +5,14 @@
 //! less; bash's `time` says what a slice really had. Everything is written below `fuzz/target`
 //! and `fuzz/corpus`, which git does not see.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
+
+use crate::tally;
 
 /// Seconds after which a slice ends and says how far it came.
 const SLICE_SECONDS: u64 = 60;
@@ -64,7 +66,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
         eprintln!("no target is called {unknown}; there are: {}", all.join(", "));
         return false;
     }
-    let chosen = if options.targets.is_empty() { all } else { options.targets.clone() };
+    let chosen = match options.targets.is_empty() {
+        true => least_fuzzed_first(all, &tally::fuzzed(root)),
+        false => options.targets.clone(),
+    };
     let Some(programs) = build(root) else { return false };
     let place = Place { root: root.join("fuzz"), programs };
     let seconds = 60.0 * options.cpu_minutes;
@@ -75,6 +80,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
             scope.spawn(|| {
                 while let Some(name) = take(&waiting) {
                     let outcome = place.run(&name, seconds);
+                    if outcome.crashes == 0 {
+                        tally::add_fuzz(root, &name, outcome.cpu_seconds);
+                    }
                     if options.keep {
                         place.keep(&name);
                     }
@@ -89,12 +97,19 @@ pub(crate) fn run(root: &Path, options: &Options) -> bool {
     done.iter().all(|(_, outcome)| outcome.crashes == 0)
 }
 
+/// A run that is cut short goes on, the next time, with those that had least.
+fn least_fuzzed_first(mut names: Vec<String>, seconds: &BTreeMap<String, f64>) -> Vec<String> {
+    let had = |name: &String| seconds.get(name).copied().unwrap_or(0.0);
+    names.sort_by(|one, other| had(one).total_cmp(&had(other)));
+    names
+}
+
 fn take(waiting: &Mutex<VecDeque<String>>) -> Option<String> {
     waiting.lock().unwrap_or_else(|broken| broken.into_inner()).pop_front()
 }
 
 /// The programs that fuzz/Cargo.toml lists, in its order.
-fn names(root: &Path) -> Result<Vec<String>, String> {
+pub(crate) fn names(root: &Path) -> Result<Vec<String>, String> {
     let path = root.join("fuzz/Cargo.toml");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let manifest: toml::Table =

@@ -7,6 +7,7 @@ mod counts;
 mod documents;
 mod fuzz;
 mod steps;
+mod tally;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -35,9 +36,10 @@ enum Command {
     },
     /// Longer proofs within a time budget, with a table of timings at the end.
     Nightly {
-        /// Minutes that all steps together should take, the builds not counted.
-        #[arg(long, default_value_t = 30)]
-        minutes: u32,
+        /// Minutes that all steps together should take, the builds not counted. Each run adds to
+        /// the ones before; the sums are printed against their goals at the end.
+        #[arg(long, visible_alias = "minutes", default_value_t = 30, value_name = "MINUTES")]
+        budget: u32,
     },
     /// Fuzz targets under libFuzzer, with a table of what each one did at the end.
     Fuzz(fuzz::Options),
@@ -99,7 +101,11 @@ fn main() -> ExitCode {
             steps::run(&root, vec![steps::simulate(&arguments)])
         }
         Command::Bugs => steps::run(&root, vec![steps::bugs()]),
-        Command::Nightly { minutes } => steps::run(&root, steps::nightly(minutes)),
+        Command::Nightly { budget } => {
+            let passed = steps::run(&root, steps::nightly(budget));
+            print!("\n{}", tally::table(&root, &fuzz::names(&root).unwrap_or_default()));
+            passed
+        }
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{counts, tidy};
+use crate::{counts, tally, tidy};
 
 /// One thing that must hold.
 pub(crate) struct Step {
@@ -80,7 +80,8 @@ pub(crate) fn conversations(arguments: &[String]) -> [Step; 2] {
     [build, play]
 }
 
-/// Proofs whose strength grows with time; each takes its share of the budget.
+/// Proofs whose strength grows with time; each takes its share of the budget, and what each came to
+/// is added to the runs before ([`crate::tally`]).
 pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
     let share = u64::from(minutes) * 60 / 5;
     let itself = "run --quiet --locked --package xtask --";
@@ -242,6 +243,7 @@ fn say(program: &str, arguments: &[String], environment: &[(&'static str, String
 
 fn start(root: &Path, command: &mut Command, environment: &[(&'static str, String)]) -> bool {
     let variables = environment.iter().map(|(name, value)| (name, value));
+    command.env(tally::VARIABLE, tally::path(root));
     match command.envs(variables).current_dir(root).status() {
         Ok(status) => status.success(),
         Err(error) => {

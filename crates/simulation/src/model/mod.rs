@@ -114,6 +114,12 @@ impl Model {
         }
     }
 
+    /// A record that its node wrote a second time is nothing.
+    pub(crate) fn pass_over(&mut self) -> Outcome {
+        self.position += 1;
+        Outcome::Repeated
+    }
+
     /// Whether the transfer is known and the participant its payer or payee.
     pub(crate) fn is_party(&self, id: &TransferId, name: &FspName) -> bool {
         self.transfers.get(id).is_some_and(|known| known.payer == *name || known.payee == *name)

@@ -6,9 +6,11 @@
 //! beside itself when it grows.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 use ledger::TransferId;
+
+use super::folding::Folding;
 
 /// Tables for each form of an id.
 const SHARDS: usize = 1_024;
@@ -19,13 +21,13 @@ const FORMS: [u8; 5] = [0, 4, 5, 6, 7];
 #[derive(Debug)]
 pub(super) struct Ended {
     /// By form of the id, then by its hash.
-    shards: Vec<HashSet<[u8; 16], RandomState>>,
-    hasher: RandomState,
+    shards: Vec<HashSet<[u8; 16], Folding>>,
+    hasher: Folding,
 }
 
 impl Default for Ended {
     fn default() -> Self {
-        let hasher = RandomState::new();
+        let hasher = Folding::default();
         let shard = || HashSet::with_hasher(hasher.clone());
         Self { shards: (0..FORMS.len() * SHARDS).map(|_| shard()).collect(), hasher }
     }

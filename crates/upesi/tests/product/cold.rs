@@ -238,11 +238,13 @@ fn replace(from: &Path, to: &Path) {
     }
 }
 
-/// Puts the segments of an earlier copy in the place of the newer ones.
+/// Puts the segments of an earlier copy in the place of the newer ones, and takes away what says
+/// that the log was longer.
 fn restore_log(copy: &Path, data: &Path) {
     let is_segment = |path: &PathBuf| path.extension().is_some_and(|it| it == "segment");
     let segments = |directory: &Path| files(directory).into_iter().filter(is_segment);
     segments(data).for_each(|segment| fs::remove_file(segment).unwrap());
+    fs::remove_file(data.join("durable.mark")).unwrap();
     for segment in segments(copy) {
         fs::copy(&segment, data.join(segment.file_name().unwrap())).unwrap();
     }

@@ -139,7 +139,8 @@ fn damage_is_located_and_nothing_is_mended() {
         ("a doubled frame", with(&[a, a, b]), one.end, *second, "starts at position"),
         ("swapped frames", with(&[b, a]), one.start, *first, "starts at position"),
         ("a frame taken out", with(&[b]), one.start, *first, "starts at position"),
-        ("a tail cut off", good[..last.end - 7].to_vec(), last.start, *last_first, "part of a"),
+        ("a tail cut off", good[..last.end - 7].to_vec(), last.start, *last_first, "durable.mark"),
+        ("a frame cut off", good[..last.start].to_vec(), last.start, *last_first, "durable.mark"),
     ] {
         fs::write(&path, &bytes).unwrap();
         let (disproof, output) = answer(&home, &["verify", "--json"]);

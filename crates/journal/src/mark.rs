@@ -1,0 +1,146 @@
+//! How far the log once was durable, noted beside it.
+//!
+//! A log whose end an outside hand cuts off between two frames is sound, only shorter. The file
+//! [`MARK`] tells the difference: it names a record that was durable, and a start that finds a log
+//! ending before it refuses ([`crate::DamageReason::Cut`]). A start that would make a log where one
+//! was refuses as well.
+//!
+//! # Promises
+//! - It never refuses a log that lacks nothing: a position is written down only after the sync
+//!   that made it durable has returned.
+//! - It promises nothing by itself: a mark that is missing, damaged, or of another log says
+//!   nothing. What was durable after the last note, a second ago as a rule, is not covered.
+//!
+//! # Costs
+//! One write of one sector, over itself, by whoever calls [`Marker::note`], and no sync but when
+//! the file is made: the writer of the log neither waits for it nor knows of it. A sector is stored
+//! whole or not at all, so a crash leaves the old mark or the new one.
+//!
+//! | at | bytes | field (little endian) |
+//! |---:|---:|---|
+//! | 0 | 8 | magic `UpDurabl` |
+//! | 8 | 2 | format version |
+//! | 10 | 6 | zero |
+//! | 16 | 16 | identity of the log |
+//! | 32 | 8 | position of a record that is durable |
+//! | 40 | 468 | zero |
+//! | 508 | 4 | CRC-32C of bytes 0 to 507 |
+
+use ledger::Position;
+use ports::{Disk, DiskError, DiskFile};
+use record::checksum::crc32c;
+use record::frame::LogIdentity;
+
+use crate::frames::DurableFrames;
+use crate::segment::SECTOR_BYTES;
+
+/// Name of the file.
+pub const MARK: &str = "durable.mark";
+
+const MAGIC: [u8; 8] = *b"UpDurabl";
+const VERSION: u16 = 1;
+const AT_CRC: usize = SECTOR_BYTES - 4;
+
+/// A record that was durable, and of which log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) identity: LogIdentity,
+    pub(crate) position: Position,
+}
+
+/// Notes how far a log is durable, from another thread than the one that writes it.
+#[derive(Debug)]
+pub struct Marker<D: Disk> {
+    disk: D,
+    frames: DurableFrames<D>,
+    file: Option<D::File>,
+    noted: Position,
+}
+
+impl<D: Disk> Marker<D> {
+    /// Nothing is written yet.
+    pub fn new(disk: D, frames: DurableFrames<D>) -> Self {
+        Self { disk, frames, file: None, noted: Position(0) }
+    }
+
+    /// Notes how far the log is durable now, if that is further than before.
+    ///
+    /// # Errors
+    /// [`DiskError`]; the log is not touched by that, and the next call tries again.
+    pub fn note(&mut self) -> Result<(), DiskError> {
+        let mark = Mark { identity: self.frames.identity(), position: self.frames.end() };
+        if mark.position <= self.noted {
+            return Ok(());
+        }
+        match &self.file {
+            Some(file) => file.write_at(0, &encode(&mark))?,
+            None => self.file = Some(self.begin(&mark)?),
+        }
+        self.noted = mark.position;
+        Ok(())
+    }
+
+    /// The first note is synced, so that the later ones change nothing but a sector.
+    fn begin(&self, mark: &Mark) -> Result<D::File, DiskError> {
+        let file = match self.disk.open(MARK) {
+            Err(DiskError::NotFound(_)) => self.disk.create(MARK)?,
+            opened => opened?,
+        };
+        file.write_at(0, &encode(mark))?;
+        file.sync()?;
+        self.disk.sync_directory()?;
+        Ok(file)
+    }
+}
+
+/// The mark of a directory, if there is one that can be read.
+pub(crate) fn read(disk: &impl Disk) -> Result<Option<Mark>, DiskError> {
+    let file = match disk.open(MARK) {
+        Err(DiskError::NotFound(_)) => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = [0; SECTOR_BYTES];
+    let read = file.read_at(0, &mut bytes)?;
+    Ok(if read == SECTOR_BYTES { decode(&bytes) } else { None })
+}
+
+fn encode(mark: &Mark) -> [u8; SECTOR_BYTES] {
+    let mut out = [0; SECTOR_BYTES];
+    out[..8].copy_from_slice(&MAGIC);
+    out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    out[16..32].copy_from_slice(&mark.identity.0);
+    out[32..40].copy_from_slice(&mark.position.0.to_le_bytes());
+    let crc = crc32c(&out[..AT_CRC]);
+    out[AT_CRC..].copy_from_slice(&crc.to_le_bytes());
+    debug_assert_eq!(decode(&out), Some(*mark));
+    out
+}
+
+fn decode(bytes: &[u8; SECTOR_BYTES]) -> Option<Mark> {
+    let sound = bytes[..8] == MAGIC
+        && bytes[8..10] == VERSION.to_le_bytes()
+        && bytes[AT_CRC..] == crc32c(&bytes[..AT_CRC]).to_le_bytes();
+    let identity = LogIdentity(*bytes[16..].first_chunk()?);
+    let position = Position(u64::from_le_bytes(*bytes[32..].first_chunk()?));
+    sound.then_some(Mark { identity, position })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stored form is a promise; and a mark with any bit flipped says nothing.
+    #[test]
+    fn version_1_is_frozen_and_checked() {
+        let mark = Mark { identity: LogIdentity(*b"identity of test"), position: Position(0x0102) };
+        let bytes = encode(&mark);
+        let digest = record::frame::payload_digest(&bytes);
+        expect_test::expect!["976b66b0b189f071603a8700d1a54ab40adf26c036bfbd40bb5e6fd441ca1897"]
+            .assert_eq(&digest.to_string());
+        for bit in 0..SECTOR_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&flipped), None, "bit {bit}");
+        }
+    }
+}

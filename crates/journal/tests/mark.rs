@@ -1,0 +1,178 @@
+//! A log that ends before what its mark names is refused; a mark never refuses a log that lacks
+//! nothing, whatever a crash leaves.
+
+use expect_test::expect;
+use journal::contract::{IDENTITY, frame_after};
+use journal::{
+    DamageReason, DamagedEnd, FileLog, MARK, Marker, MemoryDisk, OpenError, Options, Verify,
+};
+use ledger::Position;
+use ports::{Disk, DiskFile, Log};
+use record::frame::LogIdentity;
+
+const OPTIONS: Options =
+    Options { segment_bytes: 6_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+
+type MemoryLog = FileLog<MemoryDisk>;
+
+/// So many frames of one record, each synced, some three to a segment.
+fn grow(log: &mut MemoryLog, frames: usize) {
+    for _ in 0..frames {
+        log.append(&frame_after(&log.tail(), &[1_200])).expect("appends");
+        log.sync().expect("syncs");
+    }
+}
+
+/// A log of eleven records with its mark, closed.
+fn marked() -> MemoryDisk {
+    let disk = MemoryDisk::new(7);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+    let mut marker = Marker::new(disk.clone(), log.frames());
+    grow(&mut log, 5);
+    marker.note().expect("writes");
+    grow(&mut log, 6);
+    marker.note().expect("writes");
+    disk.kill()
+}
+
+fn segments(disk: &MemoryDisk) -> Vec<String> {
+    let names = disk.list().expect("lists");
+    names.into_iter().filter(|name| name.ends_with(".segment")).collect()
+}
+
+/// The last frame of the last segment goes.
+fn cut_a_frame(disk: &MemoryDisk) {
+    let last = segments(disk).pop().expect("there is one");
+    let mut content = disk.content(&last).expect("exists");
+    let frame = last_frame_bytes(disk);
+    content.truncate(content.len() - frame);
+    disk.put(&last, &content);
+}
+
+fn last_frame_bytes(disk: &MemoryDisk) -> usize {
+    let mut bytes = 0;
+    let walked = journal::walk(disk, &mut |placed| {
+        bytes = placed.frame.as_bytes().len();
+        Ok(())
+    });
+    walked.expect("it is sound before it is cut");
+    bytes
+}
+
+fn refused(disk: &MemoryDisk) -> String {
+    let error = match FileLog::open_or_create(disk.clone(), IDENTITY, OPTIONS) {
+        Err(error) => error,
+        Ok((log, _)) => panic!("opened up to {:?}", log.tail().end),
+    };
+    let OpenError::Damaged(damage) = &error else { panic!("{error}") };
+    assert_eq!(damage.reason, DamageReason::Cut { until: Position(11) });
+    error.to_string()
+}
+
+#[test]
+fn a_log_that_lacks_nothing_is_opened() {
+    let (log, report) = FileLog::open(marked(), OPTIONS).expect("opens");
+    assert_eq!((log.tail().end, report.dropped), (Position(11), None));
+}
+
+#[test]
+fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
+    let disk = marked();
+    cut_a_frame(&disk);
+    let said = refused(&disk).replace(". ", ".\n").replace(", ", ",\n  ").replace(": ", ":\n  ");
+    expect![[r#"
+        the log is damaged in 00000000000000000010.segment at byte 1940,
+          where record 11 should start:
+          the log ends there,
+          though durable.mark beside it says that the records up to 11 were durable.
+        Nothing was changed.
+        Put the end back from a copy,
+          or restore the log from its backup.
+        If there is none,
+          remove durable.mark:
+          the switch then starts with what is left,
+          and what was acknowledged behind it must be settled by hand."#]]
+    .assert_eq(&said);
+    let read = journal::walk(&disk, &mut |_| Ok(()));
+    assert!(matches!(read, Err(OpenError::Damaged(_))), "a reader says so too: {read:?}");
+
+    for gone in 1..=segments(&disk).len() {
+        let disk = marked();
+        let names = segments(&disk);
+        names[names.len() - gone..].iter().for_each(|name| disk.remove(name).expect("removes"));
+        refused(&disk);
+    }
+
+    // Torn, as a crash would leave it; but it was durable.
+    let disk = marked();
+    let last = segments(&disk).pop().expect("there is one");
+    let file = disk.open(&last).expect("opens");
+    file.truncate(file.length().expect("has one") - 7).expect("truncates");
+    refused(&disk);
+}
+
+#[test]
+fn an_operator_who_has_no_copy_removes_the_mark() {
+    let disk = marked();
+    cut_a_frame(&disk);
+    disk.remove(MARK).expect("removes");
+    let (log, _) = FileLog::open(disk, OPTIONS).expect("opens");
+    assert_eq!(log.tail().end, Position(10));
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
+    for (what, change) in [
+        ("damaged", (|disk| disk.damage(MARK, 33, 1)) as fn(&MemoryDisk)),
+        ("cut short", |disk| disk.put(MARK, &disk.content(MARK).expect("exists")[..100])),
+        ("empty", |disk| disk.put(MARK, &[])),
+        ("of another log", |disk| {
+            let other = MemoryDisk::new(1);
+            let identity = LogIdentity([9; 16]);
+            let mut log = FileLog::create(other.clone(), identity, OPTIONS).expect("creates");
+            grow(&mut log, 40);
+            Marker::new(other.clone(), log.frames()).note().expect("writes");
+            disk.put(MARK, &other.content(MARK).expect("exists"));
+        }),
+    ] {
+        let disk = marked();
+        cut_a_frame(&disk);
+        change(&disk);
+        let opened = FileLog::open(disk, OPTIONS);
+        assert_eq!(opened.expect(what).0.tail().end, Position(10), "{what}");
+    }
+}
+
+/// Marks are written among batches of which some are not synced, and the power goes off at each
+/// operation in turn.
+#[test]
+fn no_crash_leaves_a_mark_ahead_of_its_log() {
+    let script = |disk: &MemoryDisk| -> Result<(), ()> {
+        let opened = FileLog::create(disk.clone(), IDENTITY, OPTIONS);
+        let mut log = opened.map_err(drop)?;
+        let mut marker = Marker::new(disk.clone(), log.frames());
+        for batch in 0..15 {
+            log.append(&frame_after(&log.tail(), &[700])).map_err(drop)?;
+            if batch % 3 != 1 {
+                log.sync().map_err(drop)?;
+            }
+            if batch % 2 == 0 {
+                marker.note().map_err(drop)?;
+            }
+        }
+        Ok(())
+    };
+    let whole = MemoryDisk::new(0);
+    script(&whole).expect("nothing breaks");
+    for operation in 1..=whole.operations() {
+        for seed in 0..3 {
+            let disk = MemoryDisk::new(seed);
+            disk.crash_at(operation);
+            assert!(script(&disk).is_err(), "operation {operation} is reached");
+            match FileLog::open(disk.crash(), OPTIONS) {
+                Ok(_) | Err(OpenError::NoLog) => {}
+                Err(error) => panic!("operation {operation}, seed {seed}: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The archiver beside the hub: packs closed segments where they are, or hands them over to a
+//! place on another machine, while the hub's disk tears, fills up and goes down under it.
+//!
+//! What production does on a thread of its own is done between two events here. The place is
+//! sound but not always reachable; what is in it stays. Dice of its own, and only in some seeds,
+//! so that the runs without it are what they were.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use journal::{
+    ArchiveError, Destination, Marker, MemoryDisk, Place, PlaceError, Retention, Tiered, Upload,
+    claim_for, due, hand_over,
+};
+use ledger::Stamp;
+use ports::{DiskError, Stop};
+
+use crate::event::Event;
+use crate::random::{Random, mix};
+use crate::world::World;
+
+/// The disk of the hub with what has left it.
+pub(crate) type HubDisk = Tiered<MemoryDisk>;
+
+/// What sets its dice apart.
+const DICE: u64 = 0x6172_6368_6976;
+/// Looks for closed segments in the time of the faults, on average.
+const LOOKS: u64 = 8;
+/// Segments that are handed over in one look, at most.
+const SEGMENTS_MAX: usize = 2;
+/// Calls of the place, in a thousand, that fail.
+const UNREACHABLE_PER_MILLE: u32 = 40;
+const URL: &str = "memory://vault";
+
+/// The archiver of a run, and the place that outlives every process.
+#[derive(Debug)]
+pub(crate) struct Archiver {
+    random: Random,
+    is_there: bool,
+    vault: Vault,
+}
+
+impl Archiver {
+    /// A pure function of the seed; some of its runs have snapshots too.
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = Random::new(mix(seed ^ DICE));
+        let inner = Inner { random: Random::new(mix(seed ^ DICE ^ 1)), objects: BTreeMap::new() };
+        let vault = Vault { inner: Arc::new(Mutex::new(inner)) };
+        Self { random, is_there: matches!(seed % 8, 1 | 4), vault }
+    }
+
+    /// A disk, with the place that its catalogue may name.
+    pub(crate) fn tiers(&self, disk: &MemoryDisk) -> Result<HubDisk, DiskError> {
+        let tiered = Tiered::open(disk.clone())?;
+        tiered.mount(Arc::new(self.vault.clone()));
+        Ok(tiered)
+    }
+}
+
+impl World {
+    /// The archiver begins, if the run has one.
+    pub(crate) fn seat_archiver(&mut self) {
+        if self.archiver.is_there && !self.desk.calm {
+            let wait = self.archiver.random.around(self.desk.plan.chaos_us / LOOKS);
+            self.desk.after(wait.max(1), Event::Archive);
+        }
+    }
+
+    /// One look of the archiver. What fails is tried again at another one.
+    pub(crate) fn archive(&mut self) {
+        self.seat_archiver();
+        let (Some(hub), Some(disk)) = (&self.hub, &self.tiers) else { return };
+        // How far the log is durable is noted at that rate, too. What a recovery finds must never
+        // be less; a note that fails is as good as none.
+        let frames = hub.sequencer.log().frames();
+        let _noted = Marker::new(disk.clone(), frames).note();
+        let closer = hub.sequencer.log().closer();
+        let random = &mut self.archiver.random;
+        let keep_segments = random.below(3) as usize;
+        let retention = Retention { keep_segments, closed_by: Stamp(u64::MAX) };
+        let vault = self.archiver.vault.clone();
+        let destination = match random.chance(600) {
+            true => Destination::Place(&vault),
+            false => Destination::Here,
+        };
+        let mut handed = Vec::new();
+        let mut work = || {
+            for due in due(disk, &retention, destination)?.iter().take(SEGMENTS_MAX) {
+                if let Destination::Place(place) = destination {
+                    claim_for(disk, place)?;
+                }
+                let mut watch = |_| if random.chance(20) { Err(Stop) } else { Ok(()) };
+                let segment = hand_over(disk, due, destination, &mut watch)?;
+                closer(segment.first);
+                handed.push(segment.first.0);
+            }
+            Ok(())
+        };
+        let end = work();
+        match end {
+            Ok(()) => {}
+            Err(ArchiveError::Disk(DiskError::Damaged { file, reason })) => {
+                assert!(self.disk.is_down(), "{file} is damaged: {reason}");
+            }
+            Err(ArchiveError::Disk(_) | ArchiveError::Place(_) | ArchiveError::Stopped) => {
+                self.desk.tally.archiving_failed += 1;
+            }
+            Err(error) => panic!("a segment can not be handed over: {error}"),
+        }
+        self.desk.tally.archived += handed.len() as u64;
+        handed.iter().for_each(|first| self.desk.mark(*first));
+    }
+}
+
+/// Objects in memory. Clones are the same place.
+#[derive(Clone, Debug)]
+struct Vault {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    random: Random,
+    objects: BTreeMap<String, Vec<u8>>,
+}
+
+/// An object on its way in.
+struct Parcel {
+    vault: Vault,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Vault {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Now and then a write does not reach it.
+    fn reach(&self, what: &str) -> Result<MutexGuard<'_, Inner>, PlaceError> {
+        let mut inner = self.lock();
+        match inner.random.chance(UNREACHABLE_PER_MILLE) {
+            false => Ok(inner),
+            true => Err(PlaceError::Failed {
+                url: URL.into(),
+                what: what.into(),
+                error: "it does not answer".into(),
+            }),
+        }
+    }
+}
+
+impl Place for Vault {
+    fn url(&self) -> &str {
+        URL
+    }
+
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
+        drop(self.reach(name)?);
+        let (name, bytes) = (name.to_owned(), Vec::new());
+        Ok(Box::new(Parcel { vault: self.clone(), name, bytes }))
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+        Ok(self.lock().objects.get(name).map(|bytes| bytes.len() as u64))
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
+        let inner = self.lock();
+        let missing = || PlaceError::NotFound { url: URL.into(), name: name.into() };
+        let bytes = inner.objects.get(name).ok_or_else(missing)?;
+        let rest = bytes.get(offset as usize..).unwrap_or_default();
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        Ok(length)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+        let inner = self.lock();
+        Ok(inner.objects.keys().filter(|name| name.starts_with(prefix)).cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), PlaceError> {
+        self.reach("remove")?.objects.remove(name);
+        Ok(())
+    }
+}
+
+impl Upload for Parcel {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), PlaceError> {
+        drop(self.vault.reach(&self.name)?);
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), PlaceError> {
+        let Self { vault, name, bytes } = *self;
+        vault.reach(&name)?.objects.insert(name, bytes);
+        Ok(())
+    }
+}

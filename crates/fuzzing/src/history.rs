@@ -280,10 +280,9 @@ impl Worlds {
 
     fn decide(&mut self, command: Command) {
         assert_eq!(stored_and_read(&command), command);
-        let before = self.alone.clone();
         let effects = apply(&mut self.alone, [&command], self.now_ms);
         let outcome = effects.outcomes[0];
-        self.account.take(&command, outcome, &effects.notices, &before, self.now_ms);
+        self.account.take(&command, outcome, &effects.notices, &self.alone, self.now_ms);
         self.account.check(&self.alone);
         self.said.push((command, outcome));
         self.notices.extend(effects.notices);
@@ -403,14 +402,14 @@ impl Account {
         command: &Command,
         outcome: Outcome,
         notices: &[Notice],
-        before: &State,
+        state: &State,
         now_ms: u64,
     ) {
         let last = self.last;
         self.take_notices(notices);
         self.take_expired(notices, last, now_ms);
         match command {
-            Command::Prepare(prepare) => self.take_prepare(prepare, outcome, before, now_ms),
+            Command::Prepare(prepare) => self.take_prepare(prepare, outcome, state, now_ms),
             Command::Fulfil(fulfil) => {
                 if outcome == Outcome::Committed {
                     let right = Fulfilment::Present(secret_of(&fulfil.id));
@@ -461,7 +460,7 @@ impl Account {
         }
     }
 
-    fn take_prepare(&mut self, prepare: &Prepare, outcome: Outcome, before: &State, now_ms: u64) {
+    fn take_prepare(&mut self, prepare: &Prepare, outcome: Outcome, state: &State, now_ms: u64) {
         use Outcome::{
             PrepareCapExceeded, PrepareLiquidityInsufficient, PrepareModified,
             PrepareResentAborted, PrepareResentCommitted, PrepareResentReserved, PrepareReserved,
@@ -474,7 +473,7 @@ impl Account {
             | PrepareResentCommitted
             | PrepareResentReserved => return,
             PrepareReserved => {
-                let (cap, cover) = self.room(&payer, before);
+                let (cap, cover) = self.room(&payer, state);
                 let position = self.position(&payer) + units;
                 assert!(position <= cap && position <= cover, "{prepare:?}: {position}");
                 assert!(prepare.source.matches(&payer), "{prepare:?} is the payer's");
@@ -487,7 +486,7 @@ impl Account {
                 return;
             }
             PrepareCapExceeded | PrepareLiquidityInsufficient => {
-                let (cap, cover) = self.room(&payer, before);
+                let (cap, cover) = self.room(&payer, state);
                 let most = if outcome == PrepareCapExceeded { cap } else { cover };
                 assert!(most < self.position(&payer) + units, "{prepare:?} had room");
             }
@@ -497,8 +496,8 @@ impl Account {
     }
 
     /// Cap and cover.
-    fn room(&self, name: &FspName, before: &State) -> (i128, i128) {
-        let (_, participant) = before.register().find(name).expect("it has reserved");
+    fn room(&self, name: &FspName, state: &State) -> (i128, i128) {
+        let (_, participant) = state.register().find(name).expect("it has reserved");
         let usd = Currency::parse("USD").expect("a currency");
         let holding = participant.holding(usd).expect("it has accounts");
         let cap = holding.limit.map_or(0, |limit| limit.value.units());

@@ -14,8 +14,11 @@
 #![warn(missing_docs)]
 
 pub mod admin;
+pub mod amount;
 pub mod bodies;
 pub mod endpoint;
+pub mod history;
+pub mod ilp;
 mod json;
 mod kernel;
 pub mod mutation;
@@ -36,7 +39,7 @@ pub struct Target {
 }
 
 /// Every target, those first whose subjects change least.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "prepare", run: bodies::prepare },
     Target { name: "fulfil", run: bodies::fulfil },
     Target { name: "error", run: bodies::error },
@@ -55,4 +58,7 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "admin", run: admin::admin },
     Target { name: "request", run: request::request },
     Target { name: "snapshot", run: snapshot::snapshot },
+    Target { name: "amount", run: amount::amount },
+    Target { name: "ilp", run: ilp::ilp },
+    Target { name: "history", run: history::history },
 ];

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use ledger::{Batch, Command, Effects, Position, State};
 use record::checksum::crc32c;
-use record::frame::Tail;
+use record::frame::{LogIdentity, Tail};
 use record::snapshot::{
     BLOCK_HEADER_BYTES, BlockHeader, Snapshot, SnapshotError, SnapshotReader, SnapshotWriter,
 };
@@ -14,6 +14,13 @@ use record::snapshot::{
 pub fn snapshot(data: &[u8]) {
     judge(data);
     judge(&mended(data));
+}
+
+/// A state as it is after it was stored and read back.
+pub(crate) fn again(state: &State) -> State {
+    let (end, stamp) = (state.position(), state.stamp());
+    let tail = Tail { end, durable: end, stamp, ..Tail::genesis(LogIdentity([7; 16])) };
+    read(&write(&tail, state)).expect("what is written is read back").state
 }
 
 fn judge(data: &[u8]) {

@@ -10,11 +10,12 @@
 //! back from the store.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use ledger::{ChangeParties, Position};
 use ports::{ColdStore, PartyRow, StoreError};
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, PoisonError, RwLock};
 
 /// Bindings by identifier and sub-identifier.
 #[derive(Debug, Default)]
@@ -96,7 +97,7 @@ impl Directory {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -1,13 +1,13 @@
 //! The bounded inbox of the sequencer's thread.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ledger::{State, TransferId};
 
 use crate::Submission;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A question about the state.
 pub(crate) struct Question {

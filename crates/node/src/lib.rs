@@ -15,11 +15,15 @@
 
 mod clock;
 mod directory;
+#[cfg(all(test, feature = "shuttle"))]
+mod handovers;
 mod inbox;
 mod mailbox;
 pub mod progress;
+mod published;
 mod run;
 pub mod stages;
+mod sync;
 mod view;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +42,7 @@ pub use view::{Member, View};
 
 use inbox::{Inbox, Question};
 use progress::{Progress, Stuck};
+use published::Published;
 use stages::Stages;
 
 /// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
@@ -108,8 +113,7 @@ struct Shared<M> {
     inbox: Inbox<M>,
     mailboxes: Vec<Arc<Mailbox<M>>>,
     status: Mutex<Status>,
-    view: RwLock<Arc<View>>,
-    generation: AtomicU64,
+    view: Published<View>,
     directory: Directory,
     reader: Arc<dyn RecordReader>,
     stages: Arc<Stages>,
@@ -188,18 +192,13 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// One atomic load when it did not.
     #[must_use]
     pub fn view_since(&self, generation: &mut u64) -> Option<Arc<View>> {
-        let current = self.shared.generation.load(Ordering::Acquire);
-        if *generation == current {
-            return None;
-        }
-        *generation = current;
-        Some(self.view())
+        self.shared.view.since(generation)
     }
 
     /// The register as of the last change.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.shared.view.read().unwrap_or_else(PoisonError::into_inner))
+        self.shared.view.newest()
     }
 
     /// Looks an identifier up in the party directory. May read the disk.

@@ -1,10 +1,9 @@
 //! What the sequencer's thread posts to an I/O thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use ledger::{FinishedDelivery, Notice, NoticeId, Outcome};
 
 use crate::Refused;
+use crate::sync::{Arc, Mutex, PoisonError};
 
 /// One thing an I/O thread is told.
 #[derive(Debug)]

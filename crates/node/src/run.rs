@@ -1,18 +1,19 @@
 //! The sequencer's thread.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::{Command, NoticeId, Outcome, ParticipantIndex, Position, State};
+use ledger::{Command, NoticeId, Outcome, ParticipantIndex, Position};
 use ports::{Clock, Log};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 
 use crate::directory::Directory;
 use crate::inbox::{Inbox, InboxLimits, Question, Refused};
 use crate::mailbox::{Event, Mailbox};
+use crate::published::Published;
 use crate::stages::{self, Moment, WatchedLog};
 use crate::view::View;
 use crate::{Attached, Handle, Shared, Status, Submission, Tally, Ticket};
@@ -55,8 +56,7 @@ where
     let shared = Arc::new(Shared {
         inbox: Inbox::new(limits),
         status: Mutex::new(Status::default()),
-        view: RwLock::new(Arc::new(View::of(sequencer.state()))),
-        generation: AtomicU64::new(1),
+        view: Published::new(View::of(sequencer.state())),
         directory,
         reader: sequencer.log().reader(),
         stages: sequencer.log().stages(),
@@ -275,7 +275,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         let Self { sequencer, shared, outgoing, .. } = self;
         let effects = sequencer.effects();
         if effects.register_changed {
-            shared.publish_view(sequencer.state());
+            shared.view.publish(View::of(sequencer.state()));
             outgoing.iter_mut().for_each(|events| events.push(Event::RegisterChanged));
         }
         shared.apply_to_directory(committed.first, batch, &effects.outcomes);
@@ -390,12 +390,6 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
 }
 
 impl<M> Shared<M> {
-    fn publish_view(&self, state: &State) {
-        let view = Arc::new(View::of(state));
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
-        self.generation.fetch_add(1, Ordering::Release);
-    }
-
     fn apply_to_directory(&self, first: Position, batch: &[Submission<M>], outcomes: &[Outcome]) {
         for (at, (submission, outcome)) in batch.iter().zip(outcomes).enumerate() {
             if let (Command::ChangeParties(change), Outcome::Accepted) =

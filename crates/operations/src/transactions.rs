@@ -43,14 +43,16 @@ pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
     let id = TransferId::parse(id).ok_or_else(not_found)?;
     let body = call.hub.prepare_body(id).await.map_err(refusals::of_unavailable)?;
     let body = body.ok_or_else(not_found)?;
-    match transaction(&body) {
+    match transaction_object(&body) {
         Some(transaction) => Ok(Answer::ok(&transaction)),
         None => Err(Refusal::internal("the ILP packet holds no transaction object")),
     }
 }
 
-/// The object within the packet within the body, digit for digit.
-fn transaction(body: &[u8]) -> Option<Box<RawValue>> {
+/// The transaction object within the ILP packet within the body of a prepare, digit for digit
+/// (hub-semantics 7.4); `None` when there is none to be found.
+#[must_use]
+pub fn transaction_object(body: &[u8]) -> Option<Box<RawValue>> {
     let body: PrepareBody = serde_json::from_slice(body).ok()?;
     let packet = BASE64.decode(body.ilp_packet).ok()?;
     let data = packet_data(&packet)?;
@@ -120,10 +122,10 @@ mod tests {
             ("payment, plain", packet(1, 8, object.as_bytes())),
             ("prepare", packet(12, 57, coded.as_bytes())),
         ] {
-            let found = transaction(&body(&packet)).expect(name);
+            let found = transaction_object(&body(&packet)).expect(name);
             assert_eq!(found.get(), object, "{name}");
             for cut in 0..packet.len() {
-                assert!(transaction(&body(&packet[..cut])).is_none(), "{name} cut at {cut}");
+                assert!(transaction_object(&body(&packet[..cut])).is_none(), "{name} cut at {cut}");
             }
         }
     }
@@ -132,9 +134,9 @@ mod tests {
     fn what_holds_no_object_is_told_so() {
         for packet in [&b""[..], &packet(2, 8, b"{}"), &packet(1, 8, b"[]"), &[1, 0x80], &[1, 0x85]]
         {
-            assert!(transaction(&body(packet)).is_none(), "{packet:?}");
+            assert!(transaction_object(&body(packet)).is_none(), "{packet:?}");
         }
-        assert!(transaction(b"{}").is_none());
-        assert!(transaction(br#"{"ilpPacket":"%"}"#).is_none());
+        assert!(transaction_object(b"{}").is_none());
+        assert!(transaction_object(br#"{"ilpPacket":"%"}"#).is_none());
     }
 }

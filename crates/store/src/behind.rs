@@ -8,13 +8,14 @@
 //! first error nothing is written and nothing is taken any more; it is printed once, and whoever
 //! waits hears it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ledger::{Ended, Position, TransferId};
 use ports::{Cold, ColdStore, Portion, StoreError, Until};
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Rows and entries of the directory that may wait to be written.
 pub const QUEUE_MAX: usize = 65_536;
@@ -74,7 +75,7 @@ impl Behind {
             done: Condvar::new(),
         });
         let (writer, into) = (Arc::clone(&shared), Arc::clone(&store));
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("store".into())
             .spawn(move || writer.write_all(&*into))?;
         Ok(Self { store, shared, thread: Some(thread) })

@@ -20,7 +20,10 @@
 mod behind;
 pub mod contract;
 mod disk;
+#[cfg(all(test, feature = "shuttle"))]
+mod handovers;
 mod memory;
+mod sync;
 
 pub use behind::{Behind, QUEUE_MAX};
 pub use disk::{Disk, Options};

@@ -48,6 +48,12 @@ pub(crate) fn ci() -> Vec<Step> {
             "-D warnings".to_owned(),
         ),
         cargo("test", "all tests", "test --workspace --locked --no-fail-fast"),
+        cargo(
+            "hand-overs",
+            "threads hand over in any order of their steps",
+            "test --locked --package node --package store --features node/shuttle,store/shuttle \
+             --lib handovers",
+        ),
     ];
     steps.extend(conversations(&[]));
     steps.push(Step {
@@ -179,7 +185,7 @@ fn fresh_seed() -> String {
 }
 
 /// Fuzz targets, about: they share the time of their step.
-const FUZZ_TARGETS: f64 = 17.0;
+const FUZZ_TARGETS: f64 = 21.0;
 
 /// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
 /// the heaviest one (the histories of `delivery`), and there are about ten of them.

@@ -76,22 +76,27 @@ fn nothing_acknowledged_is_lost_on_a_full_disk() {
 
 /// What the world outside knows.
 #[derive(Default)]
-struct Record {
-    sent: u64,
+pub(crate) struct Record {
+    pub(crate) sent: u64,
     /// No 2xx came for one of its messages.
     uncertain: Vec<Transfer>,
 }
 
 fn onboarded(server: &Server) -> Home {
     let home = Home::new();
+    onboard(&home, server);
+    home
+}
+
+/// Begins a log with a payer and a payee in it.
+pub(crate) fn onboard(home: &Home, server: &Server) {
     let switch = home.serve();
-    let admin = Admin::new(&home, &switch);
+    let admin = Admin::new(home, &switch);
     admin.prepare_hub();
     for name in ["payerfsp", "payeefsp"] {
         admin.onboard(name, &format!("http://{}", server.address()), "1000000", "1000000");
     }
     switch.stop(Signal::TERM);
-    home
 }
 
 /// Runs the script again and again, each time up to one change of the disk further, until it
@@ -116,7 +121,7 @@ fn points_of_one_script(home: &Home, record: &mut Record) -> u64 {
 }
 
 /// Sends transfers until one is not accepted; says whether one was not.
-fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool {
+pub(crate) fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool {
     let Ok(mut connection) = Connection::open(switch.fspiop) else { return true };
     for _ in 0..count {
         let transfer = Transfer::of("1");
@@ -134,7 +139,7 @@ fn send_all(switch: &Switch, record: &mut Record, count: u64) -> bool {
 }
 
 /// Starts the switch again, sends what is uncertain once more, and counts.
-fn check(home: &Home, record: &mut Record) {
+pub(crate) fn check(home: &Home, record: &mut Record) {
     let switch = home.serve();
     let mut connection = Connection::open(switch.fspiop).unwrap();
     for transfer in record.uncertain.drain(..) {

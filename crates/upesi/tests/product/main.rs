@@ -14,6 +14,7 @@ mod demo;
 mod disk_operations;
 mod documents;
 mod edge;
+mod faults;
 mod kill;
 mod lookup_and_quotes;
 mod offline;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -97,7 +97,15 @@ struct Open {
 
 impl Server {
     pub(crate) fn start(handler: impl Fn(&Callback) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at(Ipv4Addr::LOCALHOST, handler)
+    }
+
+    /// On a free port of an address that this machine has.
+    pub(crate) fn start_at(
+        address: Ipv4Addr,
+        handler: impl Fn(&Callback) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let open = Arc::new(Open::default());
         let handler: Arc<Handler> = Arc::new(handler);

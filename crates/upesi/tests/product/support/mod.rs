@@ -1,6 +1,7 @@
 //! What the tests of the product share: the switch as a process, participants that record what
 //! they hear, and messages on real sockets.
 
+pub(crate) mod apart;
 pub(crate) mod fsp;
 pub(crate) mod http;
 pub(crate) mod message;

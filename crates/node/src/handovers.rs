@@ -1,0 +1,284 @@
+//! What threads hand each other, in one order of steps after the other.
+//!
+//! Each test is a few threads over the production code, whose locks, signals and atomics are those
+//! of shuttle here ([`crate::sync`]): a scheduler of its own decides before each of their steps who
+//! goes on. A wait that nobody ends is found as a deadlock. Which deliberate break each test caught
+//! stands in docs/internals/handovers.md, and what they cannot see: they know no weaker order of
+//! memory than that of the program, and a wait with a limit of time never times out.
+//!
+//! `cargo test -p node --features shuttle`
+
+use std::collections::VecDeque;
+
+use ledger::{
+    ChangeParties, Command, FspName, Outcome, PartyBinding, PartyChangeForm, Position, TransferId,
+};
+use ports::{ColdStore, Mark, Portion};
+use sequencer::Durability;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread;
+use store::Memory;
+
+use crate::directory::Directory;
+use crate::inbox::{Inbox, InboxLimits, Question, Refused};
+use crate::mailbox::{Event, Mailbox};
+use crate::published::Published;
+use crate::stages::{Inbound, Moment, Stages, What};
+use crate::sync::Arc;
+use crate::{Attached, Submission, Ticket};
+
+/// Orders of each kind that a test tries.
+const ORDERS: usize = 1_000;
+/// Points at which a thread is passed over although it could go on, in the orders of one kind.
+const DEPTH: usize = 3;
+
+/// Tries a test in random orders, and in those that differ from a plain one at a few points.
+fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
+    shuttle::check_random(test, ORDERS);
+    shuttle::check_pct(test, ORDERS, DEPTH);
+}
+
+/// Two senders, a taker, and somebody who closes: what was taken in comes out once and in order,
+/// what was not is told so, and nobody sleeps while something waits.
+#[test]
+fn the_inbox_gives_back_what_it_took_in() {
+    explore(|| {
+        let limits = InboxLimits { submissions_max: 3, ..InboxLimits::default() };
+        let inbox = Arc::new(Inbox::<()>::new(limits));
+        let taker = spawn(&inbox, move |inbox| take_all(inbox, limits.submissions_max));
+        let senders = [0, 1].map(|sender| spawn(&inbox, move |inbox| send(inbox, 10 * sender)));
+        let closer = spawn(&inbox, |inbox| inbox.close());
+        let accepted = senders.map(|sender| sender.join().expect("it sends"));
+        closer.join().expect("it closes");
+        let taken = taker.join().expect("it takes");
+        for (sender, accepted) in (0..).zip(accepted) {
+            let of_sender = taken.iter().copied().filter(|number| number / 10 == sender);
+            assert_eq!(of_sender.collect::<Vec<_>>(), accepted, "of sender {sender}");
+        }
+    });
+}
+
+/// Whatever comes wakes who sleeps, though nothing follows it.
+#[test]
+fn whatever_comes_wakes_the_taker() {
+    const ACTS: [fn(&Inbox<()>); 3] = [submit_one, ask_nothing, Inbox::close];
+    for act in ACTS {
+        explore(move || {
+            let inbox = Arc::new(Inbox::new(InboxLimits::default()));
+            let acting = spawn(&inbox, act);
+            let (mut submissions, mut questions) = (VecDeque::new(), Vec::new());
+            while submissions.is_empty()
+                && questions.is_empty()
+                && inbox.take(&mut submissions, &mut questions, None)
+            {}
+            acting.join().expect("it acts");
+        });
+    }
+}
+
+/// A question comes out with what was taken in before it, or later.
+#[test]
+fn a_question_comes_after_what_came_before_it() {
+    explore(|| {
+        let inbox = Arc::new(Inbox::<()>::new(InboxLimits::default()));
+        let asker = spawn(&inbox, |inbox| {
+            for _ in 0..2 {
+                submit_one(inbox);
+                ask_nothing(inbox);
+            }
+        });
+        let (mut submissions, mut questions) = (VecDeque::new(), Vec::new());
+        let (mut submitted, mut asked) = (0, 0);
+        while (submitted, asked) != (2, 2) {
+            assert!(inbox.take(&mut submissions, &mut questions, None), "it is open");
+            submitted += submissions.drain(..).count();
+            asked += questions.drain(..).count();
+            assert!(asked <= submitted, "a question overtook");
+        }
+        asker.join().expect("it asks");
+    });
+}
+
+/// The owner sleeps until he is woken, and hears everything in order.
+#[test]
+fn an_owner_of_a_mailbox_hears_everything() {
+    explore(|| {
+        let bell = Arc::new((Mutex::new(false), Condvar::new()));
+        let ring = Arc::clone(&bell);
+        let mailbox = Arc::new(Mailbox::<()>::new(move || {
+            *ring.0.lock().expect("nobody broke") = true;
+            ring.1.notify_one();
+        }));
+        let poster = spawn(&mailbox, |mailbox| {
+            for waiter in 0..3 {
+                mailbox.post(&mut vec![Event::Reply { waiter, result: Ok(Outcome::Accepted) }]);
+            }
+        });
+        let mut heard = Vec::new();
+        while heard.len() < 3 {
+            let rung = bell.0.lock().expect("nobody broke");
+            let mut rung = bell.1.wait_while(rung, |rung| !*rung).expect("nobody broke");
+            *rung = false;
+            drop(rung);
+            let mut events = Vec::new();
+            mailbox.take(&mut events);
+            heard.extend(events.into_iter().map(|event| match event {
+                Event::Reply { waiter, .. } => waiter,
+                other => panic!("{other:?} was not posted"),
+            }));
+        }
+        assert_eq!(heard, [0, 1, 2]);
+        poster.join().expect("it posts");
+    });
+}
+
+/// Whoever was told of a change sees it; nobody goes back; and a number once seen has its value.
+#[test]
+fn a_published_value_is_seen_by_whoever_knows_its_number() {
+    explore(|| {
+        let published = Arc::new(Published::new(1));
+        let told = Arc::new(AtomicBool::new(false));
+        let (publisher, tell) = (Arc::clone(&published), Arc::clone(&told));
+        let publisher = thread::spawn(move || {
+            publisher.publish(2);
+            publisher.publish(3);
+            tell.store(true, Ordering::SeqCst);
+        });
+        let (mut generation, mut seen) = (0, 0);
+        for _ in 0..4 {
+            let is_told = told.load(Ordering::SeqCst);
+            if let Some(value) = published.since(&mut generation) {
+                assert!(seen <= *value, "{value} after {seen}");
+                seen = *value;
+            }
+            assert!(!is_told || seen == 3, "it was told, and sees {seen}");
+        }
+        publisher.join().expect("it publishes");
+        published.since(&mut generation).into_iter().for_each(|value| seen = *value);
+        assert_eq!(seen, 3);
+    });
+}
+
+/// A registration that was answered is found, while it moves from memory into the store.
+#[test]
+fn a_party_is_found_while_it_moves_into_the_store() {
+    explore(|| {
+        let store = Arc::new(Memory::default());
+        let directory = Arc::new(Directory::of(Arc::clone(&store) as _));
+        let told = Arc::new(AtomicBool::new(false));
+        let (applying, tell) = (Arc::clone(&directory), Arc::clone(&told));
+        let sequencer = thread::spawn(move || {
+            applying.apply(&registration(), Position(1));
+            tell.store(true, Ordering::SeqCst);
+            // The store is written on another thread, at any time after that.
+            thread::yield_now();
+            let mark = Mark { position: Position(1), ..Mark::default() };
+            let parties = sequencer::party_changes(&registration()).collect();
+            store.write(&Portion { rows: Vec::new(), parties, mark }).expect("it writes");
+            thread::yield_now();
+            applying.forget(Position(1));
+        });
+        for _ in 0..3 {
+            let is_told = told.load(Ordering::SeqCst);
+            let found = directory.find("MSISDN", "123", None).expect("it reads");
+            assert!(!is_told || found.is_some(), "it was answered, and is not found");
+        }
+        sequencer.join().expect("it applies");
+        assert!(directory.find("MSISDN", "123", None).expect("it reads").is_some());
+    });
+}
+
+/// Nothing is kept once watching has ended, whoever was just leaving a mark.
+#[test]
+fn no_mark_outlives_the_watching() {
+    explore(|| {
+        let transfer = TransferId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").expect("an id");
+        let stages = Arc::new(Stages::new(1));
+        stages.watch(true);
+        let marking = [0, 1].map(|place| {
+            spawn(&stages, move |stages| {
+                let moments = [(Moment::Parsed, 1), (Moment::Submitted, 2)];
+                stages.mark(place, transfer, What::Taking(Inbound::Prepare), moments);
+            })
+        });
+        let watched = stages.of(&transfer).len();
+        assert!(watched <= 3, "{watched} stages of four marks");
+        stages.watch(false);
+        marking.map(|thread| thread.join().expect("it marks"));
+        assert!(stages.of(&transfer).is_empty());
+    });
+}
+
+fn spawn<S: Send + Sync + 'static, T: Send + 'static>(
+    shared: &Arc<S>,
+    work: impl FnOnce(&S) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || work(&shared))
+}
+
+fn submit_one(inbox: &Inbox<()>) {
+    assert_eq!(inbox.submit(&mut vec![tick(0)]), Ok(()));
+}
+
+fn ask_nothing(inbox: &Inbox<()>) {
+    let ask = Box::new(|_: &_| ());
+    assert_eq!(inbox.ask(Question { about: None, ask }), Ok(()));
+}
+
+/// Submits two pairs; answers with the numbers of those that were taken in.
+fn send(inbox: &Inbox<()>, first: u32) -> Vec<u32> {
+    let mut accepted = Vec::new();
+    for pair in 0..2 {
+        let numbers = [first + 2 * pair, first + 2 * pair + 1];
+        let mut submissions: Vec<_> = numbers.map(tick).into();
+        let result = inbox.submit(&mut submissions);
+        let expected = match submissions.len() {
+            0 => Ok(()),
+            // What is left of a closed inbox's is all of it.
+            2 if result == Err(Refused::Stopped) => result,
+            _ => Err(Refused::Full),
+        };
+        assert_eq!(result, expected);
+        accepted.extend(&numbers[..2 - submissions.len()]);
+    }
+    accepted
+}
+
+/// Takes until the inbox is closed and empty.
+fn take_all(inbox: &Inbox<()>, most: usize) -> Vec<u32> {
+    let mut taken = Vec::new();
+    let mut submissions = VecDeque::new();
+    while inbox.take(&mut submissions, &mut Vec::new(), None) {
+        assert!(submissions.len() <= most, "more than there is room for");
+        taken.extend(submissions.drain(..).map(|submission| number_of(&submission)));
+    }
+    taken
+}
+
+fn tick(waiter: u32) -> Submission<()> {
+    let attached = Attached { ticket: Ticket::Waiter { mailbox: 0, waiter }, message: None };
+    let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
+    tick.expect("a tick has no fields")
+}
+
+fn number_of(submission: &Submission<()>) -> u32 {
+    match submission.attached.ticket {
+        Ticket::Waiter { waiter, .. } => waiter,
+        _ => panic!("nobody else submits"),
+    }
+}
+
+fn registration() -> ChangeParties {
+    let fsp = FspName::new("dfsp1").expect("a name");
+    let party = PartyBinding {
+        id_type: "MSISDN".into(),
+        id: "123".into(),
+        sub_id: None,
+        currency: None,
+        fsp,
+    };
+    let (form, trace) = (PartyChangeForm::Single, [0; 16]);
+    ChangeParties { source: fsp, notify: fsp, form, parties: vec![party], trace }
+}

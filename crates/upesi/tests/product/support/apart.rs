@@ -1,0 +1,142 @@
+//! Tests that need a file system or a network of their own: the test runs itself again in
+//! namespaces that end with it, so nothing of the machine is changed.
+//!
+//! Where the kernel lets nobody make them, the test is skipped: it prints why, and how many were. A
+//! tool that is missing is no such case.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::switch::finish;
+
+/// Where tools of administrators are, which not everybody's path has.
+const MORE_PATH: &str = ":/usr/sbin:/sbin";
+/// What a shell answers when there is no such program.
+const NO_PROGRAM: i32 = 127;
+
+/// Says to the test that it is inside already.
+const INSIDE: &str = "UPESI_TEST_APART";
+
+static SKIPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// What a test needs of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A mount namespace, and a small file system in memory.
+    Memory,
+    /// A mount namespace, and a file system of a disk, which only the real root may mount.
+    Disk,
+    /// A network namespace, with links out of it.
+    Network,
+}
+
+impl Need {
+    fn namespaces(self) -> &'static [&'static str] {
+        match self {
+            Self::Memory | Self::Disk => &["--mount"],
+            Self::Network => &["--net"],
+        }
+    }
+
+    /// Tries what will be needed, in namespaces that end at once.
+    fn probe(self) -> &'static str {
+        match self {
+            Self::Memory => "mount -t tmpfs none /tmp",
+            Self::Disk => {
+                "mount -t tmpfs none /tmp && truncate -s 8M /tmp/image \
+                 && mkfs.ext4 -q -F /tmp/image && mkdir /tmp/there && mount /tmp/image /tmp/there"
+            }
+            Self::Network => "ip link add one type veth peer name two && unshare --net true",
+        }
+    }
+}
+
+/// Runs `body` in namespaces of its own. `test` is the test that calls, by its whole name.
+pub(crate) fn apart(test: &str, need: Need, body: fn()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    let mut refusals = String::new();
+    for user in [&[][..], &["--user", "--map-root-user"]] {
+        let unshare = || {
+            let mut command = Command::new("unshare");
+            let path = std::env::var("PATH").unwrap_or_default() + MORE_PATH;
+            command.args(user).args(need.namespaces()).env("PATH", path);
+            command
+        };
+        let probe = unshare().args(["sh", "-c", need.probe()]).output();
+        let probe = probe.expect("unshare is there: install util-linux");
+        if !probe.status.success() {
+            let refusal = String::from_utf8_lossy(&probe.stderr);
+            let missing = probe.status.code() == Some(NO_PROGRAM);
+            assert!(!missing, "install iproute2, e2fsprogs and mount: {refusal}");
+            refusals += &format!("; {}", refusal.trim_end());
+            continue;
+        }
+        let mut again = unshare();
+        again.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
+        again.env(INSIDE, "1");
+        let output = finish(again);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}{complained}");
+        assert!(said.contains("1 passed"), "{test} is not its name: {said}");
+        return;
+    }
+    let skipped = 1 + SKIPPED.fetch_add(1, Ordering::SeqCst);
+    let text = format!("SKIPPED ({skipped} so far): {test} needs {need:?}{refusals}");
+    writeln!(std::io::stderr(), "{text}").expect("standard error is open");
+}
+
+/// A file system that is mounted until this is dropped.
+pub(crate) struct Mounted {
+    at: PathBuf,
+}
+
+impl Mounted {
+    /// A file system in memory, of so many MiB.
+    pub(crate) fn memory(at: &Path, mebibytes: u32) -> Self {
+        std::fs::create_dir_all(at).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "none", text(at)]);
+        Self { at: at.to_owned() }
+    }
+
+    /// The file system of an image, which turns read-only at its first error.
+    pub(crate) fn image(image: &Path, at: &Path) -> Self {
+        std::fs::create_dir_all(at).unwrap();
+        run("mount", &["-o", "loop,errors=remount-ro", text(image), text(at)]);
+        Self { at: at.to_owned() }
+    }
+
+    /// Does what an error of the disk does: nothing can be written any more.
+    pub(crate) fn abort(&self) {
+        run("mount", &["-o", "remount,abort", text(&self.at)]);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A test that failed may still hold it; the namespace ends with the test.
+        let _unmounted = Command::new("umount").args(["--lazy", text(&self.at)]).output();
+    }
+}
+
+/// Makes an empty file system in a file of so many MiB.
+pub(crate) fn make_image(image: &Path, mebibytes: u32) {
+    run("truncate", &["-s", &format!("{mebibytes}M"), text(image)]);
+    run("mkfs.ext4", &["-q", "-F", text(image)]);
+}
+
+/// Runs a command that must succeed.
+#[track_caller]
+pub(crate) fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let refusal = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {refusal}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths of tests are text")
+}

@@ -38,7 +38,7 @@ pub use backup::{
     Backup, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, restore,
 };
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
-pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
+pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify, admit};
 pub use frames::DurableFrames;
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;

@@ -6,6 +6,7 @@
 mod counts;
 mod documents;
 mod fuzz;
+mod kafka;
 mod steps;
 mod tidy;
 
@@ -74,6 +75,9 @@ enum Command {
     },
     /// Plants each deliberate bug and shows how the simulator catches it.
     Bugs,
+    /// A real Kafka cluster on this machine, to try the switch on (needs Java 17 and Maven).
+    #[command(subcommand)]
+    Kafka(kafka::Command),
 }
 
 fn main() -> ExitCode {
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
             steps::run(&root, vec![steps::simulate(&arguments)])
         }
         Command::Bugs => steps::run(&root, vec![steps::bugs()]),
+        Command::Kafka(command) => kafka::run(&root, &command),
         Command::Nightly { minutes } => steps::run(&root, steps::nightly(minutes)),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

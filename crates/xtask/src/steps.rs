@@ -48,6 +48,12 @@ pub(crate) fn ci() -> Vec<Step> {
             "-D warnings".to_owned(),
         ),
         cargo("test", "all tests", "test --workspace --locked --no-fail-fast"),
+        cargo(
+            "brokers",
+            "the log on real Kafka brokers, installed if need be: its contract, and kills",
+            "test --locked --no-fail-fast --package brokers --package kafka --features \
+             brokers/real-brokers,kafka/real-brokers",
+        ),
     ];
     steps.extend(conversations(&[]));
     steps.push(Step {

@@ -14,6 +14,8 @@ mod demo;
 mod disk_operations;
 mod documents;
 mod edge;
+#[cfg(feature = "real-brokers")]
+mod kafka;
 mod kill;
 mod lookup_and_quotes;
 mod offline;

@@ -311,7 +311,7 @@ pub fn stop(directory: &Path) -> Result<usize, BrokersError> {
     let running: Vec<_> = description.brokers.iter().filter(runs).collect();
     for by in [Signal::TERM, Signal::KILL] {
         running.iter().filter(|broker| runs(broker)).for_each(|it| signal(it.process, by));
-        if wait_until(STOP_MAX, || !running.iter().any(|broker| runs(&broker))) {
+        if wait_until(STOP_MAX, || !running.iter().copied().any(|broker| runs(&broker))) {
             break;
         }
     }

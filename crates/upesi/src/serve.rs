@@ -106,9 +106,15 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     follower.stop();
     keeper.stop();
     node.stop().map_err(Failure::new)?;
+    conclude(waited, broken, &rival)
+}
+
+/// How the program ends, once everything has stopped.
+fn conclude(waited: Result<Ending, Failure>, broken: bool, rival: &Rival) -> Result<(), Failure> {
     if rival.is_ahead() {
         return Err(Failure::new(
-            "another node has written to the topic: it goes on with the log, and this one must not",
+            "somebody else has written to the topic: if another node goes on with the log, this \
+             one must not",
         ));
     }
     match (waited, broken) {

@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// part of the log.
 const WINDOW: i64 = 64;
 
+/// Sees an offset and its message, and says whether it has enough.
+type Visit<'a> = dyn FnMut(i64, &[u8]) -> Result<ControlFlow<()>, OpenError> + 'a;
+
 /// A topic being read.
 pub(crate) struct Feed {
     consumer: BaseConsumer<Quiet>,
@@ -60,11 +63,7 @@ impl Feed {
     }
 
     /// Shows the messages at these offsets in order, until the visitor has enough.
-    pub(crate) fn read(
-        &self,
-        offsets: Range<i64>,
-        visit: &mut dyn FnMut(i64, &[u8]) -> Result<ControlFlow<()>, OpenError>,
-    ) -> Result<(), OpenError> {
+    pub(crate) fn read(&self, offsets: Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
         if offsets.is_empty() {
             return Ok(());
         }
@@ -79,11 +78,7 @@ impl Feed {
         result
     }
 
-    fn follow(
-        &self,
-        offsets: &Range<i64>,
-        visit: &mut dyn FnMut(i64, &[u8]) -> Result<ControlFlow<()>, OpenError>,
-    ) -> Result<(), OpenError> {
+    fn follow(&self, offsets: &Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
         let mut next = offsets.start;
         let mut heard = Instant::now();
         while next < offsets.end {

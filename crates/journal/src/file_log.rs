@@ -169,6 +169,19 @@ impl<D: Disk> FileLog<D> {
         self.append(sealed.bytes)
     }
 
+    /// Appends a frame that is durable elsewhere, of which this log is a copy: it counts as durable
+    /// here at once, and no sync is made for it. After a loss of power the copy may lack its end,
+    /// or be damaged there; whoever has the original makes it whole.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_durable(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        self.append(frame)?;
+        self.set_durable();
+        self.release();
+        Ok(())
+    }
+
     /// The durable frames, for a thread that follows the log.
     #[must_use]
     pub fn frames(&self) -> DurableFrames<D> {
@@ -376,9 +389,12 @@ fn start_segment<D: Disk>(disk: &D, base: &Tail) -> Result<Opened<D::File>, Disk
     }
 }
 
-/// Checks a frame to be appended: its header in full, its records only in debug builds, for the
-/// builder has just sealed them.
-fn admit(tail: &Tail, frame: &[u8]) -> Result<FrameHeader, Rejection> {
+/// Checks a frame to be appended behind `tail`: its header in full, its records only in debug
+/// builds, for the builder has just sealed them.
+///
+/// # Errors
+/// The first rule of a log that the frame breaks.
+pub fn admit(tail: &Tail, frame: &[u8]) -> Result<FrameHeader, Rejection> {
     let header = FrameHeader::parse(frame)?;
     if header.length as usize != frame.len() {
         return Err(FrameError::Malformed("its length is not that of the bytes given").into());

@@ -40,7 +40,7 @@ pub use backup::{
     Backup, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, restore,
 };
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
-pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify};
+pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify, admit};
 pub use frames::DurableFrames;
 pub use mark::{MARK, Marker};
 pub use memory_disk::{MemoryDisk, MemoryFile};

@@ -1,7 +1,9 @@
 //! One contract, three logs.
 
-use journal::contract::{IDENTITY, Subject, check};
+use journal::contract::{IDENTITY, Subject, check, frame_after};
 use journal::{FileLog, MemoryDisk, MemoryLog, Options, RealDisk};
+use ledger::Position;
+use ports::Log;
 use tempfile::TempDir;
 
 /// Small segments, so that the contract is also checked across them.
@@ -79,4 +81,18 @@ fn the_log_on_a_disk_that_crashes() {
 #[test]
 fn the_log_on_the_real_disk() {
     check(&mut OnRealDisk(TempDir::new().expect("a temporary directory")));
+}
+
+/// What is durable elsewhere counts as durable here, across segments too.
+#[test]
+fn a_copy_needs_no_sync() {
+    let mut copy = FileLog::create(MemoryDisk::new(1), IDENTITY, OPTIONS).expect("creates");
+    let reader = copy.reader();
+    for round in 1..=50 {
+        let frame = frame_after(&copy.tail(), &[1_000]);
+        copy.append_durable(&frame).expect("the next frame is taken");
+        assert_eq!(copy.durable_end(), Position(round));
+        assert!(reader.read(Position(round)).expect("reads").is_some());
+        assert!(copy.append_durable(&frame).is_err(), "a frame counts once");
+    }
 }

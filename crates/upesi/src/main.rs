@@ -21,6 +21,7 @@ mod recall;
 mod replay;
 mod restore;
 mod serve;
+mod served_log;
 mod signatures;
 mod slow_log;
 mod snapshot;
@@ -60,6 +61,8 @@ Examples:
   upesi bench transfer --rate 1000   latency of transfers at a constant rate, and what they cost
   upesi bench sweep batching         a published table, our figures beside it
   upesi serve --data /var/lib/upesi  the switch alone: FSPIOP on 4000, admin on 3001
+  upesi serve --data copy --log kafka://broker:9092/upesi --node a
+                                     the same, its log on Kafka
   upesi verify --data /var/lib/upesi prove what the log says, offline
   upesi restore --from /backup/upesi --data /var/lib/upesi
                                      a data directory from a backup, with proof
@@ -214,6 +217,9 @@ pub(crate) struct ServeArguments {
     /// Configuration file (TOML); every setting has a default.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Where the log is.
+    #[command(flatten)]
+    pub(crate) log: served_log::LogArguments,
     /// FSPIOP address, instead of the configured one; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) fspiop: Option<std::net::SocketAddr>,

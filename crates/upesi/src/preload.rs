@@ -28,7 +28,7 @@ use serde_json::json;
 
 use crate::Failure;
 use crate::config::Config;
-use crate::serve::{self, Opened};
+use crate::serve::{self, Opened, Opening};
 
 /// Transfers of one chunk at most.
 const CHUNK: u64 = 4_096;
@@ -136,14 +136,14 @@ fn open(
     (options, fsps): (&FspOptions, &[SimulatorOptions]),
     clock: &SystemClock,
 ) -> Result<Opened, Failure> {
-    let opened = serve::open(config, data, None, clock)?;
+    let opened = serve::open(config, data, &Opening::default(), clock)?;
     if are_onboarded(opened.sequencer.state(), fsps) {
         return Ok(opened);
     }
     // The directory is locked as long as it is open here.
     drop(opened);
     onboard(options, data)?;
-    serve::open(config, data, None, clock)
+    serve::open(config, data, &Opening::default(), clock)
 }
 
 fn ended(counters: &Counters) -> u64 {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tier, Tiered, Verify};
+use journal::{Options, RealDisk, Recovery, Tier, Tiered, Verify};
 use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
@@ -30,12 +30,13 @@ use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
 use crate::mark::Marking;
 use crate::quarantine::{self, Entry, Notes};
+use crate::served_log::{Place, Rival, Served, ServedLog};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::watchdog::{Injected, Watchdog};
 use crate::{Failure, ServeArguments};
 
-pub(crate) type Log = WatchedLog<SlowLog<FileLog<Tiered<RealDisk>>>>;
+pub(crate) type Log = WatchedLog<SlowLog<ServedLog>>;
 /// What a replay gives: who goes on from there, and what the log says of records set aside.
 type Replayed = (Sequencer<Log>, Notes);
 
@@ -44,6 +45,7 @@ const WATCH: Duration = Duration::from_millis(200);
 
 pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
     let mut config = Config::read(arguments.config.as_deref())?;
+    let place = Place::of(&arguments.log)?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
     let clock = SystemClock::new();
@@ -56,8 +58,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
     arm_exit(arguments);
-    let Opened { sequencer, directory, following, segments } =
-        open(&config, &arguments.data, slowness, &clock)?;
+    let Opened { sequencer, directory, following, segments, rival } =
+        open(&config, &arguments.data, &Opening { slowness, place }, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
     let wedge = arguments.inject_stuck.and_then(Injected::wedge);
@@ -98,7 +100,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let options = admin_options(&config, auth, keys.admin);
     let ended = || {
         watchdog.look();
-        node.has_ended() || running.has_ended()
+        node.has_ended() || running.has_ended() || rival.is_ahead()
     };
     let admin = AdminSide { listener: admin_listener, hub, options };
     let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
@@ -107,6 +109,17 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     follower.stop();
     keeper.stop();
     node.stop().map_err(Failure::new)?;
+    conclude(waited, broken, &rival)
+}
+
+/// How the program ends, once everything has stopped.
+fn conclude(waited: Result<Ending, Failure>, broken: bool, rival: &Rival) -> Result<(), Failure> {
+    if rival.is_ahead() {
+        return Err(Failure::new(
+            "somebody else has written to the topic: if another node goes on with the log, this \
+             one must not",
+        ));
+    }
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
         (waited, _) => waited.map(|_| ()),
@@ -225,21 +238,30 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
     }
 }
 
+/// Which log is opened, and how slow it is made.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    pub(crate) slowness: Option<Slowness>,
+    pub(crate) place: Place,
+}
+
 /// Opens the log of a directory, or begins one, and brings the state up to its end.
 pub(crate) fn open(
     config: &Config,
     data: &Path,
-    slowness: Option<Slowness>,
+    opening: &Opening,
     clock: &SystemClock,
 ) -> Result<Opened, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
-    let OpenedLog { disk, log, recovery, quarantined } = open_log(config, data)?;
+    let place_of_log = &opening.place;
+    let OpenedLog { disk, served, quarantined } = open_log(config, data, place_of_log)?;
+    let Served { log, recovery, rival } = served;
     report(&recovery);
     report_places(&disk)?;
-    let segments = Segments { log: disk.clone(), closer: log.closer() };
+    let segments = Segments { log: disk.clone(), closer: log.files().closer() };
     let started = Instant::now();
-    let frames = log.frames();
-    let log = SlowLog::new(log, slowness);
+    let frames = log.files().frames();
+    let log = SlowLog::new(log, opening.slowness);
     let mut log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
     let place = cold::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log)?;
@@ -258,7 +280,8 @@ pub(crate) fn open(
     };
     let start = |state, cold| Start { state, quarantine: quarantine::of(&quarantined), cold };
     let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from)?);
-    let mut replayed = replay(log, begun, notes, clock);
+    let node = place_of_log.node();
+    let mut replayed = replay(log, begun, notes, (node, clock));
     if let Err(failed) = replayed {
         let (log, error) = *failed;
         replayed = match error {
@@ -268,7 +291,7 @@ pub(crate) fn open(
                 store = place.begin()?;
                 from = Position(0);
                 let begun = start(State::new(), Some(place.side(&store)?));
-                replay(log, begun, recall(from)?, clock)
+                replay(log, begun, recall(from)?, (node, clock))
             }
             error => Err(Box::new((log, error))),
         };
@@ -285,12 +308,13 @@ pub(crate) fn open(
             ),
         }
     }
-    begin(&mut sequencer, config, clock, notes.missing(&quarantined))?;
+    let missing = notes.missing(&quarantined);
+    begin(&mut sequencer, config, clock, (missing, place_of_log.is_shared()))?;
     sequencer.limit_batches(config.log.batch_records_max);
     let quarantine = quarantine::of(&quarantined);
     let following =
         Following { disk, followed: Followed { frames, quarantine, store: Some(store.clone()) } };
-    Ok(Opened { sequencer, directory: Directory::of(store), following, segments })
+    Ok(Opened { sequencer, directory: Directory::of(store), following, segments, rival })
 }
 
 /// Decides the log again from a start on. With an error the log comes back.
@@ -298,10 +322,10 @@ fn replay(
     log: Log,
     start: Start,
     mut notes: Notes,
-    clock: &SystemClock,
+    (node, clock): (u32, &SystemClock),
 ) -> Result<Replayed, Box<(Log, ReplayError)>> {
     let now = clock.now();
-    let sequencer = Sequencer::open_from(log, start, (0, now), &mut |applied| {
+    let sequencer = Sequencer::open_from(log, start, (node, now), &mut |applied| {
         notes.see(applied.record.position, applied.command);
     })?;
     Ok((sequencer, notes))
@@ -313,6 +337,7 @@ pub(crate) struct Opened {
     pub(crate) directory: Directory,
     following: Following,
     segments: Segments,
+    rival: Rival,
 }
 
 /// What the thread that takes snapshots works with.
@@ -356,12 +381,11 @@ fn say(line: &str) {
 /// A log that was recovered.
 struct OpenedLog {
     disk: Tiered<RealDisk>,
-    log: FileLog<Tiered<RealDisk>>,
-    recovery: Recovery,
+    served: Served,
     quarantined: Vec<Entry>,
 }
 
-fn open_log(config: &Config, data: &Path) -> Result<OpenedLog, Failure> {
+fn open_log(config: &Config, data: &Path, place: &Place) -> Result<OpenedLog, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
@@ -379,9 +403,8 @@ fn open_log(config: &Config, data: &Path) -> Result<OpenedLog, Failure> {
     let mut identity = [0; 16];
     getrandom::fill(&mut identity).map_err(|error| failed(error.to_string()))?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity(identity), options)
-        .map_err(|error: OpenError| failed(error.to_string()))?;
-    Ok(OpenedLog { disk, log, recovery, quarantined })
+    let served = place.open(data, disk.clone(), LogIdentity(identity), options)?;
+    Ok(OpenedLog { disk, served, quarantined })
 }
 
 fn report(recovery: &Recovery) {
@@ -413,12 +436,13 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What every log starts with, and what the configuration says now.
+/// What every log starts with, and what the configuration says now. Where other nodes can write
+/// too there is always something: a node that this one replaces hears of it by that.
 fn begin(
     sequencer: &mut Sequencer<Log>,
     config: &Config,
     clock: &SystemClock,
-    quarantined: Vec<&Entry>,
+    (quarantined, is_shared): (Vec<&Entry>, bool),
 ) -> Result<(), Failure> {
     let mut first = VecDeque::new();
     if sequencer.state().position().0 == 0 {
@@ -436,6 +460,9 @@ fn begin(
     first.extend(quarantined.into_iter().map(|entry| entry.note(*sequencer.state().settings())));
     if *sequencer.state().settings() != config.settings() {
         first.push_back(configure(config.settings()));
+    }
+    if is_shared && first.is_empty() {
+        first.push_back(Command::Tick);
     }
     let mut waiting: VecDeque<_> = first
         .into_iter()

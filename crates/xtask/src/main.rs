@@ -6,6 +6,7 @@
 mod counts;
 mod documents;
 mod fuzz;
+mod kafka;
 mod steps;
 mod tally;
 mod tidy;
@@ -76,6 +77,9 @@ enum Command {
     },
     /// Plants each deliberate bug and shows how the simulator catches it.
     Bugs,
+    /// A real Kafka cluster on this machine, to try the switch on (needs Java 17 and Maven).
+    #[command(subcommand)]
+    Kafka(kafka::Command),
 }
 
 fn main() -> ExitCode {
@@ -106,6 +110,7 @@ fn main() -> ExitCode {
             print!("\n{}", tally::table(&root, &fuzz::names(&root).unwrap_or_default()));
             passed
         }
+        Command::Kafka(command) => kafka::run(&root, &command),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

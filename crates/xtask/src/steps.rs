@@ -54,6 +54,12 @@ pub(crate) fn ci() -> Vec<Step> {
             "test --locked --package node --package store --features node/shuttle,store/shuttle \
              --lib handovers",
         ),
+        cargo(
+            "brokers",
+            "the log on real Kafka brokers, installed if need be: its contract, and kills",
+            "test --locked --no-fail-fast --package brokers --package kafka --features \
+             brokers/real-brokers,kafka/real-brokers",
+        ),
     ];
     steps.extend(conversations(&[]));
     steps.push(Step {

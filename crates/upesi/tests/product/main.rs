@@ -15,6 +15,8 @@ mod disk_operations;
 mod documents;
 mod edge;
 mod faults;
+#[cfg(feature = "real-brokers")]
+mod kafka;
 mod kill;
 mod lookup_and_quotes;
 mod offline;

@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 24] = [
+const RINGS: [(&str, Ring); 25] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -16,6 +16,7 @@ const RINGS: [(&str, Ring); 24] = [
     ("journal", Ring::Driver),
     ("snapshots", Ring::Driver),
     ("jws", Ring::Driver),
+    ("brokers", Ring::Driver),
     ("kafka", Ring::Driver),
     ("store", Ring::Driver),
     ("node", Ring::Driver),
@@ -55,7 +56,7 @@ const DRIVERS_ONLY: [&str; 11] = [
     "libc",
     "mio",
     "rand",
-    "rskafka",
+    "rdkafka",
     "rustix",
     "socket2",
     "tempfile",

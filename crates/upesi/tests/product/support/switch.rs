@@ -23,7 +23,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 pub(crate) struct Home {
     directory: TempDir,
     /// More arguments of `serve`.
-    more: Vec<&'static str>,
+    more: Vec<String>,
 }
 
 /// A running switch; it is killed when this is dropped.
@@ -68,9 +68,15 @@ impl Home {
         home
     }
 
+    /// With more arguments of `serve`.
+    pub(crate) fn told(mut self, arguments: &[&str]) -> Self {
+        self.more.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        self
+    }
+
     /// A switch of which a part will be stuck.
     pub(crate) fn injured(self, stage: &'static str) -> Self {
-        Self { more: vec!["--inject-stuck", stage], ..self }
+        self.told(&["--inject-stuck", stage])
     }
 
     pub(crate) fn data(&self) -> PathBuf {

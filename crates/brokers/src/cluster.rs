@@ -1,0 +1,417 @@
+//! A cluster of brokers: each is its own controller too, as in KRaft's combined mode.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::BrokersError;
+use crate::install::{Installation, default_cache, install};
+use crate::process::{is_broker, last_lines, last_lines_of, signal, wait_until};
+
+/// Most brokers of a cluster.
+pub const BROKERS_MAX: u32 = 9;
+
+/// How long a broker may take to be ready: one start takes seconds, nine at once on a busy machine
+/// a minute or two.
+const START_MAX: Duration = Duration::from_secs(180);
+/// How long a broker may take to end in peace.
+const STOP_MAX: Duration = Duration::from_secs(20);
+/// What a broker writes when it serves.
+const READY: &str = "Kafka Server started";
+const DESCRIPTION: &str = "cluster.json";
+
+/// What cluster is wanted.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many brokers, 1 to [`BROKERS_MAX`].
+    pub brokers: u32,
+    /// Where everything of the cluster lives; made when missing.
+    pub directory: PathBuf,
+    /// Largest heap of each broker, MiB.
+    pub heap_mib: u32,
+    /// Where Kafka's packages are kept.
+    pub cache: PathBuf,
+}
+
+impl Options {
+    /// So many brokers in a directory, with small heaps and the usual cache.
+    #[must_use]
+    pub fn new(brokers: u32, directory: impl Into<PathBuf>) -> Self {
+        Self { brokers, directory: directory.into(), heap_mib: 256, cache: default_cache() }
+    }
+}
+
+/// What is written down of a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Description {
+    kafka: String,
+    bootstrap: String,
+    brokers: Vec<Broker>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Broker {
+    number: u32,
+    port: u16,
+    /// 0 while it does not run.
+    process: i32,
+}
+
+/// Running brokers. Dropping it kills them, but for a detached one.
+#[derive(Debug)]
+pub struct Cluster {
+    options: Options,
+    installation: Installation,
+    description: Description,
+    /// By broker; `None` while it does not run.
+    children: Vec<Option<Child>>,
+    detached: bool,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until every broker serves.
+    ///
+    /// # Errors
+    /// [`BrokersError`]; nothing is left running then.
+    pub fn start(options: Options, say: &mut dyn FnMut(&str)) -> Result<Self, BrokersError> {
+        if !(1..=BROKERS_MAX).contains(&options.brokers) {
+            let what = format!("a cluster has 1 to {BROKERS_MAX} brokers");
+            return Err(BrokersError::Refused(what));
+        }
+        if options.directory.join(DESCRIPTION).exists() {
+            return Err(BrokersError::Refused(format!(
+                "{} already holds a cluster: end it with `cargo xtask kafka down`, or choose \
+                 another directory",
+                options.directory.display()
+            )));
+        }
+        fs::create_dir_all(&options.directory).map_err(BrokersError::file(&options.directory))?;
+        let directory =
+            fs::canonicalize(&options.directory).map_err(BrokersError::file(&options.directory))?;
+        let options = Options { directory, ..options };
+        let installation = install(&options.cache, say)?;
+        let description = lay_out(&options)?;
+        let children = description.brokers.iter().map(|_| None).collect();
+        let mut cluster = Self { options, installation, description, children, detached: false };
+        cluster.format()?;
+        let plural = if cluster.options.brokers == 1 { "" } else { "s" };
+        say(&format!("starting {} broker{plural}", cluster.options.brokers));
+        for number in 1..=cluster.options.brokers {
+            cluster.spawn(number)?;
+        }
+        for number in 1..=cluster.options.brokers {
+            cluster.wait_for(number)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Addresses of all brokers, as clients take them: `127.0.0.1:PORT,...`.
+    #[must_use]
+    pub fn bootstrap(&self) -> &str {
+        &self.description.bootstrap
+    }
+
+    /// Where a broker listens.
+    ///
+    /// # Panics
+    /// If there is no such broker; they are numbered from 1.
+    #[must_use]
+    pub fn address(&self, number: u32) -> SocketAddr {
+        ([127, 0, 0, 1], self.broker(number).port).into()
+    }
+
+    /// Ends a broker at once, as a crash does.
+    pub fn kill(&mut self, number: u32) {
+        self.end(number, Signal::KILL);
+    }
+
+    /// Ends a broker in peace: it hands over what it leads first.
+    pub fn stop(&mut self, number: u32) {
+        self.end(number, Signal::TERM);
+    }
+
+    /// Stops a broker in its tracks until [`Cluster::resume`]; its connections stay open.
+    pub fn pause(&self, number: u32) {
+        signal(self.broker(number).process, Signal::STOP);
+    }
+
+    /// Lets a paused broker go on.
+    pub fn resume(&self, number: u32) {
+        signal(self.broker(number).process, Signal::CONT);
+    }
+
+    /// Starts a broker again that was ended, with what it had, and waits until it serves.
+    ///
+    /// # Errors
+    /// [`BrokersError`].
+    pub fn restart(&mut self, number: u32) -> Result<(), BrokersError> {
+        self.spawn(number)?;
+        self.wait_for(number)
+    }
+
+    /// Leaves the brokers running when this program ends, until [`stop`].
+    ///
+    /// # Errors
+    /// [`BrokersError::File`] when the description cannot be written; they are ended then.
+    pub fn detach(mut self) -> Result<(), BrokersError> {
+        self.describe()?;
+        self.detached = true;
+        Ok(())
+    }
+
+    fn broker(&self, number: u32) -> &Broker {
+        let found = self.description.brokers.iter().find(|broker| broker.number == number);
+        found.expect("brokers are numbered from 1")
+    }
+
+    fn home(&self, number: u32) -> PathBuf {
+        home(&self.options.directory, number)
+    }
+
+    /// Prepares the storage of every broker, all at once: each needs a Java of its own.
+    fn format(&self) -> Result<(), BrokersError> {
+        let mut formatting = Vec::new();
+        for broker in &self.description.brokers {
+            let mut command = self.java(broker.number);
+            command.arg("kafka.tools.StorageTool").arg("format");
+            command.args(["--cluster-id", CLUSTER_ID, "--config"]);
+            command.arg(self.home(broker.number).join("server.properties"));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            formatting.push(command.spawn().map_err(no_java)?);
+        }
+        for child in formatting {
+            let output = child.wait_with_output().map_err(no_java)?;
+            if !output.status.success() {
+                let output = last_lines(&[&output.stdout[..], &output.stderr].concat());
+                let what = "formatting a broker's storage".to_owned();
+                return Err(BrokersError::Failed { what, output });
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, number: u32) -> Result<(), BrokersError> {
+        let path = self.home(number).join("broker.log");
+        let log = File::create(&path).map_err(BrokersError::file(&path))?;
+        let errors = log.try_clone().map_err(BrokersError::file(&path))?;
+        let mut command = self.java(number);
+        command.arg("kafka.Kafka").arg(self.home(number).join("server.properties"));
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        // Not in the group of whoever started it: an interrupt at the keyboard is not for it.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.spawn().map_err(no_java)?;
+        let at = number as usize - 1;
+        let process = i32::try_from(child.id()).expect("numbers of processes are small");
+        self.description.brokers[at].process = process;
+        self.children[at] = Some(child);
+        Ok(())
+    }
+
+    fn wait_for(&mut self, number: u32) -> Result<(), BrokersError> {
+        let log = self.home(number).join("broker.log");
+        let address = self.address(number);
+        let mut ended = false;
+        let child = &mut self.children[number as usize - 1];
+        wait_until(START_MAX, || {
+            ended = child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
+            let said = fs::read_to_string(&log).is_ok_and(|text| text.contains(READY));
+            ended || (said && TcpStream::connect(address).is_ok())
+        })
+        .then_some(())
+        .filter(|()| !ended)
+        .ok_or_else(|| match ended {
+            true => BrokersError::Failed {
+                what: format!("broker {number}"),
+                output: last_lines_of(&log),
+            },
+            false => BrokersError::Late {
+                number,
+                seconds: START_MAX.as_secs(),
+                output: last_lines_of(&log),
+            },
+        })
+    }
+
+    fn end(&mut self, number: u32, by: Signal) {
+        let at = number as usize - 1;
+        let Some(mut child) = self.children[at].take() else { return };
+        signal(self.description.brokers[at].process, by);
+        self.description.brokers[at].process = 0;
+        if !wait_until(STOP_MAX, || !matches!(child.try_wait(), Ok(None))) {
+            // It is gone by now, or it goes by this.
+            let _gone = child.kill();
+        }
+        let _ended = child.wait();
+    }
+
+    fn java(&self, number: u32) -> Command {
+        let mut command = Command::new("java");
+        command
+            .arg(format!("-Xmx{}m", self.options.heap_mib))
+            // Quick to start and small: throughput comes second here.
+            .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"])
+            .arg(format!("-Dlog4j2.configurationFile={}", self.logging(number).display()))
+            .arg("-cp")
+            .arg(self.installation.libraries.join("*"));
+        command
+    }
+
+    fn logging(&self, number: u32) -> PathBuf {
+        self.home(number).join("log4j2.properties")
+    }
+
+    fn describe(&self) -> Result<(), BrokersError> {
+        let path = self.options.directory.join(DESCRIPTION);
+        let text = serde_json::to_vec_pretty(&self.description).expect("it is plain data");
+        fs::write(&path, text).map_err(BrokersError::file(path))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.detached {
+            return;
+        }
+        // Told to all before any is waited for.
+        for broker in &self.description.brokers {
+            signal(broker.process, Signal::KILL);
+        }
+        for child in self.children.iter_mut().flatten() {
+            let _ended = child.wait();
+        }
+    }
+}
+
+/// The brokers that run in a directory, as clients take their addresses; `None` when there is no
+/// cluster in it.
+#[must_use]
+pub fn is_running(directory: &Path) -> Option<String> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let description = description_in(&directory).ok()?;
+    let runs = |broker: &Broker| is_broker(broker.process, &directory);
+    description.brokers.iter().any(runs).then_some(description.bootstrap)
+}
+
+/// Ends a detached cluster and deletes its directory, if it holds nothing else. Gives the number
+/// of brokers that were running.
+///
+/// # Errors
+/// [`BrokersError::Refused`] when the directory holds no cluster; [`BrokersError::File`].
+pub fn stop(directory: &Path) -> Result<usize, BrokersError> {
+    let Ok(directory) = fs::canonicalize(directory) else {
+        return Err(no_cluster(directory));
+    };
+    let description = description_in(&directory)?;
+    let runs = |broker: &&Broker| is_broker(broker.process, &directory);
+    let running: Vec<_> = description.brokers.iter().filter(runs).collect();
+    for by in [Signal::TERM, Signal::KILL] {
+        running.iter().filter(|broker| runs(broker)).for_each(|it| signal(it.process, by));
+        if wait_until(STOP_MAX, || !running.iter().copied().any(|broker| runs(&broker))) {
+            break;
+        }
+    }
+    for broker in &description.brokers {
+        let home = home(&directory, broker.number);
+        fs::remove_dir_all(&home).map_err(BrokersError::file(&home))?;
+    }
+    let path = directory.join(DESCRIPTION);
+    fs::remove_file(&path).map_err(BrokersError::file(path))?;
+    // Whatever else is in it is somebody's.
+    let _others = fs::remove_dir(&directory);
+    Ok(running.len())
+}
+
+fn description_in(directory: &Path) -> Result<Description, BrokersError> {
+    let text = fs::read(directory.join(DESCRIPTION)).map_err(|_| no_cluster(directory))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        BrokersError::Refused(format!("{}: {DESCRIPTION}: {error}", directory.display()))
+    })
+}
+
+fn no_cluster(directory: &Path) -> BrokersError {
+    BrokersError::Refused(format!("{} holds no cluster", directory.display()))
+}
+
+fn no_java(error: std::io::Error) -> BrokersError {
+    let mend = "install a Java runtime of version 17 or later";
+    BrokersError::Missing { program: "java", error, mend }
+}
+
+fn home(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("broker-{number}"))
+}
+
+/// 16 bytes as Kafka writes them; clusters on one machine never speak to each other.
+const CLUSTER_ID: &str = "dXBlc2ktb24tbG9vcGJhYw";
+
+/// Chooses ports and writes the files of every broker.
+fn lay_out(options: &Options) -> Result<Description, BrokersError> {
+    let count = options.brokers as usize;
+    let ports = free_ports(2 * count).map_err(BrokersError::file("127.0.0.1"))?;
+    let (broker_ports, controller_ports) = ports.split_at(count);
+    let voters: Vec<_> = controller_ports
+        .iter()
+        .enumerate()
+        .map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1))
+        .collect();
+    let mut brokers = Vec::new();
+    for (number, (port, controller)) in (1..).zip(broker_ports.iter().zip(controller_ports)) {
+        let home = home(&options.directory, number);
+        fs::create_dir_all(&home).map_err(BrokersError::file(&home))?;
+        let text = properties(number, (*port, *controller), &voters.join(","), &home);
+        for (name, text) in [("server.properties", &*text), ("log4j2.properties", LOGGING)] {
+            let path = home.join(name);
+            fs::write(&path, text).map_err(BrokersError::file(path))?;
+        }
+        brokers.push(Broker { number, port: *port, process: 0 });
+    }
+    let bootstrap: Vec<_> = broker_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let kafka = crate::KAFKA_VERSION.to_owned();
+    Ok(Description { kafka, bootstrap: bootstrap.join(","), brokers })
+}
+
+/// Ports that nobody listens on. Somebody else may take one before a broker does: its start then
+/// fails and says so.
+fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
+    let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+    bound?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+}
+
+/// A dead broker is noticed after three seconds instead of nine, and one that lags as soon.
+fn properties(number: u32, (port, controller): (u16, u16), voters: &str, home: &Path) -> String {
+    format!(
+        "process.roles=broker,controller\n\
+         node.id={number}\n\
+         controller.quorum.voters={voters}\n\
+         controller.listener.names=CONTROLLER\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         inter.broker.listener.name=PLAINTEXT\n\
+         log.dirs={}\n\
+         num.network.threads=2\n\
+         num.io.threads=2\n\
+         auto.create.topics.enable=false\n\
+         offsets.topic.replication.factor=1\n\
+         broker.session.timeout.ms=3000\n\
+         broker.heartbeat.interval.ms=500\n\
+         replica.lag.time.max.ms=3000\n\
+         controlled.shutdown.max.retries=1\n",
+        home.join("data").display()
+    )
+}
+
+const LOGGING: &str = "\
+rootLogger.level = INFO
+rootLogger.appenderRefs = out
+rootLogger.appenderRef.out.ref = OUT
+appender.out.type = Console
+appender.out.name = OUT
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c{1})%n
+";

@@ -1,0 +1,42 @@
+//! Real brokers: started, ended and started again, and nothing left behind.
+
+use std::net::TcpStream;
+
+use brokers::{Cluster, Options};
+use tempfile::TempDir;
+
+#[test]
+fn a_broker_comes_back_on_its_port_and_a_detached_one_is_found_again() {
+    let home = TempDir::new().expect("a temporary directory");
+    let directory = home.path().join("cluster");
+    let mut heard = Vec::new();
+    let options = Options::new(1, &directory);
+    let mut cluster = Cluster::start(options.clone(), &mut |line| heard.push(line.to_owned()))
+        .expect("a broker starts");
+    assert_eq!(heard.last().map(String::as_str), Some("starting 1 broker"));
+    let address = cluster.address(1);
+    assert_eq!(cluster.bootstrap(), address.to_string());
+    cluster.kill(1);
+    assert!(TcpStream::connect(address).is_err(), "nobody listens after a kill");
+    cluster.restart(1).expect("it starts again");
+    assert!(TcpStream::connect(address).is_ok());
+    cluster.detach().expect("it is written down");
+
+    assert_eq!(brokers::is_running(&directory), Some(address.to_string()));
+    let again = Cluster::start(options, &mut |_| ()).expect_err("one directory, one cluster");
+    assert!(again.to_string().contains("already holds a cluster"), "{again}");
+    assert_eq!(brokers::stop(&directory).expect("it ends"), 1);
+    assert!(TcpStream::connect(address).is_err());
+    assert!(!directory.exists(), "everything is removed");
+    let none = brokers::stop(&directory).expect_err("there is none");
+    assert!(none.to_string().contains("holds no cluster"), "{none}");
+}
+
+#[test]
+fn a_cluster_of_none_or_too_many_is_refused() {
+    for brokers in [0, 10] {
+        let refused = Cluster::start(Options::new(brokers, "never-made"), &mut |_| ());
+        let refused = refused.expect_err("refused").to_string();
+        assert_eq!(refused, "a cluster has 1 to 9 brokers");
+    }
+}

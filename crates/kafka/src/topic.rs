@@ -1,0 +1,161 @@
+//! The topic as the brokers know it: found or made, and held against what a log needs.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
+use rdkafka::metadata::Metadata;
+
+use crate::client::{self, Quiet};
+use crate::settings::{self, Layout};
+use crate::{Address, OpenError, Options};
+
+/// Between two questions whether a new topic is there.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A topic that is safe.
+pub(crate) struct Checked {
+    pub(crate) layout: Layout,
+    /// Copies of a record before it is acknowledged.
+    pub(crate) in_sync: String,
+    pub(crate) created: bool,
+}
+
+/// Finds the topic, or makes it, and checks it.
+///
+/// # Errors
+/// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`].
+pub(crate) fn check(
+    (consumer, quiet): (&BaseConsumer<Quiet>, &Quiet),
+    address: &Address,
+    options: &Options,
+) -> Result<Checked, OpenError> {
+    let ask = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
+    let metadata =
+        ask(options.patience).map_err(|error| unreachable(address, options, quiet, &error))?;
+    let (layout, created) = match layout(&metadata)? {
+        Some(layout) => (layout, false),
+        None => {
+            let brokers = metadata.brokers().len();
+            create(address, options, brokers)?;
+            (wait_for(options, ask)?, true)
+        }
+    };
+    let settings = describe(address, options)?;
+    let value = |name: &str| {
+        let found = settings.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    };
+    settings::check(&address.topic, &layout, value)?;
+    let in_sync = value("min.insync.replicas").unwrap_or_default();
+    Ok(Checked { layout, in_sync, created })
+}
+
+fn unreachable(
+    address: &Address,
+    options: &Options,
+    quiet: &Quiet,
+    error: &rdkafka::error::KafkaError,
+) -> OpenError {
+    let last = quiet.last();
+    OpenError::Unreachable {
+        brokers: address.brokers.clone(),
+        seconds: options.patience.as_secs(),
+        reason: if last.is_empty() { error.to_string() } else { last },
+    }
+}
+
+/// The topic's layout; `None` when there is none.
+fn layout(metadata: &Metadata) -> Result<Option<Layout>, OpenError> {
+    let Some(topic) = metadata.topics().first() else { return Ok(None) };
+    match topic.error().map(RDKafkaErrorCode::from) {
+        None | Some(RDKafkaErrorCode::LeaderNotAvailable) => {}
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+            return Ok(None);
+        }
+        Some(error) => return Err(OpenError::Brokers(error.to_string())),
+    }
+    let Some(first) = topic.partitions().first() else { return Ok(None) };
+    Ok(Some(Layout {
+        brokers: metadata.brokers().len(),
+        partitions: topic.partitions().len(),
+        replicas: first.replicas().len(),
+    }))
+}
+
+fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), OpenError> {
+    let replicas = Layout::replicas_wanted(brokers);
+    let settings = settings::wanted(replicas);
+    let fixed = TopicReplication::Fixed(i32::try_from(replicas).expect("at most three"));
+    let topic = NewTopic::new(&address.topic, 1, fixed);
+    let topic = settings.iter().fold(topic, |topic, (name, value)| topic.set(name, value));
+    let results = administer(address, options, async |admin, asked| {
+        admin.create_topics([&topic], asked).await
+    })?;
+    for result in results {
+        match result {
+            // Another node may have been quicker.
+            Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+            Err((_, error)) => {
+                let what = format!("the topic {} was not made: {error}", address.topic);
+                return Err(OpenError::Brokers(what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A new topic is not known to every broker at once.
+fn wait_for(
+    options: &Options,
+    ask: impl Fn(Duration) -> KafkaResult<Metadata>,
+) -> Result<Layout, OpenError> {
+    let deadline = Instant::now() + options.patience;
+    while Instant::now() < deadline {
+        let metadata =
+            ask(options.patience).map_err(|error| OpenError::Brokers(error.to_string()))?;
+        let led = |metadata: &Metadata| {
+            let partition = metadata.topics().first().and_then(|topic| topic.partitions().first());
+            partition.is_some_and(|partition| 0 <= partition.leader())
+        };
+        if let Some(layout) = layout(&metadata)?.filter(|_| led(&metadata)) {
+            return Ok(layout);
+        }
+        std::thread::sleep(LOOK);
+    }
+    Err(OpenError::Brokers("the topic was made and has no leader".into()))
+}
+
+fn describe(address: &Address, options: &Options) -> Result<Vec<(String, String)>, OpenError> {
+    let results = administer(address, options, async |admin, asked| {
+        admin.describe_configs([&ResourceSpecifier::Topic(&address.topic)], asked).await
+    })?;
+    let mut settings = Vec::new();
+    for result in results {
+        let resource = result.map_err(|error| {
+            OpenError::Brokers(format!("the settings of topic {}: {error}", address.topic))
+        })?;
+        let entries = resource.entries.into_iter();
+        settings.extend(entries.filter_map(|entry| Some((entry.name, entry.value?))));
+    }
+    Ok(settings)
+}
+
+/// One question to the administration of the brokers.
+fn administer<R>(
+    address: &Address,
+    options: &Options,
+    question: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<R>,
+) -> Result<R, OpenError> {
+    let failed = |error: &dyn std::fmt::Display| OpenError::Brokers(error.to_string());
+    let admin: AdminClient<DefaultClientContext> =
+        client::config(address, options).create().map_err(|error| failed(&error))?;
+    let asked = AdminOptions::new()
+        .request_timeout(Some(options.patience))
+        .operation_timeout(Some(options.patience));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
+    runtime.block_on(question(&admin, &asked)).map_err(|error| failed(&error))
+}

@@ -1,5 +1,7 @@
 //! The log on real brokers: the contract of every log, and what only this one can meet.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;

@@ -1,5 +1,8 @@
 //! `upesi bench`: measurements, one subcommand each.
 
+use std::ffi::OsString;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use clap::Subcommand;
 use harness::{BenchOptions, HelloOptions, Scenario, Sweep, SwitchCommand};
 
@@ -8,6 +11,10 @@ use crate::Failure;
 /// Arguments of `bench`.
 #[derive(clap::Args)]
 pub(crate) struct BenchArguments {
+    /// Measure a switch whose log is on Kafka: kafka://HOST:PORT,HOST:PORT/PREFIX. It gets a new
+    /// topic, whose name begins with the prefix and which stays there.
+    #[arg(long, value_name = "URL")]
+    log: Option<String>,
     #[command(subcommand)]
     what: What,
 }
@@ -51,6 +58,9 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
         What::Lookup(options) => (Scenario::Lookup, options),
         What::Quote(options) => (Scenario::Quote, options),
         What::Whole(options) => (Scenario::Whole, options),
+        _ if arguments.log.is_some() && !arguments.what.has_one_switch() => {
+            return Err(Failure::new("--log is for measurements of one switch: bench transfer"));
+        }
         What::Sweep(arguments) => return sweep(&arguments.sweep),
         What::Core(options) => return core(options),
         What::Harness(options) => {
@@ -58,11 +68,35 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
                 .map_err(|error| Failure::new(error.to_string()));
         }
     };
-    measure(scenario, options)
+    let mut command = switch_command()?;
+    if let Some(log) = &arguments.log {
+        on_kafka(&mut command, log)?;
+    }
+    measure(scenario, options, &command)
 }
 
-fn measure(scenario: Scenario, options: &BenchOptions) -> Result<(), Failure> {
-    let report = harness::bench(scenario, options, &switch_command()?)
+impl What {
+    fn has_one_switch(&self) -> bool {
+        !matches!(self, Self::Sweep(_) | Self::Core(_) | Self::Harness(_))
+    }
+}
+
+/// Has each switch that is started write to a topic of its own: its port is in the name.
+fn on_kafka(command: &mut SwitchCommand, log: &str) -> Result<(), Failure> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_err(|error| Failure::new(error.to_string()))?.as_secs();
+    let log = format!("{log}-{now}-{{fspiop_port}}");
+    command.serve.extend(["--log", &log, "--node", "bench"].map(OsString::from));
+    command.durability = "replicas in sync have it in memory before 202 (Kafka)".to_owned();
+    Ok(())
+}
+
+fn measure(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<(), Failure> {
+    let report = harness::bench(scenario, options, command)
         .map_err(|error| Failure::new(error.to_string()))?;
     verdict("run", report.valid, &report.invalid_because)
 }

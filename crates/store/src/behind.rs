@@ -75,9 +75,8 @@ impl Behind {
             done: Condvar::new(),
         });
         let (writer, into) = (Arc::clone(&shared), Arc::clone(&store));
-        let thread = thread::Builder::new()
-            .name("store".into())
-            .spawn(move || writer.write_all(&*into))?;
+        let thread =
+            thread::Builder::new().name("store".into()).spawn(move || writer.write_all(&*into))?;
         Ok(Self { store, shared, thread: Some(thread) })
     }
 }

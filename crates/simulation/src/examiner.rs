@@ -29,7 +29,7 @@ const DICE: u64 = 0x0065_7861_6d11;
 /// Numbers of the examiner's own transfers begin here, beyond those of all scripts.
 pub(crate) const STRAY: u32 = 1 << 31;
 /// Bursts of requests that fill a register, in a thousand: they are long.
-const BURSTS_PER_MILLE: u32 = 150;
+const BURSTS_PER_MILLE: u32 = 400;
 
 /// What is aimed at.
 const AIMS: [Outcome; 34] = [

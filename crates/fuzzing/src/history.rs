@@ -317,7 +317,9 @@ impl Worlds {
         let eviction =
             Eviction { visible: self.thin.position(), completed_before: Stamp(u64::MAX), rows_max };
         let shelf = &mut self.shelf;
-        self.thin.evict(eviction, &mut |row| drop(shelf.insert(row.id, row.clone())));
+        self.thin.evict(eviction, &mut |row| {
+            shelf.insert(row.id, row.clone());
+        });
         if store {
             self.thin = snapshot::again(&self.thin);
         }

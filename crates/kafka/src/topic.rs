@@ -128,7 +128,20 @@ fn wait_for(
     Err(OpenError::Brokers("the topic was made and has no leader".into()))
 }
 
+/// The topic's settings. A broker that has not heard of a new topic knows none.
 fn describe(address: &Address, options: &Options) -> Result<Vec<(String, String)>, OpenError> {
+    let deadline = Instant::now() + options.patience;
+    loop {
+        let settings = described(address, options);
+        let is_there = settings.as_ref().is_ok_and(|settings| !settings.is_empty());
+        if is_there || deadline < Instant::now() {
+            return settings;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn described(address: &Address, options: &Options) -> Result<Vec<(String, String)>, OpenError> {
     let results = administer(address, options, async |admin, asked| {
         admin.describe_configs([&ResourceSpecifier::Topic(&address.topic)], asked).await
     })?;

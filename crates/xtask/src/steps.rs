@@ -148,6 +148,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             work: Work::Inside(|root| counts::run(root, true)),
         },
         cargo(
+            "scheme on brokers",
+            "a scheme on three real brokers loses nothing when brokers, node and disk are lost",
+            "test --locked --package upesi --features real-brokers --test product -- kafka",
+        ),
+        cargo(
             "published",
             "every difference from the published documents is listed",
             &format!("{itself} published"),

@@ -45,12 +45,7 @@ pub(crate) async fn serve(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
     line.share();
     let serving = Rc::clone(&line);
     let service = service_fn(move |request| {
-        let (edge, heard_ns, serving) = (Rc::clone(&edge), serving.heard_ns(), serving.serve());
-        async move {
-            let answer = server::serve(edge, heard_ns, request).await;
-            drop(serving);
-            answer
-        }
+        server::serve(Rc::clone(&edge), serving.heard_ns(), serving.serve(), request)
     });
     let connection = http2::Builder::new(LocalTasks)
         .timer(TokioTimer::new())

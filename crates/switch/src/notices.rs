@@ -40,21 +40,20 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
         None => Parcel::new(load_notice(edge, attempt.notice).await?, None),
     };
     let began = edge.handle.stages().now_ns();
-    let call = match held(edge, &parcel) {
-        Some(call) => call,
-        None => Box::pin(rendered(edge, &parcel)).await?,
+    let mut call = if let Some(call) = held(edge, &parcel) {
+        call.map_err(failure)?
+    } else {
+        Box::pin(rendered(edge, &parcel)).await?
     };
-    let answer = match call {
-        Ok(mut call) => call.make(edge).await,
-        Err(undelivered) => Err(undelivered),
-    };
-    match answer {
-        Ok(answer) => {
-            began.into_iter().for_each(|began| mark(edge, &parcel.notice, began, answer.asked));
-            Ok(answer.status)
-        }
-        Err(Undelivered::NoEndpoint) => Err(Failure::Connect),
-        Err(Undelivered::Failed(failure)) => Err(failure),
+    let answer = call.make(edge).await.map_err(failure)?;
+    began.into_iter().for_each(|began| mark(edge, &parcel.notice, began, answer.asked));
+    Ok(answer.status)
+}
+
+fn failure(undelivered: Undelivered) -> Failure {
+    match undelivered {
+        Undelivered::NoEndpoint => Failure::Connect,
+        Undelivered::Failed(failure) => failure,
     }
 }
 
@@ -95,10 +94,9 @@ pub(crate) async fn state_body(edge: &Edge, view: &TransferView) -> Option<Bytes
 }
 
 type Rendered = (Destination, HeaderMap, Bytes);
-type Addressed = Result<Call, Undelivered>;
 
 /// The message of a participant that is passed on and still in memory, as nearly all are.
-fn held(edge: &Edge, parcel: &Parcel) -> Option<Addressed> {
+fn held(edge: &Edge, parcel: &Parcel) -> Option<Result<Call, Undelivered>> {
     let notice = &parcel.notice;
     if !matches!(notice.kind, NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort) {
         return None;
@@ -109,9 +107,9 @@ fn held(edge: &Edge, parcel: &Parcel) -> Option<Addressed> {
     Some(forward::call(edge, &to, headers, body))
 }
 
-async fn rendered(edge: &Edge, parcel: &Parcel) -> Result<Addressed, Failure> {
+async fn rendered(edge: &Edge, parcel: &Parcel) -> Result<Call, Failure> {
     let (to, headers, body) = render(edge, parcel).await.ok_or(Failure::Broken)?;
-    Ok(forward::call(edge, &to, headers, body))
+    forward::call(edge, &to, headers, body).map_err(failure)
 }
 
 async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {

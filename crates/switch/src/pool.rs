@@ -218,14 +218,15 @@ impl Pools {
         }
         let request = unsent.take().ok_or(Failure::Broken)?;
         let connected = self.stages.now_ns();
-        let sent = connection.sender.borrow_mut().try_send_request(request);
-        let response = connection.drive(sent).await;
-        let response = response.map_err(|mut error| {
-            *unsent = error.take_message();
-            lease.failure()
-        })?;
-        let status = response.status();
-        let whole = connection.drive(read_to_end(response.into_body(), status)).await;
+        let (status, body) = {
+            let sent = pin!(connection.sender.borrow_mut().try_send_request(request));
+            let response = connection.drive(sent).await.map_err(|mut error| {
+                *unsent = error.take_message();
+                lease.failure()
+            })?;
+            (response.status(), response.into_body())
+        };
+        let whole = connection.drive(pin!(read_to_end(body, status))).await;
         let (body, reusable) = whole.map_err(|()| lease.failure())?;
         let written_ns = connection.written_at.get();
         let asked = connected.map(|connected_ns| Asked { connected_ns, written_ns });
@@ -290,12 +291,11 @@ impl Connection {
     }
 
     async fn ready(&self) -> hyper::Result<()> {
-        self.drive(poll_fn(|context| self.sender.borrow_mut().poll_ready(context))).await
+        self.drive(pin!(poll_fn(|context| self.sender.borrow_mut().poll_ready(context)))).await
     }
 
     /// Waits for what the connection brings, and drives it meanwhile.
-    async fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
+    async fn drive<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
             self.turn(context);
             future.as_mut().poll(context)

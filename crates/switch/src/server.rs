@@ -25,7 +25,7 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use crate::connections::{Line, Place};
+use crate::connections::{Line, Place, Serving};
 use crate::edge::{Arrival, Decision, Edge};
 use crate::socket::{self, Protocol, Socket};
 use crate::{multiplexed, notices, participants, parties, quotes, signatures, transfers};
@@ -135,12 +135,7 @@ async fn serve_connection(edge: Rc<Edge>, stream: TcpStream, place: Place) {
 async fn serve_http1(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
     let serving = Rc::clone(&line);
     let service = service_fn(move |request| {
-        let (edge, heard_ns, serving) = (Rc::clone(&edge), serving.heard_ns(), serving.serve());
-        async move {
-            let answer = serve(edge, heard_ns, request).await;
-            drop(serving);
-            answer
-        }
+        serve(Rc::clone(&edge), serving.heard_ns(), serving.serve(), request)
     });
     let ended = http1::Builder::new()
         // The sweep sees to it that heads are whole in time.
@@ -157,10 +152,12 @@ async fn serve_http1(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
 pub(crate) fn serve(
     edge: Rc<Edge>,
     heard_ns: u64,
+    serving: Serving,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
     let (mut parts, mut body) = request.into_parts();
     async move {
+        let _until_the_end = &serving;
         if let Err(refusal) = fspiop::framing::check(&parts) {
             edge.counters.malformed.add(1);
             edge.counters.refused.add(1);

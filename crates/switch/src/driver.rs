@@ -201,7 +201,7 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
         Ok(status) => AttemptResult::Status(status.as_u16()),
         Err(Failure::Connect | Failure::Denied) => AttemptResult::ConnectFailed,
         Err(Failure::TimedOut) => AttemptResult::TimedOut,
-        Err(Failure::Broken) => AttemptResult::Broken,
+        Err(Failure::Broken | Failure::Unanswered) => AttemptResult::Broken,
     };
     let now = edge.moment();
     let verdict = edge.delivery.borrow_mut().finished(notice, result, now);

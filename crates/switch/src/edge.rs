@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::address::AddressBook;
 use crate::connections::Connections;
+use crate::forward::Forwards;
 use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::signatures::KeyBook;
@@ -139,7 +140,7 @@ pub(crate) struct Edge {
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) keys: KeyBook,
-    pub(crate) forwards: Cell<usize>,
+    pub(crate) forwards: RefCell<Forwards>,
     pub(crate) null: Null,
     pub(crate) connections: Rc<Connections>,
     pub(crate) turned_away: Cell<usize>,
@@ -185,7 +186,7 @@ impl Edge {
             pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),
             addresses: RefCell::new(AddressBook::default()),
             keys: KeyBook::default(),
-            forwards: Cell::new(0),
+            forwards: RefCell::default(),
             null: Null::default(),
             connections: Connections::new(options.connections, Arc::clone(handle.stages())),
             turned_away: Cell::new(0),

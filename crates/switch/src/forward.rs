@@ -18,9 +18,12 @@ use ledger::{FspName, ParticipantIndex};
 use tokio::task::spawn_local;
 
 use crate::edge::Edge;
-use crate::pool::{Answer, Failure};
+use crate::pool::{Answer, Failure, Letter};
 use crate::server::Inbound;
 use crate::signatures;
+
+/// One recipient may have this part of all places for messages on their way.
+const SHARES: usize = 8;
 
 /// Names and values for an endpoint's template.
 pub(crate) type Variables = Vec<(&'static str, String)>;
@@ -84,13 +87,14 @@ pub(crate) enum Undelivered {
 /// # Errors
 /// 503 when too many are on their way already.
 pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> {
-    begin(edge)?;
     let Outgoing { to, headers, body, on_failure } = outgoing;
+    begin(edge, to.participant)?;
     let (call, on_failure) = (call(edge, &to, headers, body), on_failure.map(Box::new));
+    let to = to.participant;
     let edge = Rc::clone(edge);
     spawn_local(async move {
         carry(&edge, call, on_failure).await;
-        edge.forwards.set(edge.forwards.get() - 1);
+        end(&edge, to);
     });
     Ok(())
 }
@@ -100,13 +104,14 @@ pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> 
 /// # Errors
 /// 503 when too many messages are on their way already.
 pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Refusal> {
-    begin(edge)?;
+    let to = own.to.participant;
+    begin(edge, to)?;
     let edge = Rc::clone(edge);
     spawn_local(async move {
         if tell(&edge, own).await.is_none() {
             edge.counters.forwards_failed.add(1);
         }
-        edge.forwards.set(edge.forwards.get() - 1);
+        end(&edge, to);
     });
     Ok(())
 }
@@ -121,7 +126,8 @@ pub(crate) fn start_replacement(
     own: OwnMessage,
     on_failure: Option<Complaint>,
 ) -> Result<(), Refusal> {
-    begin(edge)?;
+    let to = own.to.participant;
+    begin(edge, to)?;
     let edge = Rc::clone(edge);
     spawn_local(async move {
         if let Some(result) = speak(&edge, own).await
@@ -129,7 +135,7 @@ pub(crate) fn start_replacement(
         {
             complain(&edge, result, on_failure.map(Box::new)).await;
         }
-        edge.forwards.set(edge.forwards.get() - 1);
+        end(&edge, to);
     });
     Ok(())
 }
@@ -181,15 +187,20 @@ pub(crate) fn rewrite_headers(
 /// A message with its address, ready to be sent.
 pub(crate) struct Call {
     target: Rc<Target>,
-    /// Taken when it is written.
-    request: Option<Request<Full<Bytes>>>,
+    letter: Letter,
 }
 
 impl Call {
     /// One attempt.
     pub(crate) async fn make(&mut self, edge: &Edge) -> Result<Answer, Undelivered> {
-        let sent = edge.pools.send(&self.target.authority, &mut self.request).await;
+        let sent = edge.pools.send(&self.target.authority, &mut self.letter).await;
         sent.map_err(Undelivered::Failed)
+    }
+
+    /// Nobody will send it again: a connection that the peer is just closing must not cost it.
+    fn sent_once(mut self) -> Self {
+        self.letter.keep_spare();
+        self
     }
 }
 
@@ -215,7 +226,7 @@ pub(crate) fn call(
     *request.method_mut() = to.method.clone();
     *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Failed(Failure::Connect))?;
     *request.headers_mut() = headers;
-    Ok(Call { target, request: Some(request) })
+    Ok(Call { target, letter: Letter::new(request) })
 }
 
 /// One attempt, and the complaint when it fails.
@@ -225,7 +236,7 @@ async fn carry(
     on_failure: Option<Box<Complaint>>,
 ) {
     let result = match call {
-        Ok(mut call) => call.make(edge).await,
+        Ok(call) => call.sent_once().make(edge).await,
         Err(undelivered) => Err(undelivered),
     };
     if !result.as_ref().is_ok_and(|answer| answer.status.is_success()) {
@@ -248,14 +259,51 @@ async fn complain(
     let _told = tell(edge, OwnMessage { to, resource, trace, body }).await;
 }
 
-/// Takes a place among the messages on their way.
-fn begin(edge: &Edge) -> Result<(), Refusal> {
-    if edge.options.forwards_max <= edge.forwards.get() {
+/// Takes a place among the messages on their way. Nobody has more than a share of the places, so
+/// that a recipient that says nothing leaves room for the others.
+fn begin(edge: &Edge, to: ParticipantIndex) -> Result<(), Refusal> {
+    let max = edge.options.forwards_max;
+    let mut forwards = edge.forwards.borrow_mut();
+    if !forwards.begin(to, max, max.div_ceil(SHARES)) {
         return Err(Refusal::unavailable());
     }
-    edge.forwards.set(edge.forwards.get() + 1);
     edge.counters.forwards.add(1);
     Ok(())
+}
+
+fn end(edge: &Edge, to: ParticipantIndex) {
+    edge.forwards.borrow_mut().end(to);
+}
+
+/// Messages on their way, in all and by recipient.
+#[derive(Debug, Default)]
+pub(crate) struct Forwards {
+    all: usize,
+    /// By the recipient's place in the register, which is small.
+    each: Vec<usize>,
+}
+
+impl Forwards {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all == 0
+    }
+
+    /// Counts one more, unless that is too many in all or for its recipient.
+    fn begin(&mut self, to: ParticipantIndex, max: usize, share: usize) -> bool {
+        let place = to.0 as usize;
+        if self.each.len() <= place {
+            self.each.resize(place + 1, 0);
+        }
+        let takes = self.all < max && self.each[place] < share;
+        self.all += usize::from(takes);
+        self.each[place] += usize::from(takes);
+        takes
+    }
+
+    fn end(&mut self, to: ParticipantIndex) {
+        self.all -= 1;
+        self.each[to.0 as usize] -= 1;
+    }
 }
 
 /// One attempt to deliver a message of the hub's own; `None` when it failed.
@@ -271,7 +319,7 @@ async fn speak(edge: &Edge, own: OwnMessage) -> Option<Result<Answer, Undelivere
     let kind = (&own.to.method, own.resource);
     let (headers, body) = signatures::seal(edge, kind, headers, own.body).await?;
     Some(match call(edge, &own.to, headers, body) {
-        Ok(mut call) => call.make(edge).await,
+        Ok(call) => call.sent_once().make(edge).await,
         Err(undelivered) => Err(undelivered),
     })
 }
@@ -293,4 +341,25 @@ fn explain(result: &Result<Answer, Undelivered>, no_endpoint: ErrorCode) -> (Err
         }
     };
     (code, code.describe(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipient_has_a_share_of_the_places_and_no_more() {
+        let (silent, other) = (ParticipantIndex(3), ParticipantIndex(0));
+        let mut forwards = Forwards::default();
+        let taken = (0..10).filter(|_| forwards.begin(silent, 8, 2)).count();
+        assert_eq!(taken, 2, "its share");
+        assert!(forwards.begin(other, 8, 2), "room is left for others");
+        forwards.end(silent);
+        assert!(forwards.begin(silent, 8, 2));
+        let others = (10..20).filter(|&place| forwards.begin(ParticipantIndex(place), 8, 2));
+        assert_eq!(others.count(), 5, "all places are taken");
+        [silent, silent, other].map(|it| forwards.end(it));
+        (10..15).for_each(|place| forwards.end(ParticipantIndex(place)));
+        assert!(forwards.is_empty());
+    }
 }

@@ -281,7 +281,7 @@ fn run(
 /// Lets the requests that wait for the sequencer have their answers.
 async fn drain(edge: &Edge) {
     let waiting = async {
-        while edge.waiters.len() > 0 || edge.forwards.get() > 0 {
+        while edge.waiters.len() > 0 || !edge.forwards.borrow().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // The last answers are on their way to the socket.

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -25,6 +25,7 @@ use hyper_util::rt::TokioIo;
 use node::stages::Stages;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::spawn_local;
 
 use crate::Options;
 use crate::edge::Counters;
@@ -37,7 +38,9 @@ const IDLE_SWEEPS: u64 = 20;
 /// Peers remembered; beyond it those without connections are forgotten.
 const PEERS_MAX: usize = 16_384;
 /// Longest answer that is read to its end; a longer one costs the connection.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// What is kept of an answer that says why a request failed.
+const REASON_BYTES_MAX: usize = 64 << 10;
 /// How long a resolved name is believed.
 const NAME_LIFETIME: Duration = Duration::from_secs(30);
 
@@ -73,6 +76,28 @@ pub(crate) enum Failure {
     TimedOut,
     /// The connection broke.
     Broken,
+    /// The connection broke before any of the answer came: if it had been used before, then
+    /// because the peer was closing it while the request was written.
+    Unanswered,
+}
+
+/// A request to be sent, its URI in origin form.
+pub(crate) struct Letter {
+    /// Taken when it is written.
+    request: Option<Request<Full<Bytes>>>,
+    /// The same once more, for a connection that the peer was about to close. Without one, whoever
+    /// sends must be ready to send it again.
+    spare: Option<Request<Full<Bytes>>>,
+}
+
+impl Letter {
+    pub(crate) fn new(request: Request<Full<Bytes>>) -> Self {
+        Self { request: Some(request), spare: None }
+    }
+
+    pub(crate) fn keep_spare(&mut self) {
+        self.spare = self.request.clone();
+    }
 }
 
 /// What a peer answered.
@@ -151,37 +176,48 @@ impl Pools {
         Failure::Denied
     }
 
-    /// Sends a request, its URI in origin form, and waits for the whole answer. The request is
-    /// taken when it is written.
+    /// Sends a request and waits for the whole answer.
     pub(crate) async fn send(
         &self,
         authority: &str,
-        request: &mut Option<Request<Full<Bytes>>>,
+        letter: &mut Letter,
     ) -> Result<Answer, Failure> {
         let peer = self.peer(authority)?;
-        request.iter_mut().for_each(|request| {
+        for request in letter.request.iter_mut().chain(&mut letter.spare) {
             request.headers_mut().insert(HOST, peer.host.clone());
-        });
+        }
         // A connection that was idle may have been closed meanwhile: a request that was never
         // written goes out on another one.
-        loop {
-            let idle = peer.take_idle();
-            let fresh = idle.is_none();
-            let connection = match idle {
-                Some(connection) => connection,
-                None if peer.open() < self.limits.connections_max => {
-                    Box::pin(self.connect(&peer)).await?
-                }
-                None => {
-                    peer.freed.notified().await;
-                    continue;
-                }
-            };
-            match self.exchange(&peer, connection, request).await {
+        while let Some(connection) = peer.take_idle() {
+            match self.exchange(&peer, connection, &mut letter.request).await {
                 Ok(answer) => return Ok(answer),
-                Err(_) if !fresh && request.is_some() => {}
+                Err(_) if letter.request.is_some() => {}
+                Err(Failure::Unanswered) if letter.spare.is_some() => {
+                    letter.request = letter.spare.take();
+                    break;
+                }
                 Err(failure) => return Err(failure),
             }
+        }
+        let connection = Box::pin(self.open(&peer)).await?;
+        self.exchange(&peer, connection, &mut letter.request).await
+    }
+
+    /// A new connection, or one that becomes free when no more may be opened.
+    async fn open(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
+        let waiting = async {
+            while self.limits.connections_max <= peer.open() {
+                if let Some(connection) = peer.take_idle() {
+                    return Some(connection);
+                }
+                peer.freed.notified().await;
+            }
+            None
+        };
+        let free = tokio::time::timeout(self.limits.answer, waiting).await;
+        match free.map_err(|_| Failure::TimedOut)? {
+            Some(connection) => Ok(connection),
+            None => self.connect(peer).await,
         }
     }
 
@@ -222,7 +258,10 @@ impl Pools {
             let sent = pin!(connection.sender.borrow_mut().try_send_request(request));
             let response = connection.drive(sent).await.map_err(|mut error| {
                 *unsent = error.take_message();
-                lease.failure()
+                match lease.failure() {
+                    Failure::Broken => Failure::Unanswered,
+                    failure => failure,
+                }
             })?;
             (response.status(), response.into_body())
         };
@@ -231,10 +270,29 @@ impl Pools {
         let written_ns = connection.written_at.get();
         let asked = connected.map(|connected_ns| Asked { connected_ns, written_ns });
         drop(lease);
-        if reusable && !connection.sender.borrow().is_closed() {
-            peer.idle.borrow_mut().push(connection);
+        if reusable && connection.settle() {
+            if connection.is_ready() {
+                peer.idle.borrow_mut().push(connection);
+            } else {
+                self.finish(peer, connection);
+            }
         }
         Ok(Answer { status, body, asked })
+    }
+
+    /// An answer that came before its request was written: the peer shall have all of it.
+    fn finish(&self, peer: &Rc<Peer>, connection: Rc<Connection>) {
+        connection.busy_since.set(self.sweeps.get());
+        peer.set_busy(&connection);
+        let peer = Rc::clone(peer);
+        spawn_local(async move {
+            let lease = Lease { peer: &peer, connection: &connection };
+            let ready = connection.ready().await;
+            drop(lease);
+            if ready.is_ok() {
+                peer.idle.borrow_mut().push(connection);
+            }
+        });
     }
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
@@ -288,6 +346,12 @@ impl Connection {
     fn settle(&self) -> bool {
         self.turn(&mut Context::from_waker(Waker::noop()));
         !self.sender.borrow().is_closed()
+    }
+
+    /// Whether the next request can be written.
+    fn is_ready(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(self.sender.borrow_mut().poll_ready(&mut context), Poll::Ready(Ok(())))
     }
 
     async fn ready(&self) -> hyper::Result<()> {
@@ -425,7 +489,7 @@ async fn read_to_end(
         if ANSWER_BYTES_MAX < length {
             return Ok((kept.freeze(), false));
         }
-        if !status.is_success() {
+        if !status.is_success() && length <= REASON_BYTES_MAX {
             kept.extend_from_slice(&data);
         }
     }

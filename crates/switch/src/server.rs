@@ -40,6 +40,8 @@ const GATHERED_BYTES_MAX: usize = 256 << 20;
 /// the refusal: it would not if its connection broke while it is still writing.
 const DISCARD_BYTES_MAX: usize = 16 << 20;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
+/// A client that sends nothing for so long waits for the answer first.
+const DISCARD_SILENCE: Duration = Duration::from_millis(100);
 
 /// What of a request's headers outlives their rewriting.
 #[derive(Clone, Copy, Debug)]
@@ -350,7 +352,10 @@ impl Drop for Gathered<'_> {
 async fn discard(body: &mut Incoming) {
     let reading = async {
         let mut length = 0;
-        while let Some(Ok(frame)) = body.frame().await {
+        let next = async |body: &mut Incoming| {
+            tokio::time::timeout(DISCARD_SILENCE, body.frame()).await.ok().flatten()
+        };
+        while let Some(Ok(frame)) = next(body).await {
             length += frame.data_ref().map_or(0, Bytes::len);
             if DISCARD_BYTES_MAX < length {
                 break;

@@ -1,6 +1,9 @@
 //! The party directory, look-ups and quotes: who is asked, who is told, and in whose bytes
 //! (hub-semantics 2.2 to 2.4).
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use crate::support::fsp::{Callback, Fsp, Reply, Replying};
 use crate::support::message::{Message, PARTY, date_time, uuid};
 use crate::support::scheme::Scheme;
@@ -278,6 +281,57 @@ fn whoever_cannot_be_reached_costs_the_sender_an_error_callback() {
         }
     }
     scheme.end();
+}
+
+/// A connection may be closed just when it is used again. Nobody sends a look-up twice but the hub.
+#[test]
+fn a_participant_that_hangs_up_after_each_answer_misses_nothing() {
+    const LOOK_UPS: usize = 200;
+    let scheme = Scheme::start();
+    scheme.payee.answer(|_| Reply::HangUp);
+    for number in 0..LOOK_UPS {
+        let question = ask("GET", &format!("/parties/MSISDN/{number}")).to("payeefsp");
+        scheme.send(&question, 202);
+        scheme.payee.wait("GET", &format!("/parties/MSISDN/{number}"));
+    }
+    scheme.payer.take(0);
+}
+
+/// An answer ends nothing while the request is still being written.
+#[test]
+fn a_participant_that_answers_early_is_sent_the_whole_body() {
+    const ANSWER: usize = 100_000;
+    const BODY: usize = 4 << 20;
+    let scheme = Scheme::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let path = "/parties/{{partyIdType}}/{{partyIdentifier}}";
+    scheme.admin.set_endpoint("payerfsp", "PARTIES_PUT", &format!("{base}{path}"));
+    let hears = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = vec![0; 1_024];
+        stream.read_exact(&mut bytes).unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {ANSWER}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&[b' '; ANSWER]).unwrap();
+        let mut all = bytes.len();
+        let mut more = vec![0; 64 << 10];
+        while all < BODY {
+            match stream.read(&mut more).unwrap() {
+                0 => break,
+                length => all += length,
+            }
+        }
+        all
+    });
+    let filler = " ".repeat(BODY);
+    let body = format!(
+        "{{\"party\":{{\"partyIdInfo\":{{\"partyIdType\":\"MSISDN\",\"partyIdentifier\":\"1\",\
+         \"fspId\":\"payeefsp\"}}}}}}{filler}"
+    );
+    let answer = Message::new("PUT", "/parties/MSISDN/1", "payeefsp").to("payerfsp").body(body);
+    scheme.send(&answer, 200);
+    assert!(BODY <= hears.join().unwrap(), "the whole body");
 }
 
 fn quote(id: &str) -> Message {

@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use super::http::{Connection, Headers, Kind, PATIENCE, Parsed};
 
+const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+
 /// What a participant was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callback {
@@ -73,6 +75,8 @@ pub(crate) enum Reply {
     /// 202 to a POST, a GET or a DELETE, 200 to the rest.
     Accept,
     Status(u16),
+    /// As `Accept`, and closes the connection without a word about it.
+    HangUp,
     /// No answer; the connection stays open until the participant stops.
     Silence,
 }
@@ -156,6 +160,11 @@ fn serve(stream: TcpStream, handler: &Handler) {
         let callback = Callback { method, path, headers, body };
         let status = match handler(&callback) {
             Reply::Status(status) => status,
+            Reply::HangUp => {
+                let _told = connection.stream.write_all(ACCEPTED.as_bytes());
+                let _closed = connection.stream.shutdown(Shutdown::Both);
+                return;
+            }
             Reply::Accept if ["PUT", "PATCH"].contains(&&*callback.method) => 200,
             Reply::Accept => 202,
             Reply::Silence => continue,

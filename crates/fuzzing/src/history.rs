@@ -1,12 +1,12 @@
 //! Histories: bytes say which commands come, in which batches and when; the kernel decides them.
 //!
 //! Phases: each command is decided alone, and what is said about it goes into an account of its
-//! own ([`Account`]) that must agree with the kernel's books, positions, outbox and counters after
+//! own (`Account`) that must agree with the kernel's books, positions, outbox and counters after
 //! every one. When a batch ends, two further states decide it as a whole: one that keeps
 //! everything, and one whose ended rows leave for a shelf and come back, and which is stored and
 //! read back now and then. All three must say the same.
 //!
-//! Bounds: [`ACTS_MAX`] acts, few ids, parties and amounts, so that commands meet each other.
+//! Bounds: `ACTS_MAX` acts, few ids, parties and amounts, so that commands meet each other.
 
 use std::collections::BTreeMap;
 

@@ -358,7 +358,7 @@ mod tests {
         assert!(forwards.begin(silent, 8, 2));
         let others = (10..20).filter(|&place| forwards.begin(ParticipantIndex(place), 8, 2));
         assert_eq!(others.count(), 5, "all places are taken");
-        [silent, silent, other].map(|it| forwards.end(it));
+        [silent, silent, other].into_iter().for_each(|it| forwards.end(it));
         (10..15).for_each(|place| forwards.end(ParticipantIndex(place)));
         assert!(forwards.is_empty());
     }

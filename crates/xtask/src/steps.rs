@@ -119,20 +119,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "UPESI_PROOF_SECONDS",
             share.to_string(),
         ),
-        with(
-            with(
-                cargo(
-                    "years",
-                    "a million old transfers are answered as on the first day, and restored",
-                    "test --release --locked --package upesi --test product -- years \
-                     --test-threads 1",
-                ),
-                "UPESI_PROOF_TRANSFERS",
-                "1000000".to_owned(),
-            ),
-            "UPESI_PROOF_IDS",
-            "10000".to_owned(),
-        ),
+        years(),
         with(
             cargo(
                 "orders",
@@ -168,6 +155,17 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             &format!("run --locked --package xtask -- fuzz --cpu-minutes {fuzz_minutes:.2}"),
         ),
     ]
+}
+
+/// What ended long ago, at full size.
+fn years() -> Step {
+    let step = cargo(
+        "years",
+        "a million old transfers are answered as on the first day, and restored",
+        "test --release --locked --package upesi --test product -- years --test-threads 1",
+    );
+    let step = with(step, "UPESI_PROOF_TRANSFERS", "1000000".to_owned());
+    with(step, "UPESI_PROOF_IDS", "10000".to_owned())
 }
 
 /// The deterministic simulator, with its own arguments.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::http::{Request, read_request};
+use crate::http::{Request, header, read_request};
 
 /// Messages kept, at most; further ones are answered 503.
 const MESSAGES_MAX: usize = 256;
@@ -34,6 +34,7 @@ pub(crate) struct Fsp {
 
 #[derive(Default)]
 struct Shared {
+    name: String,
     inbox: Mutex<Inbox>,
     came: Condvar,
 }
@@ -46,12 +47,13 @@ struct Inbox {
 }
 
 impl Fsp {
-    /// Listens on a free port of all addresses, or only on the loopback one.
-    pub(crate) fn start(loopback: bool) -> io::Result<Self> {
+    /// Listens on a free port of all addresses, or only on the loopback one, for what is meant for
+    /// its conversation: the port may be that of a participant that has left, and is still called.
+    pub(crate) fn start(name: String, loopback: bool) -> io::Result<Self> {
         let host = if loopback { [127, 0, 0, 1] } else { [0, 0, 0, 0] };
         let listener = TcpListener::bind(SocketAddr::from((host, 0)))?;
         let port = listener.local_addr()?.port();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { name, ..Shared::default() });
         let serving = Arc::clone(&shared);
         thread::spawn(move || accept(&listener, &serving));
         Ok(Self { shared, port })
@@ -110,6 +112,13 @@ impl Shared {
     /// Keeps a message and says how to answer it.
     fn keep(&self, request: Request) -> (u16, String) {
         let usual = if matches!(request.method.as_str(), "PUT" | "PATCH") { 200 } else { 202 };
+        let recipient = header(&request.headers, "fspiop-destination");
+        let is_callback = header(&request.headers, "fspiop-source").is_some();
+        if !is_callback
+            || recipient.is_some_and(|name| is_of_another_conversation(name, &self.name))
+        {
+            return (usual, String::new());
+        }
         let mut inbox = self.lock();
         if MESSAGES_MAX <= inbox.messages.len() {
             return (503, String::new());
@@ -124,6 +133,15 @@ impl Shared {
             }
         }
     }
+}
+
+/// Whether both are such names as participants of conversations have, and end otherwise.
+fn is_of_another_conversation(name: &str, own: &str) -> bool {
+    const PARTICIPANT: usize = "dfsp1".len();
+    let (name, own) = (name.to_ascii_lowercase(), own.to_ascii_lowercase());
+    let both = [&name, &own].map(|it| it.get(PARTICIPANT..).filter(|_| it.starts_with("dfsp")));
+    let [Some(name), Some(own)] = both else { return false };
+    name.len() == own.len() && name != own
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {

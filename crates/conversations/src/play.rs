@@ -154,7 +154,8 @@ impl Player<'_> {
 
     fn join(&mut self, name: &str, currency: &str, connected: Connected) -> Result<(), String> {
         let host = self.stage.callback_host;
-        let fsp = Fsp::start(host == "127.0.0.1").map_err(|error| error.to_string())?;
+        let fsp = Fsp::start(self.scope.real(name), host == "127.0.0.1")
+            .map_err(|error| error.to_string())?;
         let base = format!("http://{host}:{}", fsp.port());
         let base = (connected == Connected::Yes).then_some(base.as_str());
         if currency != "USD" {

@@ -131,7 +131,7 @@ pub(crate) fn start_replacement(
     let edge = Rc::clone(edge);
     spawn_local(async move {
         if let Some(result) = speak(&edge, own).await
-            && !result.as_ref().is_ok_and(|answer| answer.status.is_success())
+            && is_failure(&result)
         {
             complain(&edge, result, on_failure.map(Box::new)).await;
         }
@@ -196,12 +196,6 @@ impl Call {
         let sent = edge.pools.send(&self.target.authority, &mut self.letter).await;
         sent.map_err(Undelivered::Failed)
     }
-
-    /// Nobody will send it again: a connection that the peer is just closing must not cost it.
-    fn sent_once(mut self) -> Self {
-        self.letter.keep_spare();
-        self
-    }
 }
 
 /// Addresses a message.
@@ -229,17 +223,26 @@ pub(crate) fn call(
     Ok(Call { target, letter: Letter::new(request) })
 }
 
+/// The only attempt: nobody will make another, so a connection that the peer is just closing must
+/// not cost it.
+async fn once(edge: &Edge, call: Result<Call, Undelivered>) -> Result<Answer, Undelivered> {
+    let mut call = call?;
+    call.letter.keep_spare();
+    call.make(edge).await
+}
+
+fn is_failure(result: &Result<Answer, Undelivered>) -> bool {
+    !result.as_ref().is_ok_and(|answer| answer.status.is_success())
+}
+
 /// One attempt, and the complaint when it fails.
 async fn carry(
     edge: &Rc<Edge>,
     call: Result<Call, Undelivered>,
     on_failure: Option<Box<Complaint>>,
 ) {
-    let result = match call {
-        Ok(call) => call.sent_once().make(edge).await,
-        Err(undelivered) => Err(undelivered),
-    };
-    if !result.as_ref().is_ok_and(|answer| answer.status.is_success()) {
+    let result = once(edge, call).await;
+    if is_failure(&result) {
         Box::pin(complain(edge, result, on_failure)).await;
     }
 }
@@ -318,10 +321,7 @@ async fn speak(edge: &Edge, own: OwnMessage) -> Option<Result<Answer, Undelivere
     let headers = hub_headers(edge, &own.to, own.resource, &own.trace);
     let kind = (&own.to.method, own.resource);
     let (headers, body) = signatures::seal(edge, kind, headers, own.body).await?;
-    Some(match call(edge, &own.to, headers, body) {
-        Ok(call) => call.sent_once().make(edge).await,
-        Err(undelivered) => Err(undelivered),
-    })
+    Some(once(edge, call(edge, &own.to, headers, body)).await)
 }
 
 /// The error a sender hears: the one the peer answered with, or one for the way it failed

@@ -49,8 +49,9 @@ const FILES: &str = "files";
 /// States beside the log: long, never changed under their name, and never needed. So one that was
 /// copied is not read again, and one that is too long is left out.
 const SNAPSHOT: &str = ".snapshot";
-/// Never copied: secrets, what is made anew, and what is not finished.
-const LEFT_OUT: [&str; 2] = ["admin-token", CATALOGUE];
+/// Never copied: secrets, what is made anew, what is not finished, and the mark of what is durable,
+/// which is ahead of a copy that is taken while the log grows.
+const LEFT_OUT: [&str; 3] = ["admin-token", CATALOGUE, crate::MARK];
 const UNFINISHED: [&str; 4] = [".new", ".tmp", PACKING, ".unfinished"];
 
 /// What a copy consists of.

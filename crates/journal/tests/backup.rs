@@ -80,6 +80,7 @@ fn a_copy_follows_a_log_at_work() {
     let mut log = scene.create();
     fs::write(scene.path("data").join("quarantine.json"), "{}").expect("writes");
     fs::write(scene.path("data").join("admin-token"), "secret").expect("writes");
+    fs::write(scene.path("data").join(journal::MARK), "ahead of the copy").expect("writes");
     let extra = Extra { name: "upesi.toml".into(), bytes: b"# mine".to_vec() };
     let disk = scene.disk();
     let mut backup = Backup::open(&disk, scene.place()).expect("an empty place");
@@ -93,6 +94,8 @@ fn a_copy_follows_a_log_at_work() {
         assert_eq!((tail.end, tail.chain), (log.end(), log.chain()), "round {round}");
         assert_eq!(restored.files, ["upesi.toml", "quarantine.json"]);
         assert!(!scene.path(&name).join("admin-token").exists(), "a secret is not copied");
+        let mark = scene.path(&name).join(journal::MARK);
+        assert!(!mark.exists(), "the mark may be ahead of the copy");
         let disk = RealDisk::open(&scene.path(&name)).expect("opens");
         let disk = Tiered::open(disk).expect("opens");
         let (mut restored, _) = FileLog::open(disk, OPTIONS).expect("opens");

@@ -1,13 +1,11 @@
 //! The state machine over all lanes of a thread.
 
 use std::cmp::Reverse;
-use std::collections::hash_map;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque, btree_map};
 
 use ledger::{NoticeId, ParticipantIndex, TransferId};
 use ports::Net;
 
-use crate::hash::Seeded;
 use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
 use crate::notice::{
     Attempt, AttemptResult, Consequence, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
@@ -23,13 +21,18 @@ pub struct Delivery<M> {
     /// The latest moment seen: time never runs backwards in here.
     now: Moment,
     entries: Slab<M>,
-    by_notice: HashMap<NoticeId, Slot, Seeded>,
+    /// Trees, like that of the transfers: a table that grows moves all of its entries at once.
+    by_notice: BTreeMap<NoticeId, Slot>,
     /// The last unfinished entry of each transfer in each lane.
-    tails: HashMap<(LaneAt, TransferId), Slot, Seeded>,
+    tails: BTreeMap<(LaneAt, TransferId), Slot>,
     lanes: Vec<Lane>,
-    lane_of: HashMap<ParticipantIndex, LaneAt, Seeded>,
+    lane_of: BTreeMap<ParticipantIndex, LaneAt>,
     /// Lanes that may have something to send, polled in turn.
     runnable: VecDeque<LaneAt>,
+    /// Lanes that may have a patient entry to send, polled in turn when no other may.
+    runnable_patient: VecDeque<LaneAt>,
+    /// Patient attempts that hold back others, and until when.
+    patient: VecDeque<(Moment, NoticeId)>,
     timers: BinaryHeap<Reverse<(Moment, Timer)>>,
     starved_lanes: u32,
 }
@@ -43,25 +46,25 @@ enum Timer {
 }
 
 impl<M: Clone> Delivery<M> {
-    /// No lanes yet; they appear with their first entry. The seed feeds jitter and hash tables.
+    /// No lanes yet; they appear with their first entry. The seed feeds the jitter.
     ///
     /// # Panics
     /// When [`Policy::fault`] finds one: whoever reads a configuration checks it first.
     #[must_use]
     pub fn new(policy: Policy, seed: u64) -> Self {
         assert_eq!(policy.fault(), None, "the policy was checked where it was read");
-        let mut jitter = Jitter::new(seed);
-        let seeded = Seeded::new(jitter.next(), jitter.next());
         Self {
             policy,
-            jitter,
+            jitter: Jitter::new(seed),
             now: Moment::default(),
             entries: Slab::new(),
-            by_notice: HashMap::with_hasher(seeded.clone()),
-            tails: HashMap::with_hasher(seeded.clone()),
+            by_notice: BTreeMap::new(),
+            tails: BTreeMap::new(),
             lanes: Vec::new(),
-            lane_of: HashMap::with_hasher(seeded),
+            lane_of: BTreeMap::new(),
             runnable: VecDeque::new(),
+            runnable_patient: VecDeque::new(),
+            patient: VecDeque::new(),
             timers: BinaryHeap::new(),
             starved_lanes: 0,
         }
@@ -84,7 +87,12 @@ impl<M: Clone> Delivery<M> {
             }
             None => {
                 self.entries[slot].stage = Stage::Fresh;
-                self.lanes[lane.0 as usize].fresh.push(&mut self.entries, slot);
+                let at = &mut self.lanes[lane.0 as usize];
+                let list = match self.entries[slot].purpose {
+                    Purpose::Patient => &mut at.patient,
+                    Purpose::Prepare | Purpose::Owed => &mut at.fresh,
+                };
+                list.push(&mut self.entries, slot);
                 self.refresh(lane);
             }
         }
@@ -100,15 +108,35 @@ impl<M: Clone> Delivery<M> {
     }
 
     /// The next attempt to make, or `None` when nothing can be sent at `now`. To be called until
-    /// `None` after every other call and at [`Delivery::next_deadline`]. Lanes take turns.
+    /// `None` after every other call and at [`Delivery::next_deadline`]. Lanes take turns, and
+    /// patient entries go when no others can.
     pub fn poll(&mut self, now: Moment) -> Option<Attempt<M>> {
         self.advance(now);
+        self.poll_hurried().or_else(|| self.poll_patient())
+    }
+
+    fn poll_hurried(&mut self) -> Option<Attempt<M>> {
         while let Some(lane) = self.runnable.pop_front() {
             self.lanes[lane.0 as usize].queued = false;
             if self.lanes[lane.0 as usize].may_send_at(&self.policy, self.now) {
-                let attempt = self.attempt(lane);
-                self.refresh(lane);
-                return Some(attempt);
+                let slot = self.next_hurried(lane);
+                return Some(self.attempt(lane, slot));
+            }
+        }
+        None
+    }
+
+    fn poll_patient(&mut self) -> Option<Attempt<M>> {
+        while self.patient.len() < self.policy.patient_max as usize {
+            let lane = self.runnable_patient.pop_front()?;
+            let at = &mut self.lanes[lane.0 as usize];
+            at.queued_patient = false;
+            if at.may_send_patient_at(&self.policy, self.now) {
+                let slot = at.patient.pop(&mut self.entries);
+                let slot = slot.expect("a lane that may send a patient entry has one");
+                let until = self.now.after_micros(self.policy.patient_micros);
+                self.patient.push_back((until, self.entries[slot].notice));
+                return Some(self.attempt(lane, slot));
             }
         }
         None
@@ -129,6 +157,7 @@ impl<M: Clone> Delivery<M> {
         );
         self.lanes[lane.0 as usize].state.in_flight -= 1;
         self.lanes[lane.0 as usize].results += 1;
+        self.patient.retain(|(_, other)| *other != notice);
         self.note_health(lane, result);
         let verdict = match result.consequence() {
             Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
@@ -149,7 +178,7 @@ impl<M: Clone> Delivery<M> {
     /// for it (withdrawn, or of an earlier run) are passed over.
     pub fn recorded(&mut self, notices: &[NoticeId]) {
         for notice in notices {
-            let hash_map::Entry::Occupied(found) = self.by_notice.entry(*notice) else { continue };
+            let btree_map::Entry::Occupied(found) = self.by_notice.entry(*notice) else { continue };
             let slot = *found.get();
             if self.entries[slot].stage != Stage::Unrecorded {
                 continue;
@@ -213,7 +242,10 @@ impl<M: Clone> Delivery<M> {
     /// When [`Delivery::poll`] must be called again though nothing else happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.timers.peek().map(|Reverse((moment, _))| *moment)
+        let timer = self.timers.peek().map(|Reverse((moment, _))| *moment);
+        let held_back = (!self.runnable_patient.is_empty()).then(|| self.patient.front());
+        let room = held_back.flatten().map(|(until, _)| *until);
+        timer.into_iter().chain(room).min()
     }
 
     /// Whether some lane has entries to send but no window, at least half of which is unrecorded
@@ -282,6 +314,9 @@ impl<M: Clone> Delivery<M> {
     /// Moves on to `now` and acts on the timers that are due.
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
+        while self.patient.front().is_some_and(|(until, _)| *until <= self.now) {
+            self.patient.pop_front();
+        }
         while let Some(Reverse((moment, timer))) = self.timers.peek().copied() {
             if self.now < moment {
                 break;
@@ -301,7 +336,7 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    fn attempt(&mut self, at: LaneAt) -> Attempt<M> {
+    fn next_hurried(&mut self, at: LaneAt) -> Slot {
         let lane = &mut self.lanes[at.0 as usize];
         let slot = if lane.state.mode == LaneMode::Open {
             lane.resumed.pop(&mut self.entries).or_else(|| lane.fresh.pop(&mut self.entries))
@@ -310,7 +345,11 @@ impl<M: Clone> Delivery<M> {
             // keep a lane shut that would open for any other.
             lane.fresh.pop(&mut self.entries).or_else(|| lane.resumed.pop(&mut self.entries))
         };
-        let slot = slot.expect("a lane that may send has an entry to send");
+        slot.expect("a lane that may send has an entry to send")
+    }
+
+    fn attempt(&mut self, at: LaneAt, slot: Slot) -> Attempt<M> {
+        let lane = &mut self.lanes[at.0 as usize];
         lane.state.waiting -= 1;
         lane.state.in_flight += 1;
         assert!(
@@ -323,13 +362,15 @@ impl<M: Clone> Delivery<M> {
             held.first_attempt = self.now;
         }
         held.attempts += 1;
-        Attempt {
+        let attempt = Attempt {
             notice: held.notice,
             recipient: lane.state.recipient,
             transfer: held.transfer,
             number: held.attempts,
             message: held.message.clone(),
-        }
+        };
+        self.refresh(at);
+        attempt
     }
 
     /// Any HTTP answer shows that someone lives there and opens the lane; enough results in a
@@ -442,8 +483,12 @@ impl<M: Clone> Delivery<M> {
 
     fn resume(&mut self, slot: Slot) {
         self.entries[slot].stage = Stage::Resumed;
-        let lane = self.entries[slot].lane;
-        self.lanes[lane.0 as usize].resumed.push(&mut self.entries, slot);
+        let lane = &mut self.lanes[self.entries[slot].lane.0 as usize];
+        let list = match self.entries[slot].purpose {
+            Purpose::Patient => &mut lane.patient,
+            Purpose::Prepare | Purpose::Owed => &mut lane.resumed,
+        };
+        list.push(&mut self.entries, slot);
     }
 
     /// After any change of a lane: queues it when it may send, and counts it when starved.
@@ -452,6 +497,10 @@ impl<M: Clone> Delivery<M> {
         if !lane.queued && lane.can_send(&self.policy) {
             lane.queued = true;
             self.runnable.push_back(at);
+        }
+        if !lane.queued_patient && lane.can_send_patient(&self.policy) {
+            lane.queued_patient = true;
+            self.runnable_patient.push_back(at);
         }
         let starved = lane.is_starved(&self.policy);
         match (lane.starved, starved) {

@@ -76,8 +76,12 @@ pub(crate) struct Lane {
     pub(crate) fresh: List,
     /// Entries whose pause or predecessor is over.
     pub(crate) resumed: List,
+    /// Patient entries, attempted or not.
+    pub(crate) patient: List,
     /// It is in the queue of lanes to poll.
     pub(crate) queued: bool,
+    /// It is in that of lanes to poll for a patient entry.
+    pub(crate) queued_patient: bool,
     /// It is counted as starved.
     pub(crate) starved: bool,
 }
@@ -100,14 +104,17 @@ impl Lane {
             probes_failed: 0,
             fresh: List::default(),
             resumed: List::default(),
+            patient: List::default(),
             queued: false,
+            queued_patient: false,
             starved: false,
         }
     }
 
     pub(crate) fn work(&self, policy: &Policy, now: Moment) -> LaneWork {
         let LaneState { recipient, waiting, in_flight, unrecorded, .. } = self.state;
-        let due = if self.may_send_at(policy, now) {
+        let may_send = self.may_send_at(policy, now) || self.may_send_patient_at(policy, now);
+        let due = if may_send {
             Some(Due::Attempt)
         } else if 0 < in_flight {
             Some(Due::Result)
@@ -119,31 +126,51 @@ impl Lane {
 
     /// Whether it could send once any probe's time has come.
     pub(crate) fn can_send(&self, policy: &Policy) -> bool {
-        let probing = self.state.mode != LaneMode::Open;
-        self.has_sendable() && !self.is_full(policy) && (!probing || self.state.in_flight == 0)
+        self.has_sendable() && self.taken() < u64::from(policy.window) && self.is_open_for_one()
+    }
+
+    /// The same for a patient entry.
+    pub(crate) fn can_send_patient(&self, policy: &Policy) -> bool {
+        let room = self.taken() < u64::from(policy.patient_window());
+        !self.patient.is_empty() && room && self.is_open_for_one()
     }
 
     pub(crate) fn may_send_at(&self, policy: &Policy, now: Moment) -> bool {
-        let due = match self.state.mode {
-            LaneMode::Open => true,
-            LaneMode::Probing { next } => next <= now,
-        };
-        due && self.can_send(policy)
+        self.is_due(now) && self.can_send(policy)
+    }
+
+    pub(crate) fn may_send_patient_at(&self, policy: &Policy, now: Moment) -> bool {
+        self.is_due(now) && self.can_send_patient(policy)
     }
 
     /// Half a window of unrecorded deliveries is worth a record; a full one without attempts in
     /// flight would stand still without it.
     pub(crate) fn is_starved(&self, policy: &Policy) -> bool {
-        let half = u64::from(policy.window) <= 2 * u64::from(self.state.unrecorded);
-        self.has_sendable() && self.is_full(policy) && half
+        let window = match (self.has_sendable(), self.patient.is_empty()) {
+            (true, _) => u64::from(policy.window),
+            (false, false) => u64::from(policy.patient_window()),
+            (false, true) => return false,
+        };
+        window <= self.taken() && window <= 2 * u64::from(self.state.unrecorded)
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        match self.state.mode {
+            LaneMode::Open => true,
+            LaneMode::Probing { next } => next <= now,
+        }
+    }
+
+    fn is_open_for_one(&self) -> bool {
+        self.state.mode == LaneMode::Open || self.state.in_flight == 0
     }
 
     fn has_sendable(&self) -> bool {
         !self.fresh.is_empty() || !self.resumed.is_empty()
     }
 
-    fn is_full(&self, policy: &Policy) -> bool {
-        u64::from(policy.window)
-            <= u64::from(self.state.in_flight) + u64::from(self.state.unrecorded)
+    /// Places of its window that are taken.
+    fn taken(&self) -> u64 {
+        u64::from(self.state.in_flight) + u64::from(self.state.unrecorded)
     }
 }

@@ -17,6 +17,11 @@
 //! Entries that back off hold no slot. When records are what holds a lane up,
 //! [`Delivery::starved`] says so and the driver forces a record.
 //!
+//! **Patience.** When many transfers expire together, their notices must not stand before those of
+//! transfers that go on. A [`Purpose::Patient`] entry goes when no other can, takes at most half of
+//! its lane's window, and of all lanes together only [`Policy::patient_max`] begin within
+//! [`Policy::patient_micros`], unless they end sooner.
+//!
 //! **Dead participants.** After [`Policy::probe_after`] failures in a row without any HTTP answer
 //! a lane sends one attempt per back-off, each with another entry, until an answer comes; then it
 //! opens at once. Waiting entries keep their attempts meanwhile, and no other lane is delayed.
@@ -26,8 +31,9 @@
 //! the log. A notice owed is never refused; how many there can be is bounded by the kernel, which
 //! refuses prepares for a full lane.
 //!
-//! **Costs.** Each call is O(1) (a retry O(log n) in the entries backing off); nothing is
-//! allocated per entry beyond the growth of tables that are used again.
+//! **Costs.** Each call takes O(log n) in the entries there are, and none more than others: nothing
+//! grows by moving all of them. Nothing is
+//! allocated per entry beyond the nodes of trees.
 //!
 //! Time is an argument ([`Moment`]), and the only randomness is the jitter of a generator seeded
 //! at construction: equal calls give equal decisions.
@@ -35,7 +41,6 @@
 #![warn(missing_docs)]
 
 mod delivery;
-mod hash;
 mod lane;
 mod notice;
 mod policy;

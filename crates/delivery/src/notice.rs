@@ -1,16 +1,31 @@
 //! What goes in and what comes out: entries, attempts, results, verdicts.
 
-use ledger::{NoticeId, ParticipantIndex, TransferId};
+use ledger::{Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, TransferId};
 
 use crate::policy::Moment;
 
-/// Why a notice is sent, which decides whether it may be withdrawn.
+/// Why a notice is sent, which decides whether it may be withdrawn and whether it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A prepare on its way to the payee: of no use once its transfer is final.
     Prepare,
     /// An outcome owed to a participant: sent whatever happens.
     Owed,
+    /// An outcome that time alone brought about: sent whatever happens, but nobody's next message
+    /// waits for it, so it goes behind those and few are under way at once.
+    Patient,
+}
+
+impl Purpose {
+    /// Why this notice is sent.
+    #[must_use]
+    pub const fn of(notice: &Notice) -> Self {
+        match (notice.kind, notice.outcome) {
+            (NoticeKind::Prepare, _) => Self::Prepare,
+            (_, Outcome::Expired) => Self::Patient,
+            _ => Self::Owed,
+        }
+    }
 }
 
 /// A notice to be delivered.
@@ -22,7 +37,7 @@ pub struct Entry<M> {
     pub recipient: ParticipantIndex,
     /// The transfer it is about: entries of one transfer stay in order within the lane.
     pub transfer: TransferId,
-    /// Whether it may be withdrawn.
+    /// Whether it may be withdrawn, and whether it may wait.
     pub purpose: Purpose,
     /// Size of the message, in bytes; counts against [`crate::Policy::bytes_max`].
     pub bytes: u32,

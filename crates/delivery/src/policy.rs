@@ -29,6 +29,12 @@ pub struct Policy {
     pub probe_after: u32,
     /// Message bytes a lane keeps; entries beyond it are reloaded from the log.
     pub bytes_max: u64,
+    /// Attempts of patient entries that may begin within [`Policy::patient_micros`], of all lanes
+    /// together; one that ends sooner makes room sooner.
+    pub patient_max: u32,
+    /// For how long a patient attempt under way holds back others, in microseconds: so a
+    /// recipient that is slow to answer slows nobody else down.
+    pub patient_micros: u64,
 }
 
 impl Default for Policy {
@@ -40,6 +46,8 @@ impl Default for Policy {
             backoff_max_micros: 30_000_000,
             probe_after: 5,
             bytes_max: 16 * 1024 * 1024,
+            patient_max: 2,
+            patient_micros: 2_000,
         }
     }
 }
@@ -52,12 +60,19 @@ impl Policy {
             Self { window: 0, .. } => Some("window must be at least 1"),
             Self { attempts_max: 0, .. } => Some("attempts_max must be at least 1"),
             Self { probe_after: 0, .. } => Some("probe_after must be at least 1"),
+            Self { patient_max: 0, .. } => Some("patient_max must be at least 1"),
             Self { backoff_base_micros: 0, .. } => Some("backoff_base must be above 0"),
             _ if self.backoff_max_micros < self.backoff_base_micros => {
                 Some("backoff_max must not be below backoff_base")
             }
             _ => None,
         }
+    }
+
+    /// What patient entries may take of a lane's window: the other half is for those that are
+    /// waited for.
+    pub(crate) fn patient_window(&self) -> u32 {
+        self.window.div_ceil(2)
     }
 
     /// All pauses between the attempts of one notice together, at their longest.

@@ -56,16 +56,19 @@ pub(crate) struct Held<M> {
     pub(crate) next: Option<Slot>,
 }
 
-/// The slots: as many as there ever were entries at once, used again.
+/// The slots: as many as there ever were entries at once, used again. They are in pages, so that
+/// growth moves none of them.
 #[derive(Debug)]
 pub(crate) struct Slab<M> {
-    slots: Vec<Held<M>>,
+    pages: Vec<Vec<Held<M>>>,
     free: Vec<Slot>,
 }
 
+const PAGE: usize = 256;
+
 impl<M> Slab<M> {
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self { pages: Vec::new(), free: Vec::new() }
     }
 
     pub(crate) fn insert(&mut self, held: Held<M>) -> Slot {
@@ -74,9 +77,14 @@ impl<M> Slab<M> {
             self[slot] = held;
             return slot;
         }
-        let slot = Slot(u32::try_from(self.slots.len()).expect("fewer than 2^32 entries at once"));
-        self.slots.push(held);
-        slot
+        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        let before = (self.pages.len() - 1) * PAGE;
+        let page = self.pages.last_mut().expect("a page was just added");
+        page.push(held);
+        let slot = u32::try_from(before + page.len() - 1);
+        Slot(slot.expect("fewer than 2^32 entries at once"))
     }
 
     pub(crate) fn release(&mut self, slot: Slot) {
@@ -92,13 +100,13 @@ impl<M> Index<Slot> for Slab<M> {
     type Output = Held<M>;
 
     fn index(&self, slot: Slot) -> &Held<M> {
-        &self.slots[slot.0 as usize]
+        &self.pages[slot.0 as usize / PAGE][slot.0 as usize % PAGE]
     }
 }
 
 impl<M> IndexMut<Slot> for Slab<M> {
     fn index_mut(&mut self, slot: Slot) -> &mut Held<M> {
-        &mut self.slots[slot.0 as usize]
+        &mut self.pages[slot.0 as usize / PAGE][slot.0 as usize % PAGE]
     }
 }
 

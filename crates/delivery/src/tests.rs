@@ -441,3 +441,40 @@ fn faulty_policies_are_named() {
         assert_eq!(named, expected, "{policy:?}");
     }
 }
+
+fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
+    Entry { purpose: Purpose::Patient, ..owed(notice, recipient, about) }
+}
+
+#[test]
+fn patient_entries_go_behind_others_and_few_at_once() {
+    let policy = Policy { patient_max: 2, patient_micros: 1_000, ..Policy::default() };
+    let late = (0..40).map(|at| patient(at, BANK, at as u8));
+    let mut delivery = filled(policy, late);
+    assert_eq!(delivery.enqueue(owed(90, BANK, 90)), Enqueued::Held);
+    assert_eq!(drain(&mut delivery, Moment(0)), [90, 0, 1], "what is waited for goes first");
+    delivery.finished(NoticeId(0), AttemptResult::Status(200), Moment(10));
+    assert_eq!(drain(&mut delivery, Moment(10)), [2], "an end makes room for one");
+    assert_eq!(delivery.next_deadline(), Some(Moment(1_000)));
+    assert_eq!(drain(&mut delivery, Moment(1_000)), [3], "so does an answer that does not come");
+}
+
+#[test]
+fn patient_entries_leave_half_of_the_window_to_others() {
+    let policy = Policy { window: 4, patient_max: 8, ..Policy::default() };
+    let late = (0..10).map(|at| patient(at, BANK, at as u8));
+    let mut delivery = filled(policy, late);
+    assert_eq!(drain(&mut delivery, Moment(0)), [0, 1]);
+    let others = (20..30).map(|at| owed(at, BANK, at as u8));
+    others.for_each(|entry| assert_eq!(delivery.enqueue(entry), Enqueued::Held));
+    assert_eq!(drain(&mut delivery, Moment(0)), [20, 21]);
+}
+
+#[test]
+fn a_recipient_that_does_not_answer_holds_no_patient_entry_of_another_up_for_long() {
+    let policy = Policy { patient_max: 1, patient_micros: 500, ..Policy::default() };
+    let mut delivery = filled(policy, [patient(1, BANK, 1), patient(2, WALLET, 2)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+    assert_eq!(drain(&mut delivery, Moment(499)), [0; 0]);
+    assert_eq!(drain(&mut delivery, Moment(500)), [2]);
+}

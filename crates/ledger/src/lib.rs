@@ -25,6 +25,7 @@ mod command;
 mod commands;
 mod context;
 mod deadlines;
+mod flight;
 mod hashing;
 mod ids;
 mod money;

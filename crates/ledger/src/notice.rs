@@ -2,13 +2,10 @@
 //! delivery, or its recorded end as a dead letter, lets go of them.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
-
 use crate::command::{FinishedDelivery, TraceId};
-use crate::hashing::Rising;
 use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::outcome::Outcome;
 
@@ -77,7 +74,9 @@ pub struct DeadLetter {
 /// Everything owed, and what had to be given up.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
-    owed: HashMap<NoticeId, Notice, Rising>,
+    /// A tree, because a table would move all of its entries when it grows: with a hundred
+    /// thousand owed at once everybody would wait tens of milliseconds for that.
+    owed: BTreeMap<NoticeId, Notice>,
     owed_to: Vec<u32>,
     dead: BTreeMap<NoticeId, DeadLetter>,
     last: NoticeId,
@@ -86,7 +85,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new() -> Self {
         Self {
-            owed: HashMap::with_hasher(Rising),
+            owed: BTreeMap::new(),
             owed_to: Vec::new(),
             dead: BTreeMap::new(),
             last: NoticeId(0),
@@ -149,6 +148,7 @@ impl Outbox {
         self.owed.len()
     }
 
+    /// In order of number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Notice> {
         self.owed.values()
     }

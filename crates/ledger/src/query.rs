@@ -193,7 +193,6 @@ impl State {
         };
         let mut owed: Vec<_> =
             self.outbox.iter().map(|notice| (*notice, is_stale(notice))).collect();
-        owed.sort_unstable_by_key(|(notice, _)| notice.id);
         if is_planted(Bug::RestartForgetsNotice) {
             owed.pop();
         }

@@ -159,9 +159,7 @@ impl<'a> Parts<'a> {
     /// Notices owed, in order of number.
     #[must_use]
     pub fn notices(self) -> Vec<&'a Notice> {
-        let mut rows: Vec<_> = self.0.outbox.iter().collect();
-        rows.sort_unstable_by_key(|notice| notice.id);
-        rows
+        self.0.outbox.iter().collect()
     }
 
     /// Notices given up, in order of number.

@@ -18,6 +18,7 @@ use hashbrown::HashTable;
 use crate::cold::Cold;
 use crate::command::TraceId;
 use crate::deadlines::Deadlines;
+use crate::flight::Flight;
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::money::Amount;
@@ -150,8 +151,7 @@ pub(crate) enum Found {
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
     keyed: Keyed,
-    active: Vec<Option<Active>>,
-    vacant: Vec<u32>,
+    active: Flight,
     active_by_id: Index,
     /// By deadline, then by prepare: an order that does not depend on which slots were vacant.
     deadlines: Deadlines,
@@ -165,8 +165,7 @@ impl Transfers {
     pub(crate) fn new(keyed: Keyed) -> Self {
         Self {
             keyed,
-            active: Vec::new(),
-            vacant: Vec::new(),
+            active: Flight::default(),
             active_by_id: Index::default(),
             deadlines: Deadlines::default(),
             ended: Pages::default(),
@@ -200,7 +199,7 @@ impl Transfers {
     }
 
     pub(crate) fn active(&self, slot: u32) -> &Active {
-        self.active[slot as usize].as_ref().expect("an indexed slot is occupied")
+        self.active.get(slot)
     }
 
     pub(crate) fn ended(&self, at: u32) -> &Ended {
@@ -218,24 +217,14 @@ impl Transfers {
     pub(crate) fn insert(&mut self, transfer: Active) {
         let hash = self.keyed.of(&transfer.id);
         let deadline_ms = transfer.expiration_ms;
-        let slot = match self.vacant.pop() {
-            Some(slot) => {
-                self.active[slot as usize] = Some(transfer);
-                slot
-            }
-            None => {
-                self.active.push(Some(transfer));
-                (self.active.len() - 1) as u32
-            }
-        };
+        let slot = self.active.insert(transfer);
         self.deadlines.add(deadline_ms, slot);
         self.active_by_id.insert(hash, slot);
     }
 
     /// Takes a transfer out of flight.
     pub(crate) fn take(&mut self, slot: u32) -> Active {
-        let transfer = self.active[slot as usize].take().expect("a taken slot is occupied");
-        self.vacant.push(slot);
+        let transfer = self.active.take(slot);
         self.deadlines.remove(slot);
         self.active_by_id.remove(self.keyed.of(&transfer.id), slot);
         transfer
@@ -306,7 +295,7 @@ impl Transfers {
     }
 
     pub(crate) fn iter_active(&self) -> impl Iterator<Item = &Active> {
-        self.active.iter().flatten()
+        self.active.iter()
     }
 
     /// The hot ones, in the order in which they came.
@@ -330,7 +319,7 @@ struct Pages {
     gone: u32,
 }
 
-const PAGE: u32 = 4_096;
+const PAGE: u32 = 256;
 
 impl Pages {
     fn push(&mut self, item: Ended) -> u32 {

@@ -353,10 +353,7 @@ fn record_of(edge: u8, ends: Vec<FinishedDelivery>, durability: Durability) -> S
 }
 
 fn entry(parcel: Parcel, bytes: u32) -> Entry<Parcel> {
-    let Notice { id, recipient, transfer, kind, .. } = parcel.notice;
-    let purpose = match kind {
-        NoticeKind::Prepare => Purpose::Prepare,
-        _ => Purpose::Owed,
-    };
+    let Notice { id, recipient, transfer, .. } = parcel.notice;
+    let purpose = Purpose::of(&parcel.notice);
     Entry { notice: id, recipient, transfer, purpose, bytes, message: Some(parcel) }
 }

@@ -126,6 +126,8 @@ fn policy(random: &mut Random) -> Policy {
         backoff_max_micros: base * random.pick(&[1, 10, 40]),
         probe_after: random.pick(&[1, 3, 5]),
         bytes_max: random.pick(&[2_000, 16 << 20, 16 << 20]),
+        patient_max: random.pick(&[1, 4]),
+        patient_micros: random.pick(&[2_000, 100_000]),
     }
 }
 

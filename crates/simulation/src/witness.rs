@@ -110,7 +110,15 @@ impl Witness {
     }
 
     /// These records are earlier ones, appended once more by the node that wrote them.
+    /// What was decided but not durable may have been lost before: they take its place.
     pub(crate) fn echoed(&mut self, records: RangeInclusive<u64>) {
+        let end = *records.start() - 1;
+        if end < self.seen() {
+            self.check_promise(end, "after a crash");
+            self.decided.truncate(end as usize);
+            self.tracks.retain(|track| track.made <= end);
+            self.model_is_gone = true;
+        }
         self.echoes.extend(records);
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use ledger::{Ended, Position, TransferId};
 use ports::{Cold, ColdStore, Portion, StoreError, Until};
 
+use crate::background::step_back;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -75,8 +76,11 @@ impl Behind {
             done: Condvar::new(),
         });
         let (writer, into) = (Arc::clone(&shared), Arc::clone(&store));
-        let thread =
-            thread::Builder::new().name("store".into()).spawn(move || writer.write_all(&*into))?;
+        let write = move || {
+            step_back();
+            writer.write_all(&*into);
+        };
+        let thread = thread::Builder::new().name("store".into()).spawn(write)?;
         Ok(Self { store, shared, thread: Some(thread) })
     }
 }

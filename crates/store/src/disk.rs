@@ -23,6 +23,7 @@ use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
 use record::frame::LogIdentity;
 
+use crate::background::behind;
 use crate::memory::{damaged, party_row, party_value};
 
 /// The database, within the store's directory.
@@ -141,11 +142,11 @@ impl Disk {
     }
 
     fn open_database(path: &Path, options: Options) -> Result<Self, fjall::Error> {
-        let database = Database::builder(path.join(DATABASE))
+        let builder = Database::builder(path.join(DATABASE))
             .cache_size(options.cache_bytes)
             .worker_threads(WORKERS)
-            .max_journaling_size(JOURNAL)
-            .open()?;
+            .max_journaling_size(JOURNAL);
+        let database = behind(|| builder.open())?;
         let with = |bytes| KeyspaceCreateOptions::default().max_memtable_size(bytes);
         // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
         let absent =

@@ -17,6 +17,7 @@
 //! each, and [`QUEUE_MAX`] rows that wait.
 #![warn(missing_docs)]
 
+mod background;
 mod behind;
 pub mod contract;
 mod disk;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use delivery::{Attempt, AttemptResult, Entry, Purpose, Report, Verdict, Withdrawal};
-use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind};
+use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId};
 use node::stages::{Moment, What};
 use node::{Attached, Event, Refused, Ticket};
 use ports::{Clock, Net};
@@ -144,11 +144,8 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
 }
 
 fn entry(parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
-    let Notice { id, recipient, transfer, kind, .. } = parcel.notice;
-    let purpose = match kind {
-        NoticeKind::Prepare => Purpose::Prepare,
-        _ => Purpose::Owed,
-    };
+    let Notice { id, recipient, transfer, .. } = parcel.notice;
+    let purpose = Purpose::of(&parcel.notice);
     let bytes = parcel.message.borrow().as_ref().map_or(0, |message| message.body.len() as u32);
     Entry { notice: id, recipient, transfer, purpose, bytes, message: Some(parcel) }
 }

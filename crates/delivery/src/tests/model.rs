@@ -10,13 +10,17 @@ const TRANSFERS: u8 = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Enqueue { lane: u32, about: u8, purpose: bool, bytes: u32, message: bool },
+    Enqueue { lane: u32, about: u8, purpose: Purpose, bytes: u32, message: bool },
     Poll { attempts: usize },
     Finish { which: usize, result: AttemptResult },
     Record { which: usize, count: usize },
     Withdraw { which: usize },
     Wait { micros: u64 },
     Move { lane: u32 },
+}
+
+fn purpose() -> impl Strategy<Value = Purpose> {
+    prop_oneof![Just(Purpose::Prepare), Just(Purpose::Owed), Just(Purpose::Patient)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -29,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(AttemptResult::Broken),
     ];
     prop_oneof![
-        6 => (0..LANES, 0..TRANSFERS, any::<bool>(), 0..100u32, any::<bool>()).prop_map(
+        6 => (0..LANES, 0..TRANSFERS, purpose(), 0..100u32, any::<bool>()).prop_map(
             |(lane, about, purpose, bytes, message)| {
                 Step::Enqueue { lane, about, purpose, bytes, message }
             }
@@ -44,12 +48,14 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    (1..5u32, 1..5u32, 1..4u32, 50..400u64).prop_map(
-        |(window, attempts_max, probe_after, bytes_max)| Policy {
+    (1..5u32, 1..5u32, 1..4u32, 50..400u64, 1..3u32, 0..200_000u64).prop_map(
+        |(window, attempts_max, probe_after, bytes_max, patient_max, patient_micros)| Policy {
             window,
             attempts_max,
             probe_after,
             bytes_max,
+            patient_max,
+            patient_micros,
             backoff_base_micros: 100_000,
             backoff_max_micros: 500_000,
         },
@@ -72,9 +78,15 @@ struct Item {
     attempts: u32,
     recorded: bool,
     held: bool,
+    /// When its last attempt began.
+    began: Moment,
 }
 
 impl Item {
+    fn is_patient(&self) -> bool {
+        self.entry.purpose == Purpose::Patient
+    }
+
     fn finished(&self) -> bool {
         matches!(self.state, State::Delivered | State::Dead | State::Withdrawn)
     }
@@ -114,7 +126,6 @@ impl Pair {
         match step {
             Step::Enqueue { lane, about, purpose, bytes, message } => {
                 let notice = self.items.len() as u64;
-                let purpose = if purpose { Purpose::Prepare } else { Purpose::Owed };
                 self.enqueue(Entry {
                     bytes,
                     purpose,
@@ -166,11 +177,15 @@ impl Pair {
         assert_eq!(self.real.enqueue(entry.clone()), expected);
         assert_eq!(self.real.enqueue(entry.clone()), Enqueued::Repeated);
         let state = State::Waiting { not_before: self.now };
-        self.items.push(Item { entry, state, attempts: 0, recorded: false, held });
+        let began = self.now;
+        self.items.push(Item { entry, state, attempts: 0, recorded: false, held, began });
     }
 
     fn poll(&mut self) {
-        let allowed = self.select(|item| self.may_be_sent(item));
+        let mut allowed = self.select(|item| !item.is_patient() && self.may_be_sent(item));
+        if allowed.is_empty() && self.patience_ends().is_none() {
+            allowed = self.select(|item| item.is_patient() && self.may_be_sent(item));
+        }
         let Some(attempt) = self.real.poll(self.now) else {
             assert_eq!(allowed, [] as [usize; 0], "something can be sent at {:?}", self.now);
             return;
@@ -179,6 +194,7 @@ impl Pair {
         assert!(allowed.contains(&at), "{at} is sent, allowed are {allowed:?}");
         let item = &mut self.items[at];
         item.attempts += 1;
+        item.began = self.now;
         item.state = State::InFlight;
         assert_eq!(attempt.recipient, item.entry.recipient);
         assert_eq!(attempt.transfer, item.entry.transfer);
@@ -197,7 +213,23 @@ impl Pair {
             Some(LaneMode::Open) | None => true,
         };
         let taken = self.lane(lane).filter(|other| other.takes_slot()).count();
-        not_before <= self.now && self.is_first(item) && gate && taken < self.policy.window as usize
+        not_before <= self.now && self.is_first(item) && gate && taken < self.window(item) as usize
+    }
+
+    fn window(&self, item: &Item) -> u32 {
+        if item.is_patient() { self.policy.window.div_ceil(2) } else { self.policy.window }
+    }
+
+    /// When the next patient entry may go, if not now.
+    fn patience_ends(&self) -> Option<Moment> {
+        let until = |item: &Item| item.began.after_micros(self.policy.patient_micros);
+        let under_way = |item: &&Item| item.is_patient() && item.state == State::InFlight;
+        let mut ends: Vec<_> = self.items.iter().filter(under_way).map(until).collect();
+        ends.retain(|until| self.now < *until);
+        ends.sort();
+        let surplus = ends.len().checked_sub(self.policy.patient_max as usize)?;
+        assert_eq!(surplus, 0, "too many at once");
+        ends.first().copied()
     }
 
     /// Whether it is unfinished and no earlier entry of its transfer is, within its lane.
@@ -257,7 +289,7 @@ impl Pair {
             _ if item.recorded || item.state == State::Withdrawn => Withdrawal::Unknown,
             State::Waiting { .. } if item.attempts == 0 => match item.entry.purpose {
                 Purpose::Prepare => Withdrawal::Dropped,
-                Purpose::Owed => Withdrawal::Kept,
+                Purpose::Owed | Purpose::Patient => Withdrawal::Kept,
             },
             _ => Withdrawal::Kept,
         };
@@ -305,10 +337,18 @@ impl Pair {
             assert!(state.bytes <= self.policy.bytes_max);
             assert_eq!(state.consecutive_failures, self.failures[lane]);
             assert_eq!(state.mode != LaneMode::Open, self.probing[lane]);
-            let fresh = self.lane(lane).any(|item| item.attempts == 0 && self.is_first(item));
-            starved |= taken == self.policy.window && in_flight == 0 && fresh;
+            starved |= in_flight == 0 && self.is_full(lane, taken);
         }
         assert!(self.real.starved() || !starved, "a lane stands still unnoticed");
+    }
+
+    /// Whether what could go next has no place in the window. Patient entries count when nothing
+    /// else is there.
+    fn is_full(&self, lane: usize, taken: u32) -> bool {
+        let first = || self.lane(lane).filter(|item| self.is_first(item));
+        let patient = first().all(Item::is_patient);
+        let mut counted = first().filter(|item| item.attempts == 0 && item.is_patient() == patient);
+        counted.any(|item| self.window(item) <= taken)
     }
 
     /// Answers everything until nothing is left; records only when a lane asks for it or at

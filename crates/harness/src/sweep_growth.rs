@@ -506,9 +506,10 @@ fn table(seats: &[Seat]) -> Table {
     };
     Table {
         title: "by transfers stored: top rate with 256 in flight, p99 at half of it, p99 while a \
-                snapshot is taken (- if not offered), p99 of the seconds with a rotation and with a flush or \
-                compaction against quiet ones (- if there were none), start after kill -9, memory after the load, \
-                bytes on disk for each transfer; medians of the rounds"
+                snapshot is taken (- if not offered), p99 of the seconds with a rotation and with \
+                a flush or compaction against quiet ones (- if there were none), start after \
+                kill -9, memory after the load, bytes on disk for each transfer; medians of the \
+                rounds"
             .to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: seats.iter().map(row).collect(),

@@ -269,6 +269,7 @@ pub(crate) fn report(
         commit: env!("UPESI_COMMIT"),
         spread: spread(options, result),
         configuration: Configuration::of(options, command),
+        began: measured.began,
         seconds_one_by_one: result.seconds.clone(),
         summary,
     }

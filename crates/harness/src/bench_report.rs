@@ -1,6 +1,7 @@
 //! Results of a measurement: as JSON and as a table.
 
 use std::fmt;
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -74,6 +75,9 @@ pub struct BenchReport {
     pub spread: Spread,
     /// Everything that was set.
     pub configuration: Configuration,
+    /// When the measured part began, for whoever looks on in this process.
+    #[serde(skip)]
+    pub began: Option<Instant>,
     /// What happened in each second of the measured part.
     pub seconds_one_by_one: Vec<Second>,
     /// The members that every report has.

@@ -90,6 +90,8 @@ pub(crate) enum Length {
 
 /// What a run gave.
 pub(crate) struct Measured {
+    /// When the measured part began, where somebody may look on.
+    pub(crate) began: Option<Instant>,
     pub(crate) seconds: f64,
     /// Units that ended well in the measured part.
     pub(crate) good: u64,
@@ -244,6 +246,7 @@ impl Run<'_> {
         let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
         checks.extend(self.stop(cut.is_some()));
         Ok(Measured {
+            began: Some(part.start.moment),
             seconds: (part.end.moment - part.start.moment).as_secs_f64(),
             good: match self.setup.length {
                 Length::Time(_) => part.end.good - part.start.good,

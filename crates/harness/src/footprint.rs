@@ -51,7 +51,7 @@ impl Footprint {
         let directory = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let of = |word: &str| path.iter().count() > 1 && directory.starts_with(word);
-        if of("archive") || name.contains(".segment.") || name.ends_with(".archive") {
+        if of("archive") || name.ends_with(".packed") {
             &mut self.archive
         } else if of("store") {
             &mut self.store
@@ -74,8 +74,8 @@ mod tests {
         let mut found = Footprint::default();
         for (bytes, path) in [
             (1, "00000000000000000001.segment"),
-            (10, "00000000000000000001.segment.zst"),
-            (20, "archive/00000000000000000001.segment"),
+            (10, "00000000000000000001.packed"),
+            (20, "archive/segments/00000000000000000001.packed"),
             (100, "store/parties/1.sst"),
             (1_000, "snapshots/17"),
             (10_000, "admin-token"),

@@ -324,6 +324,7 @@ impl Run {
             }
         }
         let mut measured = Measured {
+            began: None,
             seconds: notes.seconds,
             good: notes.end.good.saturating_sub(notes.start.good),
             good_in_all: glance.good,

@@ -3,8 +3,10 @@
 //!
 //! Phases: look whether the disk has room; fill a directory for each size; kill each switch as
 //! `kill -9` does and time its start; then, round by round, load one size after the other, so that
-//! a machine that grows slower meets all of them; stop all and prove their logs. All switches run
-//! at the same time, one of them under load. Small directories are copied before each round, since
+//! a machine that grows slower meets all of them; stop all and prove their logs; from the largest,
+//! time how the store is built anew and see what the log takes when it is packed; let `bench core`
+//! say what kernel, log and store do without HTTP. All switches run at the same time, one of them
+//! under load. Small directories are copied before each round, since
 //! a round adds to them; of large ones what a round adds is small. The party directory is measured
 //! beside them ([`crate::sweep_aliases`]), in the same rounds.
 
@@ -23,13 +25,17 @@ use crate::machine::free_bytes;
 use crate::options::{BenchOptions, require};
 use crate::scenario::Scenario;
 use crate::sweep::GrowthOptions;
+use crate::sweep_after::{After, core_rate};
 use crate::sweep_aliases::{self, ALIAS_BYTES, AliasSeat};
+use crate::sweep_changes::{Seconds, Watcher};
 use crate::sweep_plans::base;
 use crate::sweep_report::{Step, SweepReport};
 use crate::sweep_tables::{Goal, Row, Table};
 
 /// A transfer with a body of 1 KB takes less on disk, whatever it is stored as.
 const TRANSFER_BYTES: u64 = 3_200;
+/// And less than this packed, or without bodies.
+const PACKED_BYTES: u64 = 800;
 /// What shall stay free beside it, for what the rounds add.
 const FREE_BYTES: u64 = 2 << 30;
 const FREE_BYTES_QUICK: u64 = 64 << 20;
@@ -58,7 +64,7 @@ pub(crate) fn growth(
     let mut seats = Vec::new();
     for stored in &size.sizes {
         interrupt.check()?;
-        seats.push(Seat::take(*stored, &place.path, &command)?);
+        seats.push(Seat::take(*stored, (&place.path, size.segment_mib()), &command)?);
     }
     let mut directories = Vec::new();
     for aliases in size.directories() {
@@ -88,10 +94,18 @@ pub(crate) fn growth(
         invalid_because.extend(seat.end(&command));
         invalid_because.extend(seat.problems());
     }
+    let after = match seats.last() {
+        Some(seat) => After::of(&place.path, (&seat.data, seat.stored), &command)?,
+        None => After::default(),
+    };
     for seat in &mut directories {
         invalid_because.extend(seat.end(&command));
     }
-    Ok(report(&seats, &directories, invalid_because))
+    let core = match seats.last() {
+        Some(seat) => core_rate(&place.path, seat.stored, &command)?,
+        None => None,
+    };
+    Ok(report(&seats, &directories, (&after, core), invalid_because))
 }
 
 /// How large the sweep is.
@@ -122,6 +136,11 @@ impl Extent {
         Ok(Self { sizes, seconds, rounds, aliases, quick })
     }
 
+    /// Length of the segments: a short run has several, too.
+    fn segment_mib(&self) -> u64 {
+        if self.quick { 1 } else { 256 }
+    }
+
     /// Numbers of aliases that are compared.
     fn directories(&self) -> Vec<u64> {
         match (self.aliases, self.quick) {
@@ -141,7 +160,8 @@ impl Extent {
         };
         let rest = if self.quick { FREE_BYTES_QUICK } else { FREE_BYTES };
         let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
-        let needed = self.sizes.iter().map(missing).sum::<u64>() + aliases + rest;
+        let packed = self.sizes.last().map_or(0, |stored| stored * PACKED_BYTES);
+        let needed = self.sizes.iter().map(missing).sum::<u64>() + aliases + packed + rest;
         let free = free_bytes(place)?;
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let (needed_gb, free_gb, place) = (gigabytes(needed), gigabytes(free), place.display());
@@ -197,14 +217,20 @@ struct Seat {
     closed: Vec<BenchReport>,
     half: Vec<BenchReport>,
     snapshot: Vec<BenchReport>,
+    /// Seconds at half the rate.
+    seconds: Seconds,
 }
 
 impl Seat {
     /// Fills the directory, and times a start after a kill.
-    fn take(stored: u64, place: &Path, command: &SwitchCommand) -> Result<Self, HarnessError> {
+    fn take(
+        stored: u64,
+        (place, segment_mib): (&Path, u64),
+        command: &SwitchCommand,
+    ) -> Result<Self, HarnessError> {
         let data = directory(place, stored);
         eprintln!("filling {} with {} transfers", data.display(), short(stored));
-        fill(command, &data, stored)?;
+        fill(command, &data, stored, segment_mib)?;
         let footprint = Footprint::of(&data);
         let copied = footprint.total() <= COPIED_BYTES_MAX;
         let used = if copied { data.with_extension("copy") } else { data.clone() };
@@ -219,6 +245,7 @@ impl Seat {
             closed: Vec::new(),
             half: Vec::new(),
             snapshot: Vec::new(),
+            seconds: Seconds::default(),
         };
         seat.renew()?;
         eprintln!("killing the switch with {} and starting it again", short(stored));
@@ -262,7 +289,12 @@ impl Seat {
         let rate = Some((closed.whole_run.rate_per_s / 2.0).max(1.0));
         let at_half = || BenchOptions { rate, ..base(size.quick) };
         self.closed.push(closed);
-        self.half.push(bench(at_half())?);
+        let watcher = Watcher::start(&self.used)?;
+        let half = bench(at_half());
+        let seen = watcher.end();
+        let half = half?;
+        self.seconds.add(&half, &seen);
+        self.half.push(half);
         if switch.admin()?.call("GET", "/snapshots", None)?.status != 404 {
             let asking = ask_for_snapshot(switch, size.seconds * SNAPSHOT_AT)?;
             let result = bench(at_half())?;
@@ -307,17 +339,23 @@ impl Seat {
         (found.log + found.store + found.snapshots) as f64 / self.stored as f64
     }
 
-    fn archived_bytes(&self) -> Option<f64> {
+    fn archived_bytes(&self, packed_share: f64) -> f64 {
         let found = &self.footprint;
-        let bytes = (found.archive + found.store + found.snapshots) as f64 / self.stored as f64;
-        (found.archive > 0 && found.log < found.archive).then_some(bytes)
+        let log = found.log as f64 * packed_share;
+        (log + (found.store + found.snapshots) as f64) / self.stored as f64
     }
 }
 
 /// Fills a directory by this program's own `preload`, which shows how far it is.
-fn fill(command: &SwitchCommand, data: &Path, stored: u64) -> Result<(), HarnessError> {
+fn fill(
+    command: &SwitchCommand,
+    data: &Path,
+    stored: u64,
+    segment_mib: u64,
+) -> Result<(), HarnessError> {
     let filled = Command::new(&command.program)
-        .args(["preload", "--json", "--total", &stored.to_string(), "--data"])
+        .args(["preload", "--json", "--total", &stored.to_string()])
+        .args(["--segment-mib", &segment_mib.to_string(), "--data"])
         .arg(data)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -392,7 +430,12 @@ fn copy(from: &Path, to: &Path) -> Result<(), HarnessError> {
     Ok(())
 }
 
-fn report(seats: &[Seat], directories: &[AliasSeat], invalid_because: Vec<String>) -> SweepReport {
+fn report(
+    seats: &[Seat],
+    directories: &[AliasSeat],
+    (after, core): (&After, Option<f64>),
+    invalid_because: Vec<String>,
+) -> SweepReport {
     let of = |seat: &Seat, (group, what), runs: &[BenchReport]| {
         let result = middle(runs)?.clone();
         let name = format!("{} stored, {what}", short(seat.stored));
@@ -413,7 +456,7 @@ fn report(seats: &[Seat], directories: &[AliasSeat], invalid_because: Vec<String
         published: Vec::new(),
         facts: Default::default(),
         tables: [table(seats)].into_iter().chain(sweep_aliases::table(directories)).collect(),
-        goals: [goals(seats), sweep_aliases::goals(directories)].concat(),
+        goals: [goals(seats, after, core), sweep_aliases::goals(directories)].concat(),
         steps,
     }
 }
@@ -426,6 +469,8 @@ fn table(seats: &[Seat]) -> Table {
         "p99 ms",
         "relative",
         "p99 snap",
+        "rotation",
+        "compaction",
         "ready s",
         "RSS MB",
         "log B",
@@ -448,6 +493,8 @@ fn table(seats: &[Seat]) -> Table {
                 own_p99,
                 relative(own_p99, p99),
                 Seat::p99(&seat.snapshot),
+                seat.seconds.relative()[0],
+                seat.seconds.relative()[1],
                 Some(seat.ready.as_secs_f64()),
                 Some(seat.resident as f64 / 1e6),
                 each(found.log),
@@ -459,8 +506,10 @@ fn table(seats: &[Seat]) -> Table {
     };
     Table {
         title: "by transfers stored: top rate with 256 in flight, p99 at half of it, p99 while a \
-                snapshot is taken (- if not offered), start after kill -9, memory after the load, \
-                bytes on disk for each transfer; medians of the rounds"
+                snapshot is taken (- if not offered), p99 of the seconds with a rotation and with \
+                a flush or compaction against quiet ones (- if there were none), start after \
+                kill -9, memory after the load, bytes on disk for each transfer; medians of the \
+                rounds"
             .to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: seats.iter().map(row).collect(),
@@ -468,7 +517,7 @@ fn table(seats: &[Seat]) -> Table {
 }
 
 /// The limits were set for ten million stored against a hundred thousand.
-fn goals(seats: &[Seat]) -> Vec<Goal> {
+fn goals(seats: &[Seat], after: &After, core: Option<f64>) -> Vec<Goal> {
     let (Some(few), Some(many)) = (seats.first(), seats.last()) else { return Vec::new() };
     let against = format!("{} stored against {}", short(many.stored), short(few.stored));
     let with = |what: &str| format!("{what}, {} stored", short(many.stored));
@@ -490,6 +539,26 @@ fn goals(seats: &[Seat]) -> Vec<Goal> {
             relative(Seat::p99(&many.snapshot), p99),
             [1.5, 1.1],
         ),
+        Goal::new(
+            with("p99 of seconds with a rotation against quiet ones"),
+            many.seconds.relative()[0],
+            [1.5, 1.1],
+        ),
+        Goal::new(
+            with("p99 of seconds with a compaction against quiet ones"),
+            many.seconds.relative()[1],
+            [1.5, 1.1],
+        ),
+        Goal::new(
+            with("commands/s of kernel, log and store, without HTTP"),
+            core,
+            [350_000.0, 1_000_000.0],
+        ),
+        Goal::new(
+            with("transfers/s when the store is built anew"),
+            after.rebuilt_per_s,
+            [100_000.0, 300_000.0],
+        ),
         Goal::new(with("s until ready after kill -9"), Some(ready), [15.0, 3.0]),
         Goal::new(with("MB resident after the load"), Some(resident), [600.0, 300.0]),
         Goal::new(
@@ -499,7 +568,7 @@ fn goals(seats: &[Seat]) -> Vec<Goal> {
         ),
         Goal::new(
             with("bytes on disk a transfer, archived"),
-            many.archived_bytes(),
+            after.packed_share.map(|share| many.archived_bytes(share)),
             [1_300.0, 800.0],
         ),
     ]

@@ -18,13 +18,13 @@
 //! one packed segment.
 
 use ledger::{Position, Stamp};
+use places::{Expected, Place, PlaceError};
 use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::Tail;
 
 use crate::catalogue::Entry;
 use crate::file_log::same_end;
 use crate::packed::{self, BLOCK_BYTES, Checked, Contents, Packed, Source};
-use crate::place::{self, Expected, Place, PlaceError};
 use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::tiered::{PackedBytes, PackedFile, SegmentInfo, Tier, Tiered};
@@ -133,7 +133,7 @@ pub fn due<D: Disk>(
 /// Makes sure that a place may be used for this log.
 ///
 /// # Errors
-/// As [`place::claim`].
+/// As [`places::claim`].
 pub fn claim_for<D: Disk>(log: &Tiered<D>, place: &dyn Place) -> Result<(), ArchiveError> {
     let segments = log.local_segments()?;
     let Some(last) = segments.last() else {
@@ -141,7 +141,7 @@ pub fn claim_for<D: Disk>(log: &Tiered<D>, place: &dyn Place) -> Result<(), Arch
     };
     let in_use = log.is_in_use(place.url());
     let expected = if in_use { Expected::InUse } else { Expected::Any };
-    Ok(place::claim(place, last.base.identity, expected)?)
+    Ok(places::claim(place, last.base.identity, expected)?)
 }
 
 /// Hands one segment over; what it took is gone from the directory when this returns.

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ledger::{Digest, Position};
+use places::{Place, PlaceError, parse_hexadecimal};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::{LogIdentity, Tail};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,6 @@ use crate::archive::{self, ArchiveError, Due, Object, PACKING, Watch, went_on};
 use crate::catalogue::CATALOGUE;
 use crate::file_log::same_end;
 use crate::packed::Packed;
-use crate::place::{self, Place, PlaceError, parse_hexadecimal};
 use crate::recovery::{self, OpenError, Walked};
 use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
@@ -163,7 +163,7 @@ impl Backup {
     /// Goes on with the copy in a place, or begins one.
     ///
     /// # Errors
-    /// As [`place::claim`]; [`ArchiveError::Forked`] when the copy there is not of this log's
+    /// As [`places::claim`]; [`ArchiveError::Forked`] when the copy there is not of this log's
     /// history.
     pub fn open<D: Disk>(log: &Tiered<D>, place: Arc<dyn Place>) -> Result<Self, ArchiveError> {
         archive::claim_for(log, &*place)?;
@@ -297,7 +297,7 @@ impl Backup {
         let bytes = read_part(file, from, end.min(from + CHUNK_BYTES))?;
         let (to, blake3) = (from + bytes.len() as u64, digest_of(&bytes));
         let chunk = Chunk { from, to, blake3 };
-        place::put(&*self.place, &open.object(&chunk), &bytes)?;
+        places::put(&*self.place, &open.object(&chunk), &bytes)?;
         self.copied.bytes += bytes.len() as u64;
         went_on(watch, bytes.len())?;
         Ok(chunk)
@@ -356,7 +356,7 @@ impl Backup {
         let file = CopiedFile { name, bytes: length, blake3: digest_of(bytes) };
         let known = self.manifest.as_ref().is_some_and(|manifest| manifest.files.contains(&file));
         if !known {
-            place::put(&*self.place, &file.object(), bytes)?;
+            places::put(&*self.place, &file.object(), bytes)?;
             self.copied.files += 1;
             self.copied.bytes += length;
             went_on(watch, bytes.len())?;
@@ -384,7 +384,7 @@ impl Backup {
             return Ok(());
         }
         let text = serde_json::to_vec(&manifest).expect("a manifest is text and numbers");
-        place::put(&*self.place, MANIFEST, &text)?;
+        places::put(&*self.place, MANIFEST, &text)?;
         let wanted = manifest.objects();
         self.manifest = Some(manifest);
         for prefix in [OPEN, FILES] {
@@ -483,7 +483,8 @@ pub fn restore<D: Disk + Clone>(
     watch: &mut Watch<'_>,
 ) -> Result<Restored, RestoreError> {
     let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
-    let identity = place::owner(place)?.ok_or_else(|| not_whole("there is no copy here".into()))?;
+    let identity =
+        places::owner(place)?.ok_or_else(|| not_whole("there is no copy here".into()))?;
     let manifest = read_manifest(place)?
         .ok_or_else(|| not_whole(format!("there is no {MANIFEST}: no copy was finished")))?;
     if manifest.log != identity.to_string() {
@@ -623,7 +624,7 @@ fn get_whole(
     object: &str,
     (bytes_max, blake3): (u64, &str),
 ) -> Result<Vec<u8>, RestoreError> {
-    let bytes = place::get(place, object, bytes_max)?;
+    let bytes = places::get(place, object, bytes_max)?;
     if digest_of(&bytes) != blake3 {
         let what = format!("{object} is damaged: its digest is not the one in {MANIFEST}");
         return Err(RestoreError::NotWhole { place: place.url().to_owned(), what });
@@ -632,7 +633,7 @@ fn get_whole(
 }
 
 fn read_manifest(place: &dyn Place) -> Result<Option<Manifest>, PlaceError> {
-    let bytes = match place::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
+    let bytes = match places::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
         Err(PlaceError::NotFound { .. }) => return Ok(None),
         read => read?,
     };

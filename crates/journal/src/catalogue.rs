@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ledger::{Digest, Position, Stamp};
+use places::parse_hexadecimal;
 use ports::{Disk, DiskError, DiskFile};
 use record::checksum::crc32c;
 use record::frame::{LogIdentity, Tail};
 use serde::{Deserialize, Serialize};
 
 use crate::packed::Contents;
-use crate::place::parse_hexadecimal;
 
 /// Name of the file.
 pub const CATALOGUE: &str = "archive.catalogue";

@@ -25,7 +25,6 @@ mod mark;
 mod memory_disk;
 mod memory_log;
 mod packed;
-mod place;
 mod reader;
 mod real_disk;
 mod recovery;
@@ -46,7 +45,7 @@ pub use mark::{MARK, Marker};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use packed::{BLOCK_BYTES, Contents, PACKED_VERSION};
-pub use place::{Expected, MARKER, Place, PlaceError, Upload, claim, get, open_place, owner, put};
+pub use places::{Expected, MARKER, Place, PlaceError, Upload, claim, get, open_place, owner, put};
 pub use real_disk::{
     CopyLock, INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations,
 };

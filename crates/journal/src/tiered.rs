@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ledger::{Digest, Position};
+use places::{Place, PlaceError};
 use ports::{Disk, DiskError, DiskFile};
 use record::frame::Tail;
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::packed::{self, BLOCK_BYTES, Contents, Packed, Source};
-use crate::place::{self, Place, PlaceError};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Blocks kept in memory.
@@ -248,7 +248,7 @@ impl<D: Disk> Tiered<D> {
         if let Some(place) = places.get(url) {
             return Ok(Arc::clone(place));
         }
-        let place = place::open_place(url)?;
+        let place = places::open_place(url)?;
         places.insert(Arc::clone(url), Arc::clone(&place));
         Ok(place)
     }

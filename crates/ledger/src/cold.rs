@@ -140,6 +140,12 @@ impl State {
         eviction.rows_max
     }
 
+    /// The row that leaves next: the record that changed it last, and when it ended.
+    #[must_use]
+    pub fn leaves_next(&self) -> Option<(Position, Stamp)> {
+        self.transfers.oldest().map(|row| (row.changed, row.completed))
+    }
+
     /// What is known of the rows that have left.
     #[must_use]
     pub fn cold(&self) -> &Cold {

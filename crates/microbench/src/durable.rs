@@ -86,9 +86,14 @@ impl Hub {
             self.sequencer.commit(&mut self.waiting, &mut self.batch, self.clock.now())?;
             self.batch.clear();
             self.owed.extend_from_slice(&self.sequencer.effects().notices);
-            self.sequencer.tend()?;
+            self.sequencer.tend(self.clock.now())?;
         }
         Ok(())
+    }
+
+    /// Gives the store what ended, and lets go of what it shows.
+    pub(crate) fn tend(&mut self) -> Result<(), Error> {
+        Ok(self.sequencer.tend(self.clock.now())?)
     }
 
     /// Puts the record that everything owed was delivered behind what waits.

@@ -111,7 +111,7 @@ impl Hub {
         self.commit_all()?;
         let end = self.sequencer.sync()?;
         while self.sequencer.stored() < end {
-            self.sequencer.tend()?;
+            self.tend()?;
             thread::sleep(GLANCE);
         }
         Ok(())

@@ -182,13 +182,19 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
 
     /// The cold side's turn, when everybody has his answer.
     fn tend(&mut self) -> Result<(), CommitError> {
-        self.sequencer.tend()?;
+        self.sequencer.tend(self.clock.now())?;
         self.shared.directory.forget(self.sequencer.stored());
         Ok(())
     }
 
-    /// How long to sleep when nobody brings work.
+    /// How long to sleep when nobody brings work: until a deadline, or until what has ended can
+    /// leave memory.
     fn patience(&self) -> Option<Duration> {
+        let rest = self.sequencer.rest_us(self.clock.now()).map(Duration::from_micros);
+        [self.until_tick(), rest].into_iter().flatten().min()
+    }
+
+    fn until_tick(&self) -> Option<Duration> {
         let now = self.clock.now();
         let wait = self.sequencer.wait_us(now);
         let due = wait.map_or(u64::MAX, |wait| now.monotonic_us.saturating_add(wait));

@@ -5,7 +5,8 @@
 //!    store, as it was before the batch, and given to the kernel. Then the batch is decided.
 //! 2. [`ColdSide::gather`]: what ended in it joins what waits for the store.
 //! 3. [`ColdSide::tend`], after replies have left: what waits is offered to the store, and the
-//!    kernel lets rows go that the store shows and that ended long enough ago.
+//!    kernel lets rows go that the store shows and that ended long enough ago. Where no batch
+//!    follows, this comes by itself, when [`ColdSide::rest_us`] says.
 //!
 //! Only what is durable in the log is offered: so the store is never ahead of a log that is
 //! recovered. When the store falls behind, rows wait in here and stay hot; from
@@ -37,12 +38,27 @@ const EVICT_MAX: usize = 1_024;
 /// Records after which the store hears how far it is complete, though nothing changed for it.
 const MARK_EVERY: u64 = 16_384;
 
+/// Between two looks at a store that is still written, while nobody brings work, microseconds.
+const GLANCE: u64 = 100_000;
+
+/// Rows that are due one after the other leave together, so seldom at most, microseconds.
+const TOGETHER: u64 = 50_000;
+
+/// When more leave than may in one go, microseconds between two goes.
+const BREATH: u64 = 1_000;
+
 /// What the kernel's cold rows are read from and written to.
 #[derive(Debug)]
 pub struct ColdSide {
     store: Box<dyn Cold>,
     keep_us: u64,
     pending: Portion,
+    /// With what is pending the store is complete up to here.
+    changed: Mark,
+    /// And up to here, for nothing has changed since.
+    latest: Mark,
+    /// What was offered goes up to here.
+    offered: Position,
     /// Rows that ended in the last batch.
     came: usize,
     /// Up to here the store was complete before the replay: nothing of it is offered again.
@@ -64,6 +80,15 @@ pub struct ColdCounts {
     pub waits: u64,
 }
 
+/// When something is done between two batches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// How far the log is durable.
+    pub(crate) durable: Position,
+    /// The stamp that a batch would have.
+    pub(crate) stamp: Stamp,
+}
+
 /// Whether the sequencer may wait for the store's sake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
@@ -82,6 +107,9 @@ impl ColdSide {
             store,
             keep_us: u64::try_from(keep.as_micros()).unwrap_or(u64::MAX),
             pending: Portion::default(),
+            changed: Mark::default(),
+            latest: Mark::default(),
+            offered: complete,
             came: 0,
             complete,
             left: None,
@@ -105,8 +133,8 @@ impl ColdSide {
     /// The replay is over: everything it brought is given to the store, and shown by it.
     pub(crate) fn end_replay(&mut self) -> Result<(), StoreError> {
         self.left = None;
-        if self.store.visible() < self.pending.mark.position {
-            self.offer(Pace::Replay)?;
+        if self.store.visible() < self.latest.position {
+            self.offer(self.latest, Pace::Replay)?;
             self.store.wait(Until::Visible)?;
         }
         Ok(())
@@ -140,35 +168,67 @@ impl ColdSide {
         if mark.position <= self.complete {
             return;
         }
-        self.pending.mark = mark;
+        let waiting = self.pending.len();
         self.pending.rows.extend_from_slice(&effects.ended);
         for (command, outcome) in commands.zip(&effects.outcomes) {
             if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
                 self.pending.parties.extend(party_changes(change));
             }
         }
+        self.latest = mark;
+        if waiting < self.pending.len() {
+            self.changed = mark;
+        }
     }
 
-    /// Between two batches: gives to the store, takes from the kernel. `durable`: how far the log
-    /// is.
+    /// Between two batches: gives to the store, takes from the kernel.
     pub(crate) fn tend(
         &mut self,
         state: &mut State,
-        durable: Position,
+        at: Moment,
         pace: Pace,
     ) -> Result<(), StoreError> {
-        let mark = self.pending.mark.position;
-        let is_due = match pace {
-            Pace::Live => self.visible() < mark,
-            Pace::Replay => {
-                EVICT_MAX <= self.pending.len() || self.visible().0 + MARK_EVERY < mark.0
+        if let Some(mark) = self.due(at.durable) {
+            let is_worth_it = match pace {
+                Pace::Live => true,
+                Pace::Replay => {
+                    EVICT_MAX <= self.pending.len()
+                        || self.visible().0 + MARK_EVERY < mark.position.0
+                }
+            };
+            if is_worth_it {
+                self.offer(mark, pace)?;
             }
-        };
-        if is_due && self.complete < mark && mark <= durable {
-            self.offer(pace)?;
         }
-        self.evict(state);
+        self.evict(state, at.stamp.max(state.stamp()));
         Ok(())
+    }
+
+    /// Up to where the store can be told now: never beyond what is durable in the log.
+    fn due(&self, durable: Position) -> Option<Mark> {
+        let is_durable = |mark: &Mark| mark.position <= durable && self.offered < mark.position;
+        [self.latest, self.changed].into_iter().find(is_durable)
+    }
+
+    /// Microseconds until [`ColdSide::tend`] has something to do, while no batch comes. `wait`
+    /// says how long it is until a stamp.
+    pub(crate) fn rest_us(
+        &self,
+        state: &State,
+        durable: Position,
+        wait: &dyn Fn(Stamp) -> u64,
+    ) -> Option<u64> {
+        if !self.pending.is_empty() && self.due(durable).is_some() {
+            return Some(GLANCE);
+        }
+        let (changed, completed) = state.leaves_next()?;
+        if self.visible() < changed {
+            return Some(GLANCE);
+        }
+        match wait(Stamp(completed.0.saturating_add(self.keep_us))) {
+            0 => Some(BREATH),
+            wait => Some(wait.max(TOGETHER)),
+        }
     }
 
     /// Everything up to here is in the store.
@@ -180,7 +240,8 @@ impl ColdSide {
         self.counts
     }
 
-    fn offer(&mut self, pace: Pace) -> Result<(), StoreError> {
+    fn offer(&mut self, mark: Mark, pace: Pace) -> Result<(), StoreError> {
+        self.pending.mark = mark;
         while !self.store.offer(&mut self.pending) {
             if pace == Pace::Live && self.pending.len() < PENDING_MAX {
                 return Ok(());
@@ -188,6 +249,7 @@ impl ColdSide {
             self.counts.waits += 1;
             self.store.wait(Until::Room)?;
         }
+        self.offered = mark.position;
         Ok(())
     }
 
@@ -199,10 +261,10 @@ impl ColdSide {
         state.evict(eviction, &mut |_| {});
     }
 
-    fn evict(&mut self, state: &mut State) {
+    fn evict(&mut self, state: &mut State, now: Stamp) {
         let eviction = Eviction {
             visible: self.store.visible(),
-            completed_before: Stamp((state.stamp().0 + 1).saturating_sub(self.keep_us)),
+            completed_before: Stamp((now.0 + 1).saturating_sub(self.keep_us)),
             rows_max: EVICT_MAX + 2 * self.came,
         };
         let left = &mut self.left;

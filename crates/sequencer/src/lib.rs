@@ -33,7 +33,7 @@ pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
-use cold::Pace;
+use cold::{Moment, Pace};
 use replay::ApplyError;
 
 /// Whether a record must be durable before it is answered.
@@ -269,13 +269,23 @@ impl<L: Log> Sequencer<L> {
     }
 
     /// Between two batches, when nobody waits for an answer: gives what ended to the store, and
-    /// lets go of what the store shows. Does nothing where there is no store.
+    /// lets go of what the store shows. Where no batch follows, [`Sequencer::rest_us`] says when
+    /// to call again. Does nothing where there is no store.
     ///
     /// # Errors
     /// [`CommitError::Store`]: this node must stop.
-    pub fn tend(&mut self) -> Result<(), CommitError> {
+    pub fn tend(&mut self, now: Now) -> Result<(), CommitError> {
         let Some(cold) = &mut self.cold else { return Ok(()) };
-        Ok(cold.tend(&mut self.state, self.log.durable_end(), Pace::Live)?)
+        let at = Moment { durable: self.log.durable_end(), stamp: self.clock.at(now) };
+        Ok(cold.tend(&mut self.state, at, Pace::Live)?)
+    }
+
+    /// Microseconds until [`Sequencer::tend`] has something to do though nobody brings work: while
+    /// something has ended and is in memory. `None` when it can wait for the next batch.
+    pub fn rest_us(&self, now: Now) -> Option<u64> {
+        let cold = self.cold.as_ref()?;
+        let wait = |due| self.clock.wait_us(now, due);
+        cold.rest_us(&self.state, self.log.durable_end(), &wait)
     }
 
     /// Makes sure that the state knows a transfer as far as anybody does, for a question about it.

@@ -12,7 +12,7 @@ use record::FieldError;
 use record::frame::{Frame, Record};
 
 use crate::Start;
-use crate::cold::{ColdSide, Pace};
+use crate::cold::{self, ColdSide, Pace};
 
 /// One command as it was decided in a replay.
 #[derive(Clone, Copy, Debug)]
@@ -249,7 +249,8 @@ impl Replay {
         if let Some(cold) = &mut self.cold {
             let mark = Mark { position: header.last(), chain: frame.chain() };
             cold.gather(self.commands.iter(), &self.effects, mark);
-            cold.tend(state, mark.position, Pace::Replay)?;
+            let at = cold::Moment { durable: mark.position, stamp: header.batch.stamp };
+            cold.tend(state, at, Pace::Replay)?;
         }
         self.replayed.batches += 1;
         self.replayed.records += self.commands.len() as u64;

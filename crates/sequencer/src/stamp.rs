@@ -35,6 +35,13 @@ impl StampClock {
         self.last
     }
 
+    /// The stamp that a batch would have now.
+    #[must_use]
+    pub fn at(&self, now: Now) -> Stamp {
+        let mut clock = *self;
+        clock.stamp(now)
+    }
+
     /// Microseconds from `now` until stamps reach `due`, at the slowest rate of the slew.
     #[must_use]
     pub fn wait_us(&self, now: Now, due: Stamp) -> u64 {

@@ -159,17 +159,18 @@ impl Hub {
             self.waiting.append(&mut self.inbox);
             self.add_tick(desk);
         }
+        let now = desk.clock(self.born_us);
         if self.waiting.is_empty() {
+            self.sequencer.tend(now).expect("a store in memory takes everything");
             self.sleep(desk);
             return Ok(());
         }
-        let now = desk.clock(self.born_us);
         let found = self.sequencer.cold_counts().found;
         let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
             Ok(committed) => {
                 self.release(desk, witness, &committed);
                 desk.tally.thawed += self.sequencer.cold_counts().found - found;
-                self.sequencer.tend().expect("a store in memory takes everything");
+                self.sequencer.tend(now).expect("a store in memory takes everything");
                 let ends = desk.plan.commit_us;
                 desk.random.between(ends) + desk.drag()
             }
@@ -198,9 +199,10 @@ impl Hub {
     fn sleep(&mut self, desk: &mut Desk) {
         self.awake = false;
         self.sleeps += 1;
-        if let Some(wait) = self.sequencer.wait_us(desk.clock(self.born_us)) {
-            let least = self.full_until.saturating_sub(desk.now).max(1);
-            let wait = wait.clamp(least, SECOND);
+        let now = desk.clock(self.born_us);
+        let least = self.full_until.saturating_sub(desk.now).max(1);
+        let tick = self.sequencer.wait_us(now).map(|wait| wait.clamp(least, SECOND));
+        if let Some(wait) = [tick, self.sequencer.rest_us(now)].into_iter().flatten().min() {
             desk.hub_after(wait, self.life, HubEvent::Wake(self.sleeps));
         }
     }

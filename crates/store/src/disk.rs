@@ -8,7 +8,6 @@
 //! A directory holds the database and, after something was found damaged, a file that says so:
 //! the next start begins anew.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -17,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
 use ledger::{Digest, Ended, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
@@ -171,24 +170,27 @@ impl Disk {
         keyspace.get(key).map_err(|error| self.condemn(of_library(&error)))
     }
 
-    /// The rows of a portion in their stored form, each id once.
-    fn values(&self, rows: &[Ended]) -> Result<HashMap<[u8; 17], Vec<u8>>, StoreError> {
-        let mut values: HashMap<[u8; 17], Vec<u8>> = HashMap::with_capacity(rows.len());
-        for row in rows {
-            let key = row.id.to_bytes();
-            let mut value = Vec::with_capacity(160);
-            match values.get(&key) {
-                Some(stored) => cold::add_version(stored, row, &mut value),
-                None if cold::is_first(row) => cold::add_version(&[], row, &mut value),
-                None => {
-                    let stored = self.get(&self.transfers, &key)?;
-                    cold::add_version(stored.as_deref().unwrap_or_default(), row, &mut value)
-                }
+    /// Puts the rows of a portion into a batch in their stored form, each id once, by id: what is
+    /// in order goes into the database faster.
+    fn insert_rows(&self, rows: &[Ended], batch: &mut OwnedWriteBatch) -> Result<(), StoreError> {
+        let mut order: Vec<_> = rows.iter().map(|row| row.id.to_bytes()).zip(0_usize..).collect();
+        order.sort_unstable();
+        let (mut value, mut longer) = (Vec::with_capacity(160), Vec::with_capacity(160));
+        for versions in order.chunk_by(|one, next| one.0 == next.0) {
+            let (key, first) = &versions[0];
+            value.clear();
+            if !cold::is_first(&rows[*first]) {
+                let stored = self.get(&self.transfers, key)?;
+                value.extend_from_slice(stored.as_deref().unwrap_or_default());
             }
-            .map_err(|error| self.condemn(damaged(error)))?;
-            values.insert(key, value);
+            for (_, at) in versions {
+                let added = cold::add_version(&value, &rows[*at], &mut longer);
+                added.map_err(|error| self.condemn(damaged(error)))?;
+                std::mem::swap(&mut value, &mut longer);
+            }
+            batch.insert(&self.transfers, &key[..], &value[..]);
         }
-        Ok(values)
+        Ok(())
     }
 }
 
@@ -213,11 +215,8 @@ impl ColdStore for Disk {
     }
 
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
-        let values = self.values(&portion.rows)?;
         let mut batch = self.database.batch();
-        for (key, value) in values {
-            batch.insert(&self.transfers, &key[..], value);
-        }
+        self.insert_rows(&portion.rows, &mut batch)?;
         for change in &portion.parties {
             match party_value(change.row.as_ref()) {
                 Some(value) => batch.insert(&self.parties, &change.key[..], value),

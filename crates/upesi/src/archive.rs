@@ -25,8 +25,9 @@ pub(crate) struct ArchiveArguments {
     /// Directory of the log. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where to: an existing directory as file:///DIRECTORY, empty or of this log. Without it,
-    /// segments are compressed and stay in the directory.
+    /// Where to: an existing directory as file:///DIRECTORY, or a bucket as s3://BUCKET/PREFIX,
+    /// gs:// or az:// (feature object-stores; credentials from the environment), empty or of this
+    /// log. Without it, segments are compressed and stay in the directory.
     #[arg(long, value_name = "URL")]
     to: Option<String>,
     /// How many of the newest closed segments stay as they are.

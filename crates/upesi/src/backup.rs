@@ -20,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   upesi backup --data /var/lib/upesi --to file:///mnt/backup
   upesi backup --data /var/lib/upesi --to file:///mnt/backup --config upesi.toml --json
+  AWS_ENDPOINT=https://minio:9000 upesi backup --data /var/lib/upesi --to s3://backups/hub-1
   upesi restore --from file:///mnt/backup --data /var/lib/upesi-new
 A switch may be running: [backup] in its configuration makes it keep the copy by itself.";
 
@@ -30,7 +31,9 @@ pub(crate) struct BackupArguments {
     /// Directory of the log. A switch may be running on it.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where to: an existing directory as file:///DIRECTORY, empty or with the copy of this log.
+    /// Where to: an existing directory as file:///DIRECTORY, or a bucket as s3://BUCKET/PREFIX,
+    /// gs:// or az:// (feature object-stores; credentials from the environment), empty or with the
+    /// copy of this log.
     #[arg(long, value_name = "URL")]
     to: String,
     /// Copy this configuration file with it.

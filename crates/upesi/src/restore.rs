@@ -37,6 +37,7 @@ const EXAMPLES: &str = "\
 Examples:
   upesi restore --from file:///mnt/backup --data /var/lib/upesi
   upesi restore --from file:///mnt/backup --data /var/lib/upesi --state-hash 9f86d0...
+  upesi restore --from s3://backups/hub-1 --data /var/lib/upesi
   upesi restore --from /mnt/copy-of-upesi --data /var/lib/upesi --json
 A plain copy of a data directory has all segments, and as many snapshots as there are. Whatever of a
 copy is damaged is named, and then nothing is restored. The state hash to expect is the one that

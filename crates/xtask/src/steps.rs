@@ -140,6 +140,13 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "test --locked --package upesi --features real-brokers --test product -- kafka",
         ),
         cargo(
+            "object stores",
+            "archives and copies in buckets of a real server that speaks S3, installed if need be",
+            "test --locked --no-fail-fast --package places --package upesi --features \
+             places/real-object-stores,upesi/real-object-stores --test real_server --test \
+             directory --test product -- contract bucket cut away",
+        ),
+        cargo(
             "published",
             "every difference from the published documents is listed",
             &format!("{itself} published"),

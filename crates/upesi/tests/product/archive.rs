@@ -14,7 +14,7 @@ use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, finish};
 
-fn complaint(output: &Output) -> String {
+pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -40,7 +40,7 @@ fn refused(arguments: &[&str], named: &str) {
     assert!(!output.status.success() && said.contains(named), "{arguments:?}: {said}");
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -85,7 +85,7 @@ fn split(data: &Path) {
 }
 
 /// A log of several segments with a few transfers, stopped.
-fn played() -> (Home, Transfer) {
+pub(crate) fn played() -> (Home, Transfer) {
     let scheme = Scheme::start();
     let transfers = ["10", "20", "30"].map(Transfer::of);
     for transfer in &transfers {
@@ -99,7 +99,7 @@ fn played() -> (Home, Transfer) {
     (scheme.home, first)
 }
 
-fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
+pub(crate) fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
     let mut names: Vec<_> = entries.filter(|path| text(path).ends_with(ending)).collect();
     names.sort();

@@ -19,6 +19,8 @@ mod faults;
 mod kafka;
 mod kill;
 mod lookup_and_quotes;
+#[cfg(feature = "real-object-stores")]
+mod object_stores;
 mod offline;
 mod operations;
 mod parties;

@@ -42,7 +42,7 @@ const FSPS: &str = "4";
 const ASKERS: usize = 4;
 /// So many ids are asked for before everything is heard: the lanes of the FSPs stay short.
 const AT_ONCE: usize = 400;
-const BETWEEN_NUDGES: Duration = Duration::from_millis(50);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const GLANCE: Duration = Duration::from_millis(2);
 
 #[test]
@@ -211,7 +211,7 @@ impl Years {
     fn ask(&self, switch: &Switch, payers: &Payers, sample: &Sample, how: &str) -> Heard {
         // Each time on a connection of its own: in between it may be closed as an idle one.
         let admin = || Admin::new(&self.home, switch);
-        self.cool(&admin(), sample);
+        self.cool(&admin());
         let started = Instant::now();
         let found = admin().metric("upesi_store_reads_found_total");
         for part in sample.0.chunks(AT_ONCE) {
@@ -232,15 +232,13 @@ impl Years {
         payers.take()
     }
 
-    /// Waits until nothing that has ended is in memory. It leaves with a batch, and nobody else
-    /// brings one.
-    fn cool(&self, admin: &Admin, sample: &Sample) {
+    /// Waits until nothing that has ended is in memory. It leaves though nobody brings work.
+    fn cool(&self, admin: &Admin) {
         let within = LEAST + PER_THOUSAND * u32::try_from(self.transfers / 1_000).unwrap();
-        let (deadline, someone) = (Instant::now() + within, &sample.0[0].prepare.source);
+        let deadline = Instant::now() + within;
         while admin.metric("upesi_transfers_ended_in_memory") > 0 {
             assert!(Instant::now() < deadline, "what has ended stays in memory");
-            admin.set_endpoint(someone, "QUOTES", "http://localhost:9");
-            std::thread::sleep(BETWEEN_NUDGES);
+            std::thread::sleep(BETWEEN_LOOKS);
         }
     }
 

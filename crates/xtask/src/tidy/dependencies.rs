@@ -4,13 +4,13 @@ use super::Finding;
 use super::tree::Tree;
 use super::workspace::{External, Workspace};
 
-const PACKAGES_MAX: usize = 300;
+const PACKAGES_MAX: usize = 350;
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const DECISION: &str = "docs/decisions/0001-dependencies.md";
 const DENY: &str = "deny.toml";
 
 /// Mirrored in deny.toml for users of cargo-deny; a test compares the two.
-const LICENCES: [&str; 11] = [
+const LICENCES: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -18,6 +18,7 @@ const LICENCES: [&str; 11] = [
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
+    "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
     "Unicode-3.0",
@@ -210,7 +211,7 @@ mod tests {
         };
         assert_eq!(external(&package(REGISTRY)), []);
         assert_eq!(external(&package("git+https://example.org/bytes")).len(), 1);
-        for (count, expected) in [(299, None), (300, Some("300 packages, fewer than 300 wanted"))] {
+        for (count, expected) in [(349, None), (350, Some("350 packages, fewer than 350 wanted"))] {
             let tree = Tree::of(&[("Cargo.lock", &"[[package]]\n".repeat(count))]);
             assert_eq!(lock(&tree).map(|finding| finding.what).as_deref(), expected);
         }

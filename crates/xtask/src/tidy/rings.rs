@@ -5,7 +5,7 @@ use super::tree::{SourceFile, Tree};
 use super::workspace::{Member, Workspace};
 
 /// The ring of each crate: the only place where it is written down for the machine.
-const RINGS: [(&str, Ring); 25] = [
+const RINGS: [(&str, Ring); 26] = [
     ("ledger", Ring::Pure),
     ("record", Ring::Pure),
     ("fspiop", Ring::SansIo),
@@ -13,6 +13,7 @@ const RINGS: [(&str, Ring); 25] = [
     ("ports", Ring::SansIo),
     ("sequencer", Ring::SansIo),
     ("delivery", Ring::SansIo),
+    ("places", Ring::Driver),
     ("journal", Ring::Driver),
     ("snapshots", Ring::Driver),
     ("jws", Ring::Driver),

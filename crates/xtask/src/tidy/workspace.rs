@@ -43,7 +43,7 @@ impl Workspace {
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(program)
-            .args(["metadata", "--format-version", "1", "--locked"])
+            .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
             .current_dir(root)
             .output()
             .map_err(|error| format!("cargo metadata did not start: {error}"))?;

@@ -1,30 +1,55 @@
-//! A second place for closed segments and copies: objects under names, whole or not there.
+//! Second places for closed segments and copies: objects under names, whole or not there.
 //!
-//! A place is named by a URL. This program knows `file:///directory`: another disk, a mounted
-//! share, or a bucket mounted as a directory. Others would be further implementations of [`Place`]
-//! (docs/decisions/0023-archive.md says why none is built in).
+//! A place is named by a URL, as the crate `object_store` reads them:
+//! - `file:///directory`: another disk, a mounted share. Always there ([`directory`]).
+//! - `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`: an object store, with the
+//!   feature `object-stores` (`bucket.rs`). What such a store needs beside the URL, credentials
+//!   and an endpoint of one's own among it, is taken from the environment and never shown.
+//!
+//! Both pass one contract ([`contract`]); why there are two is said in
+//! docs/decisions/0023-archive.md.
 //!
 //! # Whose it is
 //! A place belongs to one log: its object [`MARKER`] says to which. Whoever writes claims it first
 //! ([`claim`]), so that two hubs never write to one place, and so that the empty directory under a
 //! share that is not mounted is not taken for the archive.
+//!
+//! # Costs and bounds
+//! Every call blocks. A bucket costs a request for each call, and ends it after two minutes at
+//! most; it holds a part of [`PART_BYTES`] for each upload, and as much of what is read in order.
+#![warn(missing_docs)]
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+#[cfg(feature = "object-stores")]
+mod bucket;
+pub mod contract;
+mod directory;
+#[cfg(feature = "real-object-stores")]
+pub mod server;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use record::frame::LogIdentity;
-use rustix::fs::{Advice, FlockOperation};
 use serde::{Deserialize, Serialize};
+
+use directory::Directory;
+
+/// Objects longer than this go to a bucket in parts of this size.
+pub const PART_BYTES: usize = 8 << 20;
 
 /// Name of the object that says to which log a place belongs.
 pub const MARKER: &str = "identity.json";
 const MARKER_VERSION: u32 = 1;
 const MARKER_BYTES_MAX: u64 = 4_096;
-/// Of an object that is being written.
-const UNFINISHED: &str = ".unfinished";
+
+/// Schemes of object stores, and what they are called.
+const BUCKETS: [(&str, &str); 4] = [
+    ("s3", "S3"),
+    ("gs", "Google Cloud Storage"),
+    ("az", "Azure Blob Storage"),
+    ("abfss", "Azure Blob Storage"),
+];
 
 /// Objects under names of the form `a/b/c`. All calls block; each is safe to repeat.
 pub trait Place: Send + Sync {
@@ -83,7 +108,7 @@ pub trait Upload {
 pub enum PlaceError {
     /// No place of this program.
     #[error("{0}: {1}")]
-    Url(String, &'static str),
+    Url(String, String),
     /// There is no room.
     #[error("{0} is full")]
     Full(String),
@@ -137,14 +162,78 @@ pub enum Expected {
 /// # Errors
 /// [`PlaceError::Url`].
 pub fn open_place(url: &str) -> Result<Arc<dyn Place>, PlaceError> {
-    let bad = |what| Err(PlaceError::Url(url.to_owned(), what));
-    match url.strip_prefix("file://") {
-        Some(path) if path.starts_with('/') && !path.contains('%') => {
-            Ok(Arc::new(Directory { url: url.to_owned(), path: PathBuf::from(path) }))
-        }
-        Some(_) => bad("a file URL is file:// and an absolute path, without escapes"),
-        None => bad("not a place that this program knows: file:///directory, which may be mounted"),
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    open_place_in(url, std::env::vars_os().filter_map(text))
+}
+
+/// [`open_place`] in an environment of these variables.
+///
+/// # Errors
+/// [`PlaceError::Url`].
+pub fn open_place_in(
+    url: &str,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn Place>, PlaceError> {
+    let bad = |what: &str| Err(PlaceError::Url(shown(url), what.to_owned()));
+    let Some((scheme, rest)) = url.split_once("://") else { return bad(UNKNOWN) };
+    if scheme == "file" {
+        return match rest.starts_with('/') && !rest.contains('%') {
+            true => Ok(Arc::new(Directory::new(url.to_owned(), PathBuf::from(rest)))),
+            false => bad("a file URL is file:// and an absolute path, without escapes"),
+        };
     }
+    let Some((_, name)) = BUCKETS.iter().find(|(known, _)| *known == scheme) else {
+        return bad(UNKNOWN);
+    };
+    if rest.contains(['?', '#']) || user_of(rest).is_some_and(|user| user.contains(':')) {
+        return bad("credentials and settings of a store stand in the environment, not in the URL");
+    }
+    open_bucket(url, name, environment)
+}
+
+const UNKNOWN: &str = "not a place that this program knows: file:///directory, \
+                       s3://bucket/prefix, gs://bucket/prefix or az://container/prefix";
+
+/// What stands before an `@` in the first part of a URL.
+fn user_of(rest: &str) -> Option<&str> {
+    let authority = rest.split('/').next().unwrap_or_default();
+    authority.rsplit_once('@').map(|(user, _)| user)
+}
+
+/// A URL without what might be a secret.
+fn shown(url: &str) -> String {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let url = &url[..end];
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest, user_of(rest)?))) {
+        Some((scheme, rest, user)) if user.contains(':') => {
+            format!("{scheme}://...{}", &rest[user.len()..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(feature = "object-stores")]
+fn open_bucket(
+    url: &str,
+    _: &str,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn Place>, PlaceError> {
+    bucket::open(url, environment)
+}
+
+#[cfg(not(feature = "object-stores"))]
+fn open_bucket(
+    url: &str,
+    name: &str,
+    _: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn Place>, PlaceError> {
+    let what = format!(
+        "this build has no {name}: build with --features object-stores, or mount the bucket and \
+         name its directory as file:///directory"
+    );
+    Err(PlaceError::Url(url.to_owned(), what))
 }
 
 /// The log to which a place belongs; `None` for an empty one.
@@ -237,7 +326,8 @@ struct Marker {
 }
 
 /// Bytes of a text of hexadecimal digits.
-pub(crate) fn parse_hexadecimal<const N: usize>(text: &str) -> Option<[u8; N]> {
+#[must_use]
+pub fn parse_hexadecimal<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
@@ -248,175 +338,37 @@ pub(crate) fn parse_hexadecimal<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A directory. It must be there: one that is made by mistake would be the place under a mount
-/// point. What is under it is made as needed.
-#[derive(Debug)]
-struct Directory {
-    url: String,
-    path: PathBuf,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Directory {
-    fn failed(&self, what: &str, name: &str, error: &io::Error) -> PlaceError {
-        match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => PlaceError::Full(self.url.clone()),
-            _ => PlaceError::Failed {
-                url: self.url.clone(),
-                what: format!("{what} {name}"),
-                error: error.to_string(),
-            },
+    #[test]
+    fn a_url_that_names_no_place_is_refused_without_its_secrets() {
+        for (url, named) in [
+            ("/mnt/backup", "/mnt/backup: not a place that this program knows: file:///directory"),
+            ("ftp://host/x", "ftp://host/x: not a place"),
+            ("file://relative", "an absolute path"),
+            ("file:///with%20escape", "without escapes"),
+            ("s3://bucket/x?secret=1", "s3://bucket/x: credentials and settings"),
+            ("s3://key:secret@bucket/x", "s3://...@bucket/x: credentials and settings"),
+            ("ftp://key:secret@host", "ftp://...@host: not a place"),
+        ] {
+            let error = open_place(url).err().expect("refused").to_string();
+            assert!(error.contains(named), "{error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 
-    /// The path of an object; an error if the directory itself is not there.
-    fn at(&self, name: &str) -> Result<PathBuf, PlaceError> {
-        let error = match fs::metadata(&self.path) {
-            Ok(found) if found.is_dir() => return Ok(self.path.join(name)),
-            Ok(_) => io::Error::from(ErrorKind::NotADirectory),
-            Err(error) => error,
-        };
-        Err(self.failed("open the directory", "(it is not made here)", &error))
-    }
-
-    /// Makes the directories above an object, each durable in the one above.
-    fn make_room_for(&self, path: &Path) -> io::Result<()> {
-        let Some(above) = path.parent().filter(|above| !above.is_dir()) else { return Ok(()) };
-        self.make_room_for(above)?;
-        DirBuilder::new().mode(0o700).create(above)?;
-        sync_directory(above.parent().unwrap_or(above))
-    }
-}
-
-impl Place for Directory {
-    fn url(&self) -> &str {
-        &self.url
-    }
-
-    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
-        let path = self.at(name)?;
-        let failed = |error| self.failed("write", name, &error);
-        self.make_room_for(&path).map_err(failed)?;
-        let mut unfinished = path.clone().into_os_string();
-        unfinished.push(UNFINISHED);
-        let unfinished = PathBuf::from(unfinished);
-        let file = begin_alone(&unfinished).map_err(failed)?;
-        let directory = Self { url: self.url.clone(), path: self.path.clone() };
-        let (name, finished) = (name.to_owned(), false);
-        Ok(Box::new(FileUpload { directory, name, file, unfinished, path, finished }))
-    }
-
-    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
-        match fs::metadata(self.at(name)?) {
-            Ok(found) => Ok(Some(found.len())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("look for", name, &error)),
+    #[cfg(not(feature = "object-stores"))]
+    #[test]
+    fn a_build_without_object_stores_says_how_to_get_them() {
+        for (url, named) in [
+            ("s3://bucket/x", "this build has no S3: build with --features object-stores"),
+            ("gs://bucket/x", "this build has no Google Cloud Storage"),
+            ("az://container/x", "this build has no Azure Blob Storage"),
+        ] {
+            let error = open_place(url).err().expect("refused").to_string();
+            assert!(error.contains(named), "{error}");
         }
     }
-
-    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
-        let failed = |error: io::Error| match error.kind() {
-            ErrorKind::NotFound => {
-                PlaceError::NotFound { url: self.url.clone(), name: name.to_owned() }
-            }
-            _ => self.failed("read", name, &error),
-        };
-        let file = File::open(self.at(name)?).map_err(failed)?;
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Ok(filled)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
-        let failed = |error| self.failed("list", prefix, &error);
-        let entries = match fs::read_dir(self.at(prefix)?) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-            // A share may have its own directory for what it found after a crash.
-            if !name.ends_with(UNFINISHED) && name != "lost+found" {
-                names.push(name);
-            }
-        }
-        names.sort();
-        Ok(names)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), PlaceError> {
-        match fs::remove_file(self.at(name)?) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(self.failed("remove", name, &error))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-struct FileUpload {
-    directory: Directory,
-    name: String,
-    file: File,
-    unfinished: PathBuf,
-    path: PathBuf,
-    finished: bool,
-}
-
-impl FileUpload {
-    fn publish(&mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        // So that whoever reads it back reads what is stored. A hint: it may not be taken.
-        let _taken = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
-        fs::rename(&self.unfinished, &self.path)?;
-        self.finished = true;
-        sync_directory(self.path.parent().unwrap_or(&self.path))
-    }
-}
-
-impl Upload for FileUpload {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), PlaceError> {
-        let written = self.file.write_all(bytes);
-        written.map_err(|error| self.directory.failed("write", &self.name, &error))
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<(), PlaceError> {
-        let published = self.publish();
-        published.map_err(|error| self.directory.failed("write", &self.name, &error))
-    }
-}
-
-impl Drop for FileUpload {
-    fn drop(&mut self) {
-        if !self.finished {
-            // If it stays, the next attempt writes over it.
-            let _removed = fs::remove_file(&self.unfinished);
-        }
-    }
-}
-
-/// Opens the file of an object being written, empty, and nobody else has it: what another process
-/// has finished meanwhile must not be cut.
-fn begin_alone(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    let (opened, named) = (file.metadata()?, fs::metadata(path)?);
-    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
-        return Err(io::Error::new(ErrorKind::ResourceBusy, "another process writes it"));
-    }
-    file.set_len(0)?;
-    Ok(file)
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }

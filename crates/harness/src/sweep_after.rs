@@ -1,0 +1,106 @@
+//! What is found out about a directory when its switch has ended: how fast its store is built anew,
+//! and how much shorter its log is when it is packed. And what kernel, log and store do without
+//! HTTP, by this program's own `bench core`. Parts of [`crate::sweep_growth`].
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::child::{Switch, SwitchCommand};
+use crate::error::HarnessError;
+use crate::footprint::Footprint;
+use crate::sweep_growth::short;
+
+/// What was found out; nothing where it cannot be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct After {
+    pub(crate) rebuilt_per_s: Option<f64>,
+    /// Length of the packed form by that of the plain one.
+    pub(crate) packed_share: Option<f64>,
+}
+
+impl After {
+    /// Of a directory with so many transfers, on which no switch runs. It is as before, but that
+    /// its store is a new one.
+    pub(crate) fn of(
+        place: &Path,
+        (data, stored): (&Path, u64),
+        command: &SwitchCommand,
+    ) -> Result<Self, HarnessError> {
+        eprintln!("building the store of {} anew", short(stored));
+        let rebuilt_per_s = rebuild(data, stored, command)?;
+        eprintln!("packing the log of {}", short(stored));
+        Ok(Self { rebuilt_per_s, packed_share: pack(place, data, command)? })
+    }
+}
+
+/// Transfers a second, from the start of the process until it is ready: everything is decided
+/// again on the way.
+fn rebuild(data: &Path, stored: u64, command: &SwitchCommand) -> Result<Option<f64>, HarnessError> {
+    let store = data.join("store");
+    if !store.exists() {
+        return Ok(None);
+    }
+    fs::remove_dir_all(&store).map_err(HarnessError::file(&store))?;
+    let switch = Switch::start(command, data)?;
+    let seconds = switch.ready_after.as_secs_f64();
+    switch.stop()?;
+    Ok(Some(stored as f64 / seconds))
+}
+
+/// A copy has the closed segments packed, and leaves the directory alone.
+fn pack(place: &Path, data: &Path, command: &SwitchCommand) -> Result<Option<f64>, HarnessError> {
+    let copy = place.join("packed");
+    fs::create_dir_all(&copy).map_err(HarnessError::file(&copy))?;
+    let made = Command::new(&command.program)
+        .args(["backup", "--json", "--to", &format!("file://{}", copy.display()), "--data"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(HarnessError::file(&command.program));
+    let packed = Footprint::of(&copy.join("segments")).total();
+    // It was made to be measured.
+    let _ = fs::remove_dir_all(&copy);
+    let made = made?;
+    if !made.success() {
+        return Err(HarnessError::Hub(format!("could not be packed: backup {made}")));
+    }
+    let plain = closed_bytes(data)?;
+    Ok((plain > 0).then(|| packed as f64 / plain as f64))
+}
+
+/// Bytes of all segments but the last.
+fn closed_bytes(data: &Path) -> Result<u64, HarnessError> {
+    let entries = fs::read_dir(data).map_err(HarnessError::file(data))?.flatten();
+    let named = entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "segment"));
+    let mut segments: Vec<_> = named.map(|entry| entry.path()).collect();
+    segments.sort();
+    segments.pop();
+    let length = |path: &std::path::PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+    Ok(segments.iter().map(length).sum())
+}
+
+/// Commands a second of kernel, log and store in large batches, so many transfers.
+pub(crate) fn core_rate(
+    place: &Path,
+    stored: u64,
+    command: &SwitchCommand,
+) -> Result<Option<f64>, HarnessError> {
+    let output = Command::new(&command.program)
+        .args(["bench", "core", "--json", "--only", "store", "--transfers", &stored.to_string()])
+        .arg("--data")
+        .arg(place)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(HarnessError::file(&command.program))?;
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let rate = report.pointer("/sections/0/rows/0/figures/0").and_then(Value::as_f64);
+    match output.status.success() {
+        true => Ok(rate),
+        false => Err(HarnessError::Hub(format!("did not measure: bench core {}", output.status))),
+    }
+}

@@ -1,0 +1,498 @@
+//! A place that is a bucket of an object store, or the part of one below a prefix.
+//!
+//! The library is asynchronous, and those who call here are threads that may block, some of them
+//! with a runtime of their own. So each bucket has a thread on which requests are made, and a call
+//! waits for its answer, for [`PATIENCE`] at most. The library repeats what a network may have
+//! lost, a few times within [`RETRY_FOR`].
+//!
+//! An object is stored in one request, or in parts that become an object with the last request:
+//! either way it is whole or not there, and durable as the store promises it. Parts of an upload
+//! that was given up are removed; what a process leaves that was killed, a rule of the bucket for
+//! unfinished uploads removes.
+//!
+//! What is read in order is read ahead, a part at a time, for a request costs milliseconds.
+//!
+//! Messages are made here from the status, the code and the words of an answer, and never hold a
+//! URL of a request, for some stores sign requests in it.
+
+use std::future::Future;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::path::Path;
+use object_store::{
+    Error, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt, ObjectStoreScheme,
+    PutPayload, RetryConfig,
+};
+use tokio::runtime::{Builder, Runtime};
+use url::Url;
+
+use crate::{PART_BYTES, Place, PlaceError, Upload};
+
+/// How long a call may take. A part of an upload is repeated within this time.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long the parts of an upload that was given up may take to be removed.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// A request is repeated for so long, and so many times.
+const RETRY_FOR: Duration = Duration::from_secs(20);
+const RETRIES: usize = 3;
+/// Where the libraries of clouds ask for credentials when none are given.
+const METADATA: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
+
+/// Opens a bucket, with what the environment has about it. Nothing is asked of it yet.
+pub(crate) fn open(
+    text: &str,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Arc<dyn Place>, PlaceError> {
+    let bad = |what: String| PlaceError::Url(text.to_owned(), what);
+    let url = Url::parse(text).map_err(|error| bad(format!("no URL: {error}")))?;
+    let (scheme, prefix) =
+        ObjectStoreScheme::parse(&url).map_err(|error| bad(one_line(&error.to_string())))?;
+    let kind = Kind::of(&scheme).ok_or_else(|| bad("not a bucket".to_owned()))?;
+    let store = kind.store(text, environment).map_err(|error| bad(said(&error, kind)))?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("bucket")
+        .enable_all()
+        .build()
+        .map_err(|error| bad(format!("cannot start a thread for it: {error}")))?;
+    let reach = Reach { url: text.to_owned(), kind, store, prefix, runtime: Some(runtime) };
+    let (present, window) = Default::default();
+    Ok(Arc::new(Bucket { inner: Arc::new(Inner { reach, present, window }) }))
+}
+
+/// Whose store it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    S3,
+    Google,
+    Azure,
+}
+
+impl Kind {
+    fn of(scheme: &ObjectStoreScheme) -> Option<Self> {
+        match scheme {
+            ObjectStoreScheme::AmazonS3 => Some(Self::S3),
+            ObjectStoreScheme::GoogleCloudStorage => Some(Self::Google),
+            ObjectStoreScheme::MicrosoftAzure => Some(Self::Azure),
+            _ => None,
+        }
+    }
+
+    /// The client. Of the environment it takes what begins with the name of its cloud; what of
+    /// that it does not know it leaves alone.
+    fn store(
+        self,
+        url: &str,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> object_store::Result<Arc<dyn ObjectStore>> {
+        let retry = RetryConfig {
+            max_retries: RETRIES,
+            retry_timeout: RETRY_FOR,
+            ..RetryConfig::default()
+        };
+        let settings = environment
+            .filter(|(name, _)| name.starts_with(self.prefix()))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value));
+        macro_rules! build {
+            ($builder:ty) => {{
+                let set = |builder: $builder, (name, value): (String, String)| match name.parse() {
+                    Ok(key) => builder.with_config(key, value),
+                    Err(_) => builder,
+                };
+                let builder = settings.fold(<$builder>::new(), set);
+                Arc::new(builder.with_url(url).with_retry(retry).build()?)
+            }};
+        }
+        Ok(match self {
+            Self::S3 => build!(AmazonS3Builder),
+            Self::Google => build!(GoogleCloudStorageBuilder),
+            Self::Azure => build!(MicrosoftAzureBuilder),
+        })
+    }
+
+    /// Of the variables that are for it.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_",
+            Self::Google => "GOOGLE_",
+            Self::Azure => "AZURE_",
+        }
+    }
+
+    /// Where credentials are looked for.
+    fn credentials(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            Self::Google => "GOOGLE_SERVICE_ACCOUNT",
+            Self::Azure => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        }
+    }
+
+    fn endpoint(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_ENDPOINT",
+            Self::Google => "GOOGLE_BASE_URL",
+            Self::Azure => "AZURE_STORAGE_ENDPOINT",
+        }
+    }
+}
+
+struct Bucket {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    reach: Reach,
+    /// The bucket was seen.
+    present: OnceLock<()>,
+    window: Mutex<Window>,
+}
+
+/// The store, and how it is asked.
+struct Reach {
+    url: String,
+    kind: Kind,
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// There until the end.
+    runtime: Option<Runtime>,
+}
+
+/// What was read ahead, of one object.
+#[derive(Default)]
+struct Window {
+    name: String,
+    from: u64,
+    bytes: Vec<u8>,
+    /// Where the last read ended: one that begins there is in order.
+    read_to: u64,
+}
+
+impl Window {
+    /// What is here of a range, if it is here from its beginning on.
+    fn part(&self, name: &str, offset: u64, length: usize) -> Option<&[u8]> {
+        let at = usize::try_from(offset.checked_sub(self.from)?).ok()?;
+        let end = at.checked_add(length)?;
+        (self.name == name).then(|| self.bytes.get(at..end))?
+    }
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        // Whoever drops it may be on a runtime's thread, which must not wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Reach {
+    fn at(&self, name: &str) -> Path {
+        name.split('/')
+            .filter(|part| !part.is_empty())
+            .fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let (answer, answered) = sync_channel(1);
+        let runtime = self.runtime.as_ref().expect("it is there until the end");
+        let running = runtime.spawn(async move {
+            // Nobody is there any more when the time was over.
+            let _heard = answer.send(work.await);
+        });
+        match answered.recv_timeout(patience) {
+            Ok(answered) => answered.map_err(Trouble::Store),
+            Err(_) => {
+                running.abort();
+                Err(Trouble::Silent)
+            }
+        }
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        (what, name): (&str, &str),
+        work: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T, PlaceError> {
+        self.ask(PATIENCE, work).map_err(|trouble| self.failed(what, name, &trouble))
+    }
+
+    fn failed(&self, what: &str, name: &str, trouble: &Trouble) -> PlaceError {
+        let url = self.url.clone();
+        let error = match trouble {
+            Trouble::Silent => format!("no answer within {} s", PATIENCE.as_secs()),
+            Trouble::Store(error) => said(error, self.kind),
+        };
+        PlaceError::Failed { url, what: format!("{what} {name}").trim_end().to_owned(), error }
+    }
+
+    fn missing(&self, name: &str) -> PlaceError {
+        PlaceError::NotFound { url: self.url.clone(), name: name.to_owned() }
+    }
+}
+
+/// Why a request brought nothing.
+enum Trouble {
+    Store(Error),
+    Silent,
+}
+
+impl Trouble {
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Store(Error::NotFound { .. }))
+    }
+}
+
+impl Inner {
+    /// An object that is not there, and a bucket that is not, are told apart by a list of it.
+    fn check_present(&self) -> Result<(), PlaceError> {
+        if self.present.get().is_none() {
+            self.entries("")?;
+        }
+        Ok(())
+    }
+
+    fn entries(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+        let (store, path) = (Arc::clone(&self.reach.store), self.reach.at(prefix));
+        let listed = self
+            .reach
+            .call(("list", prefix), async move { store.list_with_delimiter(Some(&path)).await })?;
+        let _first = self.present.set(());
+        let paths = listed.objects.into_iter().map(|object| object.location);
+        let names = paths.chain(listed.common_prefixes);
+        let mut names: Vec<String> =
+            names.filter_map(|path| path.filename().map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+        let (store, path) = (Arc::clone(&self.reach.store), self.reach.at(name));
+        match self.reach.ask(PATIENCE, async move { store.head(&path).await }) {
+            Ok(found) => Ok(Some(found.size)),
+            Err(trouble) if trouble.is_missing() => self.check_present().map(|()| None),
+            // The answer to this request has no words: that to a list has.
+            Err(Trouble::Store(Error::PermissionDenied { .. } | Error::Unauthenticated { .. }))
+                if self.present.get().is_none() =>
+            {
+                self.check_present().map(|()| None)
+            }
+            Err(trouble) => Err(self.reach.failed("look for", name, &trouble)),
+        }
+    }
+
+    /// The bytes of a range, as far as the object goes.
+    fn range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>, PlaceError> {
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        let (store, path) = (Arc::clone(&self.reach.store), self.reach.at(name));
+        let range = Some(GetRange::Bounded(offset..offset.saturating_add(length as u64)));
+        let options = GetOptions { range, ..GetOptions::default() };
+        let got = self.reach.ask(PATIENCE, async move {
+            let got = store.get_opts(&path, options).await?;
+            got.bytes().await
+        });
+        match got {
+            Ok(bytes) => Ok(bytes.into()),
+            Err(trouble) if trouble.is_missing() => Err(self.reach.missing(name)),
+            // A range behind the end is an error of its own at each store.
+            Err(trouble) => match self.length(name)? {
+                Some(end) if end <= offset => Ok(Vec::new()),
+                Some(_) => Err(self.reach.failed("read", name, &trouble)),
+                None => Err(self.reach.missing(name)),
+            },
+        }
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, name: &str) {
+        let mut window = self.window();
+        if window.name == name {
+            *window = Window::default();
+        }
+    }
+}
+
+impl Place for Bucket {
+    fn url(&self) -> &str {
+        &self.inner.reach.url
+    }
+
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
+        self.inner.forget(name);
+        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
+        Ok(Box::new(BucketUpload { inner, name, part: Vec::new(), parts: None }))
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+        self.inner.length(name)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
+        let mut window = self.inner.window();
+        let in_order = window.name == name && window.read_to == offset;
+        if let Some(part) = window.part(name, offset, buffer.len()) {
+            buffer.copy_from_slice(part);
+            window.read_to = offset + buffer.len() as u64;
+            return Ok(buffer.len());
+        }
+        drop(window);
+        let length = if in_order { buffer.len().max(PART_BYTES) } else { buffer.len() };
+        let bytes = self.inner.range(name, offset, length)?;
+        let read = bytes.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&bytes[..read]);
+        let read_to = offset + read as u64;
+        let bytes = if in_order { bytes } else { Vec::new() };
+        *self.inner.window() = Window { name: name.to_owned(), from: offset, bytes, read_to };
+        Ok(read)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+        self.inner.entries(prefix)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), PlaceError> {
+        self.inner.forget(name);
+        let reach = &self.inner.reach;
+        let (store, path) = (Arc::clone(&reach.store), reach.at(name));
+        match reach.ask(PATIENCE, async move { store.delete(&path).await }) {
+            Ok(()) => Ok(()),
+            Err(trouble) if trouble.is_missing() => Ok(()),
+            Err(trouble) => Err(reach.failed("remove", name, &trouble)),
+        }
+    }
+}
+
+struct BucketUpload {
+    inner: Arc<Inner>,
+    name: String,
+    /// What has not been sent.
+    part: Vec<u8>,
+    /// Begun once a part is full.
+    parts: Option<Box<dyn MultipartUpload>>,
+}
+
+impl BucketUpload {
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T, PlaceError> {
+        self.inner.reach.call(("write", &self.name), work)
+    }
+
+    fn send_part(&mut self) -> Result<(), PlaceError> {
+        let part = PutPayload::from(std::mem::take(&mut self.part));
+        if self.parts.is_none() {
+            let reach = &self.inner.reach;
+            let (store, path) = (Arc::clone(&reach.store), reach.at(&self.name));
+            self.parts = Some(self.call(async move { store.put_multipart(&path).await })?);
+        }
+        let parts = self.parts.as_mut().expect("they were begun");
+        let sent = parts.put_part(part);
+        self.call(sent)
+    }
+}
+
+impl Upload for BucketUpload {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), PlaceError> {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PART_BYTES - self.part.len()));
+            self.part.extend_from_slice(now);
+            bytes = later;
+            if self.part.len() == PART_BYTES {
+                self.send_part()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), PlaceError> {
+        if self.parts.is_none() {
+            let reach = &self.inner.reach;
+            let (store, path) = (Arc::clone(&reach.store), reach.at(&self.name));
+            let payload = PutPayload::from(std::mem::take(&mut self.part));
+            return self.call(async move { store.put(&path, payload).await.map(drop) });
+        }
+        if !self.part.is_empty() {
+            self.send_part()?;
+        }
+        let mut parts = self.parts.take().expect("they were begun");
+        let (parts, done) = self.call(async move {
+            let done = parts.complete().await;
+            Ok((parts, done))
+        })?;
+        done.map_err(|error| {
+            self.parts = Some(parts);
+            self.inner.reach.failed("write", &self.name, &Trouble::Store(error))
+        })?;
+        self.inner.forget(&self.name);
+        Ok(())
+    }
+}
+
+impl Drop for BucketUpload {
+    fn drop(&mut self) {
+        if let Some(mut parts) = self.parts.take() {
+            // If they stay, they are seen by nobody, and cost room until a rule removes them.
+            let _removed = self.inner.reach.ask(GOODBYE, async move { parts.abort().await });
+        }
+    }
+}
+
+/// What an error says, in one line and with what may help.
+fn said(error: &Error, kind: Kind) -> String {
+    let (outer, inner) = (error.to_string(), innermost(error));
+    if METADATA.iter().any(|host| outer.contains(host) || inner.contains(host)) {
+        return format!("there are no credentials: set {}", kind.credentials());
+    }
+    let code = within(&outer, "<Code>", "</Code>");
+    let status = within(&outer, "status code: ", ":");
+    let answered = [status, code].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let refused = ["401", "403"].iter().any(|status| answered.starts_with(status));
+    match () {
+        () if refused => format!("refused ({answered}): check {}", kind.credentials()),
+        // That an object is not there has been told before.
+        () if answered.starts_with("404") => format!(
+            "the bucket is not there, and is not made here ({answered}): check its name and {}",
+            kind.endpoint()
+        ),
+        () if !answered.is_empty() => answered,
+        () => one_line(&inner),
+    }
+}
+
+/// The words of the error that caused all others.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string()
+}
+
+fn within<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(before)?;
+    let found = rest.split_once(after).map_or(rest, |(found, _)| found);
+    Some(found.trim()).filter(|found| found.len() < 80 && !found.contains('\n'))
+}
+
+/// A text without line ends, without what follows a `?`, and not too long.
+fn one_line(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| word.split('?').next().unwrap_or_default());
+    let line = words.collect::<Vec<_>>().join(" ");
+    line.chars().take(300).collect()
+}

@@ -1,0 +1,194 @@
+//! A place that is a directory: `file:///directory`.
+//!
+//! A file under another name, synced, renamed, and each directory above it synced: what an upload
+//! has finished survives a loss of power, and what it has not is not seen. One process writes an
+//! object at a time; a file that is left unfinished is written over by the next attempt.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, FlockOperation};
+
+use crate::{Place, PlaceError, Upload};
+
+/// Of an object that is being written.
+const UNFINISHED: &str = ".unfinished";
+
+/// A directory. It must be there: one that is made by mistake would be the place under a mount
+/// point. What is under it is made as needed.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    url: String,
+    path: PathBuf,
+}
+
+impl Directory {
+    pub(crate) fn new(url: String, path: PathBuf) -> Self {
+        Self { url, path }
+    }
+
+    fn failed(&self, what: &str, name: &str, error: &io::Error) -> PlaceError {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => PlaceError::Full(self.url.clone()),
+            _ => PlaceError::Failed {
+                url: self.url.clone(),
+                what: format!("{what} {name}"),
+                error: error.to_string(),
+            },
+        }
+    }
+
+    /// The path of an object; an error if the directory itself is not there.
+    fn at(&self, name: &str) -> Result<PathBuf, PlaceError> {
+        let error = match fs::metadata(&self.path) {
+            Ok(found) if found.is_dir() => return Ok(self.path.join(name)),
+            Ok(_) => io::Error::from(ErrorKind::NotADirectory),
+            Err(error) => error,
+        };
+        Err(self.failed("open the directory", "(it is not made here)", &error))
+    }
+
+    /// Makes the directories above an object, each durable in the one above.
+    fn make_room_for(&self, path: &Path) -> io::Result<()> {
+        let Some(above) = path.parent().filter(|above| !above.is_dir()) else { return Ok(()) };
+        self.make_room_for(above)?;
+        DirBuilder::new().mode(0o700).create(above)?;
+        sync_directory(above.parent().unwrap_or(above))
+    }
+}
+
+impl Place for Directory {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
+        let path = self.at(name)?;
+        let failed = |error| self.failed("write", name, &error);
+        self.make_room_for(&path).map_err(failed)?;
+        let mut unfinished = path.clone().into_os_string();
+        unfinished.push(UNFINISHED);
+        let unfinished = PathBuf::from(unfinished);
+        let file = begin_alone(&unfinished).map_err(failed)?;
+        let directory = Self { url: self.url.clone(), path: self.path.clone() };
+        let (name, finished) = (name.to_owned(), false);
+        Ok(Box::new(FileUpload { directory, name, file, unfinished, path, finished }))
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+        match fs::metadata(self.at(name)?) {
+            Ok(found) => Ok(Some(found.len())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("look for", name, &error)),
+        }
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => {
+                PlaceError::NotFound { url: self.url.clone(), name: name.to_owned() }
+            }
+            _ => self.failed("read", name, &error),
+        };
+        let file = File::open(self.at(name)?).map_err(failed)?;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+        let failed = |error| self.failed("list", prefix, &error);
+        let entries = match fs::read_dir(self.at(prefix)?) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            // A share may have its own directory for what it found after a crash.
+            if !name.ends_with(UNFINISHED) && name != "lost+found" {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), PlaceError> {
+        match fs::remove_file(self.at(name)?) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(self.failed("remove", name, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+struct FileUpload {
+    directory: Directory,
+    name: String,
+    file: File,
+    unfinished: PathBuf,
+    path: PathBuf,
+    finished: bool,
+}
+
+impl FileUpload {
+    fn publish(&mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        // So that whoever reads it back reads what is stored. A hint: it may not be taken.
+        let _taken = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        fs::rename(&self.unfinished, &self.path)?;
+        self.finished = true;
+        sync_directory(self.path.parent().unwrap_or(&self.path))
+    }
+}
+
+impl Upload for FileUpload {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), PlaceError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| self.directory.failed("write", &self.name, &error))
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), PlaceError> {
+        let published = self.publish();
+        published.map_err(|error| self.directory.failed("write", &self.name, &error))
+    }
+}
+
+impl Drop for FileUpload {
+    fn drop(&mut self) {
+        if !self.finished {
+            // If it stays, the next attempt writes over it.
+            let _removed = fs::remove_file(&self.unfinished);
+        }
+    }
+}
+
+/// Opens the file of an object being written, empty, and nobody else has it: what another process
+/// has finished meanwhile must not be cut.
+fn begin_alone(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let (opened, named) = (file.metadata()?, fs::metadata(path)?);
+    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
+        return Err(io::Error::new(ErrorKind::ResourceBusy, "another process writes it"));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

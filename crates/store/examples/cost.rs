@@ -1,0 +1,170 @@
+//! What the store alone costs: written in portions as fast as it takes them, then read at random.
+//!
+//! ```sh
+//! cargo run --release -p store --example cost -- transfers 1000000
+//! cargo run --release -p store --example cost -- parties 4000000 /on/the/disk/to/be/measured
+//! ```
+//!
+//! Ids of transfers are random, those of parties rise. Memory is that of the process, with the
+//! system's allocator.
+
+#![expect(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ledger::{Ended, FspName, Position, TransferId};
+use ports::{ColdStore, Mark, PartyChange, PartyRow, Portion};
+use record::cold::party_key;
+use record::frame::LogIdentity;
+use store::contract::sample_row;
+use store::{Disk, Options};
+
+const PORTION: u64 = 4_096;
+const READS: u64 = 20_000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kind, count, rest @ ..] = &arguments[..] else {
+        eprintln!("which of `transfers` and `parties`, how many, and in which directory?");
+        std::process::exit(2);
+    };
+    let count: u64 = count.parse().unwrap();
+    let above = rest.first().map_or_else(std::env::temp_dir, PathBuf::from);
+    let path = above.join(format!("store-cost-{}", std::process::id()));
+    let make = match kind.as_str() {
+        "parties" => parties,
+        _ => transfers,
+    };
+    measure(&path, count, make);
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
+    let before = resident();
+    let store = Disk::begin(path, LogIdentity([1; 16]), Options::default()).unwrap();
+    let (mut writing, mut slowest, mut most) = (Duration::ZERO, Duration::ZERO, 0);
+    let whole = Instant::now();
+    for from in (0..count).step_by(PORTION as usize) {
+        let portion = make(from, (from + PORTION).min(count));
+        let started = Instant::now();
+        store.write(&portion).unwrap();
+        let took = started.elapsed();
+        writing += took;
+        slowest = slowest.max(took);
+        most = most.max(resident());
+    }
+    let per_s = count as f64 / writing.as_secs_f64();
+    println!("written        {per_s:.0}/s, {:.0}/s with making them", rate(count, whole));
+    println!("slowest        {slowest:.1?} for a portion of {PORTION}");
+    wait_until_quiet();
+    println!("quiet after    {:.1?}", whole.elapsed());
+    println!("processor      {:.2} us each", processor_us() / count as f64);
+    println!("bytes written  {:.0} each", written() as f64 / count as f64);
+    println!("on disk        {:.0} MB", store.bytes() as f64 / 1e6);
+    let reads = reads(&store, count, make);
+    println!("present        p50 {:.1?}, p99 {:.1?}", reads[0].0, reads[0].1);
+    println!("absent         p50 {:.1?}, p99 {:.1?}", reads[1].0, reads[1].1);
+    let mb = |bytes: u64| bytes.saturating_sub(before) as f64 / 1e6;
+    println!("memory added   {:.0} MB, {:.0} MB at most", mb(resident()), mb(most));
+    drop(store);
+    let (started, before) = (Instant::now(), resident());
+    let (store, reason) = Disk::open(path, LogIdentity([1; 16]), Options::default()).unwrap();
+    assert_eq!((reason, store.mark().position), (None, Position(count)));
+    let opened = started.elapsed();
+    self::reads(&store, count, make);
+    let after = resident().saturating_sub(before) as f64 / 1e6;
+    println!("opened again   in {opened:.1?}, {after:.0} MB more after reads");
+}
+
+/// Half-way and 99th percentile of reads of what is there, and of what is not.
+fn reads(store: &Disk, count: u64, make: fn(u64, u64) -> Portion) -> [(Duration, Duration); 2] {
+    [0, count].map(|offset| {
+        let mut times: Vec<_> = (0..READS)
+            .map(|number| {
+                let at = offset + mix(number) % count;
+                let portion = make(at, at + 1);
+                let started = Instant::now();
+                let found = match (portion.rows.first(), portion.parties.first()) {
+                    (Some(row), _) => store.read(&row.id, Position(u64::MAX)).unwrap().is_some(),
+                    (_, Some(party)) => store.party(&party.key).unwrap().is_some(),
+                    _ => unreachable!("a portion of one has one"),
+                };
+                let took = started.elapsed();
+                assert_eq!(found, offset == 0);
+                took
+            })
+            .collect();
+        times.sort_unstable();
+        (times[times.len() / 2], times[times.len() * 99 / 100])
+    })
+}
+
+fn transfers(from: u64, to: u64) -> Portion {
+    let row = |number: u64| {
+        let mut bytes = [0; 17];
+        bytes[1..9].copy_from_slice(&mix(number).to_be_bytes());
+        bytes[9..].copy_from_slice(&mix(!number).to_be_bytes());
+        let id = TransferId::from_bytes(bytes).unwrap();
+        Ended { id, ..sample_row(number as u32 | 8, number + 1) }
+    };
+    Portion { rows: (from..to).map(row).collect(), parties: Vec::new(), mark: mark(to) }
+}
+
+fn parties(from: u64, to: u64) -> Portion {
+    let fsp = FspName::new("payeefsp").unwrap();
+    let change = |number: u64| PartyChange {
+        key: party_key("MSISDN", &(254_700_000_000 + number).to_string(), None),
+        row: Some(PartyRow { currency: None, fsp }),
+    };
+    Portion { rows: Vec::new(), parties: (from..to).map(change).collect(), mark: mark(to) }
+}
+
+fn mark(position: u64) -> Mark {
+    Mark { position: Position(position), ..Mark::default() }
+}
+
+/// A number without visible order (splitmix64).
+fn mix(number: u64) -> u64 {
+    let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn rate(count: u64, since: Instant) -> f64 {
+    count as f64 / since.elapsed().as_secs_f64()
+}
+
+/// Until half a second has passed in which nothing was written and the processor was idle.
+fn wait_until_quiet() {
+    loop {
+        let before = (written(), processor_us());
+        std::thread::sleep(Duration::from_millis(500));
+        if written() == before.0 && processor_us() - before.1 < 50_000.0 {
+            return;
+        }
+    }
+}
+
+fn line_of(path: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn resident() -> u64 {
+    line_of("/proc/self/status", "VmRSS:") * 1_024
+}
+
+fn written() -> u64 {
+    line_of("/proc/self/io", "write_bytes:")
+}
+
+/// User and system time, of ticks that are a hundredth of a second on Linux.
+fn processor_us() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) * 10_000.0
+}

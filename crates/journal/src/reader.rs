@@ -90,7 +90,7 @@ impl<F: DiskFile> Opened<F> {
     }
 
     /// A closed segment, of which nothing is known yet but what is stored with it.
-    fn closed(first: Position, file: F) -> Result<Self, DiskError> {
+    pub(crate) fn closed(first: Position, file: F) -> Result<Self, DiskError> {
         let known = file.frame_starts()?;
         let sparse = if known.is_empty() { Some(file.length()?) } else { None };
         let mut index = Index::default();
@@ -103,7 +103,7 @@ impl<F: DiskFile> Opened<F> {
     }
 
     /// Offset of a frame not far before the one that holds `position`.
-    fn before(&self, position: Position) -> Result<u64, DiskError> {
+    pub(crate) fn before(&self, position: Position) -> Result<u64, DiskError> {
         let index = || self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut low, high) = index().around(position);
         let Some(length) = self.sparse else { return Ok(low) };
@@ -182,7 +182,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// The segment that holds `position`, opened if need be.
-    fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
+    pub(crate) fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
         let first = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
             let behind = segments.partition_point(|segment| segment.first <= position);

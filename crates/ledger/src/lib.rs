@@ -36,6 +36,7 @@ mod register;
 pub mod snapshot;
 mod state;
 mod state_hash;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod trail;
@@ -63,4 +64,5 @@ pub use register::{
 };
 pub use state::{Batch, Counters, Effects, Moment, RULES_VERSION, State};
 pub use state_hash::StateHashes;
+pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};
 pub use transfers::{Answer, AnswerKind, Ended, TransferState};

@@ -97,9 +97,7 @@ impl Cold for Behind {
         if is_full || queue.failed.is_some() {
             return false;
         }
-        queue.next.rows.append(&mut portion.rows);
-        queue.next.parties.append(&mut portion.parties);
-        queue.next.mark = portion.mark;
+        queue.next.append(portion);
         queue.offered = portion.mark.position;
         if queue.asleep {
             self.shared.work.notify_one();
@@ -160,8 +158,7 @@ impl Shared {
             let queue = self.lock();
             self.done.notify_all();
             drop(queue);
-            portion.rows.clear();
-            portion.parties.clear();
+            portion.clear();
         }
     }
 

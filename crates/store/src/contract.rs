@@ -74,7 +74,7 @@ pub fn sample_id(number: u32) -> TransferId {
 /// A portion that makes a store complete up to `position`.
 #[must_use]
 pub fn portion(rows: Vec<Ended>, position: u64) -> Portion {
-    Portion { rows, parties: Vec::new(), mark: mark(position) }
+    Portion { rows, mark: mark(position), ..Portion::default() }
 }
 
 fn mark(position: u64) -> Mark {
@@ -159,7 +159,7 @@ fn check_directory(subject: &mut impl Subject) {
         let change = |(key, row): (&Vec<u8>, _)| PartyChange { key: key.clone(), row };
         let parties = changes.into_iter().map(change).collect();
         let position = store.mark().position.0 + 1;
-        let portion = Portion { rows: Vec::new(), parties, mark: mark(position) };
+        let portion = Portion { parties, mark: mark(position), ..Portion::default() };
         store.write(&portion).expect("it takes changes of the directory");
         for _ in 0..2 {
             let found = [&plain, &shop].map(|key| store.party(key).expect("it reads"));

@@ -64,7 +64,7 @@ fn a_store_that_fails_is_told_to_whoever_waits() {
 fn portion(position: u64) -> Portion {
     let mark = Mark { position: Position(position), chain: Digest([position as u8; 32]) };
     let parties = vec![ports::PartyChange { key: vec![position as u8], row: None }];
-    Portion { rows: Vec::new(), parties, mark }
+    Portion { parties, mark, ..Portion::default() }
 }
 
 /// A store that takes nothing.

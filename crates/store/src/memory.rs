@@ -1,11 +1,12 @@
 //! A store in memory, in the stored form: for tests and the simulator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
-use ledger::{Ended, Position, TransferId};
+use ledger::{Ended, NoticeId, Outcome, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
+use record::told::{self, Told};
 
 /// A store in memory. A copy is a store of its own: what a crash leaves is a copy made before.
 #[derive(Debug, Default)]
@@ -17,6 +18,9 @@ pub struct Memory {
 struct Tables {
     transfers: BTreeMap<[u8; 17], Vec<u8>>,
     parties: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Two decisions of one record about one transfer differ: an expiry, and the answer behind it.
+    told: BTreeMap<(TransferId, Position, bool), Told>,
+    ends: BTreeSet<(NoticeId, Position)>,
     mark: Mark,
 }
 
@@ -48,6 +52,20 @@ impl ColdStore for Memory {
         self.tables().parties.get(key).map(|stored| party_row(stored)).transpose()
     }
 
+    fn told_after(&self) -> Position {
+        Position(0)
+    }
+
+    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+        let all = (*id, Position(0), false)..=(*id, Position(u64::MAX), true);
+        Ok(self.tables().told.range(all).map(|(_, told)| told.clone()).collect())
+    }
+
+    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+        let all = (notice, Position(0))..=(notice, Position(u64::MAX));
+        Ok(self.tables().ends.range(all).map(|(_, position)| *position).collect())
+    }
+
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         for row in &portion.rows {
@@ -62,6 +80,12 @@ impl ColdStore for Memory {
                 None => tables.parties.remove(&change.key),
             };
         }
+        for (transfer, position, bytes) in portion.told.decisions() {
+            let told = told::read_one(bytes).map_err(damaged)?;
+            let answered = told.decided.outcome != Outcome::Expired;
+            tables.told.insert((transfer, position, answered), told);
+        }
+        tables.ends.extend(&portion.told.ends);
         tables.mark = portion.mark;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! `GET /transfers/{transferId}/explanation`: the life of a transfer of any age, from what was noted
-//! when it was decided and from its records. An addition to the reference's API.
+//! `GET /transfers/{transferId}/explanation`: the life of a transfer of any age, from what was
+//! noted when it was decided and from its records. An addition to the reference's API.
 //!
 //! It shows messages of participants, so that reading it needs the token. Costs: a record read from
 //! the log for each event, beside the threads that carry traffic; the hub does few at a time and

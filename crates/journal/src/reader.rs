@@ -33,6 +33,8 @@ pub(crate) struct Shared<D: Disk> {
     durable_bytes: AtomicU64,
     segments: RwLock<Vec<Segment<D::File>>>,
     last_read: Mutex<Option<Arc<OwnedFrame>>>,
+    /// Room for the next reading.
+    room: Mutex<Vec<u8>>,
 }
 
 /// A segment of the log; the last in the list is the one written to, and always open.
@@ -142,6 +144,7 @@ impl<D: Disk> Shared<D> {
             durable_bytes: AtomicU64::new(0),
             segments: RwLock::new(segments),
             last_read: Mutex::new(None),
+            room: Mutex::default(),
         }
     }
 
@@ -207,7 +210,10 @@ impl<D: Disk> Shared<D> {
             return Ok(held);
         }
         let opened = self.open_at(position)?;
-        let frame = Arc::new(find_frame(&opened, position)?);
+        let room = std::mem::take(&mut *self.room.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut window = Window::within(room, INDEX_STEP_BYTES as usize);
+        let frame = Arc::new(find_frame(&opened, &mut window, position)?);
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = window.into_room();
         *self.last_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(frame.clone());
         Ok(frame)
     }
@@ -253,20 +259,23 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
 }
 
 /// The frame that holds the durable record `position`, checked but for the chain.
-fn find_frame<F: DiskFile>(opened: &Opened<F>, position: Position) -> Result<OwnedFrame, LogError> {
+fn find_frame<F: DiskFile>(
+    opened: &Opened<F>,
+    window: &mut Window,
+    position: Position,
+) -> Result<OwnedFrame, LogError> {
     let first = opened.first;
     // The writer may be at work behind what is durable; no header there is looked at.
     let part = Part { file: &opened.file, limit: u64::MAX };
-    let mut window = Window::new(INDEX_STEP_BYTES as usize);
     let mut offset = opened.before(position).map_err(storage)?;
     loop {
         let damage = |error: FrameError| damaged(first, offset, &error);
-        let header = header_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;
+        let header = header_at(window, part, offset).map_err(storage)?.map_err(damage)?;
         if position < header.first {
             return Err(damaged(first, offset, &"records are missing here"));
         }
         if position <= header.last() {
-            let frame = frame_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;
+            let frame = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
             return Ok(OwnedFrame::copy(&frame));
         }
         offset += u64::from(header.length);

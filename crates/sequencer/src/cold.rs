@@ -29,7 +29,7 @@ use ports::{
 
 use crate::filter::Filter;
 
-/// Rows and entries that may wait in here while the store's own queue is full.
+/// Rows, decisions told and entries that may wait in here while the store's own queue is full.
 pub const PENDING_MAX: usize = 262_144;
 
 /// Rows that leave in one go, above twice those that came with the batch.

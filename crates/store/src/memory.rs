@@ -1,12 +1,12 @@
 //! A store in memory, in the stored form: for tests and the simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use ledger::{Ended, NoticeId, Outcome, Position, TransferId};
+use ledger::{Ended, NoticeId, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
-use record::told::{self, Told};
+use record::told::{self, Telling, Told};
 
 /// A store in memory. A copy is a store of its own: what a crash leaves is a copy made before.
 #[derive(Debug, Default)]
@@ -18,9 +18,8 @@ pub struct Memory {
 struct Tables {
     transfers: BTreeMap<[u8; 17], Vec<u8>>,
     parties: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Two decisions of one record about one transfer differ: an expiry, and the answer behind it.
-    told: BTreeMap<(TransferId, Position, bool), Told>,
-    ends: BTreeSet<(NoticeId, Position)>,
+    /// Whole portions, by the first record that they tell of: nobody asks often.
+    told: BTreeMap<Position, Arc<Telling>>,
     mark: Mark,
 }
 
@@ -57,13 +56,24 @@ impl ColdStore for Memory {
     }
 
     fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
-        let all = (*id, Position(0), false)..=(*id, Position(u64::MAX), true);
-        Ok(self.tables().told.range(all).map(|(_, told)| told.clone()).collect())
+        let mut tale = Vec::new();
+        for telling in self.tables().told.values() {
+            let own = telling.decisions().filter(|(transfer, _, _)| transfer == id);
+            for (_, _, bytes) in own {
+                tale.push(told::read_one(bytes).map_err(damaged)?);
+            }
+        }
+        // A portion that was given again may have been divided in another way.
+        tale.sort_by_key(|told| told.decided.position);
+        tale.dedup();
+        Ok(tale)
     }
 
     fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
-        let all = (notice, Position(0))..=(notice, Position(u64::MAX));
-        Ok(self.tables().ends.range(all).map(|(_, position)| *position).collect())
+        let tables = self.tables();
+        let all = tables.told.values().flat_map(|telling| &telling.ends);
+        let own: BTreeSet<_> = all.filter(|(of, _)| *of == notice).map(|(_, at)| *at).collect();
+        Ok(own.into_iter().collect())
     }
 
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
@@ -80,12 +90,10 @@ impl ColdStore for Memory {
                 None => tables.parties.remove(&change.key),
             };
         }
-        for (transfer, position, bytes) in portion.told.decisions() {
-            let told = told::read_one(bytes).map_err(damaged)?;
-            let answered = told.decided.outcome != Outcome::Expired;
-            tables.told.insert((transfer, position, answered), told);
+        let first = portion.told.decisions().next().map(|(_, position, _)| position);
+        if let Some(first) = first.or(portion.told.ends.first().map(|(_, position)| *position)) {
+            tables.told.insert(first, Arc::new(portion.told.clone()));
         }
-        tables.ends.extend(&portion.told.ends);
         tables.mark = portion.mark;
         Ok(())
     }

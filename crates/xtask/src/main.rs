@@ -4,7 +4,6 @@
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
 mod counts;
-mod coverage;
 mod documents;
 mod fuzz;
 mod kafka;
@@ -36,8 +35,6 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Which lines of the kernel its tests and the simulator run; fails when one is never run.
-    Coverage,
     /// Longer proofs within a time budget, with a table of timings at the end.
     Nightly {
         /// Minutes that all steps together should take, the builds not counted. Each run adds to
@@ -86,15 +83,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if coverage::is_compiling() {
-        return coverage::compile();
-    }
     let root = root();
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
         Command::Counts { check } => counts::run(&root, check),
-        Command::Coverage => coverage::run(&root),
         Command::Openapi => documents::write(&root),
         Command::Published => documents::compare(&root),
         Command::Schemathesis { seconds, seed, only } => {

@@ -4,6 +4,7 @@
 //!   group of appends; recovery on opening.
 //! - [`DurableFrames`]: the same log followed from another thread while it is written.
 //! - [`Marker`]: notes beside the log how far it was durable, so that a cut is told from an end.
+//! - [`Records`]: single records of a log that nobody writes.
 //! - [`walk`]: reads a log from end to end, checks all of it, and changes nothing.
 //! - [`Tiered`]: one source of segments, whether plain, packed or in an archive; [`hand_over`]
 //!   packs and moves them.
@@ -27,6 +28,7 @@ mod memory_log;
 mod packed;
 mod reader;
 mod real_disk;
+mod records;
 mod recovery;
 mod scan;
 mod segment;
@@ -49,6 +51,7 @@ pub use places::{Expected, MARKER, Place, PlaceError, Upload, claim, get, open_p
 pub use real_disk::{
     CopyLock, INJECTED_EXIT, LOCK_FILE, RealDisk, RealFile, exit_after_disk_operations,
 };
+pub use records::Records;
 pub use recovery::{
     Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, walk,
 };

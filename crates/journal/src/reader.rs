@@ -33,6 +33,8 @@ pub(crate) struct Shared<D: Disk> {
     durable_bytes: AtomicU64,
     segments: RwLock<Vec<Segment<D::File>>>,
     last_read: Mutex<Option<Arc<OwnedFrame>>>,
+    /// Room for the next reading.
+    room: Mutex<Vec<u8>>,
 }
 
 /// A segment of the log; the last in the list is the one written to, and always open.
@@ -90,7 +92,7 @@ impl<F: DiskFile> Opened<F> {
     }
 
     /// A closed segment, of which nothing is known yet but what is stored with it.
-    fn closed(first: Position, file: F) -> Result<Self, DiskError> {
+    pub(crate) fn closed(first: Position, file: F) -> Result<Self, DiskError> {
         let known = file.frame_starts()?;
         let sparse = if known.is_empty() { Some(file.length()?) } else { None };
         let mut index = Index::default();
@@ -103,7 +105,7 @@ impl<F: DiskFile> Opened<F> {
     }
 
     /// Offset of a frame not far before the one that holds `position`.
-    fn before(&self, position: Position) -> Result<u64, DiskError> {
+    pub(crate) fn before(&self, position: Position) -> Result<u64, DiskError> {
         let index = || self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut low, high) = index().around(position);
         let Some(length) = self.sparse else { return Ok(low) };
@@ -142,6 +144,7 @@ impl<D: Disk> Shared<D> {
             durable_bytes: AtomicU64::new(0),
             segments: RwLock::new(segments),
             last_read: Mutex::new(None),
+            room: Mutex::default(),
         }
     }
 
@@ -182,7 +185,7 @@ impl<D: Disk> Shared<D> {
     }
 
     /// The segment that holds `position`, opened if need be.
-    fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
+    pub(crate) fn open_at(&self, position: Position) -> Result<Arc<Opened<D::File>>, LogError> {
         let first = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
             let behind = segments.partition_point(|segment| segment.first <= position);
@@ -207,7 +210,10 @@ impl<D: Disk> Shared<D> {
             return Ok(held);
         }
         let opened = self.open_at(position)?;
-        let frame = Arc::new(find_frame(&opened, position)?);
+        let room = std::mem::take(&mut *self.room.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut window = Window::within(room, INDEX_STEP_BYTES as usize);
+        let frame = Arc::new(find_frame(&opened, &mut window, position)?);
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = window.into_room();
         *self.last_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(frame.clone());
         Ok(frame)
     }
@@ -253,20 +259,23 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
 }
 
 /// The frame that holds the durable record `position`, checked but for the chain.
-fn find_frame<F: DiskFile>(opened: &Opened<F>, position: Position) -> Result<OwnedFrame, LogError> {
+fn find_frame<F: DiskFile>(
+    opened: &Opened<F>,
+    window: &mut Window,
+    position: Position,
+) -> Result<OwnedFrame, LogError> {
     let first = opened.first;
     // The writer may be at work behind what is durable; no header there is looked at.
     let part = Part { file: &opened.file, limit: u64::MAX };
-    let mut window = Window::new(INDEX_STEP_BYTES as usize);
     let mut offset = opened.before(position).map_err(storage)?;
     loop {
         let damage = |error: FrameError| damaged(first, offset, &error);
-        let header = header_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;
+        let header = header_at(window, part, offset).map_err(storage)?.map_err(damage)?;
         if position < header.first {
             return Err(damaged(first, offset, &"records are missing here"));
         }
         if position <= header.last() {
-            let frame = frame_at(&mut window, part, offset).map_err(storage)?.map_err(damage)?;
+            let frame = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
             return Ok(OwnedFrame::copy(&frame));
         }
         offset += u64::from(header.length);

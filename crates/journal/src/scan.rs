@@ -17,6 +17,8 @@ const SCAN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Window {
     buffer: Vec<u8>,
+    /// Bytes of the buffer that were read; the rest is only room, which is cleared once.
+    filled: usize,
     start: u64,
     /// How much is read at a time, in bytes.
     reading: usize,
@@ -24,7 +26,16 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(reading: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, reading }
+        Self::within(Vec::new(), reading)
+    }
+
+    /// The same with room that another one had.
+    pub(crate) fn within(buffer: Vec<u8>, reading: usize) -> Self {
+        Self { buffer, filled: 0, start: 0, reading }
+    }
+
+    pub(crate) fn into_room(self) -> Vec<u8> {
+        self.buffer
     }
 
     /// The bytes from `offset` on: at least `length` of them unless the file ends at `limit`.
@@ -38,18 +49,20 @@ impl Window {
         let held = self.held(offset);
         if held < wanted {
             let room = part.limit.saturating_sub(offset).min(self.reading as u64) as usize;
-            self.buffer.resize(wanted.max(room), 0);
-            self.start = offset;
-            let read = part.file.read_at(offset, &mut self.buffer)?;
-            self.buffer.truncate(read);
+            let size = wanted.max(room);
+            if self.buffer.len() < size {
+                self.buffer.resize(size, 0);
+            }
+            (self.start, self.filled) = (offset, 0);
+            self.filled = part.file.read_at(offset, &mut self.buffer[..size])?;
         }
         let from = (offset - self.start) as usize;
-        Ok(&self.buffer[from.min(self.buffer.len())..])
+        Ok(&self.buffer[from.min(self.filled)..self.filled])
     }
 
     /// How many bytes from `offset` on are in memory.
     fn held(&self, offset: u64) -> usize {
-        let end = self.start + self.buffer.len() as u64;
+        let end = self.start + self.filled as u64;
         if offset < self.start { 0 } else { end.saturating_sub(offset) as usize }
     }
 }

@@ -225,6 +225,17 @@ impl Books {
         self.book(currency).map_or(Amount::ZERO, |book| -self.value(book.in_flight))
     }
 
+    /// One of the accounts that the hub opens with each currency.
+    pub(crate) fn internal_of(&self, currency: Currency, kind: AccountKind) -> Option<AccountId> {
+        let book = self.book(currency)?;
+        match kind {
+            AccountKind::InFlight => Some(book.in_flight),
+            AccountKind::Outflow => Some(book.outflow),
+            AccountKind::Opening => Some(book.opening),
+            _ => None,
+        }
+    }
+
     pub(crate) fn has_room_for(&self, accounts: usize) -> bool {
         self.accounts.len() + accounts <= ACCOUNTS_MAX
     }

@@ -37,6 +37,7 @@ mod register;
 pub mod snapshot;
 mod state;
 mod state_hash;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod trail;
@@ -64,4 +65,5 @@ pub use register::{
 };
 pub use state::{Batch, Counters, Effects, Moment, RULES_VERSION, State};
 pub use state_hash::StateHashes;
+pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};
 pub use transfers::{Answer, AnswerKind, Ended, TransferState};

@@ -7,7 +7,7 @@ use crate::command::{Command, Settings};
 use crate::commands;
 use crate::context::Context;
 use crate::hashing::Keyed;
-use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp};
+use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::register::Register;
@@ -70,7 +70,11 @@ impl Effects {
 pub enum Moment<'a> {
     /// Before the deadlines that the stamp has reached fire.
     Opened,
-    /// After they have.
+    /// Before the deadline of one of these transfers fires.
+    Expiring(TransferId),
+    /// After it has.
+    Expired(TransferId),
+    /// After all of them have.
     DeadlinesFired,
     /// Before a command is decided.
     Before(Position, &'a Command),
@@ -184,7 +188,11 @@ impl State {
         self.stamp = batch.stamp;
         let mut context = Context { state: self, effects, position: batch.first };
         watch(Moment::Opened, context.state, context.effects);
-        commands::expire::expire_due(&mut context);
+        while let Some(id) = commands::next_due(&context) {
+            watch(Moment::Expiring(id), context.state, context.effects);
+            commands::expire_next(&mut context);
+            watch(Moment::Expired(id), context.state, context.effects);
+        }
         watch(Moment::DeadlinesFired, context.state, context.effects);
         for (at, command) in commands.into_iter().enumerate() {
             context.position = Position(batch.first.0 + at as u64);

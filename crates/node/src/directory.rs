@@ -41,6 +41,11 @@ impl Directory {
         Self { store: Some(store), ..Self::default() }
     }
 
+    /// The store that it is in.
+    pub(crate) fn store(&self) -> Option<&Arc<dyn ColdStore>> {
+        self.store.as_ref()
+    }
+
     /// Applies an accepted change, which the record at `position` asked for.
     pub fn apply(&self, change: &ChangeParties, position: Position) {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +160,7 @@ mod tests {
                 };
                 let parties = sequencer::party_changes(&change).collect();
                 let mark = Mark { position, ..Mark::default() };
-                waiting.push_back(Portion { rows: Vec::new(), parties, mark });
+                waiting.push_back(Portion { parties, mark, ..Portion::default() });
                 if lag < waiting.len() {
                     let portion = waiting.pop_front().expect("one was just added");
                     store.write(&portion).expect("it writes");

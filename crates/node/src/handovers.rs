@@ -175,7 +175,7 @@ fn a_party_is_found_while_it_moves_into_the_store() {
             thread::yield_now();
             let mark = Mark { position: Position(1), ..Mark::default() };
             let parties = sequencer::party_changes(&registration()).collect();
-            store.write(&Portion { rows: Vec::new(), parties, mark }).expect("it writes");
+            store.write(&Portion { parties, mark, ..Portion::default() }).expect("it writes");
             thread::yield_now();
             applying.forget(Position(1));
         });

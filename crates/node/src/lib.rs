@@ -214,6 +214,12 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.directory.find(id_type, id, sub_id)
     }
 
+    /// The cold store, for questions.
+    #[must_use]
+    pub fn store(&self) -> Option<Arc<dyn ports::ColdStore>> {
+        self.shared.directory.store().cloned()
+    }
+
     /// Bytes that the cold store takes on disk, about.
     #[must_use]
     pub fn store_bytes(&self) -> u64 {

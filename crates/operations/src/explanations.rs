@@ -1,9 +1,9 @@
-//! `GET /transfers/{transferId}/explanation`: what the hub knows of a transfer of any age, from the
-//! state and from the records that it names. An addition to the reference's API.
+//! `GET /transfers/{transferId}/explanation`: the life of a transfer of any age, from what was
+//! noted when it was decided and from its records. An addition to the reference's API.
 //!
-//! It shows messages of participants, so that reading it needs the token. Costs: two or three
-//! records are read from the log, beside the threads that carry traffic; the hub does few at a time
-//! and answers the others 503.
+//! It shows messages of participants, so that reading it needs the token. Costs: a record read from
+//! the log for each event, beside the threads that carry traffic; the hub does few at a time and
+//! answers the others 503.
 
 use bytes::Bytes;
 use fspiop::{ErrorCode, Refusal};
@@ -16,7 +16,7 @@ use crate::form::refuse;
 use crate::hub::Hub;
 use crate::refusals;
 
-/// The life of a transfer, as far as it can be known without deciding the log again.
+/// The life of a transfer.
 pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
@@ -24,7 +24,8 @@ pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     let told: Option<Bytes> =
         call.hub.explanation(transfer).await.map_err(refusals::of_unavailable)?;
     told.map(Answer::document).ok_or_else(|| {
-        let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, "no record made this transfer");
+        let refusal =
+            Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, "no record is about this transfer");
         Refusal { status: StatusCode::NOT_FOUND, ..refusal }
     })
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 
-use ledger::{Currency, Digest, Ended, FspName, Position, TransferId};
+use ledger::{Currency, Digest, Ended, FspName, NoticeId, Position, TransferId};
+use record::told::{Telling, Told};
 
 /// What a switch keeps for years and looks at seldom, by key.
 ///
@@ -19,8 +20,10 @@ use ledger::{Currency, Digest, Ended, FspName, Position, TransferId};
 ///    [`ColdStore::read`] at a position gives the newest version that the record there, or one
 ///    before it, made: a replay never sees its own future. Versions are few (one, and a second
 ///    after an answer that came too late) and are not thrown away.
-/// 5. **An id that is not there costs no disk access**, as far as the cache for filters reaches.
-/// 6. **No guesses.** What cannot be read, or is not what was written, is an error. After
+/// 5. **What is told** of decisions is kept for whoever asks ([`ColdStore::tale`]), never for a
+///    decision. It is complete for records beyond [`ColdStore::told_after`], up to the mark.
+/// 6. **An id that is not there costs no disk access**, as far as the cache for filters reaches.
+/// 7. **No guesses.** What cannot be read, or is not what was written, is an error. After
 ///    [`StoreError::Damaged`] the store is empty when it is opened next.
 pub trait ColdStore: Debug + Send + Sync {
     /// Up to where the store is complete.
@@ -37,6 +40,23 @@ pub trait ColdStore: Debug + Send + Sync {
     /// # Errors
     /// [`StoreError`].
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError>;
+
+    /// The record beyond which everything is told: 0 for a store that was filled by a program that
+    /// tells.
+    fn told_after(&self) -> Position;
+
+    /// Everything told of a transfer, in order; what was decided on records up to
+    /// [`ColdStore::told_after`] is not, or not all of it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError>;
+
+    /// The records that say how deliveries of a notice ended, in order.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError>;
 
     /// Takes a portion.
     ///
@@ -70,21 +90,38 @@ pub struct Portion {
     pub rows: Vec<Ended>,
     /// Entries of the party directory.
     pub parties: Vec<PartyChange>,
+    /// What is told of the decisions.
+    pub told: Telling,
     /// With these the store is complete up to here.
     pub mark: Mark,
 }
 
 impl Portion {
-    /// How many rows and entries it has.
+    /// How many rows, entries and decisions it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.rows.len() + self.parties.len()
+        self.rows.len() + self.parties.len() + self.told.len()
     }
 
     /// Whether it changes nothing but the mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && self.told.is_empty()
+    }
+
+    /// Takes over what follows, with its mark; nothing is left there.
+    pub fn append(&mut self, next: &mut Self) {
+        self.rows.append(&mut next.rows);
+        self.parties.append(&mut next.parties);
+        self.told.append(&mut next.told);
+        self.mark = next.mark;
+    }
+
+    /// Forgets all but the mark.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.parties.clear();
+        self.told.clear();
     }
 }
 

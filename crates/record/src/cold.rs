@@ -91,6 +91,20 @@ pub fn version_at(
     Ok(newest)
 }
 
+/// The records that all versions of a row name: what began it, what changed it, and the answer.
+///
+/// # Errors
+/// [`FieldError`] when `stored` is not what this version writes.
+pub fn records_of(id: &TransferId, stored: &[u8]) -> Result<Vec<Position>, FieldError> {
+    let mut records = Vec::new();
+    for version in versions(id, stored)? {
+        let version = version?;
+        records.extend([version.prepare, version.changed]);
+        records.extend(version.answer.map(|answer| answer.position));
+    }
+    Ok(records)
+}
+
 /// Key of a party identifier.
 #[must_use]
 pub fn party_key(id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<u8> {

@@ -12,5 +12,6 @@ pub mod cold;
 pub mod command;
 pub mod frame;
 pub mod snapshot;
+pub mod told;
 
 pub use bytes::FieldError;

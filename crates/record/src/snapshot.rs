@@ -52,6 +52,8 @@ use crate::checksum::crc32c;
 use crate::frame::{LogIdentity, Tail};
 
 mod rows;
+
+pub(crate) use rows::notice_kind;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 //! Around each batch, live and in a replay alike:
 //! 1. [`ColdSide::warm`]: what the batch asks for and the kernel does not hold is read from the
 //!    store, as it was before the batch, and given to the kernel. Then the batch is decided.
+//!    While it is, [`ColdSide::watch`] notes what can be told of the decisions.
 //! 2. [`ColdSide::gather`]: what ended in it joins what waits for the store.
 //! 3. [`ColdSide::tend`], after replies have left: what waits is offered to the store, and the
 //!    kernel lets rows go that the store shows and that ended long enough ago. Where no batch
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use ledger::planted::{Bug, is_planted};
 use ledger::{
-    ChangeParties, Command, Effects, Ended, Eviction, Outcome, PartyChangeForm, Position, Stamp,
-    State, TransferId,
+    ChangeParties, Command, Effects, Ended, Eviction, Moment, Outcome, PartyChangeForm, Position,
+    Stamp, State, Teller, TransferId,
 };
 use ports::{
     Cold, ColdStore, Log, LogError, Mark, PartyChange, PartyRow, Portion, Stop, StoreError, Until,
@@ -29,7 +30,7 @@ use ports::{
 
 use crate::filter::Filter;
 
-/// Rows and entries that may wait in here while the store's own queue is full.
+/// Rows, decisions told and entries that may wait in here while the store's own queue is full.
 pub const PENDING_MAX: usize = 262_144;
 
 /// Rows that leave in one go, above twice those that came with the batch.
@@ -61,6 +62,8 @@ pub struct ColdSide {
     offered: Position,
     /// Rows that ended in the last batch.
     came: usize,
+    /// Looks on for the store's sake.
+    teller: Teller,
     /// Up to here the store was complete before the replay: nothing of it is offered again.
     complete: Position,
     /// In a replay from the first record: what has left since. Nothing else can come back, and the
@@ -111,6 +114,7 @@ impl ColdSide {
             latest: Mark::default(),
             offered: complete,
             came: 0,
+            teller: Teller::default(),
             complete,
             left: None,
             counts: ColdCounts::default(),
@@ -155,6 +159,16 @@ impl ColdSide {
             state.thaw(row);
         }
         Ok(())
+    }
+
+    /// Sees a moment of the batch that is being decided.
+    pub(crate) fn watch(&mut self, moment: Moment<'_>, state: &State, effects: &Effects) {
+        self.teller.watch(moment, state, effects, &mut self.pending.told);
+    }
+
+    /// Whether the store lacks what is told of records beyond this one.
+    pub(crate) fn listens(&self, position: Position) -> bool {
+        self.complete <= position
     }
 
     /// Takes what a batch changed; with it the store is complete up to `mark`.

@@ -357,8 +357,14 @@ fn apply_watched<'a>(
             cold.warm(state, id).map_err(ApplyError::Store)?;
         }
     }
+    let mut listening = cold.as_mut().filter(|cold| cold.listens(state.position()));
     let applied = catch_unwind(AssertUnwindSafe(|| {
-        state.apply_watched(batch, commands, effects, watch);
+        state.apply_watched(batch, commands, effects, &mut |moment, state, effects| {
+            if let Some(cold) = &mut listening {
+                cold.watch(moment, state, effects);
+            }
+            watch(moment, state, effects);
+        });
     }));
     applied.map_err(|_| ApplyError::Poison(Position(state.position().0.max(batch.first.0 - 1) + 1)))
 }

@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::{Ended, Position, TransferId};
+use ledger::{Ended, NoticeId, Position, TransferId};
 use ports::{Cold, ColdStore, PartyRow, Portion, StoreError, Until};
+use record::told::Told;
 use sequencer::ColdSide;
 use store::Memory;
 
@@ -142,6 +143,18 @@ impl ColdStore for Shelf {
         self.lock().written.party(key)
     }
 
+    fn told_after(&self) -> Position {
+        self.lock().written.told_after()
+    }
+
+    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+        self.lock().written.tale(id)
+    }
+
+    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+        self.lock().written.ends(notice)
+    }
+
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         self.lock().write(portion.clone())
     }
@@ -185,11 +198,8 @@ impl Cold for Hand {
         if is_deaf || self.queue.len() == QUEUE_MAX {
             return false;
         }
-        let taken = Portion {
-            rows: std::mem::take(&mut portion.rows),
-            parties: std::mem::take(&mut portion.parties),
-            mark: portion.mark,
-        };
+        let mut taken = Portion::default();
+        taken.append(portion);
         self.queue.push_back(taken);
         true
     }

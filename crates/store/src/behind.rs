@@ -4,7 +4,7 @@
 //! it as one portion, and writes that. So the one who offers pays a lock per batch, and a wake-up
 //! some fifty times a second at most.
 //!
-//! Bound: [`QUEUE_MAX`] rows and entries wait at most, and as many are being written. After the
+//! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most, and as many are being written. After the
 //! first error nothing is written and nothing is taken any more; it is printed once, and whoever
 //! waits hears it.
 
@@ -18,7 +18,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Rows and entries of the directory that may wait to be written.
+/// Rows, decisions told and entries of the directory that may wait to be written.
 pub const QUEUE_MAX: usize = 65_536;
 
 /// How long the writer lets portions gather.
@@ -101,9 +101,7 @@ impl Cold for Behind {
         if is_full || queue.failed.is_some() {
             return false;
         }
-        queue.next.rows.append(&mut portion.rows);
-        queue.next.parties.append(&mut portion.parties);
-        queue.next.mark = portion.mark;
+        queue.next.append(portion);
         queue.offered = portion.mark.position;
         if queue.asleep {
             self.shared.work.notify_one();
@@ -164,8 +162,7 @@ impl Shared {
             let queue = self.lock();
             self.done.notify_all();
             drop(queue);
-            portion.rows.clear();
-            portion.parties.clear();
+            portion.clear();
         }
     }
 

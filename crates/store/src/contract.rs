@@ -2,12 +2,16 @@
 //!
 //! A store joins with a [`Subject`]: how to make one, and how to end its process and open it anew.
 
+use ledger::Outcome::{
+    AnswerExpired, Committed, Expired, PrepareModified, PrepareResentCommitted, PrepareReserved,
+};
 use ledger::{
-    Answer, AnswerKind, Currency, Digest, Ended, FspName, Outcome, ParticipantIndex, Position,
-    Stamp, TransferId,
+    Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Listener, NoticeId, NoticeKind,
+    Outcome, Owed, ParticipantIndex, Position, Stamp, TransferId,
 };
 use ports::{ColdStore, Mark, PartyChange, PartyRow, Portion};
 use record::cold::party_key;
+use record::told::Told;
 
 /// A store under test.
 pub trait Subject {
@@ -30,6 +34,7 @@ pub fn check(subject: &mut impl Subject) {
     check_versions(subject);
     check_repeats(subject);
     check_directory(subject);
+    check_tales(subject);
     check_many(subject);
 }
 
@@ -74,7 +79,7 @@ pub fn sample_id(number: u32) -> TransferId {
 /// A portion that makes a store complete up to `position`.
 #[must_use]
 pub fn portion(rows: Vec<Ended>, position: u64) -> Portion {
-    Portion { rows, parties: Vec::new(), mark: mark(position) }
+    Portion { rows, mark: mark(position), ..Portion::default() }
 }
 
 fn mark(position: u64) -> Mark {
@@ -159,7 +164,7 @@ fn check_directory(subject: &mut impl Subject) {
         let change = |(key, row): (&Vec<u8>, _)| PartyChange { key: key.clone(), row };
         let parties = changes.into_iter().map(change).collect();
         let position = store.mark().position.0 + 1;
-        let portion = Portion { rows: Vec::new(), parties, mark: mark(position) };
+        let portion = Portion { parties, mark: mark(position), ..Portion::default() };
         store.write(&portion).expect("it takes changes of the directory");
         for _ in 0..2 {
             let found = [&plain, &shop].map(|key| store.party(key).expect("it reads"));
@@ -167,6 +172,78 @@ fn check_directory(subject: &mut impl Subject) {
             store = subject.reopen(store);
         }
     }
+}
+
+/// What was told of a transfer is found whatever names its records: its row, in the same portion
+/// or a later one, or nothing. Telling twice is telling once.
+fn check_tales(subject: &mut impl Subject) {
+    let mut store = subject.make();
+    let told = |number, position, outcome| told(sample_id(number), position, outcome);
+    let row = Ended { prepare: Position(10), ..sample_row(1, 14) };
+    let late = answered(&Ended { prepare: Position(12), ..sample_row(2, 13) }, 16);
+    let mut portions = [
+        // In flight when its prepare is written; another expires and is answered at one record.
+        (vec![], vec![told(1, 10, PrepareReserved), told(2, 12, PrepareReserved)], 12),
+        (
+            vec![late],
+            vec![told(2, 13, Expired), told(1, 14, Committed), told(2, 16, AnswerExpired)],
+            16,
+        ),
+        // A resend, after the row was written; and many at one record.
+        (vec![row], vec![told(1, 17, PrepareResentCommitted)], 18),
+        (vec![], (0..400).map(|number| told(number + 50, 19, Expired)).collect(), 19),
+        (vec![], vec![told(1, 20, PrepareModified), told(3, 20, PrepareReserved)], 20),
+    ]
+    .map(|(rows, all, position)| {
+        let mut portion = portion(rows, position);
+        all.iter().for_each(|told: &Told| {
+            portion.told.decided(&told.decided, told.owed.iter().copied());
+        });
+        portion.told.delivered(NoticeId(255), Position(position));
+        portion.told.delivered(NoticeId(256 + position), Position(position));
+        portion
+    });
+    portions[1].told.delivered(NoticeId(255), Position(3));
+    for portion in portions.iter().chain(&portions[3..]) {
+        store.write(portion).expect("it takes what is told");
+    }
+    for _ in 0..2 {
+        assert_eq!(store.told_after(), Position(0));
+        for (number, expected) in [
+            (
+                1,
+                vec![
+                    (10, PrepareReserved),
+                    (14, Committed),
+                    (17, PrepareResentCommitted),
+                    (20, PrepareModified),
+                ],
+            ),
+            (2, vec![(12, PrepareReserved), (13, Expired), (16, AnswerExpired)]),
+            (3, vec![(20, PrepareReserved)]),
+            (449, vec![(19, Expired)]),
+            (4, vec![]),
+        ] {
+            let expected: Vec<_> =
+                expected.into_iter().map(|(at, outcome)| told(number, at, outcome)).collect();
+            assert_eq!(store.tale(&sample_id(number)), Ok(expected), "{number}");
+        }
+        for (notice, expected) in
+            [(255, vec![3, 12, 16, 18, 19, 20]), (256 + 16, vec![16]), (256, vec![])]
+        {
+            let expected = expected.into_iter().map(Position).collect();
+            assert_eq!(store.ends(NoticeId(notice)), Ok(expected), "{notice}");
+        }
+        store = subject.reopen(store);
+    }
+}
+
+/// A decision without numbers, which made a notice owed.
+fn told(transfer: TransferId, position: u64, outcome: Outcome) -> Told {
+    let recipient = FspName::new("dfsp1").expect("a name");
+    let owed = Owed { notice: NoticeId(position), recipient, kind: NoticeKind::Error, outcome };
+    let position = Position(position);
+    Told { decided: Decided { transfer, position, outcome, numbers: None }, owed: vec![owed] }
 }
 
 /// Enough for several portions, and read by other threads while they are written.

@@ -1,7 +1,8 @@
-//! A store on disk: three keyspaces of one fjall database.
+//! A store on disk: six keyspaces of one fjall database.
 //!
 //! `transfers` holds the rows by id, `parties` the directory, `about` the identity of the log and
-//! the mark. One portion is one atomic batch over all three. Nothing is synced here: the database
+//! the mark; the others hold what is told ([`crate::told`]). One portion is one atomic batch over
+//! all of them. Nothing is synced here: the database
 //! hands its journal to the operating system with each batch, so that the end of the process loses
 //! nothing and a loss of power the newest batches.
 //!
@@ -17,13 +18,15 @@ use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
-use ledger::{Digest, Ended, Position, TransferId};
+use ledger::{Digest, Ended, NoticeId, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
 use record::frame::LogIdentity;
+use record::told::Told;
 
 use crate::background::behind;
 use crate::memory::{damaged, party_row, party_value};
+use crate::told::Tales;
 
 /// The database, within the store's directory.
 const DATABASE: &str = "rows";
@@ -31,7 +34,9 @@ const DATABASE: &str = "rows";
 const DAMAGED: &str = "damaged";
 
 /// Version of the whole: of the keyspaces, their keys, and what `about` holds.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The version before, in which nothing was told. It is taken over as it is.
+const FORMAT_SILENT: u8 = 1;
 /// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
 /// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
@@ -45,6 +50,8 @@ const WORKERS: usize = 1;
 
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
+/// The record beyond which everything is told, if that is not the first.
+const TOLD_KEY: &str = "told";
 
 /// How a store on disk is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +73,8 @@ pub struct Disk {
     transfers: Keyspace,
     parties: Keyspace,
     about: Keyspace,
+    tales: Tales,
+    told_after: Position,
     mark: RwLock<Mark>,
 }
 
@@ -92,6 +101,18 @@ impl Disk {
         match Self::open_existing(path, identity, options) {
             Ok(store) => Ok((store, None)),
             Err(reason) => Ok((Self::begin(path, identity, options)?, Some(reason))),
+        }
+    }
+
+    /// Opens the store that is there, for questions: where it cannot be used it is left alone, and
+    /// the reason is the error. The library may still tidy up its own files.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn open_for_questions(path: &Path, identity: LogIdentity) -> Result<Self, String> {
+        match path.join(DATABASE).exists() {
+            true => Self::open_existing(path, identity, Options::default()),
+            false => Err("there is none".into()),
         }
     }
 
@@ -123,21 +144,40 @@ impl Disk {
         }
         // A damaged database may be met by a panic of the library.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path, options)));
-        let store = opened
+        let mut store = opened
             .map_err(|_| "it cannot be opened".to_owned())?
             .map_err(|error| format!("it cannot be opened: {error}"))?;
         let about = store.about.get(IDENTITY_KEY).map_err(|error| error.to_string())?;
-        match about.as_deref().and_then(<[u8]>::split_first) {
-            Some((&FORMAT, own)) if own == identity.0 => (),
-            Some((&FORMAT, _)) => return Err("it belongs to another log".into()),
+        let format = match about.as_deref().and_then(<[u8]>::split_first) {
+            Some((format @ &(FORMAT | FORMAT_SILENT), own)) if own == identity.0 => *format,
+            Some((&(FORMAT | FORMAT_SILENT), _)) => return Err("it belongs to another log".into()),
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
-        }
+        };
         if let Some(stored) = store.about.get(MARK_KEY).map_err(|error| error.to_string())? {
             let mark = read_mark(&stored).ok_or("its mark is not what was written")?;
             *store.mark.write().unwrap_or_else(PoisonError::into_inner) = mark;
         }
+        if format == FORMAT_SILENT {
+            store.begin_telling(identity).map_err(|error| error.to_string())?;
+        }
+        let told = store.about.get(TOLD_KEY).map_err(|error| error.to_string())?;
+        store.told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
+            None => Position(0),
+            Some(Ok(bytes)) => Position(u64::from_le_bytes(bytes)),
+            Some(Err(_)) => return Err("it does not say what it tells".into()),
+        };
         Ok(store)
+    }
+
+    /// From here on everything is told: what is there was written when nothing was.
+    fn begin_telling(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
+        let mut about = vec![FORMAT];
+        about.extend_from_slice(&identity.0);
+        let mut batch = self.database.batch();
+        batch.insert(&self.about, IDENTITY_KEY, about);
+        batch.insert(&self.about, TOLD_KEY, self.mark().position.0.to_le_bytes());
+        batch.commit()
     }
 
     fn open_database(path: &Path, options: Options) -> Result<Self, fjall::Error> {
@@ -155,8 +195,9 @@ impl Disk {
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", || with(OTHER_BUFFER))?;
-        let (path, mark) = (path.to_owned(), RwLock::default());
-        Ok(Self { path, database, transfers, parties, about, mark })
+        let tales = Tales::open(&database)?;
+        let (path, told_after, mark) = (path.to_owned(), Position(0), RwLock::default());
+        Ok(Self { path, database, transfers, parties, about, tales, told_after, mark })
     }
 
     /// Notes that the store must not be used again, and passes the error on.
@@ -214,9 +255,25 @@ impl ColdStore for Disk {
         row.map_err(|error| self.condemn(error))
     }
 
+    fn told_after(&self) -> Position {
+        self.told_after
+    }
+
+    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+        let row = self.get(&self.transfers, &id.to_bytes())?;
+        let named = row.map_or(Ok(Vec::new()), |row| cold::records_of(id, &row));
+        let named = named.map_err(|error| self.condemn(damaged(error)))?;
+        self.tales.of(id, named).map_err(|error| self.condemn(error))
+    }
+
+    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+        self.tales.ends(notice).map_err(|error| self.condemn(error))
+    }
+
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         let mut batch = self.database.batch();
         self.insert_rows(&portion.rows, &mut batch)?;
+        self.tales.write(portion, &mut batch);
         for change in &portion.parties {
             match party_value(change.row.as_ref()) {
                 Some(value) => batch.insert(&self.parties, &change.key[..], value),
@@ -251,7 +308,7 @@ fn read_mark(stored: &[u8]) -> Option<Mark> {
     Some(Mark { position, chain: Digest(chain.try_into().ok()?) })
 }
 
-fn of_library(error: &fjall::Error) -> StoreError {
+pub(crate) fn of_library(error: &fjall::Error) -> StoreError {
     match error {
         fjall::Error::Io(_) | fjall::Error::Poisoned | fjall::Error::Locked => {
             StoreError::Failed(error.to_string())

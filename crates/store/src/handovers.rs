@@ -9,6 +9,7 @@
 
 use ledger::{Digest, Position};
 use ports::{Cold, ColdStore, Mark, Portion, StoreError, Until};
+use record::told::Told;
 
 use crate::sync::Arc;
 use crate::{Behind, Memory};
@@ -64,7 +65,7 @@ fn a_store_that_fails_is_told_to_whoever_waits() {
 fn portion(position: u64) -> Portion {
     let mark = Mark { position: Position(position), chain: Digest([position as u8; 32]) };
     let parties = vec![ports::PartyChange { key: vec![position as u8], row: None }];
-    Portion { rows: Vec::new(), parties, mark }
+    Portion { parties, mark, ..Portion::default() }
 }
 
 /// A store that takes nothing.
@@ -86,6 +87,18 @@ impl ColdStore for Failing {
 
     fn party(&self, _: &[u8]) -> Result<Option<ports::PartyRow>, StoreError> {
         Ok(None)
+    }
+
+    fn told_after(&self) -> Position {
+        Position(0)
+    }
+
+    fn tale(&self, _: &ledger::TransferId) -> Result<Vec<Told>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn ends(&self, _: ledger::NoticeId) -> Result<Vec<Position>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn write(&self, _: &Portion) -> Result<(), StoreError> {

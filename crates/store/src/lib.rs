@@ -25,6 +25,7 @@ mod disk;
 mod handovers;
 mod memory;
 mod sync;
+mod told;
 
 pub use behind::{Behind, QUEUE_MAX};
 pub use disk::{Disk, Options};

@@ -1,11 +1,12 @@
 //! A store in memory, in the stored form: for tests and the simulator.
 
-use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use ledger::{Ended, Position, TransferId};
+use ledger::{Ended, NoticeId, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
+use record::told::{self, Telling, Told};
 
 /// A store in memory. A copy is a store of its own: what a crash leaves is a copy made before.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Memory {
 struct Tables {
     transfers: BTreeMap<[u8; 17], Vec<u8>>,
     parties: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Whole portions, by the first record that they tell of: nobody asks often.
+    told: BTreeMap<Position, Arc<Telling>>,
     mark: Mark,
 }
 
@@ -48,6 +51,31 @@ impl ColdStore for Memory {
         self.tables().parties.get(key).map(|stored| party_row(stored)).transpose()
     }
 
+    fn told_after(&self) -> Position {
+        Position(0)
+    }
+
+    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+        let mut tale = Vec::new();
+        for telling in self.tables().told.values() {
+            let own = telling.decisions().filter(|(transfer, _, _)| transfer == id);
+            for (_, _, bytes) in own {
+                tale.push(told::read_one(bytes).map_err(damaged)?);
+            }
+        }
+        // A portion that was given again may have been divided in another way.
+        tale.sort_by_key(|told| told.decided.position);
+        tale.dedup();
+        Ok(tale)
+    }
+
+    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+        let tables = self.tables();
+        let all = tables.told.values().flat_map(|telling| &telling.ends);
+        let own: BTreeSet<_> = all.filter(|(of, _)| *of == notice).map(|(_, at)| *at).collect();
+        Ok(own.into_iter().collect())
+    }
+
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         for row in &portion.rows {
@@ -61,6 +89,10 @@ impl ColdStore for Memory {
                 Some(value) => tables.parties.insert(change.key.clone(), value),
                 None => tables.parties.remove(&change.key),
             };
+        }
+        let first = portion.told.decisions().next().map(|(_, position, _)| position);
+        if let Some(first) = first.or(portion.told.ends.first().map(|(_, position)| *position)) {
+            tables.told.insert(first, Arc::new(portion.told.clone()));
         }
         tables.mark = portion.mark;
         Ok(())

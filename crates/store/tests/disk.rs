@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ledger::{Ended, Position, TransferId};
+use ledger::{Ended, NoticeId, Position, TransferId};
 use ports::{Cold, ColdStore, Mark, PartyRow, Portion, StoreError, Until};
 use record::frame::LogIdentity;
+use record::told::Told;
 use store::contract::{portion, sample_id, sample_row};
 use store::{Behind, Disk, Memory, Options};
 use tempfile::TempDir;
@@ -54,6 +55,37 @@ fn a_sound_store_is_private_and_kept() {
     assert_eq!((reason, store.mark().position), (None, Position(10)));
     assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
     assert!(0 < store.bytes());
+}
+
+/// One written before anything was told keeps what it has, and tells from there on.
+#[test]
+fn a_store_that_told_nothing_is_taken_over() {
+    let (_above, path) = written();
+    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+    let about = database.keyspace("about", Default::default).expect("it is there");
+    about.insert("identity", [&[1], &IDENTITY.0[..]].concat()).expect("it writes");
+    drop((about, database));
+    for _ in 0..2 {
+        let (store, reason) = open(&path, IDENTITY);
+        assert_eq!((reason, store.told_after()), (None, Position(10)));
+        assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
+        assert_eq!(store.tale(&sample_id(7)), Ok(vec![]));
+        store.write(&portion(vec![sample_row(1_000, 12)], 12)).expect("it writes");
+    }
+    let asked = Disk::open_for_questions(&path, IDENTITY).expect("it opens");
+    assert_eq!((asked.mark().position, asked.told_after()), (Position(12), Position(10)));
+}
+
+/// Whoever only asks neither begins a store nor empties one.
+#[test]
+fn questions_leave_a_store_as_it_is() {
+    let (above, path) = written();
+    let none = Disk::open_for_questions(&above.path().join("none"), IDENTITY);
+    assert_eq!(none.err().as_deref(), Some("there is none"));
+    assert!(!above.path().join("none").exists());
+    let other = Disk::open_for_questions(&path, LogIdentity([4; 16]));
+    assert!(other.err().expect("it is refused").contains("another log"));
+    assert_eq!(open(&path, IDENTITY).1, None, "and it is all there");
 }
 
 #[test]
@@ -126,6 +158,18 @@ impl ColdStore for Failing {
 
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         self.0.party(key)
+    }
+
+    fn told_after(&self) -> Position {
+        Position(0)
+    }
+
+    fn tale(&self, _: &TransferId) -> Result<Vec<Told>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn ends(&self, _: NoticeId) -> Result<Vec<Position>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {

@@ -133,6 +133,7 @@ impl Audit {
                 self.note_new(effects);
                 self.compare_touched(state);
             }
+            Moment::Expiring(_) | Moment::Expired(_) => {}
             Moment::Before(position, _) => self.at = position,
             Moment::After(_, command, outcome) => {
                 let record = records.next();

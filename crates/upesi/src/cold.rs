@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::config::Config;
 
 /// Name of the store's directory within the data directory.
-const DIRECTORY: &str = "store";
+pub(crate) const DIRECTORY: &str = "store";
 
 /// Where the store is, and how it is held.
 pub(crate) struct Place {

@@ -194,6 +194,7 @@ impl Counterfactual {
                     copy.decide(state.stamp(), None, new);
                 }
             }
+            Moment::Expiring(_) | Moment::Expired(_) => return,
             Moment::Before(position, _) => {
                 if self.copies.is_none() && reached(self.from, position, state.stamp()) {
                     self.begin(position, state);

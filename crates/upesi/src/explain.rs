@@ -1,25 +1,31 @@
-//! `upesi explain`: the life of one transfer, from the log alone.
+//! `upesi explain` and `GET /transfers/{id}/explanation`: the life of one transfer.
 //!
-//! One pass that decides everything again, for the numbers of a decision are those of the moment.
-//! Of what is not about the transfer nothing is kept or copied; per command it costs a comparison
-//! of ids. Around each of its own records the balances are looked at before and after.
+//! The switch notes beside its log what it decides on ([`ledger::Teller`]), and the cold store
+//! keeps it ([`ports::ColdStore::tale`]). So a life is a few reads by key, and a record for each of
+//! its events. Offline the store is taken only if it is that of the log, and if no record behind
+//! its mark is about the transfer. Otherwise, and for a log whose store was made by a version that
+//! told nothing, everything is decided again in one pass: the answer is the same, and says so.
 
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ledger::{
-    AccountKind, Amount, Books, Change, Command, Currency, DeliveryResult, Effects,
-    FinishedDelivery, FspName, Fulfilment, FundsDirection, Moment, Notice, Outcome, Position,
-    Prepare, Stamp, State, TransferId, TransferState,
+    Change, Command, Decided, Listener, NoticeId, Outcome, Owed, Position, Teller, TransferId,
+    TransferState, TransferView,
 };
-use record::frame::{Frame, Payload, Record};
+use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
+use record::frame::Frame;
+use record::told::Told;
+use store::Disk;
 
-use crate::audit::transfer_of;
-use crate::explanation::{
-    Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Owed, Party, Verdict, What,
-    request_of, state_name,
-};
-use crate::offline::{Go, OfflineLog, moment, print_json};
-use crate::{ExplainArguments, Failure};
+use crate::audit::{is_end, transfer_of};
+use crate::explanation::{Explanation, Source};
+use crate::life::{Tale, tell};
+use crate::offline::{Go, OfflineLog, print_json};
+use crate::{ExplainArguments, Failure, cold};
 
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     let started = Instant::now();
@@ -28,34 +34,19 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
         Failure::new(format!("{text:?} is no transfer id: a UUID in lower case, or a ULID"))
     })?;
     let log = OfflineLog::open(&arguments.data)?;
-    let mut story = Story::new(id);
-    let (replay, walked) = log.replay(&mut |replay, placed| {
-        let frame = placed.frame;
-        replay.apply(frame, &mut |moment, state, effects| {
-            story.watch(moment, frame, state, effects);
-        })?;
-        Ok(Go::On)
-    })?;
-    if let Some(torn) = walked.torn {
-        let (segment, offset) = (torn.segment, torn.offset);
-        eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
-    }
-    if story.events.is_empty() {
-        let records = replay.records();
+    let noted = match arguments.replay {
+        true => Err(None),
+        false => noted(&log, &arguments.data, id).map_err(Some),
+    };
+    let mut explanation = match noted {
+        Ok(explanation) => explanation,
+        Err(why) => Explanation { source: Source::Replay(why), ..decided_again(&log, id)? },
+    };
+    if explanation.events.is_empty() {
+        let records = explanation.up_to;
         return Err(log.failure(format!("none of the {records} records is about transfer {id}")));
     }
-    let state = replay.state();
-    let pending = state.notices_owed().filter(|notice| notice.transfer == id);
-    let mut notices_pending: Vec<_> = pending.map(|notice| notice.id.0).collect();
-    notices_pending.sort_unstable();
-    let explanation = Explanation {
-        transfer: id.to_string(),
-        state: state.view(&id).map(|view| state_name(view.state)),
-        events: story.events,
-        notices_pending,
-        records: replay.records(),
-        seconds: started.elapsed().as_secs_f64(),
-    };
+    explanation.seconds = started.elapsed().as_secs_f64();
     if arguments.json {
         return print_json(&explanation);
     }
@@ -63,426 +54,272 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What has been learned of one transfer.
-struct Story {
-    id: TransferId,
-    events: Vec<Event>,
-    /// Everything that was ever owed about it.
-    notices: Vec<Notice>,
-    terms: Option<Terms>,
-    /// The balances before the decision under way, when it is about the transfer.
-    before: Option<Before>,
-    /// Notices of this batch that were looked at.
-    noticed: usize,
-}
-
-/// Who and how much, from the prepare that reserved.
-struct Terms {
-    payer: FspName,
-    payee: FspName,
-    currency: Currency,
-    expiration_ms: u64,
-    reserved: bool,
-}
-
-/// The state before a decision.
-struct Before {
-    values: Vec<Amount>,
-    parties: Vec<(FspName, Currency, u32)>,
-    expired: u64,
-}
-
-impl Story {
-    fn new(id: TransferId) -> Self {
-        let (events, notices) = (Vec::new(), Vec::new());
-        Self { id, events, notices, terms: None, before: None, noticed: 0 }
+/// What the store beside a log says, or why it is not asked.
+fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, String> {
+    let records = journal::Records::open(log.disk().clone()).map_err(|error| error.to_string())?;
+    let store = Disk::open_for_questions(&data.join(cold::DIRECTORY), records.identity())?;
+    let mark = store.mark();
+    let tale = tale_of(&store, id).map_err(|error| error.to_string())?;
+    if !is_whole(&store, id, &tale).map_err(|error| error.to_string())? {
+        let since = store.told_after().0;
+        return Err(format!("what was decided up to record {since} was not noted in it"));
     }
-
-    fn watch(&mut self, moment: Moment<'_>, frame: &Frame<'_>, state: &State, effects: &Effects) {
-        match moment {
-            Moment::Opened => {
-                self.noticed = 0;
-                let due = |terms: &Terms| terms.expiration_ms <= state.stamp().millis();
-                if self.terms.as_ref().is_some_and(|terms| terms.reserved && due(terms)) {
-                    self.before = Some(self.look(state, self.parties()));
-                }
-            }
-            Moment::DeadlinesFired => {
-                if let Some(before) = self.before.take() {
-                    self.note_expiry(&before, frame, state, effects);
-                }
-            }
-            Moment::Before(_, command) => {
-                if self.is_about(command) {
-                    self.before = Some(self.look(state, self.parties_of(command, state)));
-                }
-                return;
-            }
-            Moment::After(position, command, outcome) => {
-                if let Some(before) = self.before.take() {
-                    let decided = (position, command, outcome);
-                    self.note_decision(&before, decided, frame, (state, effects));
-                }
-            }
+    let mut behind = Behind {
+        id,
+        deadline_ms: deadline(&tale, &records).map_err(|error| error.to_string())?,
+        tale: &tale,
+        is_of_log: mark.position == Position(0),
+        late: None,
+    };
+    let from = mark.position.max(Position(1));
+    let visited = records.visit(from, &mut |frame| {
+        if frame.header().last() == mark.position {
+            behind.is_of_log = frame.chain() == mark.chain;
+        } else if behind.is_of_log {
+            behind.look(frame);
         }
-        self.noticed = effects.notices.len();
+        let go_on = behind.is_of_log && behind.late.is_none();
+        if go_on { Ok(()) } else { Err(ports::Stop) }
+    });
+    visited.map_err(|error| error.to_string())?;
+    match behind.late {
+        _ if !behind.is_of_log => Err("it was made from a log that went another way".into()),
+        Some(late) => Err(format!("it ends with record {}, before record {late}", mark.position.0)),
+        None => {
+            let told = tell(id, &tale, &records).map_err(|error| error.to_string())?;
+            Ok(Explanation { up_to: mark.position.0, ..told })
+        }
+    }
+}
+
+/// Looks through the records behind the store's mark.
+struct Behind<'a> {
+    id: TransferId,
+    tale: &'a Tale,
+    /// Of a transfer that is in flight at the mark.
+    deadline_ms: Option<u64>,
+    is_of_log: bool,
+    /// The first record that the store does not know, and that is about the transfer.
+    late: Option<u64>,
+}
+
+impl Behind<'_> {
+    fn look(&mut self, frame: &Frame<'_>) {
+        let header = frame.header();
+        let about = |record: &record::frame::Record<'_>| {
+            let read = record::command::read_fields(record.kind, record.version, record.fields);
+            read.map_or(true, |command| self.is_about(&command))
+        };
+        let late = frame.records().find(about).map(|record| record.position.0);
+        let is_met = |deadline: u64| deadline <= header.batch.stamp.millis();
+        self.late = late.or(self.deadline_ms.is_some_and(is_met).then_some(header.first.0));
     }
 
     fn is_about(&self, command: &Command) -> bool {
+        let owed = |notice| self.tale.told.iter().any(|told| owes(told, notice));
         match command {
-            Command::FinishDeliveries(ends) => {
-                !self.notices.is_empty() && ends.iter().any(|end| self.notice(end).is_some())
-            }
+            Command::FinishDeliveries(ends) => ends.iter().any(|end| owed(end.notice)),
             Command::Administer(administer) => match &administer.change {
                 Change::MoveFunds(funds) => funds.id == self.id,
                 Change::EndFundsOut(end) => end.id == self.id,
-                Change::Redeliver { notice } => self.notices.iter().any(|one| one.id == *notice),
+                Change::Redeliver { notice } => owed(*notice),
                 _ => false,
             },
             _ => transfer_of(command) == Some(self.id),
         }
     }
+}
 
-    fn notice(&self, end: &FinishedDelivery) -> Option<&Notice> {
-        self.notices.iter().find(|notice| notice.id == end.notice)
+fn owes(told: &Told, notice: NoticeId) -> bool {
+    told.owed.iter().any(|owed| owed.notice == notice)
+}
+
+/// Whether it is told from its beginning, in a store that was written before anything was told.
+fn is_whole(store: &dyn ColdStore, id: TransferId, tale: &Tale) -> Result<bool, ports::StoreError> {
+    use Outcome::{Accepted, AnswerTransferNotFound, PrepareReserved};
+    let silent = store.told_after();
+    if silent == Position(0) {
+        return Ok(true);
+    }
+    if let Some(row) = store.read(&id, Position(u64::MAX))? {
+        return Ok(silent < row.prepare);
+    }
+    let first = tale.told.first().map(|told| told.decided.outcome);
+    Ok(matches!(first, Some(PrepareReserved | Accepted | AnswerTransferNotFound)))
+}
+
+fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<Tale, ports::StoreError> {
+    let told = store.tale(&id)?;
+    let mut ends = BTreeMap::new();
+    for owed in told.iter().flat_map(|told| &told.owed) {
+        ends.insert(owed.notice, store.ends(owed.notice)?);
+    }
+    Ok(Tale { told, ends })
+}
+
+/// When a transfer that is in flight as far as it is told ends by itself.
+fn deadline(tale: &Tale, reader: &dyn RecordReader) -> Result<Option<u64>, LogError> {
+    let mut reserved = None;
+    for Told { decided: Decided { outcome, position, .. }, owed } in &tale.told {
+        let expired = owed.iter().any(|owed| owed.outcome == Outcome::Expired);
+        match *outcome {
+            Outcome::PrepareReserved if !expired => reserved = Some(*position),
+            Outcome::Expired => reserved = None,
+            outcome if is_end(outcome) => reserved = None,
+            _ => {}
+        }
+    }
+    let Some(position) = reserved else { return Ok(None) };
+    let Some(owned) = reader.read(position)? else { return Ok(None) };
+    let command = record::command::read_fields(owned.kind, owned.version, &owned.fields);
+    Ok(command.ok().and_then(|command| match command {
+        Command::Prepare(prepare) => Some(prepare.expiration_ms),
+        _ => None,
+    }))
+}
+
+/// Decides the whole log again, and listens.
+fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, Failure> {
+    let (mut teller, mut notes) = (Teller::default(), Notes::of(id));
+    let (replay, walked) = log.replay(&mut |replay, placed| {
+        let frame = placed.frame;
+        replay.apply(frame, &mut |moment, state, effects| {
+            teller.watch(moment, state, effects, &mut notes);
+        })?;
+        notes.keep(frame);
+        Ok(Go::On)
+    })?;
+    if let Some(torn) = walked.torn {
+        let (segment, offset) = (torn.segment, torn.offset);
+        eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
+    }
+    let told = tell(id, &notes.tale, &notes.records).map_err(|error| log.failure(error))?;
+    Ok(Explanation { up_to: replay.state().position().0, records: replay.records(), ..told })
+}
+
+/// What a replay tells of one transfer, and the records that it is told of.
+struct Notes {
+    id: TransferId,
+    tale: Tale,
+    /// Records of the frame under way.
+    wanted: Vec<Position>,
+    records: Kept,
+}
+
+/// Records in memory.
+#[derive(Default)]
+struct Kept(BTreeMap<Position, OwnedRecord>);
+
+impl RecordReader for Kept {
+    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError> {
+        Ok(self.0.get(&position).cloned())
+    }
+}
+
+impl Notes {
+    fn of(id: TransferId) -> Self {
+        let (tale, wanted, records) = (Tale::default(), Vec::new(), Kept::default());
+        Self { id, tale, wanted, records }
     }
 
-    /// The parties whose numbers matter.
-    fn parties_of(&self, command: &Command, state: &State) -> Vec<(FspName, Currency)> {
-        match command {
-            Command::Prepare(prepare) if self.terms.is_none() => {
-                vec![(prepare.payer, prepare.currency), (prepare.payee, prepare.currency)]
+    fn keep(&mut self, frame: &Frame<'_>) {
+        let stamp = frame.header().batch.stamp;
+        let records = self.wanted.drain(..).filter_map(|position| frame.record(position));
+        let kept = records.map(|record| (record.position, OwnedRecord::copy(&record, stamp)));
+        self.records.0.extend(kept);
+    }
+}
+
+impl Listener for Notes {
+    fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>) {
+        if decided.transfer != self.id {
+            return;
+        }
+        let owed: Vec<_> = owed.collect();
+        for owed in &owed {
+            self.tale.ends.entry(owed.notice).or_default();
+        }
+        self.tale.told.push(Told { decided: decided.clone(), owed });
+        self.wanted.push(decided.position);
+    }
+
+    fn delivered(&mut self, notice: NoticeId, position: Position) {
+        if let Some(ends) = self.tale.ends.get_mut(&notice) {
+            ends.push(position);
+            self.wanted.push(position);
+        }
+    }
+}
+
+/// How long an answer waits for the store to show what was decided when it was asked for.
+const PATIENCE: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What a running switch can tell of a transfer.
+pub(crate) struct Question {
+    pub(crate) id: TransferId,
+    pub(crate) store: Arc<dyn ColdStore>,
+    pub(crate) reader: Arc<dyn RecordReader>,
+    /// The last record that was decided on when it was asked.
+    pub(crate) asked_at: Position,
+    /// What the state says, where the store may have been made before anything was told.
+    pub(crate) view: Option<TransferView>,
+}
+
+impl Question {
+    /// Answers it; `None` when no record is about the transfer. May wait for the store, and for
+    /// the disk.
+    pub(crate) fn answer(&self) -> Result<Option<Explanation>, String> {
+        let started = Instant::now();
+        let up_to = self.wait(started).map_err(|error| error.to_string())?;
+        let store = &*self.store;
+        let mut tale = tale_of(store, self.id).map_err(|error| error.to_string())?;
+        let whole = is_whole(store, self.id, &tale).map_err(|error| error.to_string())?;
+        if let (false, Some(view)) = (whole, &self.view) {
+            complete(&mut tale, self.id, view);
+        }
+        if tale.told.is_empty() {
+            return Ok(None);
+        }
+        let told = tell(self.id, &tale, &*self.reader).map_err(|error| error.to_string())?;
+        let missing = (!whole).then_some(MISSING);
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Some(Explanation { up_to: up_to.0, missing, seconds, ..told }))
+    }
+
+    /// Waits until the store shows everything durable that was decided before the question.
+    fn wait(&self, started: Instant) -> Result<Position, LogError> {
+        loop {
+            let shown = self.store.mark().position;
+            let late = self.asked_at <= shown || PATIENCE < started.elapsed();
+            if late || self.reader.read(Position(shown.0 + 1))?.is_none() {
+                return Ok(shown);
             }
-            Command::Administer(administer) => match &administer.change {
-                Change::MoveFunds(funds) => vec![(funds.name, funds.currency)],
-                Change::EndFundsOut(end) => {
-                    let account = state.books().get(end.account);
-                    account.map(|account| (end.name, account.currency)).into_iter().collect()
-                }
-                _ => Vec::new(),
-            },
-            Command::FinishDeliveries(_) => Vec::new(),
-            _ => self.parties(),
-        }
-    }
-
-    fn parties(&self) -> Vec<(FspName, Currency)> {
-        let parties =
-            |terms: &Terms| vec![(terms.payer, terms.currency), (terms.payee, terms.currency)];
-        self.terms.as_ref().map(parties).unwrap_or_default()
-    }
-
-    fn look(&self, state: &State, mut parties: Vec<(FspName, Currency)>) -> Before {
-        parties.dedup();
-        let owed = |name: &FspName| {
-            state.register().find(name).map_or(0, |(index, _)| state.notices_owed_to(index))
-        };
-        Before {
-            values: state.books().iter().map(|account| account.value).collect(),
-            parties: parties
-                .iter()
-                .map(|(name, currency)| (*name, *currency, owed(name)))
-                .collect(),
-            expired: state.counters().expired,
-        }
-    }
-
-    fn note_expiry(
-        &mut self,
-        before: &Before,
-        frame: &Frame<'_>,
-        state: &State,
-        effects: &Effects,
-    ) {
-        let ended = state.view(&self.id).is_none_or(|view| view.state != TransferState::Reserved);
-        let Some(terms) = self.terms.as_mut().filter(|_| ended) else { return };
-        terms.reserved = false;
-        let expiration = moment(Stamp::from_millis(terms.expiration_ms));
-        let fired = (state.counters().expired - before.expired) as usize;
-        let mut decision = self.decision(before, Outcome::Expired, state, effects);
-        decision.deadlines_beside = fired.saturating_sub(1);
-        let what = What::Expiry { expiration, decision };
-        self.push(frame.header().first, state.stamp(), what);
-    }
-
-    fn note_decision(
-        &mut self,
-        before: &Before,
-        (position, command, outcome): (Position, &Command, Outcome),
-        frame: &Frame<'_>,
-        (state, effects): (&State, &Effects),
-    ) {
-        if let Command::FinishDeliveries(ends) = command {
-            return self.note_deliveries(position, ends, state);
-        }
-        if let (Command::Prepare(prepare), Outcome::PrepareReserved) = (command, outcome) {
-            self.terms = Some(Terms::of(prepare));
-        }
-        let decision = self.decision(before, outcome, state, effects);
-        if let Some(terms) = &mut self.terms {
-            let view = state.view(&self.id);
-            terms.reserved = view.is_some_and(|view| view.state == TransferState::Reserved);
-        }
-        let what = match command {
-            Command::Administer(administer) => What::Operator {
-                actor: administer.actor.clone(),
-                reason: administer.reason.clone(),
-                change: words_of(&administer.change),
-                decision,
-            },
-            _ => {
-                let record = frame.record(position).expect("the frame holds what was decided");
-                What::Message { message: message_of(&record, command, state.stamp()), decision }
-            }
-        };
-        self.push(position, state.stamp(), what);
-        let expired_at_once = |terms: &&Terms| !terms.reserved;
-        if outcome == Outcome::PrepareReserved
-            && let Some(terms) = self.terms.as_ref().filter(expired_at_once)
-        {
-            let expiration = moment(Stamp::from_millis(terms.expiration_ms));
-            self.noticed = effects.notices.len();
-            let after = self.look(state, self.parties());
-            let decision = self.decision(&after, Outcome::Expired, state, effects);
-            self.push(position, state.stamp(), What::Expiry { expiration, decision });
-        }
-    }
-
-    fn note_deliveries(&mut self, position: Position, ends: &[FinishedDelivery], state: &State) {
-        for end in ends {
-            let Some(notice) = self.notice(end) else { continue };
-            let finished = moment(Stamp::from_millis(end.finished_ms));
-            let delivery = Delivery {
-                notice: end.notice.0,
-                recipient: state.register().get(notice.recipient).name.as_str().to_owned(),
-                request: request_of(notice.kind),
-                result: match end.result {
-                    DeliveryResult::Delivered => "delivered",
-                    DeliveryResult::Dead => "dead",
-                    DeliveryResult::Withdrawn => "withdrawn",
-                },
-                attempts: end.attempts,
-                last_status: (end.status != 0).then_some(end.status),
-                finished,
-            };
-            self.push(position, state.stamp(), What::Delivery(delivery));
-        }
-    }
-
-    fn push(&mut self, position: Position, stamp: Stamp, what: What) {
-        self.events.push(Event { position: position.0, time: moment(stamp), what });
-    }
-
-    fn decision(
-        &mut self,
-        before: &Before,
-        outcome: Outcome,
-        state: &State,
-        effects: &Effects,
-    ) -> Decision {
-        let new = effects.notices[self.noticed..].iter().filter(|one| one.transfer == self.id);
-        let new: Vec<Notice> = new.copied().collect();
-        let owes = new.iter().map(|notice| Owed {
-            notice: notice.id.0,
-            recipient: state.register().get(notice.recipient).name.as_str().to_owned(),
-            request: request_of(notice.kind),
-            outcome: format!("{:?}", notice.outcome),
-        });
-        let decision = Decision {
-            verdict: Verdict::of(outcome),
-            parties: before.parties.iter().filter_map(|one| party(one, before, state)).collect(),
-            postings: legs(&before.values, state),
-            owes: owes.collect(),
-            deadlines_beside: 0,
-        };
-        // A dead letter that is sent again is known already.
-        let known: Vec<_> = self.notices.iter().map(|notice| notice.id).collect();
-        self.notices.extend(new.into_iter().filter(|notice| !known.contains(&notice.id)));
-        decision
-    }
-}
-
-impl Terms {
-    fn of(prepare: &Prepare) -> Self {
-        Self {
-            payer: prepare.payer,
-            payee: prepare.payee,
-            currency: prepare.currency,
-            expiration_ms: prepare.expiration_ms,
-            reserved: true,
+            thread::sleep(LOOK_EVERY);
         }
     }
 }
 
-fn party(
-    (name, currency, owed): &(FspName, Currency, u32),
-    before: &Before,
-    state: &State,
-) -> Option<Party> {
-    let (_, participant) = state.register().find(name)?;
-    let holding = participant.holding(*currency)?;
-    let earlier = |id: ledger::AccountId| {
-        let value = before.values.get((id.0 as usize).saturating_sub(1)).copied();
-        value.unwrap_or(Amount::ZERO)
+/// Said of a transfer that was begun under a version that noted nothing.
+const MISSING: &str = "numbers, resends and deliveries of its early records were not noted: \
+                       `upesi explain` on a copy of the directory decides them again";
+
+/// Puts the records that the state names in the places that nothing is told of.
+fn complete(tale: &mut Tale, id: TransferId, view: &TransferView) {
+    let cause = view.cause.map(|cause| cause.outcome);
+    let end = match view.state {
+        TransferState::Reserved => None,
+        TransferState::Committed => Some(Outcome::Committed),
+        TransferState::Aborted => cause,
     };
-    let now = |id| state.books().get(id).map_or(Amount::ZERO, |account| account.value);
-    Some(Party {
-        name: name.as_str().to_owned(),
-        currency: currency.to_string(),
-        active: participant.active,
-        account_active: state.books().get(holding.position).is_some_and(|one| one.active),
-        position_before: Decimal(earlier(holding.position)),
-        position_after: Decimal(now(holding.position)),
-        cover_before: Decimal(-earlier(holding.settlement)),
-        cover_after: Decimal(-now(holding.settlement)),
-        cap: holding.limit.map(|limit| Decimal(limit.value)),
-        notices_owed: *owed,
-        lane_capacity: state.settings().lane_capacity,
-    })
-}
-
-/// The accounts whose balances changed.
-fn legs(before: &[Amount], state: &State) -> Vec<Leg> {
-    let books: &Books = state.books();
-    let changed = books.iter().zip(before).filter_map(|(account, before)| {
-        let change = account.value.checked_sub(*before)?;
-        let (side, amount) = match change {
-            Amount::ZERO => return None,
-            rise if Amount::ZERO < rise => ("debit", rise),
-            fall => ("credit", -fall),
-        };
-        Some(Leg {
-            side,
-            account: account.id.0,
-            kind: name_of(account.kind),
-            owner: state.register().get(account.owner).name.as_str().to_owned(),
-            amount: Decimal(amount),
-            currency: account.currency.to_string(),
-            before: Decimal(*before),
-            after: Decimal(account.value),
-        })
-    });
-    changed.collect()
-}
-
-pub(crate) fn name_of(kind: AccountKind) -> String {
-    match (kind.name(), kind) {
-        (Some(name), _) => name.to_owned(),
-        (None, AccountKind::InFlight) => "IN_FLIGHT".to_owned(),
-        (None, AccountKind::Outflow) => "OUTFLOW".to_owned(),
-        (None, _) => "OPENING".to_owned(),
-    }
-}
-
-pub(crate) fn words_of(change: &Change) -> String {
-    match change {
-        Change::MoveFunds(funds) => {
-            let way = match funds.direction {
-                FundsDirection::In => "funds in",
-                FundsDirection::Out => "funds out, reserved",
-            };
-            format!("{way}: {} {} of {}", funds.amount, funds.currency, funds.name.as_str())
-        }
-        Change::EndFundsOut(end) if end.commit => format!("funds out of {}", end.name.as_str()),
-        Change::EndFundsOut(end) => format!("funds out of {} given back", end.name.as_str()),
-        Change::Redeliver { notice } => format!("dead letter {} sent again", notice.0),
-        other => format!("{other:?}"),
-    }
-}
-
-/// A message as the record holds it.
-pub(crate) fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
-    let (kept, sizes) = sizes_of(record);
-    let blank = Message {
-        request: "",
-        sender: String::new(),
-        destination: None,
-        says: String::new(),
-        expiration: None,
-        expires_in_ms: None,
-        trace: String::new(),
-        hash: String::new(),
-        kept,
-        header_lines: sizes.map(|(lines, _, _)| lines),
-        header_bytes: sizes.map(|(_, head, _)| head),
-        body_bytes: sizes.map(|(_, _, body)| body),
-        digest: (kept != "none").then(|| record.payload_digest.to_string()),
-    };
-    let name = |name: &FspName| name.as_str().to_owned();
-    match command {
-        Command::Prepare(prepare) => Message {
-            request: "POST /transfers",
-            sender: name(&prepare.source),
-            says: format!(
-                "{} {} from {} to {}, condition {}",
-                prepare.amount,
-                prepare.currency,
-                prepare.payer.as_str(),
-                prepare.payee.as_str(),
-                hexadecimal(&prepare.condition)
-            ),
-            expiration: Some(moment(Stamp::from_millis(prepare.expiration_ms))),
-            expires_in_ms: Some(prepare.expiration_ms.cast_signed() - stamp.millis().cast_signed()),
-            trace: hexadecimal(&prepare.trace),
-            hash: prepare.hash.to_string(),
-            ..blank
-        },
-        Command::Fulfil(fulfil) => Message {
-            request: "PUT /transfers/{id}",
-            sender: name(&fulfil.source),
-            destination: fulfil.destination.as_ref().map(name),
-            says: format!("{:?}, {}", fulfil.state, words_of_fulfilment(fulfil.fulfilment)),
-            trace: hexadecimal(&fulfil.trace),
-            hash: fulfil.hash.to_string(),
-            ..blank
-        },
-        Command::Abort(abort) => Message {
-            request: "PUT /transfers/{id}/error",
-            sender: name(&abort.source),
-            destination: abort.destination.as_ref().map(name),
-            says: match abort.code_is_known {
-                true => "an error of the protocol or of private use".to_owned(),
-                false => "an error that the protocol does not know".to_owned(),
-            },
-            trace: hexadecimal(&abort.trace),
-            hash: abort.hash.to_string(),
-            ..blank
-        },
-        _ => blank,
-    }
-}
-
-/// What is left of a message; header lines, bytes of headers and of the body.
-fn sizes_of(record: &Record<'_>) -> (&'static str, Option<(usize, usize, usize)>) {
-    let stored = match record.payload {
-        Payload::None => return ("none", None),
-        Payload::Erased => return ("erased", None),
-        Payload::Stored(stored) => stored,
-    };
-    let read = fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored));
-    let sizes = read.ok().map(|message| {
-        let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);
-        (message.headers.len(), message.headers.iter().map(line).sum(), message.body.len())
-    });
-    ("stored", sizes)
-}
-
-fn length_of(text: &impl AsRef<[u8]>) -> usize {
-    text.as_ref().len()
-}
-
-fn words_of_fulfilment(fulfilment: Fulfilment) -> String {
-    use sha2::Digest;
-    match fulfilment {
-        Fulfilment::Absent => "no fulfilment".to_owned(),
-        Fulfilment::Undecodable => "a fulfilment that is not 32 bytes".to_owned(),
-        Fulfilment::Present(preimage) => {
-            let hash = sha2::Sha256::digest(preimage);
-            format!("a fulfilment that hashes to {}", hexadecimal(&hash))
+    let ends_it = |outcome: &Outcome| is_end(*outcome) || *outcome == Outcome::Expired;
+    let of_prepare = end.filter(|end| !ends_it(end)).unwrap_or(Outcome::PrepareReserved);
+    let answer = view.answer.zip(end);
+    for (position, outcome) in [Some((view.prepare, of_prepare)), answer].into_iter().flatten() {
+        if tale.told.iter().all(|told| told.decided.position != position) {
+            let decided = Decided { transfer: id, position, outcome, numbers: None };
+            tale.told.push(Told { decided, owed: Vec::new() });
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    tale.told.sort_by_key(|told| told.decided.position);
 }

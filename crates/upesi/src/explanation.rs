@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use ledger::{Amount, NoticeKind, Outcome, TransferState};
+use ledger::{Amount, NoticeKind, Outcome};
 use serde::{Serialize, Serializer};
 
 /// The life of one transfer.
@@ -11,13 +11,31 @@ use serde::{Serialize, Serializer};
 pub(crate) struct Explanation {
     pub(crate) transfer: String,
     /// `RESERVED`, `COMMITTED` or `ABORTED`; none if no record made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<&'static str>,
     pub(crate) events: Vec<Event>,
-    /// Notices about it that are owed at the end of the log.
+    /// Notices about it that are owed at the end.
     pub(crate) notices_pending: Vec<u64>,
+    /// Last record that this takes account of.
+    pub(crate) up_to: u64,
+    /// Whether the decisions were noted when they were made, or made again.
+    pub(crate) source: Source,
+    /// What is missing, and why; nothing as a rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<&'static str>,
     /// Records read to know this.
     pub(crate) records: u64,
     pub(crate) seconds: f64,
+}
+
+/// Where the numbers come from.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    /// The store beside the log.
+    Store,
+    /// Every record was decided again; because the store does not do, or nobody asked it.
+    Replay(Option<String>),
 }
 
 /// One thing that happened, in the order of the log.
@@ -92,8 +110,6 @@ pub(crate) struct Decision {
     pub(crate) parties: Vec<Party>,
     pub(crate) postings: Vec<Leg>,
     pub(crate) owes: Vec<Owed>,
-    /// Other transfers whose deadlines the same stamp met; their postings are in the numbers too.
-    pub(crate) deadlines_beside: usize,
 }
 
 /// A participant's numbers around a decision.
@@ -179,7 +195,24 @@ impl Display for Explanation {
             [] => writeln!(f, "nothing is owed about it at the end of the log"),
             pending => writeln!(f, "still owed at the end of the log: notices {pending:?}"),
         }?;
-        write!(f, "{} records decided again in {:.1} s", self.records, self.seconds)
+        if let Some(missing) = self.missing {
+            writeln!(f, "{missing}")?;
+        }
+        let Self { up_to, records, seconds, .. } = self;
+        match &self.source {
+            Source::Store => write!(
+                f,
+                "as noted when it was decided, up to record {up_to}; {records} records read in \
+                 {:.1} ms",
+                seconds * 1e3
+            ),
+            Source::Replay(None) => write!(f, "{records} records decided again in {seconds:.1} s"),
+            Source::Replay(Some(why)) => write!(
+                f,
+                "{records} records decided again in {seconds:.1} s: the cold store was not asked, \
+                 {why}"
+            ),
+        }
     }
 }
 
@@ -239,10 +272,6 @@ impl Display for Decision {
         writeln!(f, "  decided  {outcome} ({number}): {why}")?;
         for party in &self.parties {
             writeln!(f, "  numbers  {party}")?;
-        }
-        if 0 < self.deadlines_beside {
-            let others = self.deadlines_beside;
-            writeln!(f, "           the deadlines of {others} other transfers fired beside it")?;
         }
         for leg in &self.postings {
             writeln!(f, "  posted   {leg}")?;
@@ -309,15 +338,6 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
         NoticeKind::PatchAborted => "PATCH /transfers/{id} ABORTED",
         NoticeKind::PartiesChanged => "PUT /participants/...",
         NoticeKind::PartiesRefused => "PUT /participants/.../error",
-    }
-}
-
-/// A state as FSPIOP names it.
-pub(crate) const fn state_name(state: TransferState) -> &'static str {
-    match state {
-        TransferState::Reserved => "RESERVED",
-        TransferState::Committed => "COMMITTED",
-        TransferState::Aborted => "ABORTED",
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, State, TransferId};
+use ledger::{
+    Administer, ChangeParties, Command, Outcome, PartyBinding, Position, Stamp, State, TransferId,
+};
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
 use operations::{
@@ -16,7 +18,7 @@ use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::recall::Known;
+use crate::explain::Question;
 
 /// The node as operators reach it.
 pub(crate) struct NodeHub {
@@ -96,16 +98,24 @@ impl Hub for NodeHub {
     async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
         let place = Arc::clone(&self.explaining);
         let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
-        let known = self.ask_about(id, move |state| Known::of(state, &id)).await?;
-        let Some(known) = known else { return Ok(None) };
-        let reader = self.handle.reader();
+        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+        let asked_at = self.handle.status().position;
+        let view = match store.told_after() {
+            Position(0) => None,
+            _ => self.ask_about(id, move |state| state.view(&id)).await?,
+        };
+        let question = Question { id, store, reader: self.handle.reader(), asked_at, view };
         let telling = tokio::task::spawn_blocking(move || {
-            let told = known.tell(&*reader).ok()?;
+            let told = question.answer();
             drop(place);
-            serde_json::to_vec(&told).ok()
+            told
         });
-        let told = telling.await.ok().flatten().ok_or(Unavailable::Stopped)?;
-        Ok(Some(told.into()))
+        let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+            eprintln!("upesi: {id} cannot be explained: {error}");
+            Unavailable::Unreadable
+        })?;
+        let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
+        written.map_err(|_| Unavailable::Unreadable)
     }
 
     fn metrics(&self) -> Metrics {

@@ -12,12 +12,12 @@ mod explain;
 mod explanation;
 mod hub;
 mod keeper;
+mod life;
 mod mark;
 mod offline;
 mod parties;
 mod preload;
 mod quarantine;
-mod recall;
 mod replay;
 mod restore;
 mod serve;
@@ -72,7 +72,10 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
   upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
-A running switch has its directory locked: stop it, or explain from a copy of the directory.";
+  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      trusts nothing but the log
+A running switch has its directory locked, and answers itself:
+  curl -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
+       http://127.0.0.1:3001/transfers/b51ec534-ee48-4575-b6a9-000000000001/explanation";
 
 const PRELOAD_EXAMPLES: &str = "\
 Examples:
@@ -293,6 +296,9 @@ pub(crate) struct ExplainArguments {
     /// Directory of the log, only read. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    /// Decide the whole log again instead of asking the cold store beside it. Slow, and the same.
+    #[arg(long)]
+    pub(crate) replay: bool,
     /// Print JSON; amounts are strings.
     #[arg(long)]
     pub(crate) json: bool,

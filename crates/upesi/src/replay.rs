@@ -10,8 +10,8 @@ use ledger::{Account, Notice, ParticipantIndex, Position, Stamp, State};
 use sequencer::{Replay, ReplayError};
 use serde::Serialize;
 
-use crate::explain::name_of;
 use crate::explanation::{Decimal, request_of};
+use crate::life::name_of;
 use crate::offline::{Go, OfflineLog, moment, print_json};
 use crate::{Failure, ReplayArguments};
 

@@ -3,15 +3,23 @@
 
 use super::answer;
 use crate::context::{Context, Subject};
+use crate::ids::TransferId;
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 use crate::planted::{Bug, is_planted};
 
-/// Ends every transfer that is due, in order of deadline, then of prepare.
-pub(crate) fn expire_due(context: &mut Context<'_>) {
-    while let Some(slot) = context.state.transfers.due(context.state.stamp.millis()) {
-        expire(context, slot);
-    }
+/// The transfer that is due first, in order of deadline, then of prepare.
+pub(crate) fn next_due(context: &Context<'_>) -> Option<TransferId> {
+    let transfers = &context.state.transfers;
+    let slot = transfers.due(context.state.stamp.millis())?;
+    Some(transfers.active(slot).id)
+}
+
+/// Ends the transfer that is due first; whether there was one.
+pub(crate) fn expire_next(context: &mut Context<'_>) -> bool {
+    let due = context.state.transfers.due(context.state.stamp.millis());
+    due.into_iter().for_each(|slot| expire(context, slot));
+    due.is_some()
 }
 
 fn expire(context: &mut Context<'_>, slot: u32) {

@@ -190,7 +190,8 @@ fn settlement_account(
     Ok((index, id))
 }
 
-fn reconciliation_account(state: &State, currency: Currency) -> Option<AccountId> {
+/// The hub's account that funds of a currency come from and go to.
+pub(crate) fn reconciliation_account(state: &State, currency: Currency) -> Option<AccountId> {
     let hub = state.register.get(ParticipantIndex::HUB);
     let mut accounts = hub.accounts.iter().filter_map(|id| state.books.get(*id));
     accounts

@@ -10,7 +10,7 @@ mod create_account_type;
 mod create_hub_account;
 mod create_participant;
 mod create_settlement_model;
-pub(crate) mod expire;
+mod expire;
 mod finish_deliveries;
 mod fulfil;
 mod funds;
@@ -27,6 +27,9 @@ use crate::command::{Change, Command};
 use crate::context::Context;
 use crate::ids::Position;
 use crate::outcome::Outcome;
+
+pub(crate) use expire::{expire_next, next_due};
+pub(crate) use funds::reconciliation_account;
 
 /// Decides one command.
 pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {

@@ -1,7 +1,7 @@
 //! `POST /transfers`: the payer's position is taken, or the prepare is refused
 //! (hub-semantics 3.3 to 3.5; rulings for unknown payees and inactive payee accounts).
 
-use super::expire::expire_due;
+use super::expire::expire_next;
 use crate::accounts::Books;
 use crate::command::Prepare;
 use crate::context::{Context, Subject};
@@ -136,7 +136,7 @@ fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Outco
     // An expiration at this very instant passes the check, and is a deadline met: the transfer
     // ends here, so that no later command of the batch can find it open.
     if command.expiration_ms <= context.state.stamp.millis() {
-        expire_due(context);
+        while expire_next(context) {}
     }
     Outcome::PrepareReserved
 }

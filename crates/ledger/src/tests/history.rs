@@ -229,7 +229,7 @@ impl World {
         let stamp = Stamp::from_millis(self.now_ms);
         let mut effects = Effects::default();
         let batch = Batch { first, stamp, node: 1, epoch: 1, sequence };
-        self.state.apply(&batch, commands, &mut effects);
+        super::telling::apply(&mut self.state, &batch, commands, &mut effects);
         effects
     }
 

@@ -11,3 +11,4 @@ mod properties;
 mod scenario;
 mod scenarios;
 mod snapshot;
+mod telling;

@@ -96,10 +96,10 @@ fn explanation() -> Operation {
     )
     .guarded()
     .says(
-        "Its messages with what was decided on them, its end, and the notices still owed, \
-         whatever its age. `upesi explain` tells more, from the log: balances, cover and cap \
-         around each decision, resends, and how deliveries ended. Few are answered at a time; \
-         503 means to ask again.",
+        "Its whole life, whatever its age: its messages, resends and refused ones among them; what \
+         was decided on each, with position, cover and cap before and after; its postings; the \
+         notices that it made owed and how they were delivered. The same as `upesi explain`. Few \
+         are answered at a time; 503 means to ask again.",
     )
     .answers(Answer::json(200, "What is known.", reference("Explanation")))
     .refuses(400, &[ErrorCode::MALFORMED_SYNTAX])

@@ -356,7 +356,7 @@ const NOTICE_KINDS: [NoticeKind; 13] = [
     NoticeKind::PartiesRefused,
 ];
 
-fn notice_kind(reader: &mut Reader<'_>) -> Result<NoticeKind, FieldError> {
+pub(crate) fn notice_kind(reader: &mut Reader<'_>) -> Result<NoticeKind, FieldError> {
     let at = usize::from(reader.u8()?).checked_sub(1);
     at.and_then(|at| NOTICE_KINDS.get(at).copied()).ok_or(FieldError::Value)
 }

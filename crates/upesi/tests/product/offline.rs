@@ -21,9 +21,11 @@ use crate::support::switch::{Home, Ports, files};
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
 
-/// Every file of a data directory with its content.
+/// Every file of a data directory with its content, but for the cold store: who asks it opens it,
+/// and its library tidies up.
 fn content(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    files(data).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    let kept = files(data).into_iter().filter(|path| !path.starts_with(data.join("store")));
+    kept.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 /// Runs a command that must answer with JSON and leave every file as it is.
@@ -191,6 +193,18 @@ fn deliveries(life: &Value) -> Vec<String> {
     lines
 }
 
+/// The life of a transfer: as it was noted when it was decided, and as it is decided again.
+fn life(home: &Home, id: &str) -> Value {
+    let (noted, _) = answer(home, &["explain", id, "--json"]);
+    assert_eq!(noted["source"], "store", "{noted:#}");
+    let (again, _) = answer(home, &["explain", id, "--json", "--replay"]);
+    assert_eq!(again["source"], json!({"replay": null}));
+    for name in ["transfer", "state", "events", "notices_pending"] {
+        assert_eq!(noted[name], again[name], "{name}");
+    }
+    noted
+}
+
 #[test]
 fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
     let scheme = Scheme::start();
@@ -206,7 +220,8 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
     scheme.switch.stop(Signal::TERM);
     let home = scheme.home;
 
-    let (life, _) = answer(&home, &["explain", &committed.id, "--json"]);
+    let life_of = |id: &str| life(&home, id);
+    let life = life_of(&committed.id);
     assert_eq!((&life["state"], &life["notices_pending"]), (&json!("COMMITTED"), &json!([])));
     let told = messages(&life);
     let outcomes: Vec<_> = told.iter().map(|event| &event["decision"]["outcome"]).collect();
@@ -243,12 +258,12 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
         ]
     );
 
-    let (life, _) = answer(&home, &["explain", &refused.id, "--json"]);
+    let life = life_of(&refused.id);
     let told = messages(&life);
     assert_eq!(told[0]["decision"]["outcome"], "PrepareLiquidityInsufficient");
     assert_eq!(told[0]["decision"]["parties"][0]["cover_before"], "2000");
 
-    let (life, _) = answer(&home, &["explain", &expired.id, "--json"]);
+    let life = life_of(&expired.id);
     let expiry = life["events"].as_array().unwrap().iter().find(|one| one["event"] == "expiry");
     let decision = &expiry.expect("it expired")["decision"];
     assert_eq!((&life["state"], &decision["outcome"]), (&json!("ABORTED"), &json!("Expired")));
@@ -511,7 +526,7 @@ fn other_caps_and_cover_are_tried_on_the_log() {
     scheme.end();
 }
 
-/// What a running switch remembers of a transfer is what its log says of it.
+/// A running switch tells of a transfer what its log says of it.
 #[test]
 fn a_running_switch_explains_a_transfer_as_its_log_does() {
     let scheme = Scheme::start();
@@ -525,34 +540,70 @@ fn a_running_switch_explains_a_transfer_as_its_log_does() {
     scheme.send(&transfers[1].error("5104", "No"), 200);
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
     scheme.settle();
+    // Makes durable what is noted of deliveries.
+    scheme.send(&transfers[3].prepare(), 202);
+    scheme.settle();
     let explain = |id: &str| -> Value {
         let text = scheme.admin.get(&format!("/transfers/{id}/explanation"));
         serde_json::from_str(&text).unwrap()
     };
-    let ids: Vec<_> =
-        transfers.iter().chain([&short]).map(|one| one.path()[11..].to_owned()).collect();
+    let ids: Vec<_> = transfers.iter().chain([&short]).map(|one| one.id.clone()).collect();
     let live: Vec<_> = ids.iter().map(|id| explain(id)).collect();
-    let states: Vec<_> =
-        live.iter().map(|one| (one["state"].clone(), one["expired"].clone())).collect();
-    let expected = ["COMMITTED", "ABORTED", "ABORTED", "RESERVED", "ABORTED"];
-    for (at, (state, expired)) in states.into_iter().enumerate() {
-        assert_eq!((state, expired), (json!(expected[at]), json!(at == 4)), "{at}");
-    }
+    let states: Vec<_> = live.iter().map(|one| one["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["COMMITTED", "ABORTED", "ABORTED", "RESERVED", "ABORTED"]);
     scheme.switch.stop(Signal::TERM);
-    for (id, live) in ids.iter().zip(&live) {
-        let (life, _) = answer(&scheme.home, &["explain", id, "--json"]);
-        assert_eq!(live["state"], life["state"]);
-        assert_eq!(live["notices_pending"], json!([]), "everything was delivered");
-        let told = live["events"].as_array().unwrap();
-        let messages = messages(&life);
-        assert_eq!(told.len(), messages.len(), "{live:#}");
-        for (told, message) in told.iter().zip(messages) {
-            for name in ["position", "time", "message"] {
-                assert_eq!(told[name], message[name], "{name}");
-            }
-            for name in ["outcome", "number", "why"] {
-                assert_eq!(told["decision"][name], message["decision"][name], "{live:#}");
-            }
+    for (at, (id, live)) in ids.iter().zip(&live).enumerate() {
+        let later = life(&scheme.home, id);
+        assert_eq!(live["state"], later["state"]);
+        assert_eq!(live["missing"], Value::Null);
+        if at == 3 {
+            continue;
         }
+        assert_eq!(live["notices_pending"], json!([]), "everything was delivered");
+        assert_eq!(live["events"], later["events"]);
+    }
+}
+
+/// A store that does not do is left alone, and said; the answer is the same.
+#[test]
+fn what_the_store_does_not_tell_is_decided_again() {
+    let mut scheme = Scheme::start();
+    let [resent, open] = ["10", "20"].map(Transfer::of);
+    for transfer in [&resent, &open] {
+        scheme.send(&transfer.prepare(), 202);
+    }
+    scheme.send(&resent.fulfil("COMMITTED"), 200);
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    let store = scheme.home.data().join("store");
+    let kept = scheme.home.data().parent().unwrap().join("kept");
+    copy(&store, &kept);
+    scheme.switch = scheme.home.serve();
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    scheme.send(&resent.prepare(), 202);
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+
+    let home = scheme.home;
+    let newest = life(&home, &resent.id);
+    let check = |named: &str| {
+        let (told, _) = answer(&home, &["explain", &resent.id, "--json"]);
+        let why = told["source"]["replay"].as_str().unwrap();
+        assert!(why.contains(named), "{why}");
+        assert_eq!(told["events"], newest["events"], "{named}");
+    };
+    fs::remove_dir_all(&store).unwrap();
+    check("there is none");
+    // One that ends before a record that is about the transfer; for the other it does.
+    fs::rename(&kept, &store).unwrap();
+    check("it ends with record");
+    assert_eq!(life(&home, &open.id)["state"], "RESERVED");
+}
+
+fn copy(from: &Path, to: &Path) {
+    for path in files(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(path, target).unwrap();
     }
 }

@@ -1,0 +1,89 @@
+//! Single records of a log that nobody writes, by position: for questions about the past.
+//!
+//! Nothing is repaired and nothing is walked from the beginning: a segment is opened when a record
+//! of it is asked for, and the record is found by halving. Each frame is checked but for the chain.
+
+use std::fmt;
+
+use ledger::Position;
+use ports::{Disk, DiskFile, LogError, OwnedRecord, RecordReader, Visitor};
+use record::frame::{LogIdentity, Tail};
+
+use crate::reader::{INDEX_STEP_BYTES, Opened, Segment, Shared, damaged, storage};
+use crate::scan::{Part, Window, frame_at};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
+
+/// A log to be asked.
+pub struct Records<D: Disk>(Shared<D>);
+
+impl<D: Disk> Records<D> {
+    /// The log on a disk.
+    ///
+    /// # Errors
+    /// [`LogError`] when there is none, or its first or last segment cannot be read.
+    pub fn open(disk: D) -> Result<Self, LogError> {
+        let names = segment::list(&disk).map_err(storage)?;
+        let (Some((first, name)), Some((last, last_name))) = (names.first(), names.last()) else {
+            return Err(LogError::Storage("there is no log".into()));
+        };
+        let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+        let file = disk.open(name).map_err(storage)?;
+        let read = file.read_at(0, &mut header).map_err(storage)?;
+        let base = segment::decode_header(&header[..read]).map_err(|e| damaged(*first, 0, &e))?;
+        let file = disk.open(last_name).map_err(storage)?;
+        let opened = Opened::closed(*last, file).map_err(storage)?;
+        let mut segments: Vec<_> =
+            names.iter().map(|(first, _)| Segment { first: *first, opened: None }).collect();
+        if let Some(last) = segments.last_mut() {
+            last.opened = Some(opened.into());
+        }
+        // Nobody writes: whatever is there is read, and what is beyond the end is an error.
+        let all = Tail { durable: Position(u64::MAX), ..base };
+        Ok(Self(Shared::new(disk, segments, &all)))
+    }
+
+    /// The log's identity.
+    #[must_use]
+    pub fn identity(&self) -> LogIdentity {
+        self.0.identity
+    }
+
+    /// Visits the frames from the one that holds `from` to the end of the log.
+    ///
+    /// # Errors
+    /// [`LogError`] at the first frame that cannot be read, a torn end among them.
+    pub fn visit(&self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+        for first in self.0.segments_from(from) {
+            let opened = self.0.open_at(from.max(first))?;
+            let limit = opened.file.length().map_err(storage)?;
+            let part = Part { file: &opened.file, limit };
+            let mut window = Window::new(INDEX_STEP_BYTES as usize);
+            let mut offset = match first <= from {
+                true => opened.before(from).map_err(storage)?,
+                false => SEGMENT_HEADER_BYTES,
+            };
+            while offset < limit {
+                let frame = frame_at(&mut window, part, offset).map_err(storage)?;
+                let frame = frame.map_err(|error| damaged(first, offset, &error))?;
+                let header = frame.header();
+                if from <= header.last() && visit(&frame).is_err() {
+                    return Ok(());
+                }
+                offset += u64::from(header.length);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<D: Disk> RecordReader for Records<D> {
+    fn read(&self, position: Position) -> Result<Option<OwnedRecord>, LogError> {
+        self.0.read(position)
+    }
+}
+
+impl<D: Disk> fmt::Debug for Records<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("identity", &self.identity()).finish_non_exhaustive()
+    }
+}

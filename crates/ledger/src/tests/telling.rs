@@ -1,0 +1,100 @@
+//! What is told of each decision is what happens in it: held against the state before and after,
+//! in every batch of every history.
+
+use alloc::vec::Vec;
+
+use crate::*;
+
+/// What was told.
+#[derive(Default)]
+struct Ear {
+    told: Vec<(Decided, Vec<Owed>)>,
+    ends: Vec<(NoticeId, Position)>,
+}
+
+impl Listener for Ear {
+    fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>) {
+        self.told.push((decided.clone(), owed.collect()));
+    }
+
+    fn delivered(&mut self, notice: NoticeId, position: Position) {
+        self.ends.push((notice, position));
+    }
+}
+
+/// The state before a decision.
+#[derive(Default)]
+struct Before {
+    values: Vec<Amount>,
+    noticed: usize,
+}
+
+/// Decides a batch, and holds what is told of it against what happens.
+pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effects: &mut Effects) {
+    let (mut teller, mut before) = (Teller::default(), Before::default());
+    state.apply_watched(batch, commands, effects, &mut |moment, state, effects| {
+        let mut ear = Ear::default();
+        teller.watch(moment, state, effects, &mut ear);
+        match moment {
+            Moment::Opened | Moment::DeadlinesFired => assert!(ear.told.is_empty()),
+            Moment::Expiring(_) => before = Before::of(state, effects),
+            Moment::Before(position, command) => {
+                before = Before::of(state, effects);
+                assert_eq!(ear.ends, ends(state, position, command));
+            }
+            Moment::Expired(id) => {
+                let (decided, owed) = &ear.told[0];
+                assert_eq!((decided.transfer, decided.position), (id, batch.first));
+                assert_eq!((decided.outcome, owed.len()), (Outcome::Expired, 2));
+                before.check(&ear.told, state, effects);
+            }
+            Moment::After(position, command, outcome) => {
+                let about_one =
+                    matches!(command, Command::Prepare(_) | Command::Fulfil(_) | Command::Abort(_));
+                assert!(!about_one || ear.told.len() == 1, "{command:?} is told of");
+                for (decided, _) in &ear.told {
+                    assert_eq!((decided.position, decided.outcome), (position, outcome));
+                }
+                if about_one || !ear.told.is_empty() {
+                    before.check(&ear.told, state, effects);
+                }
+            }
+        }
+    });
+}
+
+/// The deliveries that a command ends, of notices that are owed.
+fn ends(state: &State, position: Position, command: &Command) -> Vec<(NoticeId, Position)> {
+    let Command::FinishDeliveries(ends) = command else { return Vec::new() };
+    let owed = ends.iter().filter(|end| state.notice(end.notice).is_some());
+    owed.map(|end| (end.notice, position)).collect()
+}
+
+impl Before {
+    fn of(state: &State, effects: &Effects) -> Self {
+        let values = state.books().iter().map(|account| account.value).collect();
+        Self { values, noticed: effects.notices.len() }
+    }
+
+    /// Everything that moved and everything that became owed is told, and nothing else.
+    fn check(&self, told: &[(Decided, Vec<Owed>)], state: &State, effects: &Effects) {
+        let owed: Vec<_> = told.iter().flat_map(|(_, owed)| owed).map(|owed| owed.notice).collect();
+        let new = effects.notices[self.noticed..].iter().map(|notice| notice.id);
+        assert_eq!(owed, new.collect::<Vec<_>>());
+        let numbers = told.iter().filter_map(|(decided, _)| decided.numbers.as_ref());
+        let held: Vec<_> = numbers.flat_map(held).collect();
+        for (account, before) in state.books().iter().zip(&self.values) {
+            let own = held.iter().filter(|held| held.account == account.id);
+            let told = own.map(|held| (held.before, held.after)).next();
+            let moved = account.value != *before;
+            assert!(told.is_some() || !moved, "{account:?} moved, and is not told of");
+            assert!(told.is_none_or(|told| told == (*before, account.value)), "{account:?}");
+        }
+    }
+}
+
+fn held(numbers: &Numbers) -> Vec<Held> {
+    let sides = numbers.sides.iter().flatten();
+    let own = sides.flat_map(|side| [side.position, side.settlement]);
+    own.chain(numbers.hub.iter().flatten().map(|(_, held)| *held)).collect()
+}

@@ -1,0 +1,413 @@
+//! The life of one transfer, made of what is told of its decisions ([`ledger::Decided`]) and of the
+//! records that they were made on. Nothing is decided here, and no state is looked at.
+//!
+//! Costs: a record read for each event.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use ledger::{
+    AccountKind, Amount, Change, Command, Decided, DeliveryResult, FinishedDelivery, FspName,
+    Fulfilment, FundsDirection, Held, NoticeId, Numbers, Outcome, Owed, Position, Side, Stamp,
+    TransferId,
+};
+use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
+use record::frame::{Payload, Record};
+use record::told::Told;
+
+use crate::explanation::{
+    Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict, What,
+    request_of,
+};
+use crate::offline::moment;
+
+/// What is told of one transfer.
+#[derive(Debug, Default)]
+pub(crate) struct Tale {
+    /// Its decisions, in the order of the log.
+    pub(crate) told: Vec<Told>,
+    /// The records that say how deliveries of its notices ended.
+    pub(crate) ends: BTreeMap<NoticeId, Vec<Position>>,
+}
+
+/// Tells it. `up_to` and `source` are for the caller to set right.
+///
+/// # Errors
+/// As [`RecordReader::read`].
+pub(crate) fn tell(
+    id: TransferId,
+    tale: &Tale,
+    reader: &dyn RecordReader,
+) -> Result<Explanation, LogError> {
+    let reading = Reading { reader, records: Cell::new(0) };
+    let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
+    for told in &tale.told {
+        life.decided(told, &reading.read(told.decided.position)?)?;
+    }
+    let mut owed = BTreeMap::new();
+    for one in tale.told.iter().flat_map(|told| &told.owed) {
+        *owed.entry(one.notice).or_insert((*one, 0)) =
+            (*one, owed.get(&one.notice).map_or(0, |(_, times)| times + 1_usize));
+    }
+    let mut notices_pending = Vec::new();
+    for (notice, (owed, again)) in owed {
+        let ends = tale.ends.get(&notice).map_or(&[][..], |ends| ends);
+        for position in ends {
+            life.delivered(&owed, &reading.read(*position)?)?;
+        }
+        if ends.len() <= again {
+            notices_pending.push(notice.0);
+        }
+    }
+    let Life { state, mut events, .. } = life;
+    events.sort_by_key(|event| event.position);
+    Ok(Explanation {
+        transfer: id.to_string(),
+        state,
+        events,
+        notices_pending,
+        up_to: 0,
+        source: Source::Store,
+        missing: None,
+        records: reading.records.get(),
+        seconds: 0.0,
+    })
+}
+
+/// Reads records, and counts them.
+struct Reading<'a> {
+    reader: &'a dyn RecordReader,
+    records: Cell<u64>,
+}
+
+impl Reading<'_> {
+    fn read(&self, position: Position) -> Result<OwnedRecord, LogError> {
+        self.records.set(self.records.get() + 1);
+        self.reader.read(position)?.ok_or_else(|| LogError::Damaged {
+            place: format!("record {}", position.0),
+            reason: "it is told of, and it is not there".into(),
+        })
+    }
+}
+
+/// What has been told so far.
+struct Life {
+    /// Of the prepare that reserved.
+    expiration: String,
+    state: Option<&'static str>,
+    events: Vec<Event>,
+}
+
+impl Life {
+    fn decided(&mut self, told: &Told, owned: &OwnedRecord) -> Result<(), LogError> {
+        let decided = &told.decided;
+        if decided.outcome == Outcome::Expired {
+            self.expire(decided, &told.owed, owned.stamp);
+            return Ok(());
+        }
+        let command = command_of(owned)?;
+        // A prepare that expires at the very moment of its reservation is two decisions in one.
+        let at_once = |owed: &&Owed| owed.outcome == Outcome::Expired;
+        let expired = told.owed.iter().any(|owed| at_once(&owed))
+            && decided.outcome == Outcome::PrepareReserved;
+        let (of_end, own): (Vec<_>, Vec<_>) =
+            told.owed.iter().copied().partition(|owed| expired && at_once(&owed));
+        let decision = decision_of(decided, &own);
+        let what = match &command {
+            Command::Administer(administer) => What::Operator {
+                actor: administer.actor.clone(),
+                reason: administer.reason.clone(),
+                change: words_of(&administer.change),
+                decision,
+            },
+            _ => What::Message {
+                message: message_of(&view_of(owned), &command, owned.stamp),
+                decision,
+            },
+        };
+        if let (Command::Prepare(prepare), Outcome::PrepareReserved) = (&command, decided.outcome) {
+            self.expiration = moment(Stamp::from_millis(prepare.expiration_ms));
+        }
+        self.state = state_after(&command, decided.outcome).or(self.state);
+        self.push(decided.position, owned.stamp, what);
+        if expired {
+            self.expire(decided, &of_end, owned.stamp);
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, decided: &Decided, owed: &[Owed], stamp: Stamp) {
+        let decided = Decided { outcome: Outcome::Expired, ..decided.clone() };
+        let decision = decision_of(&decided, owed);
+        let expiration = self.expiration.clone();
+        self.state = Some("ABORTED");
+        self.push(decided.position, stamp, What::Expiry { expiration, decision });
+    }
+
+    /// A record of ends of deliveries, one of which is that of the notice.
+    fn delivered(&mut self, owed: &Owed, owned: &OwnedRecord) -> Result<(), LogError> {
+        let Command::FinishDeliveries(ends) = command_of(owned)? else { return Ok(()) };
+        for end in ends.iter().filter(|end| end.notice == owed.notice) {
+            self.push(owned.position, owned.stamp, What::Delivery(delivery_of(owed, end)));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, position: Position, stamp: Stamp, what: What) {
+        self.events.push(Event { position: position.0, time: moment(stamp), what });
+    }
+}
+
+/// The state that a decision brings about, if it does.
+fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
+    use Outcome::*;
+    let change = match command {
+        Command::Administer(administer) => Some(&administer.change),
+        _ => None,
+    };
+    match (change, outcome) {
+        (Some(Change::MoveFunds(funds)), Accepted) => Some(match funds.direction {
+            FundsDirection::In => "COMMITTED",
+            FundsDirection::Out => "RESERVED",
+        }),
+        (Some(Change::EndFundsOut(end)), Accepted) if end.commit => Some("COMMITTED"),
+        (Some(Change::EndFundsOut(_)), Accepted) => Some("ABORTED"),
+        (_, PrepareReserved) => Some("RESERVED"),
+        (_, Committed) => Some("COMMITTED"),
+        (_, FundsInsufficient | Aborted | AbortedWithUnknownCode | AbortedByPut) => Some("ABORTED"),
+        (_, AnswerToStranger | FulfilmentInvalid) => Some("ABORTED"),
+        // A resend, or another prepare under a known id, changes nothing.
+        (_, Repeated | PrepareModified) => None,
+        (_, PrepareResentCommitted | PrepareResentAborted | PrepareResentReserved) => None,
+        _ => matches!(command, Command::Prepare(_)).then_some("ABORTED"),
+    }
+}
+
+fn command_of(owned: &OwnedRecord) -> Result<Command, LogError> {
+    record::command::read_fields(owned.kind, owned.version, &owned.fields).map_err(|error| {
+        let place = format!("record {}", owned.position.0);
+        LogError::Damaged { place, reason: error.to_string() }
+    })
+}
+
+fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
+    let numbers = decided.numbers.as_ref();
+    let owes = owed.iter().map(|owed| crate::explanation::Owed {
+        notice: owed.notice.0,
+        recipient: owed.recipient.as_str().to_owned(),
+        request: request_of(owed.kind),
+        outcome: format!("{:?}", owed.outcome),
+    });
+    let sides = |numbers: &'_ Numbers| numbers.sides;
+    let parties = numbers.into_iter().flat_map(|numbers| {
+        sides(numbers).into_iter().flatten().map(move |side| party_of(&side, numbers))
+    });
+    Decision {
+        verdict: Verdict::of(decided.outcome),
+        parties: parties.collect(),
+        postings: numbers.map(legs_of).unwrap_or_default(),
+        owes: owes.collect(),
+    }
+}
+
+fn party_of(side: &Side, numbers: &Numbers) -> Party {
+    Party {
+        name: side.name.as_str().to_owned(),
+        currency: numbers.currency.to_string(),
+        active: side.active,
+        account_active: side.account_active,
+        position_before: Decimal(side.position.before),
+        position_after: Decimal(side.position.after),
+        cover_before: Decimal(-side.settlement.before),
+        cover_after: Decimal(-side.settlement.after),
+        cap: side.cap.map(Decimal),
+        notices_owed: side.owed,
+        lane_capacity: numbers.lane_capacity,
+    }
+}
+
+/// The accounts whose balances changed, in order of number.
+fn legs_of(numbers: &Numbers) -> Vec<Leg> {
+    let of_sides = numbers.sides.iter().flatten().flat_map(|side| {
+        [(AccountKind::Position, side.position), (AccountKind::Settlement, side.settlement)]
+            .map(|(kind, held)| (kind, held, side.name))
+    });
+    let of_hub = numbers.hub.iter().flatten().map(|(kind, held)| (*kind, *held, numbers.hub_name));
+    let legs = of_sides.chain(of_hub).filter_map(|leg| leg_of(leg, numbers));
+    let mut legs: Vec<_> = legs.collect();
+    legs.sort_by_key(|leg| leg.account);
+    legs
+}
+
+fn leg_of((kind, held, owner): (AccountKind, Held, FspName), numbers: &Numbers) -> Option<Leg> {
+    let (side, amount) = match held.after.checked_sub(held.before)? {
+        Amount::ZERO => return None,
+        rise if Amount::ZERO < rise => ("debit", rise),
+        fall => ("credit", -fall),
+    };
+    Some(Leg {
+        side,
+        account: held.account.0,
+        kind: name_of(kind),
+        owner: owner.as_str().to_owned(),
+        amount: Decimal(amount),
+        currency: numbers.currency.to_string(),
+        before: Decimal(held.before),
+        after: Decimal(held.after),
+    })
+}
+
+fn delivery_of(owed: &Owed, end: &FinishedDelivery) -> Delivery {
+    Delivery {
+        notice: end.notice.0,
+        recipient: owed.recipient.as_str().to_owned(),
+        request: request_of(owed.kind),
+        result: match end.result {
+            DeliveryResult::Delivered => "delivered",
+            DeliveryResult::Dead => "dead",
+            DeliveryResult::Withdrawn => "withdrawn",
+        },
+        attempts: end.attempts,
+        last_status: (end.status != 0).then_some(end.status),
+        finished: moment(Stamp::from_millis(end.finished_ms)),
+    }
+}
+
+fn view_of(owned: &OwnedRecord) -> Record<'_> {
+    let (payload, payload_length) = match &owned.payload {
+        OwnedPayload::None => (Payload::None, 0),
+        OwnedPayload::Erased => (Payload::Erased, 0),
+        OwnedPayload::Stored(bytes) => (Payload::Stored(bytes), bytes.len() as u32),
+    };
+    Record {
+        position: owned.position,
+        kind: owned.kind,
+        version: owned.version,
+        fields: &owned.fields,
+        payload_digest: owned.payload_digest,
+        payload_length,
+        payload,
+    }
+}
+
+pub(crate) fn name_of(kind: AccountKind) -> String {
+    match (kind.name(), kind) {
+        (Some(name), _) => name.to_owned(),
+        (None, AccountKind::InFlight) => "IN_FLIGHT".to_owned(),
+        (None, AccountKind::Outflow) => "OUTFLOW".to_owned(),
+        (None, _) => "OPENING".to_owned(),
+    }
+}
+
+fn words_of(change: &Change) -> String {
+    match change {
+        Change::MoveFunds(funds) => {
+            let way = match funds.direction {
+                FundsDirection::In => "funds in",
+                FundsDirection::Out => "funds out, reserved",
+            };
+            format!("{way}: {} {} of {}", funds.amount, funds.currency, funds.name.as_str())
+        }
+        Change::EndFundsOut(end) if end.commit => format!("funds out of {}", end.name.as_str()),
+        Change::EndFundsOut(end) => format!("funds out of {} given back", end.name.as_str()),
+        Change::Redeliver { notice } => format!("dead letter {} sent again", notice.0),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A message as the record holds it.
+fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
+    let (kept, sizes) = sizes_of(record);
+    let blank = Message {
+        request: "",
+        sender: String::new(),
+        destination: None,
+        says: String::new(),
+        expiration: None,
+        expires_in_ms: None,
+        trace: String::new(),
+        hash: String::new(),
+        kept,
+        header_lines: sizes.map(|(lines, _, _)| lines),
+        header_bytes: sizes.map(|(_, head, _)| head),
+        body_bytes: sizes.map(|(_, _, body)| body),
+        digest: (kept != "none").then(|| record.payload_digest.to_string()),
+    };
+    let name = |name: &FspName| name.as_str().to_owned();
+    match command {
+        Command::Prepare(prepare) => Message {
+            request: "POST /transfers",
+            sender: name(&prepare.source),
+            says: format!(
+                "{} {} from {} to {}, condition {}",
+                prepare.amount,
+                prepare.currency,
+                prepare.payer.as_str(),
+                prepare.payee.as_str(),
+                hexadecimal(&prepare.condition)
+            ),
+            expiration: Some(moment(Stamp::from_millis(prepare.expiration_ms))),
+            expires_in_ms: Some(prepare.expiration_ms.cast_signed() - stamp.millis().cast_signed()),
+            trace: hexadecimal(&prepare.trace),
+            hash: prepare.hash.to_string(),
+            ..blank
+        },
+        Command::Fulfil(fulfil) => Message {
+            request: "PUT /transfers/{id}",
+            sender: name(&fulfil.source),
+            destination: fulfil.destination.as_ref().map(name),
+            says: format!("{:?}, {}", fulfil.state, words_of_fulfilment(fulfil.fulfilment)),
+            trace: hexadecimal(&fulfil.trace),
+            hash: fulfil.hash.to_string(),
+            ..blank
+        },
+        Command::Abort(abort) => Message {
+            request: "PUT /transfers/{id}/error",
+            sender: name(&abort.source),
+            destination: abort.destination.as_ref().map(name),
+            says: match abort.code_is_known {
+                true => "an error of the protocol or of private use".to_owned(),
+                false => "an error that the protocol does not know".to_owned(),
+            },
+            trace: hexadecimal(&abort.trace),
+            hash: abort.hash.to_string(),
+            ..blank
+        },
+        _ => blank,
+    }
+}
+
+/// What is left of a message; header lines, bytes of headers and of the body.
+fn sizes_of(record: &Record<'_>) -> (&'static str, Option<(usize, usize, usize)>) {
+    let stored = match record.payload {
+        Payload::None => return ("none", None),
+        Payload::Erased => return ("erased", None),
+        Payload::Stored(stored) => stored,
+    };
+    let read = fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored));
+    let sizes = read.ok().map(|message| {
+        let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);
+        (message.headers.len(), message.headers.iter().map(line).sum(), message.body.len())
+    });
+    ("stored", sizes)
+}
+
+fn length_of(text: &impl AsRef<[u8]>) -> usize {
+    text.as_ref().len()
+}
+
+fn words_of_fulfilment(fulfilment: Fulfilment) -> String {
+    use sha2::Digest;
+    match fulfilment {
+        Fulfilment::Absent => "no fulfilment".to_owned(),
+        Fulfilment::Undecodable => "a fulfilment that is not 32 bytes".to_owned(),
+        Fulfilment::Present(preimage) => {
+            let hash = sha2::Sha256::digest(preimage);
+            format!("a fulfilment that hashes to {}", hexadecimal(&hash))
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -140,6 +140,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "test --locked --package upesi --features real-brokers --test product -- kafka",
         ),
         cargo(
+            "deployment",
+            "what is deployed is what its readers take",
+            &format!("{itself} deployment"),
+        ),
+        cargo(
             "published",
             "every difference from the published documents is listed",
             &format!("{itself} published"),

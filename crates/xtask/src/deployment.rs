@@ -60,8 +60,9 @@ fn all(root: &Path, kept: Kept) -> Result<(), String> {
     }
     let everything = tools.kept.join("everything.yaml");
     let text = tools.render(&format!("{WANTED}/everything.yaml"), &[])?;
-    fs::write(&everything, text).map_err(|error| format!("{}: {error}", everything.display()))?;
+    write(&everything, &text)?;
     rendered.push(everything);
+    takes(root, &tools.kept.join("upesi.toml"), &text)?;
     for version in KUBERNETES {
         println!("deployment: what is rendered, against the schemas of Kubernetes {version}");
         let mut validate = tools.python_program("kubernetes-validate");
@@ -89,7 +90,7 @@ fn keep(root: &Path, topology: &str, text: &str, kept: Kept) -> Result<PathBuf, 
     let path = root.join(format!("{RENDERED}/{topology}.yaml"));
     let failed = |error| format!("{}: {error}", path.display());
     if kept == Kept::Written {
-        fs::write(&path, text).map_err(failed)?;
+        write(&path, text)?;
         println!("deployment: wrote {}", path.display());
     } else if fs::read_to_string(&path).map_err(failed)? != text {
         return Err(format!(
@@ -100,14 +101,28 @@ fn keep(root: &Path, topology: &str, text: &str, kept: Kept) -> Result<PathBuf, 
     Ok(path)
 }
 
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Has the program read the configuration in what was rendered: numbers, words, truth and lists.
+fn takes(root: &Path, file: &Path, rendered: &str) -> Result<(), String> {
+    let lines = rendered.lines().skip_while(|line| *line != "  upesi.toml: |").skip(1);
+    let lines: Vec<_> = lines.map_while(|line| line.strip_prefix("    ")).collect();
+    write(file, &lines.join("\n"))?;
+    println!("deployment: the configuration of {WANTED}/everything.yaml");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).args(["run", "--quiet", "--locked", "--package", "upesi", "--"]);
+    run(cargo.arg("check-config").arg(file).stdout(Stdio::null()))
+}
+
 /// Has systemd read the unit, where there is systemd. It looks for the program, so that is replaced
 /// by one that every machine has.
 fn unit(root: &Path, kept: &Path) -> Result<(), String> {
     let path = root.join("deploy/systemd/upesi.service");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let copy = kept.join("upesi.service");
-    fs::write(&copy, text.replace("/usr/local/bin/upesi", "/bin/true"))
-        .map_err(|error| format!("{}: {error}", copy.display()))?;
+    write(&copy, &text.replace("/usr/local/bin/upesi", "/bin/true"))?;
     let quiet =
         |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     if quiet(Command::new("systemd-analyze").arg("--version")).is_err() {

@@ -19,6 +19,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
+    /// What it is asked as: a hub answers to names that it knows.
+    host: String,
     /// Lines of every request: the token, who asks and why.
     lines: String,
     stream: Option<TcpStream>,
@@ -67,7 +69,7 @@ struct AccountText<'a> {
 impl Admin {
     pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
         let lines = token.map_or(String::new(), |it| format!("authorization: Bearer {it}\r\n"));
-        Self { address, lines, stream: None }
+        Self { address, host: address.to_string(), lines, stream: None }
     }
 
     /// The one at `url`, such as `http://127.0.0.1:3001`, with the token in a file.
@@ -76,7 +78,8 @@ impl Admin {
     /// The address is none, or the file cannot be read.
     pub fn at(url: &str, token: Option<&Path>) -> Result<Self, HarnessError> {
         let token = token.map(read_token).transpose()?;
-        Ok(Self::new(resolve(url)?, token))
+        let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Ok(Self { host, ..Self::new(resolve(url)?, token) })
     }
 
     /// Sends this header with every request from now on; `value` has no line ends.
@@ -169,8 +172,8 @@ impl Admin {
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&str>) -> String {
-        let address = self.address;
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n");
+        let host = &self.host;
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
         request += &self.lines;
         match body {
             Some(body) => {
@@ -290,6 +293,13 @@ mod tests {
         assert_eq!(accounts[0].value.to_string(), "-10000.1234");
         assert_eq!((accounts[0].id, &*accounts[0].kind), (8, "SETTLEMENT"));
         assert_eq!(read_accounts(b"{}"), None);
+    }
+
+    #[test]
+    fn a_hub_is_asked_by_its_name() {
+        let admin = Admin::at("http://localhost:3001/", None).expect("it is this machine");
+        let request = admin.request("GET", "/health", None);
+        assert_eq!(request, "GET /health HTTP/1.1\r\nhost: localhost:3001\r\n\r\n");
     }
 
     #[test]

@@ -23,9 +23,12 @@ use crate::{BATCH_LARGE, Error, Options};
 /// Large batches of one round; half of them prepare, half fulfil.
 const BATCHES: usize = 20;
 /// Fulfils arrive this many transfers after their prepares.
-const BEHIND: usize = 200;
+pub(crate) const BEHIND: usize = 200;
 /// Finished deliveries are noted when there are this many at least, as the switch does.
-const DELIVERIES: usize = 512;
+pub(crate) const DELIVERIES: usize = 512;
+
+/// All arrivals are made beforehand, and in memory.
+const ARRIVALS_SECONDS_MAX: u32 = 60;
 
 /// A hub without sockets.
 pub(crate) struct Hub {
@@ -94,6 +97,11 @@ impl Hub {
     /// Gives the store what ended, and lets go of what it shows.
     pub(crate) fn tend(&mut self) -> Result<(), Error> {
         Ok(self.sequencer.tend(self.clock.now())?)
+    }
+
+    /// Notices whose delivery is not on its way to the log.
+    pub(crate) fn owed(&self) -> usize {
+        self.owed.len()
     }
 
     /// Puts the record that everything owed was delivered behind what waits.
@@ -179,7 +187,8 @@ pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, E
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
     let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
-    let pairs = options.rate as usize * options.seconds as usize / 2;
+    let seconds = options.seconds.min(ARRIVALS_SECONDS_MAX);
+    let pairs = options.rate as usize * seconds as usize / 2;
     let row = workload.row(pairs.max(1), BEHIND);
     let row: Vec<_> = row.into_iter().map(synced).collect();
     let commands = row.len();
@@ -205,7 +214,7 @@ pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, E
          when the thread is free forms the batch. Latency from the moment it should have \
          arrived until it is durable and applied. The thread spins while nobody waits.",
         gap.as_micros(),
-        options.seconds
+        seconds
     );
     let columns =
         vec!["commands/s", "p50 us", "p99 us", "p99.9 us", "max us", "mean batch", "syncs"];
@@ -232,7 +241,7 @@ fn arrive(
             std::hint::spin_loop();
             continue;
         }
-        if hub.owed.len() >= DELIVERIES {
+        if DELIVERIES <= hub.owed() {
             hub.deliver();
         }
         hub.commit_all()?;

@@ -2,7 +2,8 @@
 //!
 //! Phases of [`run`]: the kernel alone; kernel and log, durable, in large batches and in batches
 //! that form themselves; kernel, log and cold store; the log alone; then single operations: stored
-//! forms, the steps of each kind of FSPIOP message, signatures. The cases of one table take turns,
+//! forms, the steps of each kind of FSPIOP message, signatures; and, only when it is asked for, one
+//! stream at a constant rate, as long as wanted. The cases of one table take turns,
 //! round by round, so that a busy machine slows all of them alike; the figure is the median over
 //! the rounds.
 //!
@@ -23,6 +24,7 @@ mod report;
 mod signatures;
 mod steps;
 mod stored;
+mod stream;
 mod timed;
 mod workload;
 
@@ -51,10 +53,18 @@ pub struct Options {
     #[arg(long, value_name = "PER_SECOND", default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
-    /// Seconds for which they arrive.
+    /// Seconds for which they arrive, 60 at most; or for which the stream is fed.
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=60))]
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,
+    /// Prepares a second that the stream is fed, and as many fulfils.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 50_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub pairs_per_second: u32,
+    /// Length of the bodies in the stream.
+    #[arg(long, value_name = "BYTES", default_value_t = 1_024,
+          value_parser = clap::value_parser!(u32).range(1..=131_072))]
+    pub body_bytes: u32,
     /// Transfers that end beside a store; with ten million, 6 GB of disk.
     #[arg(long, value_name = "COUNT", default_value_t = 250_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
@@ -84,6 +94,8 @@ pub enum Part {
     Steps,
     /// Signatures.
     Signatures,
+    /// One stream at a constant rate with bodies and a store; only when it is named.
+    Stream,
 }
 
 /// Why nothing was measured.
@@ -96,6 +108,17 @@ pub enum Error {
         path: PathBuf,
         /// What the system answered.
         error: std::io::Error,
+    },
+    /// The stream would fill the disk.
+    #[error(
+        "the stream would need {} MiB of disk, and {} MiB are free: fewer --seconds, or another \
+         disk with --data", .wanted >> 20, .free >> 20
+    )]
+    Room {
+        /// Bytes that it takes, about, with what shall stay free.
+        wanted: u64,
+        /// Bytes that are free.
+        free: u64,
     },
     /// The disk did not do as asked.
     #[error(transparent)]
@@ -131,7 +154,8 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     let directory = Directory::make(&options.data)?;
     let mut sections = Vec::new();
     for (part, what) in PARTS {
-        if !options.only.is_empty() && !options.only.contains(&part) {
+        let named = options.only.contains(&part);
+        if !named && (!options.only.is_empty() || part == Part::Stream) {
             continue;
         }
         eprintln!("measuring {what} ...");
@@ -143,13 +167,14 @@ pub fn run(options: &Options) -> Result<Report, Error> {
             Part::Log => sections.push(log::measure(options, &directory.path)?),
             Part::Steps => sections.extend(steps(options)),
             Part::Signatures => sections.push(signatures(options)?),
+            Part::Stream => sections.push(stream::measure(options, &directory.path)?),
         }
     }
     directory.remove()?;
     Ok(Report { sections, not_measured: NOT_MEASURED.to_vec() })
 }
 
-const PARTS: [(Part, &str); 7] = [
+const PARTS: [(Part, &str); 8] = [
     (Part::Kernel, "the kernel alone"),
     (Part::Durable, "kernel and log in large batches"),
     (Part::Arrivals, "kernel and log with single commands"),
@@ -157,6 +182,7 @@ const PARTS: [(Part, &str); 7] = [
     (Part::Log, "the log alone"),
     (Part::Steps, "stored forms and messages"),
     (Part::Signatures, "signatures"),
+    (Part::Stream, "one stream at a constant rate"),
 ];
 
 const NOT_MEASURED: [&str; 5] = [

@@ -17,7 +17,7 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
     /// A short name: `kernel`, `durable`, `arrivals`, `store`, `log`, `codec`, `fspiop`,
-    /// `messages`, `jws`.
+    /// `messages`, `jws`, `stream`.
     pub name: &'static str,
     /// What was measured, and how.
     pub about: String,

@@ -21,7 +21,7 @@ use crate::workload::{Spread, Workload};
 use crate::{BATCH_LARGE, Error, Options};
 
 /// For how long a transfer that ended stays in memory at least.
-const KEEP: Duration = Duration::from_secs(1);
+pub(crate) const KEEP: Duration = Duration::from_secs(1);
 /// Between two looks at a store that is still written, at the end.
 const GLANCE: Duration = Duration::from_millis(1);
 const BEHIND_CLOCK: &str = "with making them";
@@ -119,7 +119,7 @@ impl Hub {
 }
 
 /// Bytes of the files of a directory and of those in it. What cannot be looked at counts nothing.
-fn length_of(directory: &Path) -> u64 {
+pub(crate) fn length_of(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     let bytes = entries.filter_map(Result::ok).map(|entry| match entry.metadata() {
         Ok(found) if found.is_dir() => length_of(&entry.path()),

@@ -1,7 +1,8 @@
 //! Who may ask, and who may change: the checks before a request is looked at.
 //!
-//! `Host` must be a name of the loopback interface or a configured one, so that a web page
-//! cannot reach the hub through a name that it re-points here; `Origin`, which browsers add,
+//! `Host` must be a name of the loopback interface, a configured one, or the very address that the
+//! connection came to, so that a web page cannot reach the hub through a name that it re-points
+//! here; `Origin`, which browsers add,
 //! must be a configured one; everything but reading needs the bearer token, and so does what is
 //! costly or personal to read.
 
@@ -38,13 +39,26 @@ pub(crate) fn is_reading(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
+/// Between which addresses a request came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// The address that it came to.
+    pub(crate) here: IpAddr,
+    /// The address that it came from.
+    pub(crate) peer: IpAddr,
+}
+
 /// Refuses requests that were not meant for this host, or that a foreign web page sends.
-pub(crate) fn check_origin(options: &AdminOptions, head: &Parts) -> Result<(), Refusal> {
+pub(crate) fn check_origin(
+    options: &AdminOptions,
+    head: &Parts,
+    here: IpAddr,
+) -> Result<(), Refusal> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
-    let host_fits = host.is_some_and(|host| is_allowed_host(options, host));
+    let host_fits = host.is_some_and(|host| is_allowed_host(options, host, here));
     let target_fits =
-        head.uri.authority().is_none_or(|target| is_allowed_host(options, target.as_str()));
+        head.uri.authority().is_none_or(|it| is_allowed_host(options, it.as_str(), here));
     if !host_fits || !target_fits || hosts.next().is_some() {
         return Err(forbidden("the Host header names no host of the admin API"));
     }
@@ -82,13 +96,15 @@ pub(crate) async fn identify(
     Ok(Identity { actor, reason })
 }
 
-fn is_allowed_host(options: &AdminOptions, host: &str) -> bool {
+/// An address cannot be re-pointed as a name can: whoever asks one of programs that were started
+/// just now, as what gathers metrics does, knows no other name of them.
+fn is_allowed_host(options: &AdminOptions, host: &str, here: IpAddr) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     !host.contains('@')
         && (name.eq_ignore_ascii_case("localhost")
-            || address.is_ok_and(|address| address.is_loopback())
+            || address.is_ok_and(|address| address.is_loopback() || address == here)
             || options.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)))
 }
 

@@ -47,5 +47,5 @@ pub use hub::{
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};
-pub use token::{Token, load_or_create_token};
+pub use token::{Token, load_or_create_token, load_token};
 pub use transactions::transaction_object;

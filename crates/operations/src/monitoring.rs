@@ -104,9 +104,21 @@ pub(crate) fn health(health: &Health, fullness: Fullness) -> Reply {
     Ok(Answer::json(status, &shape))
 }
 
-/// All counters and gauges, and the process's own use of processor and memory.
-pub(crate) fn metrics(metrics: &Metrics, snapshots: &Snapshots, storage: &Storage) -> Reply {
+/// All counters and gauges, how many parts are not well, and the process's own: its start, and its
+/// use of processor and memory.
+pub(crate) fn metrics(
+    health: &Health,
+    metrics: &Metrics,
+    snapshots: &Snapshots,
+    storage: &Storage,
+) -> Reply {
     let mut text = render(metrics, snapshots, storage);
+    let help = "Parts that are not well, as /health names them.";
+    sample(&mut text, Kind::Gauge, "upesi_parts_down", help, &parts_down(health).to_string());
+    let started = health.started.0;
+    let seconds = format!("{}.{:06}", started / 1_000_000, started % 1_000_000);
+    let help = "When the process started, in seconds since 1970.";
+    sample(&mut text, Kind::Gauge, "process_start_time_seconds", help, &seconds);
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = format!("{}.{:09}", used.tv_sec, used.tv_nsec);
     let help = "Processor time used, in seconds.";
@@ -116,6 +128,12 @@ pub(crate) fn metrics(metrics: &Metrics, snapshots: &Snapshots, storage: &Storag
         sample(&mut text, Kind::Gauge, "process_resident_memory_bytes", help, &bytes.to_string());
     }
     Ok(Answer::metrics(text))
+}
+
+fn parts_down(health: &Health) -> usize {
+    let services = [health.datastore, health.broker];
+    let down = services.into_iter().filter(|service| *service == ServiceStatus::Down);
+    down.count() + health.stuck.len()
 }
 
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::guard::{self, Identity};
+use crate::guard::{self, Ends, Identity};
 use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
@@ -72,7 +72,11 @@ pub async fn serve(
         let server = Arc::clone(&server);
         let stopped = stopped.clone();
         connections.spawn(async move {
-            serve_connection(server, stream, peer.ip(), stopped).await;
+            // Without an address of its own it is closed already.
+            if let Ok(here) = stream.local_addr() {
+                let [here, peer] = [here, peer].map(|address| address.ip().to_canonical());
+                serve_connection(server, stream, Ends { here, peer }, stopped).await;
+            }
             drop(place);
         });
     }
@@ -91,7 +95,8 @@ pub async fn answer(
     request: Request<Full<Bytes>>,
     peer: IpAddr,
 ) -> Response<Full<Bytes>> {
-    Server { hub, options }.answer(request, peer).await
+    let ends = Ends { here: Ipv4Addr::LOCALHOST.into(), peer };
+    Server { hub, options }.answer(request, ends).await
 }
 
 struct Server<H> {
@@ -102,7 +107,7 @@ struct Server<H> {
 async fn serve_connection<H: Hub>(
     server: Arc<Server<H>>,
     stream: TcpStream,
-    peer: IpAddr,
+    ends: Ends,
     mut stopped: watch::Receiver<()>,
 ) {
     let limits = server.options.limits;
@@ -111,7 +116,7 @@ async fn serve_connection<H: Hub>(
     }
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(server.answer(request, peer).await) }
+        async move { Ok::<_, Infallible>(server.answer(request, ends).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -129,7 +134,7 @@ async fn serve_connection<H: Hub>(
 }
 
 impl<H: Hub> Server<H> {
-    async fn answer<B>(&self, request: Request<B>, peer: IpAddr) -> Response<Full<Bytes>>
+    async fn answer<B>(&self, request: Request<B>, ends: Ends) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
@@ -141,7 +146,7 @@ impl<H: Hub> Server<H> {
         }
         let resource = Resource::parse(head.uri.path());
         let allow = resource.as_ref().map(Resource::methods);
-        match self.reply(&head, body, resource, peer).await {
+        match self.reply(&head, body, resource, ends).await {
             Ok(answer) => answer.into_response(None),
             Err(refusal) => Answer::refusal(&refusal).into_response(allow),
         }
@@ -152,12 +157,12 @@ impl<H: Hub> Server<H> {
         head: &Parts,
         body: B,
         resource: Option<Resource>,
-        peer: IpAddr,
+        Ends { here, peer }: Ends,
     ) -> Reply
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
-        guard::check_origin(&self.options, head)?;
+        guard::check_origin(&self.options, head, here)?;
         let guarded = matches!(
             resource,
             Some(
@@ -244,7 +249,8 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
             monitoring::health(&call.hub.health(), call.hub.storage().fullness)
         }
         (Resource::Metrics, _) => {
-            monitoring::metrics(&call.hub.metrics(), &call.hub.snapshots(), &call.hub.storage())
+            let (health, figures) = (call.hub.health(), call.hub.metrics());
+            monitoring::metrics(&health, &figures, &call.hub.snapshots(), &call.hub.storage())
         }
         (Resource::Storage, _) => storage::show(&call.hub.storage()),
         (Resource::Watching, "PUT") => waterfall::switch(call),

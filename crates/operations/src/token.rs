@@ -3,6 +3,9 @@
 //! It lives in one file that only its owner may read, is made on first start, and is read again
 //! for every change, so that replacing the file's content replaces the token. Changes are rare
 //! and the file is one block; when it cannot be read or is open to others, changes are refused.
+//!
+//! A file that somebody else keeps is only read, and its group may read it too: what hands out
+//! secrets to containers often owns them, and gives them to the container's group.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -19,11 +22,17 @@ const RANDOM_BYTES: usize = 32;
 const CHARACTERS_MIN: usize = 32;
 /// Most characters of a token.
 const CHARACTERS_MAX: usize = 256;
+/// What nobody but the owner may do with a file of ours.
+const OURS: u32 = 0o077;
+/// What may not be done with a file that we are given: its group may read it.
+const GIVEN: u32 = 0o037;
 
 /// Where the token is kept. The secret itself stays in the file.
 #[derive(Clone, Debug)]
 pub struct Token {
     path: PathBuf,
+    /// Permissions that make the file unfit.
+    denied: u32,
 }
 
 /// Reads the token's file, or makes one of mode 0600 with 32 random bytes in base64url.
@@ -32,7 +41,7 @@ pub struct Token {
 /// Whatever the file system says; `PermissionDenied` when others than the owner may use the
 /// file; `InvalidData` when its content is no token: 32 to 256 visible ASCII characters.
 pub fn load_or_create_token(path: &Path) -> io::Result<Token> {
-    let token = Token { path: path.to_owned() };
+    let token = Token { path: path.to_owned(), denied: OURS };
     if let Err(error) = token.read() {
         if error.kind() != io::ErrorKind::NotFound {
             return Err(error);
@@ -41,6 +50,16 @@ pub fn load_or_create_token(path: &Path) -> io::Result<Token> {
         token.read()?;
     }
     Ok(token)
+}
+
+/// Reads a token's file that somebody else keeps, and never makes one.
+///
+/// # Errors
+/// Whatever the file system says; `PermissionDenied` when anybody may use the file, or its group
+/// may do more than read it; `InvalidData` as [`load_or_create_token`].
+pub fn load_token(path: &Path) -> io::Result<Token> {
+    let token = Token { path: path.to_owned(), denied: GIVEN };
+    token.read().map(|_| token)
 }
 
 impl Token {
@@ -54,7 +73,7 @@ impl Token {
 
     fn read(&self) -> io::Result<String> {
         let file = File::open(&self.path)?;
-        if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        if file.metadata()?.permissions().mode() & self.denied != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!("{} may be used by others than its owner", self.path.display()),
@@ -132,6 +151,25 @@ mod tests {
         check(&"t".repeat(31), 0o600, Some(io::ErrorKind::InvalidData));
         check(&"t".repeat(257), 0o600, Some(io::ErrorKind::InvalidData));
         check(&format!("{token} {token}"), 0o600, Some(io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn the_group_may_read_a_file_that_is_given() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let kind = || load_token(&path).err().map(|error| error.kind());
+        assert_eq!(kind(), Some(io::ErrorKind::NotFound));
+        assert!(!path.exists(), "none is made");
+        fs::write(&path, "t".repeat(32)).unwrap();
+        for (mode, expected) in [
+            (0o400, None),
+            (0o440, None),
+            (0o460, Some(io::ErrorKind::PermissionDenied)),
+            (0o444, Some(io::ErrorKind::PermissionDenied)),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(kind(), expected, "{mode:o}");
+        }
     }
 
     #[test]

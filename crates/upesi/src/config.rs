@@ -56,6 +56,8 @@ pub(crate) struct Fspiop {
 pub(crate) struct Admin {
     pub(crate) listen: SocketAddr,
     pub(crate) auth: Auth,
+    /// File with the token, kept by somebody else; none keeps it in the data directory.
+    pub(crate) token_file: Option<PathBuf>,
     /// Host names, beside loopback ones, under which the admin API may be addressed.
     pub(crate) hosts: Vec<String>,
     /// Origins from which a browser may call it.
@@ -282,6 +284,7 @@ impl Default for Admin {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 3001)),
             auth: Auth::Token,
+            token_file: None,
             hosts: Vec::new(),
             origins: Vec::new(),
         }

@@ -10,6 +10,7 @@ mod config;
 mod counterfactual;
 mod explain;
 mod explanation;
+mod health;
 mod hub;
 mod keeper;
 mod life;
@@ -153,6 +154,9 @@ enum Command {
     /// end of the log is decided again, so it takes as long as a start of the switch.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
+    /// Ask a running switch how it is, and end with 0 or 1: for containers and supervisors.
+    #[command(after_help = health::EXAMPLES)]
+    Health(health::HealthArguments),
     /// Set aside a record that breaks an invariant and so stops every start of the switch, so that
     /// exactly this record decides nothing from now on.
     ///
@@ -362,6 +366,7 @@ fn main() -> ExitCode {
         Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Health(arguments) => health::health(&arguments),
         Command::Parties(arguments) => parties::parties(&arguments),
         Command::Preload(arguments) => preload::preload(&arguments),
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),

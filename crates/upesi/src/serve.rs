@@ -505,6 +505,11 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
     if config.admin.auth == config::Auth::None {
         return Ok(Auth::None);
     }
+    if let Some(path) = &config.admin.token_file {
+        let token = operations::load_token(path);
+        let failed = |error| Failure::new(format!("admin.token_file: {}: {error}", path.display()));
+        return token.map(Auth::Token).map_err(failed);
+    }
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

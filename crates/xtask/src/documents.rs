@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+use crate::tools::{self, run, target};
+
 /// Where the documents are.
 const DIRECTORY: &str = "docs/openapi";
 /// Where the scripts are.
@@ -71,22 +73,7 @@ impl Tools {
     fn ready(root: &Path) -> Result<Self, String> {
         let kept = target(root).join("documents");
         let scripts = root.join(SCRIPTS);
-        let environment = kept.join("python");
-        let python = environment.join("bin/python");
-        let wanted = scripts.join("requirements.txt");
-        let installed = kept.join("installed.txt");
-        let text = fs::read_to_string(&wanted).map_err(|error| format!("{SCRIPTS}: {error}"))?;
-        if fs::read_to_string(&installed).ok().as_deref() != Some(&text) {
-            println!("installing Schemathesis into {}", environment.display());
-            run(Command::new("python3").args(["-m", "venv"]).arg(&environment)).map_err(
-                |error| format!("{error}\non Debian or Ubuntu: sudo apt-get install python3-venv"),
-            )?;
-            let mut pip = Command::new(&python);
-            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-            run(pip.arg(&wanted))
-                .map_err(|error| format!("{error}\nis PyPI, or a mirror of it, reachable?"))?;
-            fs::write(&installed, text).map_err(|error| error.to_string())?;
-        }
+        let python = tools::python(&kept, &scripts.join("requirements.txt"))?.join("python");
         let tools = Self { python, scripts, published: kept.join("published") };
         run(tools.script("fetch.py").arg(&tools.published))?;
         Ok(tools)
@@ -120,20 +107,6 @@ fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
-}
-
-/// The build directory.
-fn target(root: &Path) -> PathBuf {
-    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{program} ended with {status}; see above")),
-        Err(error) => Err(format!("{program} did not start: {error}")),
-    }
 }
 
 fn said(result: Result<(), String>) -> bool {

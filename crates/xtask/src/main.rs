@@ -4,12 +4,14 @@
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
 mod counts;
+mod deployment;
 mod documents;
 mod fuzz;
 mod kafka;
 mod steps;
 mod tally;
 mod tidy;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,6 +43,14 @@ enum Command {
         /// the ones before; the sums are printed against their goals at the end.
         #[arg(long, visible_alias = "minutes", default_value_t = 30, value_name = "MINUTES")]
         budget: u32,
+    },
+    /// The files of `deploy` against what reads them: the chart rendered and compared with what is
+    /// kept, Kubernetes' schemas, compose, the image's definition, the unit, the rules of alerts
+    /// (needs Go, python3).
+    Deployment {
+        /// Write deploy/kubernetes anew from the chart instead of comparing.
+        #[arg(long)]
+        write: bool,
     },
     /// Fuzz targets under libFuzzer, with a table of what each one did at the end.
     Fuzz(fuzz::Options),
@@ -88,6 +98,10 @@ fn main() -> ExitCode {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
         Command::Counts { check } => counts::run(&root, check),
+        Command::Deployment { write } => {
+            let kept = if write { deployment::Kept::Written } else { deployment::Kept::Compared };
+            deployment::check(&root, kept)
+        }
         Command::Openapi => documents::write(&root),
         Command::Published => documents::compare(&root),
         Command::Schemathesis { seconds, seed, only } => {

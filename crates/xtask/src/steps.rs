@@ -147,6 +147,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
              directory --test product -- contract bucket cut away",
         ),
         cargo(
+            "deployment",
+            "what is deployed is what its readers take",
+            &format!("{itself} deployment"),
+        ),
+        cargo(
             "published",
             "every difference from the published documents is listed",
             &format!("{itself} published"),

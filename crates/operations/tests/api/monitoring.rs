@@ -212,9 +212,15 @@ async fn every_metric_has_its_name_and_type() {
         # TYPE upesi_disk_free_bytes gauge
         upesi_disk_free_bytes 0
         # TYPE upesi_disk_status gauge
-        upesi_disk_status 0"#]]
+        upesi_disk_status 0
+        # TYPE upesi_parts_down gauge
+        upesi_parts_down 0"#]]
     .assert_eq(&ours.join("\n"));
-    for name in ["process_cpu_seconds_total ", "process_resident_memory_bytes "] {
+    for name in [
+        "process_cpu_seconds_total ",
+        "process_resident_memory_bytes ",
+        "process_start_time_seconds ",
+    ] {
         let mut values = process.lines().filter_map(|line| line.strip_prefix(name));
         assert!(values.next().unwrap().parse::<f64>().unwrap() > 0.0, "{name}");
     }

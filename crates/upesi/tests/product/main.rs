@@ -11,6 +11,7 @@ mod archive;
 mod bench;
 mod cold;
 mod demo;
+mod deployment;
 mod disk_operations;
 mod documents;
 mod edge;

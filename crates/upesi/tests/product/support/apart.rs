@@ -30,6 +30,8 @@ pub(crate) enum Need {
     Disk,
     /// A network namespace, with links out of it.
     Network,
+    /// A network and a mount namespace, with a root directory of its own.
+    Container,
 }
 
 impl Need {
@@ -37,6 +39,7 @@ impl Need {
         match self {
             Self::Memory | Self::Disk => &["--mount"],
             Self::Network => &["--net"],
+            Self::Container => &["--mount", "--net"],
         }
     }
 
@@ -49,6 +52,11 @@ impl Need {
                  && mkfs.ext4 -q -F /tmp/image && mkdir /tmp/there && mount /tmp/image /tmp/there"
             }
             Self::Network => "ip link add one type veth peer name two && unshare --net true",
+            Self::Container => {
+                "ip link set lo up && mount -t tmpfs none /tmp && mkdir -p /tmp/a/usr/lib \
+                 && mount --rbind /usr/lib /tmp/a/usr/lib && mount -o remount,ro /tmp \
+                 && chroot / true"
+            }
         }
     }
 }

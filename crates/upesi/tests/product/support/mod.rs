@@ -2,6 +2,7 @@
 //! they hear, and messages on real sockets.
 
 pub(crate) mod apart;
+pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod http;
 pub(crate) mod message;

@@ -1,0 +1,388 @@
+//! The files of `deploy` against the program itself: it starts with exactly the arguments and the
+//! configuration that are rendered, in a container of the kind that they describe, answers the
+//! probes that they ask, and ends in order when it is told to. Names of metrics in rules and
+//! documents are those of a running switch.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::apart::{Need, apart, run};
+use crate::support::container::{Container, Mount};
+use crate::support::http::Connection;
+use crate::support::scheme::Admin;
+use crate::support::switch::Home;
+
+const TOKEN: &str = "a-token-that-an-operator-has-made";
+/// The address of the container in its network.
+const ADDRESS: &str = "10.23.0.5";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two levels up")
+}
+
+fn read(path: &str) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A list of words on a line of its own, as `args: ["serve", ...]`.
+fn lists(text: &str, name: &str) -> Vec<Vec<String>> {
+    let lists = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
+    lists.map(|list| serde_json::from_str(list).expect(list)).collect()
+}
+
+/// What stands under a name with a bar, without its indentation.
+fn block(text: &str, name: &str) -> String {
+    let mut lines = text.lines().skip_while(|line| line.trim() != format!("{name}: |"));
+    let indentation = lines.next().expect(name).find(|c| c != ' ').unwrap() + 2;
+    let inside =
+        |line: &&str| line.trim().is_empty() || line.find(|c| c != ' ') >= Some(indentation);
+    let lines = lines.take_while(inside).map(|line| line.get(indentation..).unwrap_or(""));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The arguments without where the log is: there are no brokers here.
+fn with_log_in_files(arguments: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--log" | "--node" => drop(arguments.next()),
+            _ => kept.push(argument.clone()),
+        }
+    }
+    kept
+}
+
+#[test]
+fn what_the_chart_renders_starts_is_probed_and_stops() {
+    let test = "deployment::what_the_chart_renders_starts_is_probed_and_stops";
+    apart(test, Need::Container, || {
+        run("ip", &["link", "set", "lo", "up"]);
+        run("ip", &["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
+        for topology in ["one", "cluster", "thousand"] {
+            prove_rendered(topology);
+        }
+    });
+}
+
+fn prove_rendered(topology: &str) {
+    let text = read(&format!("deploy/kubernetes/{topology}.yaml"));
+    let configuration = block(&text, "upesi.toml");
+    let mut mounts = vec![
+        ("/etc/upesi", Mount::Text { name: "upesi.toml", text: &configuration }),
+        ("/var/lib/upesi", Mount::Data),
+    ];
+    let is_given = configuration.contains("token_file");
+    assert_eq!(is_given, topology != "one", "several nodes have one token");
+    if is_given {
+        mounts.push(("/run/upesi", Mount::Secret { name: "admin-token", text: TOKEN }));
+    }
+    for (at, _) in &mounts {
+        assert!(text.contains(&format!("mountPath: {at}\n")), "{at} is mounted");
+    }
+    let container = Container::new(&mounts);
+    let arguments = lists(&text, "args: ").remove(0);
+    let has_brokers = arguments.iter().any(|argument| argument == "--log");
+    assert_eq!(has_brokers, topology != "one");
+    let probes = lists(&text, "command: ");
+    assert_eq!(probes.len(), 2, "start and life are asked by the program itself");
+    let token_file = match is_given {
+        true => "/run/upesi/admin-token",
+        false => "/var/lib/upesi/data/admin-token",
+    };
+    let hosts: &[&str] = &["upesi-admin", "upesi-0.upesi-nodes.upesi.svc:3001"];
+    let pod = Pod { arguments: with_log_in_files(&arguments), probes, token_file, hosts };
+    let grace =
+        text.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: "));
+    pod.prove(&container, Duration::from_secs(grace.unwrap().parse().unwrap()));
+}
+
+#[test]
+fn what_compose_starts_starts_is_probed_and_stops() {
+    let test = "deployment::what_compose_starts_starts_is_probed_and_stops";
+    apart(test, Need::Container, || {
+        run("ip", &["link", "set", "lo", "up"]);
+        run("ip", &["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"]);
+        let text = read("deploy/compose/compose.yaml");
+        let configuration = read("deploy/compose/upesi.toml");
+        let nodes = lists(&text, "command: ");
+        let nodes: Vec<_> = nodes.iter().filter(|command| command[0] == "serve").collect();
+        let names: BTreeSet<_> = nodes.iter().map(|command| command.last().unwrap()).collect();
+        assert_eq!(names.len(), 3, "three nodes, each with a name of its own");
+        let container = Container::new(&[
+            ("/etc/upesi", Mount::Text { name: "upesi.toml", text: &configuration }),
+            ("/var/lib/upesi", Mount::Data),
+            ("/run/secrets", Mount::Secret { name: "admin-token", text: TOKEN }),
+        ]);
+        // That of the image.
+        let image = read("deploy/container/Dockerfile");
+        let pod = Pod {
+            arguments: with_log_in_files(nodes[0]),
+            probes: lists(&image, "CMD ").into_iter().take(1).collect(),
+            token_file: "/run/secrets/admin-token",
+            hosts: &["node-a:3001"],
+        };
+        pod.prove(&container, Duration::from_secs(60));
+    });
+}
+
+/// What a log asks of its topic, the brokers of compose have as their default.
+#[test]
+fn brokers_of_compose_are_safe() {
+    let text = read("deploy/compose/compose.yaml");
+    let value = |name: &str| {
+        let lines =
+            text.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(": "));
+        lines.map(|value| value.trim_matches('"').to_owned()).next().expect(name)
+    };
+    for (name, wanted) in [
+        ("KAFKA_DEFAULT_REPLICATION_FACTOR", "3"),
+        ("KAFKA_MIN_INSYNC_REPLICAS", "2"),
+        ("KAFKA_UNCLEAN_LEADER_ELECTION_ENABLE", "false"),
+        ("KAFKA_LOG_CLEANUP_POLICY", "delete"),
+        ("KAFKA_LOG_RETENTION_MS", "-1"),
+        ("KAFKA_LOG_RETENTION_BYTES", "-1"),
+        ("KAFKA_LOG_MESSAGE_TIMESTAMP_TYPE", "LogAppendTime"),
+        ("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false"),
+    ] {
+        assert_eq!(value(name), wanted, "{name}");
+    }
+    for name in ["KAFKA_MESSAGE_MAX_BYTES", "KAFKA_REPLICA_FETCH_MAX_BYTES"] {
+        let most: usize = value(name).parse().unwrap();
+        assert!(record::frame::FRAME_BYTES_MAX < most, "{name} holds the largest frame");
+    }
+}
+
+/// With brokers there, a node starts with all that is rendered, and ends in order.
+#[cfg(feature = "real-brokers")]
+#[test]
+fn kafka_is_where_the_chart_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = brokers::Options::new(3, directory.path());
+    let cluster = brokers::Cluster::start(options, &mut |line| println!("{line}")).unwrap();
+    let text = read("deploy/kubernetes/cluster.yaml");
+    let home = Home::new();
+    let token = home.configuration().with_file_name("token");
+    fs::write(&token, TOKEN).unwrap();
+    fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o440)).unwrap();
+    let configuration = block(&text, "upesi.toml").replace("0.0.0.0:4000", "127.0.0.1:0");
+    let configuration = configuration.replace("0.0.0.0:3001", "127.0.0.1:0");
+    let token = token.to_str().unwrap();
+    fs::write(home.configuration(), configuration.replace("/run/upesi/admin-token", token))
+        .unwrap();
+    let there = "kafka-0.kafka:9092,kafka-1.kafka:9092,kafka-2.kafka:9092";
+    let arguments = lists(&text, "args: ").remove(0);
+    assert!(arguments.contains(&format!("kafka://{there}/upesi")), "{arguments:?}");
+    let here = |argument: &String| {
+        let argument =
+            argument.replace(there, cluster.bootstrap()).replace("$(NODE_NAME)", "upesi-0");
+        let argument = argument.replace("/var/lib/upesi/data", home.data().to_str().unwrap());
+        argument.replace("/etc/upesi/upesi.toml", home.configuration().to_str().unwrap())
+    };
+    let mut command = std::process::Command::new(crate::support::switch::PROGRAM);
+    command.args(arguments.iter().map(here));
+    let switch = home.started(command);
+    let admin = switch.admin.to_string();
+    assert_eq!(ask(&switch.fspiop.to_string(), "GET /health", "any", ""), 200);
+    let known = format!("authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(ask(&admin, "POST /snapshots", "localhost", &known), 202);
+    switch.stop(Signal::TERM);
+    assert!(home.verify().status.success());
+}
+
+/// What is known of a container that runs the switch.
+struct Pod<'a> {
+    arguments: Vec<String>,
+    /// Commands that must succeed while it runs.
+    probes: Vec<Vec<String>>,
+    token_file: &'a str,
+    /// Names under which the admin API is asked.
+    hosts: &'a [&'a str],
+}
+
+impl Pod<'_> {
+    fn prove(&self, container: &Container, grace: Duration) {
+        let checked = container.run(&["check-config", "/etc/upesi/upesi.toml"]);
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        for probe in &self.probes {
+            assert!(!self.probe(container, probe), "nobody lives yet: {probe:?}");
+        }
+        let elsewhere = container.run(&["serve", "--data", "/elsewhere"]);
+        let said = String::from_utf8_lossy(&elsewhere.stderr);
+        assert!(said.contains("Read-only file system"), "{said}");
+        let home = Home::new();
+        let switch = home.started(container.command(&self.arguments));
+        assert_eq!(switch.fspiop.to_string(), "0.0.0.0:4000");
+        for probe in &self.probes {
+            assert!(self.probe(container, probe), "{probe:?}: {}", switch.complaints());
+        }
+        let admin = format!("{ADDRESS}:3001");
+        assert_eq!(ask(&format!("{ADDRESS}:4000"), "GET /health", "any", ""), 200);
+        for host in self.hosts.iter().chain([&&*admin, &ADDRESS]) {
+            assert_eq!(ask(&admin, "GET /metrics", host, ""), 200, "{host}");
+        }
+        for host in ["10.23.0.6:3001", "evil.example"] {
+            assert_eq!(ask(&admin, "GET /metrics", host, ""), 403, "{host}");
+        }
+        let token = fs::read_to_string(container.inside(self.token_file)).unwrap();
+        let known = format!("authorization: Bearer {}\r\n", token.trim_end());
+        for (token, expected) in [("", 401), (&*known, 202)] {
+            assert_eq!(ask(&admin, "POST /snapshots", "localhost", token), expected);
+        }
+        let started = Instant::now();
+        switch.stop(Signal::TERM);
+        assert!(started.elapsed() < grace, "{:?}", started.elapsed());
+        let data = &self.arguments[2];
+        container.belongs_to_nobody(data);
+        let verified = container.run(&["verify", "--data", data]);
+        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    }
+
+    fn probe(&self, container: &Container, probe: &[String]) -> bool {
+        assert_eq!(probe[0], "/usr/local/bin/upesi", "the image has no other program");
+        crate::support::switch::finish(container.command(&probe[1..])).status.success()
+    }
+}
+
+/// The status of an answer.
+fn ask(address: &str, request: &str, host: &str, more: &str) -> u16 {
+    let text = format!("{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{more}\r\n");
+    let mut connection = Connection::open(address.parse().unwrap()).unwrap();
+    connection.exchange(text.as_bytes()).unwrap().status()
+}
+
+#[test]
+fn health_tells_supervisors() {
+    let home = Home::configured("[health]\nstuck_seconds = 2\n").injured("sequencer");
+    let switch = home.serve();
+    let url = format!("http://{}", switch.admin);
+    let ask = |more: &[&str]| {
+        let mut command = std::process::Command::new(crate::support::switch::PROGRAM);
+        command.args(["health", "--admin", &url]).args(more);
+        crate::support::switch::finish(command)
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ill = loop {
+        let output = ask(&[]);
+        if !output.status.success() {
+            break output;
+        }
+        assert!(Instant::now() < deadline, "it stays well");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let said = String::from_utf8_lossy(&ill.stderr);
+    assert_eq!(said, "upesi: answered 502: sequencer DOWN\n");
+    assert!(ask(&["--alive"]).status.success(), "an ill switch lives");
+    drop(switch);
+    let gone = ask(&["--alive"]);
+    assert!(!gone.status.success());
+    crate::operations::assert_refuses(&gone, &["/health", &url]);
+}
+
+#[test]
+fn a_given_token_is_used_and_none_is_made() {
+    let home = Home::new();
+    let token = home.configuration().with_file_name("token");
+    let text = format!("[admin]\ntoken_file = {:?}\n", token.display().to_string());
+    fs::write(home.configuration(), text).unwrap();
+    let refused = home.serve_in_vain(crate::support::switch::Ports::free());
+    crate::operations::assert_refuses(&refused, &["admin.token_file", "token", "No such file"]);
+    fs::write(&token, TOKEN).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    fs::set_permissions(&token, open).unwrap();
+    let refused = home.serve_in_vain(crate::support::switch::Ports::free());
+    crate::operations::assert_refuses(&refused, &["admin.token_file", "used by others"]);
+    let given = std::os::unix::fs::PermissionsExt::from_mode(0o440);
+    fs::set_permissions(&token, given).unwrap();
+    let switch = home.serve();
+    let known = format!("authorization: Bearer {TOKEN}\r\n");
+    let admin = switch.admin.to_string();
+    assert_eq!(ask(&admin, "POST /snapshots", "localhost", &known), 202);
+    assert!(!home.data().join("admin-token").exists());
+    switch.stop(Signal::TERM);
+}
+
+/// The words of a text that are names of metrics.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_one = |word: &&str| word.starts_with("upesi_") || word.starts_with("process_");
+    words.filter(is_one).collect()
+}
+
+#[test]
+fn rules_and_documents_name_metrics_that_there_are() {
+    let home = Home::new();
+    let place = home.configuration().with_file_name("place");
+    fs::create_dir(&place).unwrap();
+    let url = format!("file://{}", place.display());
+    let text = format!("[backup]\nto = {url:?}\n[archive]\nto = {url:?}\n");
+    fs::write(home.configuration(), text).unwrap();
+    let switch = home.serve();
+    let shown = Admin::new(&home, &switch).get("/metrics");
+    let mut known: BTreeSet<_> =
+        shown.lines().filter_map(|line| line.split([' ', '{']).next()).collect();
+    // Known after a day of growth only.
+    known.insert("upesi_disk_hours_until_full");
+    let rules = root().join("deploy/prometheus/rules.yaml");
+    let mut files = vec![rules];
+    files.extend(fs::read_dir(root().join("docs/operating")).unwrap().map(|it| it.unwrap().path()));
+    assert!(2 < files.len(), "there are pages for operators");
+    for file in files {
+        let unknown = |text: &str| -> Vec<String> {
+            metrics(text).into_iter().filter(|name| !known.contains(name)).map(Into::into).collect()
+        };
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(unknown(&text), Vec::<String>::new(), "{}", file.display());
+    }
+    switch.stop(Signal::TERM);
+}
+
+/// Every alert has its line among what to do, and there is none for an alert that is not.
+#[test]
+fn every_alert_is_explained() {
+    let rules = read("deploy/prometheus/rules.yaml");
+    let alerts: BTreeSet<_> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let page = read("docs/operating/watching.md");
+    let explained: BTreeSet<_> =
+        page.lines().filter_map(|line| line.strip_prefix("| `Upesi")?.split('`').next()).collect();
+    let alerts: BTreeSet<_> =
+        alerts.iter().map(|alert| alert.strip_prefix("Upesi").expect("our own names")).collect();
+    assert_eq!(alerts, explained);
+}
+
+/// What the image is made of must hold every file that is compiled in.
+#[test]
+fn the_image_is_given_what_is_compiled_in() {
+    let given = read("deploy/container/Dockerfile.dockerignore");
+    let given: Vec<_> = given.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let mut looked_at = 0;
+    for file in sources(&root().join("crates")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for included in text.split("include_str!(\"").skip(1) {
+            let Some((path, _)) = included.split_once('"') else { continue };
+            let Ok(path) = file.parent().unwrap().join(path).canonicalize() else { continue };
+            let path = path.strip_prefix(root().canonicalize().unwrap()).unwrap().to_owned();
+            let is_given = given.iter().any(|under| path.starts_with(under));
+            assert!(is_given, "{} is not given", path.display());
+            looked_at += 1;
+        }
+    }
+    assert!(0 < looked_at);
+}
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let files = crate::support::switch::files(directory);
+    // Not part of the program.
+    let others = ["xtask", "fuzzing", "tests"];
+    let is_source = |file: &PathBuf| {
+        file.extension().is_some_and(|it| it == "rs")
+            && !file.iter().any(|part| others.iter().any(|other| part == *other))
+    };
+    files.into_iter().filter(is_source).collect()
+}

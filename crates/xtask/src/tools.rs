@@ -1,0 +1,43 @@
+//! What several commands need to run other programs, and to fetch those that are not there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// The build directory.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// Runs a program that must succeed.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program} ended with {status}; see above")),
+        Err(error) => Err(format!("{program} did not start: {error}")),
+    }
+}
+
+/// An environment for Python below `kept` with the packages of a file, made unless it is there.
+/// Answers with where its programs are.
+pub(crate) fn python(kept: &Path, wanted: &Path) -> Result<PathBuf, String> {
+    let environment = kept.join("python");
+    let programs = environment.join("bin");
+    let installed = kept.join("installed.txt");
+    let text = fs::read_to_string(wanted).map_err(|error| format!("{wanted:?}: {error}"))?;
+    if fs::read_to_string(&installed).ok().as_deref() == Some(&text) {
+        return Ok(programs);
+    }
+    let names: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    println!("installing {} into {}", names.join(", "), environment.display());
+    run(Command::new("python3").args(["-m", "venv"]).arg(&environment)).map_err(|error| {
+        format!("{error}\non Debian or Ubuntu: sudo apt-get install python3-venv")
+    })?;
+    let mut pip = Command::new(programs.join("python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+    run(pip.arg(wanted))
+        .map_err(|error| format!("{error}\nis PyPI, or a mirror of it, reachable?"))?;
+    fs::write(&installed, text).map_err(|error| error.to_string())?;
+    Ok(programs)
+}

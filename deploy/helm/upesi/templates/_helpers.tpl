@@ -1,0 +1,79 @@
+{{- define "upesi.name" -}}
+{{- default .Release.Name .Values.name | replace "." "-" | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "upesi.selector" -}}
+app.kubernetes.io/name: upesi
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "upesi.labels" -}}
+{{ include "upesi.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{- define "upesi.image" -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+
+{{/* What cannot be meant is refused before anything is made. */}}
+{{- define "upesi.check" -}}
+{{- if and (not .Values.log.kafka.brokers) (ne (int .Values.replicas) 1) -}}
+{{- fail "a log in files has one node: set replicas to 1, or log.kafka.brokers to the brokers of a Kafka cluster" -}}
+{{- end -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.admin.tokenSecret.name) -}}
+{{- fail "several nodes need one admin token: make a Secret (kubectl create secret generic upesi-admin --from-file=admin-token=FILE) and set admin.tokenSecret.name" -}}
+{{- end -}}
+{{- if lt (int .Values.end.graceSeconds) (add (int .Values.end.pauseSeconds) 20 | int) -}}
+{{- fail "end.graceSeconds must be end.pauseSeconds and 20 more at least: an orderly end takes some seconds" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names under which the admin API is asked from elsewhere. */}}
+{{- define "upesi.hosts" -}}
+{{- $name := include "upesi.name" . -}}
+{{- $hosts := list -}}
+{{- $nodes := list (printf "%s-admin" $name) -}}
+{{- range $number := until (int .Values.replicas) -}}
+{{- $nodes = append $nodes (printf "%s-%d.%s-nodes" $name $number $name) -}}
+{{- end -}}
+{{- range $node := $nodes -}}
+{{- range $end := list "" (printf ".%s" $.Release.Namespace) (printf ".%s.svc" $.Release.Namespace) (printf ".%s.svc.cluster.local" $.Release.Namespace) -}}
+{{- $hosts = append $hosts (printf "%s%s" $node $end) -}}
+{{- end -}}
+{{- end -}}
+{{- concat $hosts .Values.admin.hosts | uniq | toJson -}}
+{{- end -}}
+
+{{/* The configuration file. Numbers, words, truth and lists are written alike in JSON and TOML. */}}
+{{- define "upesi.configuration" -}}
+{{- $admin := dict "listen" "0.0.0.0:3001" "hosts" (include "upesi.hosts" . | fromJsonArray) -}}
+{{- if .Values.admin.tokenSecret.name -}}
+{{- $_ := set $admin "token_file" "/run/upesi/admin-token" -}}
+{{- end -}}
+{{- $own := dict "fspiop" (dict "listen" "0.0.0.0:4000") "admin" $admin -}}
+{{- $all := mergeOverwrite (deepCopy .Values.configuration) $own -}}
+{{- range $section, $settings := $all }}
+[{{ $section }}]
+{{- range $setting, $value := $settings }}
+{{ $setting }} = {{ toJson $value }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* What `upesi` is told, as one line. */}}
+{{- define "upesi.arguments" -}}
+{{- $arguments := list "serve" "--data" "/var/lib/upesi/data" "--config" "/etc/upesi/upesi.toml" -}}
+{{- with .Values.log.kafka -}}
+{{- if .brokers -}}
+{{- $arguments = concat $arguments (list "--log" (printf "kafka://%s/%s" (join "," .brokers) .topic) "--node" "$(NODE_NAME)") -}}
+{{- end -}}
+{{- end -}}
+{{- $written := list -}}
+{{- range $arguments -}}
+{{- $written = append $written (quote .) -}}
+{{- end -}}
+[{{ join ", " $written }}]
+{{- end -}}

@@ -80,6 +80,8 @@ pub(crate) struct Lane {
     pub(crate) queued: bool,
     /// It is counted as starved.
     pub(crate) starved: bool,
+    /// Another node sends what it holds.
+    pub(crate) left: bool,
 }
 
 impl Lane {
@@ -102,6 +104,7 @@ impl Lane {
             resumed: List::default(),
             queued: false,
             starved: false,
+            left: false,
         }
     }
 

@@ -60,6 +60,7 @@ fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Delivered(_) => "delivered",
         Verdict::RetryAt(_) => "retry",
+        Verdict::Left => "left",
         Verdict::Dead(_) => "dead",
     }
 }

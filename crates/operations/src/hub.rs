@@ -140,6 +140,12 @@ pub enum Unavailable {
     /// The directory's disk does not give what is asked for.
     #[error("the directory cannot be read; see the switch's log")]
     Unreadable,
+    /// The brokers of a shared log did not acknowledge it in time.
+    #[error(
+        "the brokers of the log did not answer in time: it may be recorded or not; look, and ask \
+         again"
+    )]
+    Unacknowledged,
     /// The hub has stopped, or stops.
     #[error("the hub has stopped")]
     Stopped,

@@ -34,6 +34,12 @@ impl Lanes {
         self.served.get(lane.at()).copied().unwrap_or(false)
     }
 
+    /// How many lanes were looked at.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.served.len()
+    }
+
     /// Who is there has changed with the record at `position`.
     pub fn note_change(&mut self, position: Position) {
         self.unheard = Some(position);

@@ -118,6 +118,7 @@ impl<L: Log> Replica<L> {
         last: Option<LastMessage>,
     ) -> Result<Self, LogError> {
         assert_ne!(name.node, 0, "number 0 is that of a node that has its log alone");
+        sequencer.writer = Writer { node: name.node, epoch: 0 };
         let members = match sequencer.state.position() {
             Position(0) => Members::default(),
             _ => Members::recall(&mut sequencer.log)?,

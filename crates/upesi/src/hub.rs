@@ -255,6 +255,7 @@ fn unavailable(refused: Refused) -> Unavailable {
     match refused {
         Refused::Full => Unavailable::InboxFull,
         Refused::DiskFull => Unavailable::DiskFull,
+        Refused::Unacknowledged => Unavailable::Unacknowledged,
         Refused::Stopped => Unavailable::Stopped,
     }
 }

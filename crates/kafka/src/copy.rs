@@ -1,5 +1,6 @@
 //! The copy of a topic's log in files: what is appended to it is durable elsewhere.
 
+use std::fmt;
 use std::sync::Arc;
 
 use journal::FileLog;
@@ -8,7 +9,6 @@ use ports::{Disk, Log, LogError, RecordReader, Visitor};
 use record::frame::Tail;
 
 /// A [`FileLog`] that is never synced: the topic has what it holds.
-#[derive(Debug)]
 pub struct CopyLog<D: Disk>(FileLog<D>);
 
 impl<D: Disk> CopyLog<D> {
@@ -20,6 +20,12 @@ impl<D: Disk> CopyLog<D> {
     #[must_use]
     pub const fn files(&self) -> &FileLog<D> {
         &self.0
+    }
+}
+
+impl<D: Disk> fmt::Debug for CopyLog<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CopyLog").field(&self.0).finish()
     }
 }
 

@@ -294,11 +294,12 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         self.advance()?;
         self.propose()?;
         self.ask();
+        // Before anybody hears an answer: figures are as new as that.
+        self.posting.publish_status(self.replica.sequencer());
         self.answer()?;
         let tended = self.replica.sequencer_mut().tend();
         tended.map_err(|error| error.to_string())?;
         self.shared.directory.forget(self.replica.sequencer().stored());
-        self.posting.publish_status(self.replica.sequencer());
         self.publish_cluster();
         self.shared.tally.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(())

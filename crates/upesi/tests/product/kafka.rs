@@ -114,7 +114,7 @@ fn prove(homes: &[&Home]) {
         assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
         let mut segments: Vec<_> = files(&home.data())
             .into_iter()
-            .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
             .collect();
         segments.sort();
         let bytes: Vec<u8> =
@@ -213,7 +213,7 @@ fn kills_under_load() {
         for number in 0..3 {
             let (sent, accepted, done) = (&sent, &accepted, &done);
             scope.spawn(move || {
-                while !done.load(Ordering::Acquire) && sent.lock().unwrap().len() < 1_500 {
+                while !done.load(Ordering::Acquire) && sent.lock().unwrap().len() < 1_800 {
                     let transfer = Transfer::of("1");
                     let id = transfer.id.clone();
                     let message = transfer.prepare();
@@ -245,14 +245,15 @@ fn kills_under_load() {
     });
     let (sent, accepted) = (sent.into_inner().unwrap(), accepted.into_inner().unwrap());
     println!("{} prepares sent, {} answered 202", sent.len(), accepted.len());
-    let reserved = scheme.admin.metric("upesi_transfers_reserved_total");
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    let reserved = admin.metric("upesi_transfers_reserved_total");
     assert!((accepted.len() as u64..=sent.len() as u64).contains(&reserved), "{reserved}");
     // Those without an answer are sent again: all are recorded then, and each once.
     for transfer in &sent {
         send(addresses[2], &transfer.prepare(), 202);
     }
-    assert_eq!(scheme.admin.metric("upesi_transfers_reserved_total"), sent.len() as u64);
-    scheme.settle();
+    assert_eq!(admin.metric("upesi_transfers_reserved_total"), sent.len() as u64);
+    admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     scheme.switch.stop(Signal::TERM);
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);

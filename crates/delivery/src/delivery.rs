@@ -443,9 +443,9 @@ impl<M: Clone> Delivery<M> {
         let is_paused = |slot: &Slot| entries[*slot].stage == Stage::BackingOff;
         let paused: Vec<_> = slots.iter().copied().filter(is_paused).collect();
         if !paused.is_empty() {
-            self.timers.retain(|Reverse((_, timer))| {
-                !matches!(timer, Timer::Retry(slot) if paused.contains(slot))
-            });
+            self.timers.retain(
+                |Reverse((_, timer))| !matches!(timer, Timer::Retry(slot) if paused.contains(slot)),
+            );
         }
         for slot in slots {
             let is_waiting = matches!(

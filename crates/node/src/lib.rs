@@ -39,7 +39,9 @@ pub use clock::SystemClock;
 pub use directory::Directory;
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
-pub use replicated::{Arrivals, Cluster, ClusterLane, ClusterNode, Hooks, Takeover, start_replicated};
+pub use replicated::{
+    Arrivals, Cluster, ClusterLane, ClusterNode, Hooks, Takeover, start_replicated,
+};
 pub use run::{Node, start};
 pub use view::{Member, View};
 

@@ -99,11 +99,7 @@ impl<M> Posting<M> {
         }
     }
 
-    pub(crate) fn refuse(
-        &mut self,
-        batch: impl Iterator<Item = Submission<M>>,
-        refused: Refused,
-    ) {
+    pub(crate) fn refuse(&mut self, batch: impl Iterator<Item = Submission<M>>, refused: Refused) {
         for submission in batch {
             match submission.attached.ticket {
                 Ticket::None => {}

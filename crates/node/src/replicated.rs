@@ -29,9 +29,7 @@ use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
 use record::frame::{Payload, Record};
-use sequencer::{
-    Committed, Delivered, Durability, HEARTBEAT_US, LEASE_US, Lanes, Passed, Replica,
-};
+use sequencer::{Committed, Delivered, Durability, HEARTBEAT_US, LEASE_US, Lanes, Passed, Replica};
 
 use crate::directory::Directory;
 use crate::inbox::{InboxLimits, Question, Refused, Taken};
@@ -401,12 +399,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
 
     /// Everything that follows from a batch: our own senders hear of it, and what is owed goes to
     /// the lanes that are ours.
-    fn release(
-        &mut self,
-        bundle: &Bundle<'_>,
-        committed: &Committed,
-        own: Option<UnderWay<M>>,
-    ) {
+    fn release(&mut self, bundle: &Bundle<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
         let Self { replica, posting, lanes, hooks, .. } = self;
         let sequencer = replica.sequencer();
         let last = sequencer.state().position().0;

@@ -225,7 +225,9 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             let taken = self.shared.stages.now_ns();
             match self.sequencer.commit(waiting, batch, self.clock.now()) {
                 Ok(committed) => {
-                    taken.into_iter().for_each(|taken| self.posting.mark(&self.sequencer, taken, batch));
+                    taken
+                        .into_iter()
+                        .for_each(|taken| self.posting.mark(&self.sequencer, taken, batch));
                     let last = self.sequencer.state().position().0;
                     self.shared.tally.committed.store(last, Ordering::Relaxed);
                     self.release(&committed, batch);

@@ -30,8 +30,9 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys, monitoring,
-    oracles, participants, parties, settlement_models, snapshots, storage, transactions, waterfall,
+    accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys,
+    monitoring, oracles, participants, parties, settlement_models, snapshots, storage,
+    transactions, waterfall,
 };
 
 /// Headers of one request.

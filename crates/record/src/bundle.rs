@@ -177,8 +177,7 @@ impl<'a> Bundle<'a> {
         if FLAG_FOUNDING < flags || u16_at(head, 138) != 0 || NODE_NAME_MAX < name {
             return Err(foreign("a field of its header is out of range"));
         }
-        let (name, records) =
-            rest.split_at_checked(name).ok_or(foreign("its name is cut off"))?;
+        let (name, records) = rest.split_at_checked(name).ok_or(foreign("its name is cut off"))?;
         let name = core::str::from_utf8(name).map_err(|_| foreign("its name is no text"))?;
         let header = Self::header(head, flags == FLAG_FOUNDING, name);
         let count = u32_at(head, 12);

@@ -111,12 +111,19 @@ mod tests {
         let (one, both) = (members(&[1]), members(&[1, 2]));
         let mut first = Lanes::default();
         first.note_change(Position(1));
-        assert_eq!(first.look_among(1, &one, (20, None), |_| None).taken.len(), 20, "there is nobody else");
+        assert_eq!(
+            first.look_among(1, &one, (20, None), |_| None).taken.len(),
+            20,
+            "there is nobody else"
+        );
 
         let mut second = Lanes::default();
         second.note_change(Position(5));
         first.note_change(Position(5));
-        assert_eq!(second.look_among(2, &both, (20, None), |_| Some(Position(4))), Moves::default());
+        assert_eq!(
+            second.look_among(2, &both, (20, None), |_| Some(Position(4))),
+            Moves::default()
+        );
         let left = first.look_among(1, &both, (20, None), |_| None).left;
         assert!(!left.is_empty() && left.len() < 20, "{left:?}");
         assert_eq!(second.look_among(2, &both, (20, None), |_| Some(Position(5))).taken, left);

@@ -38,8 +38,8 @@ use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
-pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use arrival::{AGREEMENT_US, JUMP_US, LastMessage, Timekeeper};
+pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use lanes::{Lanes, Moves};
 pub use members::{HEARTBEAT_US, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
@@ -267,8 +267,7 @@ impl<L: Log> Sequencer<L> {
         assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
         self.fill(waiting, batch);
         let stamp = self.clock.stamp(now);
-        let origin =
-            Origin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
+        let origin = Origin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
         let first = self.append(&origin)?;
         self.make_durable(stamp, batch.iter().map(|one| one.durability))?;
         let committed = self.decide(first, &origin, batch.iter().map(|one| &one.command))?;

@@ -89,7 +89,12 @@ struct World {
     sent: Vec<Vec<u8>>,
 }
 
-fn replica(disk: &MemoryDisk, number: u32, instance: u64, topic: &[Message]) -> (Replica<Copy>, usize) {
+fn replica(
+    disk: &MemoryDisk,
+    number: u32,
+    instance: u64,
+    topic: &[Message],
+) -> (Replica<Copy>, usize) {
     let mut copy = Copy::open(disk);
     let (mut next, mut last) = (0, None);
     let mut header = None;

@@ -75,12 +75,7 @@ impl Decision {
         }
         match reply {
             Ok(_) => Ok(()),
-            Err(
-                Refused::Full
-                | Refused::DiskFull
-                | Refused::Unacknowledged
-                | Refused::Stopped,
-            ) => {
+            Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
                 Err(Refusal::unavailable())
             }
         }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
-use ledger::{FspName, Position};
 #[cfg(feature = "kafka")]
 use ledger::{Command, Genesis, State};
+use ledger::{FspName, Position};
 use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
 #[cfg(feature = "kafka")]
 use ports::Clock;
@@ -152,9 +152,8 @@ impl Starting {
         };
         let of_io = (mailboxes, InboxLimits::default());
         let beside = (clock, directory);
-        let (node, ready) =
-            node::start_replicated(replica, next, beside, of_io, hooks, connect)
-                .map_err(Failure::new)?;
+        let (node, ready) = node::start_replicated(replica, next, beside, of_io, hooks, connect)
+            .map_err(Failure::new)?;
         Ok((node, Some(ready)))
     }
 }

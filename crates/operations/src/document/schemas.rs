@@ -20,7 +20,9 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own = [simple(), requests(), answers(), vec![("Storage", storage()), ("Cluster", cluster())]].concat();
+    let own =
+        [simple(), requests(), answers(), vec![("Storage", storage()), ("Cluster", cluster())]]
+            .concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }

@@ -322,24 +322,25 @@ fn names_directories_and_brokers() {
     assert!(scheme.switch.greeting.contains("messages that the copy does not have"));
     scheme.positions("20", "-20");
 
-    (1..=3).for_each(|broker| cluster.kill(broker));
-    (1..=3).for_each(|broker| cluster.restart(broker).unwrap());
+    cluster.restart_all().unwrap();
     play(&scheme, [namesake.switch.fspiop, scheme.switch.fspiop], "10");
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     scheme.positions("30", "-30");
 
     (1..=3).for_each(|broker| cluster.kill(broker));
     let body = "{\"name\":\"latefsp\",\"currency\":\"USD\"}";
-    let answer = scheme.admin.call("POST", "/participants", body);
+    let answer = Admin::new(&scheme.home, &scheme.switch).call("POST", "/participants", body);
     assert_eq!(answer.status(), 503, "{}", answer.text());
     assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
     let fresh = home(&cluster, "c");
     let output = fresh.serve_in_vain(Ports::free());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no broker of 127.0.0.1:"), "{said}");
-    (1..=3).for_each(|broker| cluster.restart(broker).unwrap());
-    wait_until(|| scheme.admin.call("POST", "/participants", body).status() != 503);
+    cluster.restart_all().unwrap();
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    wait_until(|| admin.call("POST", "/participants", body).status() != 503);
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
-    scheme.positions("40", "-40");
+    assert_eq!(admin.position("payerfsp"), "40");
     scheme.switch.stop(Signal::TERM);
     namesake.switch.stop(Signal::TERM);
     prove(&[&scheme.home, &b.home, &namesake.home]);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use ports::{Arrival, Topic};
@@ -13,11 +13,14 @@ use crate::feed::{Feed, Found, POLL, is_passing};
 use crate::open::cannot;
 use crate::{Address, OpenError, Options};
 
+/// Questions where the topic ends that may wait; a node asks one at a time.
+const QUESTIONS_MAX: usize = 16;
+
 /// One topic, read from an offset on and written to. Dropping it ends its threads.
 pub struct Stream {
     outbound: Outbound,
     /// Dropped to end the thread that asks.
-    questions: Option<Sender<u64>>,
+    questions: Option<SyncSender<u64>>,
     stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -42,7 +45,7 @@ impl Stream {
         let outbound = Outbound::open(address, options, Arc::clone(&sink)).map_err(cannot)?;
         reading.seek(next)?;
         let stopped = Arc::new(AtomicBool::new(false));
-        let (questions, asked) = channel();
+        let (questions, asked) = sync_channel(QUESTIONS_MAX);
         let (stop, into) = (Arc::clone(&stopped), Arc::clone(&sink));
         let threads = vec![
             spawn("kafka-read", move || read(&reading, next, &stop, &into))?,
@@ -59,8 +62,8 @@ impl Topic for Stream {
 
     fn ask_end(&mut self, number: u64) {
         if let Some(questions) = &self.questions {
-            // The thread ends only with this.
-            let _asked = questions.send(number);
+            // Who asks again before he was answered, and so often, has asked in vain.
+            let _asked = questions.try_send(number);
         }
     }
 }

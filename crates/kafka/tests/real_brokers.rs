@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;
@@ -20,6 +20,8 @@ use record::frame::LogIdentity;
 use sequencer::{Delivered, Durability, Name, Quarantine, Replica, Sequencer, Submission};
 use tempfile::TempDir;
 
+/// More than any test here sends.
+const ARRIVALS_MAX: usize = 4_096;
 /// Longest wait for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -68,7 +70,7 @@ impl Node {
         let sequencer = Sequencer::open(copy, node, Now::default(), &mut |_| ()).unwrap();
         let name = Name { name: format!("node-{node}"), node, instance: 1, ended: 0 };
         let replica = Replica::new(sequencer, name, Quarantine::default(), last).unwrap();
-        let (sink, arrivals) = channel();
+        let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
         let options = options("any", PATIENCE);
         let sink = move |arrival| sink.send(arrival).is_ok();
         let stream = Stream::start(address, &options, next, sink).unwrap();
@@ -225,7 +227,7 @@ fn no_brokers(mut cluster: Cluster) {
     let copy = TempDir::new().unwrap();
     let short = Duration::from_secs(2);
     drop(Node::open(&address, &copy, 1));
-    let (sink, arrivals) = channel();
+    let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
     let sink = move |arrival| sink.send(arrival).is_ok();
     let mut stream = Stream::start(&address, &options("a", short), 0, sink).unwrap();
     assert!(matches!(arrivals.recv_timeout(PATIENCE), Ok(Arrival::Message { offset: 0, .. })));

@@ -52,13 +52,15 @@ const SLEEP_MAX_US: u64 = 200_000;
 /// How long a node that is shut down waits for what is under way.
 const FAREWELL_US: u64 = 5_000_000;
 
+/// With which records a life begins, given the state that it begins with.
+pub type Begin = Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>;
+
 /// What a node needs of whoever starts it.
 pub struct Hooks<M> {
     /// The message in a record's payload.
     pub message: fn(&[u8]) -> Option<M>,
     /// With which records a life begins, given the state that it begins with.
-    #[expect(clippy::type_complexity, reason = "a function is what it is")]
-    pub begin: Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>,
+    pub begin: Begin,
     /// Notes the life that begins, before anything of it is sent.
     pub note_life: Box<dyn FnMut(u32) -> Result<(), String> + Send>,
     /// Says something to an operator.

@@ -64,10 +64,12 @@ impl Timekeeper {
         let Some(last) = self.last.replace(message) else { return before.max(message.at) };
         let step = message.at.0.saturating_sub(last.at.0);
         let is_second = is_alone || (last.agrees() && last.node != message.node);
-        let held = match () {
-            () if JUMP_US < step => held + step,
-            () if 0 < held && message.agrees() && is_second => 0,
-            () => held,
+        let held = if JUMP_US < step {
+            held + step
+        } else if 0 < held && message.agrees() && is_second {
+            0
+        } else {
+            held
         };
         before.max(Stamp(message.at.0.saturating_sub(held)))
     }

@@ -68,12 +68,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
     let starting = Starting { clock, directory, mailboxes };
     let of_node = (&config, &*arguments.data, &opening.place);
-    let (node, joining) = start_node(starting, sequencer, sharing, of_node)?;
-    if let Some(joining) = joining
-        && !runtime.block_on(signals.unless(joined(&joining, &node)))
-    {
-        return node.stop().map_err(Failure::new);
-    }
+    let started = start_node(starting, sequencer, sharing, of_node)?;
+    let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Until the end of this function: the last note is of the last sync.
     let _marking = Marking::start(following.disk.clone(), following.followed.frames.clone())?;
     let follower = following.start(&config)?;
@@ -83,8 +79,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         .start(&node.handle(), stopping.clone())
         .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let paths = (&*arguments.data, arguments.config.as_deref());
-    let keeper = Keeper::start(&config, paths, segments)?;
+    let keeper = Keeper::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
     let hub = Arc::new(NodeHub {
         handle: node.handle(),
         traffic,
@@ -162,6 +157,20 @@ fn start_node(
     _place: (&Config, &Path, &Place),
 ) -> Result<Started, Failure> {
     starting.alone(sequencer)
+}
+
+/// The node, once it is one of several where there are several; none when somebody ended it before.
+fn when_joined(
+    (node, joining): Started,
+    runtime: &Runtime,
+    signals: &mut Signals,
+) -> Result<Option<node::Node<switch::Message>>, Failure> {
+    let Some(joining) = joining else { return Ok(Some(node)) };
+    if runtime.block_on(signals.unless(joined(&joining, &node))) {
+        return Ok(Some(node));
+    }
+    node.stop().map_err(Failure::new)?;
+    Ok(None)
 }
 
 /// Waits until a node is one of several. False when it will never be.
@@ -369,22 +378,29 @@ pub(crate) fn open(
             ),
         }
     }
-    let missing = notes.missing(&quarantined);
-    let sharing = match topic {
-        None => {
-            begin(&mut sequencer, config, clock, missing)?;
-            None
-        }
-        Some(topic) => {
-            let missing = missing.into_iter().cloned().collect();
-            Some(Sharing { topic, missing, quarantine: quarantine::of(&quarantined) })
-        }
-    };
+    let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
     let quarantine = quarantine::of(&quarantined);
     let following =
         Following { disk, followed: Followed { frames, quarantine, store: Some(store.clone()) } };
     Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+}
+
+/// Begins at once where the log is this node's alone. Where it is not, what it begins with waits
+/// until it is one of the nodes.
+fn begin_or_share(
+    sequencer: &mut Sequencer<Log>,
+    (config, clock): (&Config, &SystemClock),
+    (notes, quarantined): (&Notes, &[Entry]),
+    topic: Option<Topic>,
+) -> Result<Option<Sharing>, Failure> {
+    let missing = notes.missing(quarantined);
+    let Some(topic) = topic else {
+        begin(sequencer, config, clock, missing)?;
+        return Ok(None);
+    };
+    let missing = missing.into_iter().cloned().collect();
+    Ok(Some(Sharing { topic, missing, quarantine: quarantine::of(quarantined) }))
 }
 
 /// Decides the log again from a start on. With an error the log comes back.

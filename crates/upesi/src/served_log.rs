@@ -14,7 +14,7 @@ use std::sync::mpsc::Receiver;
 
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
 #[cfg(feature = "kafka")]
-use ledger::{Command, Genesis, State};
+use ledger::Genesis;
 use ledger::{FspName, Position};
 use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
 #[cfg(feature = "kafka")]
@@ -118,7 +118,7 @@ impl Starting {
         sequencer: Sequencer<Log>,
         topic: Topic,
         (place, data, quarantine): (&Place, &Path, Quarantine),
-        begin: Begin,
+        begin: node::Begin,
     ) -> Result<Started, Failure> {
         let Self { clock, directory, mailboxes } = self;
         let Topic { address, options, next, last } = topic;
@@ -157,10 +157,6 @@ impl Starting {
         Ok((node, Some(ready)))
     }
 }
-
-/// With what a life of a node begins.
-#[cfg(feature = "kafka")]
-pub(crate) type Begin = Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>;
 
 /// Beside the copy: the node's number and its newest life, which has ended when the directory is
 /// nobody else's.

@@ -210,7 +210,7 @@ fn kills_under_load() {
     let (sent, accepted) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let done = AtomicBool::new(false);
     let b = std::thread::scope(|scope| {
-        for number in 0..3 {
+        for address in addresses {
             let (sent, accepted, done) = (&sent, &accepted, &done);
             scope.spawn(move || {
                 while !done.load(Ordering::Acquire) && sent.lock().unwrap().len() < 1_800 {
@@ -218,7 +218,7 @@ fn kills_under_load() {
                     let id = transfer.id.clone();
                     let message = transfer.prepare();
                     sent.lock().unwrap().push(transfer);
-                    let answer = Connection::open(addresses[number])
+                    let answer = Connection::open(address)
                         .and_then(|mut connection| connection.exchange(&message.render()));
                     match answer {
                         Ok(answer) if answer.status() == 202 => {

@@ -145,6 +145,19 @@ impl Cluster {
         signal(self.broker(number).process, Signal::CONT);
     }
 
+    /// Starts all brokers again, running or not, at once: none of them is ready without others.
+    ///
+    /// # Errors
+    /// [`BrokersError`] when one does not come up.
+    pub fn restart_all(&mut self) -> Result<(), BrokersError> {
+        let numbers = 1..=self.options.brokers;
+        numbers.clone().for_each(|number| self.kill(number));
+        for number in numbers.clone() {
+            self.spawn(number)?;
+        }
+        numbers.into_iter().try_for_each(|number| self.wait_for(number))
+    }
+
     /// Starts a broker again that was ended, with what it had, and waits until it serves.
     ///
     /// # Errors

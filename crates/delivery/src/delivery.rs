@@ -161,6 +161,11 @@ impl<M: Clone> Delivery<M> {
         self.note_health(lane, result);
         let verdict = match result.consequence() {
             Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
+            Consequence::Retry if self.lanes[lane.0 as usize].left => {
+                self.delay_probe(slot);
+                self.forget(slot);
+                Verdict::Left
+            }
             Consequence::Retry if attempts < self.policy.attempts_max => {
                 Verdict::RetryAt(self.pause(slot))
             }
@@ -199,19 +204,44 @@ impl<M: Clone> Delivery<M> {
         if purpose != Purpose::Prepare || !waiting || 0 < attempts {
             return Withdrawal::Kept;
         }
-        let at = &mut self.lanes[lane.0 as usize];
-        match stage {
-            Stage::Fresh => at.fresh.remove(&mut self.entries, slot),
-            Stage::Resumed => at.resumed.remove(&mut self.entries, slot),
-            _ => (),
-        }
-        at.state.waiting -= 1;
-        self.drop_message(slot);
-        self.unchain(slot);
-        self.by_notice.remove(&notice);
-        self.entries.release(slot);
+        self.drop_waiting(slot);
         self.refresh(lane);
         Withdrawal::Dropped
+    }
+
+    /// Another node sends to these participants from now on: whatever waits is dropped, and what
+    /// is under way is not tried again. Costs a pass over all entries of all lanes.
+    pub fn leave(&mut self, recipients: &[ParticipantIndex]) {
+        let lanes: Vec<_> =
+            recipients.iter().filter_map(|one| self.lane_of.get(one)).copied().collect();
+        lanes.iter().for_each(|lane| self.lanes[lane.0 as usize].left = true);
+        let is_left = |slot: &Slot| lanes.contains(&self.entries[*slot].lane);
+        let mut slots: Vec<_> = self.by_notice.values().copied().filter(is_left).collect();
+        // In an order of their own, whatever that of the table is.
+        slots.sort_unstable();
+        self.drop_all(&slots);
+        lanes.into_iter().for_each(|lane| self.refresh(lane));
+    }
+
+    /// This node sends to these participants from now on.
+    pub fn take(&mut self, recipients: &[ParticipantIndex]) {
+        for recipient in recipients {
+            if let Some(lane) = self.lane_of.get(recipient) {
+                self.lanes[lane.0 as usize].left = false;
+            }
+        }
+    }
+
+    /// Another node has delivered these: those that wait are dropped. Ids that are not known are
+    /// passed over.
+    pub fn delivered_elsewhere(&mut self, notices: &[NoticeId]) {
+        let known = notices.iter().filter_map(|notice| self.by_notice.get(notice));
+        let slots: Vec<_> = known.copied().collect();
+        self.drop_all(&slots);
+        for slot in slots {
+            let lane = self.entries[slot].lane;
+            self.refresh(lane);
+        }
     }
 
     /// The participant is reached elsewhere from now on: what was learned about the old address
@@ -446,6 +476,52 @@ impl<M: Clone> Delivery<M> {
             first_attempt: held.first_attempt,
             finished: self.now,
         }
+    }
+
+    /// Drops those of the entries for which no attempt is under way or has ended.
+    fn drop_all(&mut self, slots: &[Slot]) {
+        let entries = &self.entries;
+        let is_paused = |slot: &Slot| entries[*slot].stage == Stage::BackingOff;
+        let paused: Vec<_> = slots.iter().copied().filter(is_paused).collect();
+        if !paused.is_empty() {
+            self.timers.retain(
+                |Reverse((_, timer))| !matches!(timer, Timer::Retry(slot) if paused.contains(slot)),
+            );
+        }
+        for slot in slots {
+            let is_waiting = matches!(
+                self.entries[*slot].stage,
+                Stage::Blocked | Stage::Fresh | Stage::Resumed | Stage::BackingOff
+            );
+            if is_waiting {
+                self.drop_waiting(*slot);
+            }
+        }
+    }
+
+    /// Takes an entry that waits out of its lane.
+    fn drop_waiting(&mut self, slot: Slot) {
+        let Held { stage, lane, .. } = self.entries[slot];
+        let at = &mut self.lanes[lane.0 as usize];
+        match stage {
+            Stage::Fresh => at.fresh.remove(&mut self.entries, slot),
+            Stage::Resumed => at.resumed.remove(&mut self.entries, slot),
+            _ => (),
+        }
+        match stage {
+            Stage::BackingOff => at.state.backing_off -= 1,
+            _ => at.state.waiting -= 1,
+        }
+        self.forget(slot);
+    }
+
+    /// Lets go of an entry that is in no list and has no timer.
+    fn forget(&mut self, slot: Slot) {
+        self.drop_message(slot);
+        self.unchain(slot);
+        let notice = self.entries[slot].notice;
+        self.by_notice.remove(&notice);
+        self.entries.release(slot);
     }
 
     fn drop_message(&mut self, slot: Slot) {

@@ -84,6 +84,8 @@ pub(crate) struct Lane {
     pub(crate) queued_patient: bool,
     /// It is counted as starved.
     pub(crate) starved: bool,
+    /// Another node sends what it holds.
+    pub(crate) left: bool,
 }
 
 impl Lane {
@@ -108,6 +110,7 @@ impl Lane {
             queued: false,
             queued_patient: false,
             starved: false,
+            left: false,
         }
     }
 

@@ -121,6 +121,8 @@ pub enum Verdict {
     Delivered(Report),
     /// Another attempt follows, not before this moment.
     RetryAt(Moment),
+    /// Nothing: another node makes the next attempt.
+    Left,
     /// A dead letter: a final refusal, or the last attempt failed. To be recorded.
     Dead(Report),
 }

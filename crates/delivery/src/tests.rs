@@ -60,6 +60,7 @@ fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Delivered(_) => "delivered",
         Verdict::RetryAt(_) => "retry",
+        Verdict::Left => "left",
         Verdict::Dead(_) => "dead",
     }
 }
@@ -424,6 +425,37 @@ fn a_second_result_of_one_attempt_is_a_broken_invariant() {
     delivery.poll(Moment(0)).expect("one attempt");
     delivery.finished(NoticeId(1), AttemptResult::Status(200), Moment(0));
     delivery.finished(NoticeId(1), AttemptResult::Status(200), Moment(0));
+}
+
+/// Whatever an entry of a lane is at when the lane is left: nothing of it is sent any more, what is
+/// under way ends, and the lane can be taken again.
+#[test]
+fn a_lane_that_is_left_sends_no_more() {
+    let policy = Policy { window: 2, ..Policy::default() };
+    let entries = [owed(1, BANK, 1), owed(2, BANK, 1), owed(3, BANK, 2), owed(4, BANK, 3)];
+    let mut delivery = filled(policy, entries);
+    delivery.enqueue(owed(5, WALLET, 4));
+    let begun: Vec<_> = drain(&mut delivery, Moment(0));
+    assert_eq!(begun, [1, 5, 3], "2 waits for 1, 4 for room");
+    delivery.finished(NoticeId(1), AttemptResult::TimedOut, Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [4]);
+    // 1 waits for its time, 2 for 1; 3 and 4 are under way.
+    delivery.leave(&[BANK]);
+    let verdict = delivery.finished(NoticeId(3), AttemptResult::TimedOut, Moment(0));
+    assert_eq!(verdict, Verdict::Left);
+    let verdict = delivery.finished(NoticeId(4), AttemptResult::Status(200), Moment(0));
+    assert_eq!(word(verdict), "delivered");
+    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [0; 0]);
+    delivery.recorded(&[NoticeId(4)]);
+    let left = lane(&delivery, BANK);
+    assert_eq!((left.waiting, left.backing_off, left.in_flight, left.unrecorded), (0, 0, 0, 0));
+    assert_eq!((left.bytes, left.spilled), (0, 0));
+
+    delivery.take(&[BANK]);
+    assert_eq!(delivery.enqueue(owed(1, BANK, 1)), Enqueued::Held);
+    delivery.enqueue(owed(2, BANK, 1));
+    delivery.delivered_elsewhere(&[NoticeId(1), NoticeId(99)]);
+    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [2], "1 is dropped, and 2 may go");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! The client library, configured; and what it has to say, kept for error messages.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use ports::Arrival;
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{DeliveryResult, Message};
-use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
 use crate::settings::MESSAGE_BYTES_MIN;
 use crate::{Address, Options};
@@ -50,7 +51,9 @@ pub(crate) fn consumer(
         // An offset that is not there is an error, never a reason to begin elsewhere.
         .set("auto.offset.reset", "error")
         .set("check.crcs", "true")
-        .set("fetch.wait.max.ms", "20")
+        // A fetch is answered as soon as there is anything; this is how long it waits for it.
+        .set("fetch.wait.max.ms", "500")
+        .set("fetch.min.bytes", "1")
         .set("fetch.error.backoff.ms", "50")
         .set("max.partition.fetch.bytes", MESSAGE_BYTES_MIN.to_string())
         .set("fetch.max.bytes", (2 * MESSAGE_BYTES_MIN).to_string())
@@ -81,38 +84,23 @@ impl ClientContext for Quiet {
 
 impl ConsumerContext for Quiet {}
 
-/// Sends frames and learns what became of them.
+/// Where arrivals go; false when nobody takes them any more.
+pub(crate) type Sink = Arc<dyn Fn(Arrival) -> bool + Send + Sync>;
+
+/// Sends messages, and says which of them are not known to have arrived.
 pub(crate) struct Outbound {
-    producer: ThreadedProducer<Deliveries>,
-    deliveries: Deliveries,
+    producer: ThreadedProducer<Reports>,
     topic: String,
 }
 
-/// Reports of the brokers on what was sent, from the library's thread.
-#[derive(Clone, Default)]
-struct Deliveries {
-    shared: Arc<Shared>,
+/// What the brokers report on what was sent, from the library's thread.
+pub(crate) struct Reports {
+    sink: Sink,
     quiet: Quiet,
 }
 
-#[derive(Default)]
-struct Shared {
-    reports: Mutex<Reports>,
-    arrived: Condvar,
-}
-
-/// Since they were last taken.
-#[derive(Default)]
-struct Reports {
-    /// Offsets given, in order of the reports.
-    offsets: Vec<i64>,
-    /// The first failure.
-    failure: Option<String>,
-}
-
 impl Outbound {
-    pub(crate) fn open(address: &Address, options: &Options) -> KafkaResult<Self> {
-        let deliveries = Deliveries::default();
+    pub(crate) fn open(address: &Address, options: &Options, sink: Sink) -> KafkaResult<Self> {
         let producer = config(address, options)
             .set("enable.idempotence", "true")
             .set("acks", "all")
@@ -122,44 +110,26 @@ impl Outbound {
             .set("retry.backoff.ms", "20")
             .set("retry.backoff.max.ms", "200")
             .set("queue.buffering.max.kbytes", "131072")
-            .create_with_context(deliveries.clone())?;
-        Ok(Self { producer, deliveries, topic: address.topic.clone() })
+            .create_with_context(Reports { sink, quiet: Quiet::default() })?;
+        Ok(Self { producer, topic: address.topic.clone() })
     }
 
-    /// Hands a frame over; the library has copied it when this returns.
-    pub(crate) fn send(&self, frame: &[u8]) -> Result<(), String> {
-        let record =
-            BaseRecord::<(), [u8], ()>::to(&self.topic).partition(PARTITION).payload(frame);
+    /// Hands a message over; the library has copied it when this returns.
+    pub(crate) fn send(&self, message: &[u8], tag: u64) -> Result<(), String> {
+        let tag = usize::try_from(tag).map_err(|error| error.to_string())?;
+        let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.topic, tag)
+            .partition(PARTITION)
+            .payload(message);
         self.producer.send(record).map_err(|(error, _)| error.to_string())
     }
 
-    /// Waits until `count` frames have been reported on, and gives their offsets.
-    pub(crate) fn wait(&self, count: usize, patience: Duration) -> Result<Vec<i64>, String> {
-        // The library gives up by itself; this is for a library that does not.
-        let deadline = Instant::now() + patience + Duration::from_secs(5);
-        let mut reports = locked(&self.deliveries.shared.reports);
-        while reports.failure.is_none() && reports.offsets.len() < count {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                reports.failure = Some("no word from the client library".into());
-                break;
-            }
-            let waited = self.deliveries.shared.arrived.wait_timeout(reports, left);
-            reports = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        let reports = std::mem::take(&mut *reports);
-        match reports.failure {
-            None => Ok(reports.offsets),
-            Some(failure) => {
-                let last = self.deliveries.quiet.last();
-                let last = if last.is_empty() { last } else { format!(" ({last})") };
-                Err(format!("the brokers acknowledged nothing: {failure}{last}"))
-            }
-        }
+    /// Waits until everything sent has an end.
+    pub(crate) fn flush(&self, patience: Duration) -> KafkaResult<()> {
+        self.producer.flush(patience)
     }
 }
 
-impl ClientContext for Deliveries {
+impl ClientContext for Reports {
     fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -167,18 +137,16 @@ impl ClientContext for Deliveries {
     }
 }
 
-impl ProducerContext for Deliveries {
-    type DeliveryOpaque = ();
+impl ProducerContext for Reports {
+    type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let mut reports = locked(&self.shared.reports);
-        match result {
-            Ok(message) => reports.offsets.push(message.offset()),
-            Err((error, _)) => {
-                reports.failure.get_or_insert_with(|| error.to_string());
-            }
-        }
-        self.shared.arrived.notify_all();
+    fn delivery(&self, result: &DeliveryResult<'_>, tag: usize) {
+        let Err((error, _)) = result else { return };
+        let last = self.quiet.last();
+        let last = if last.is_empty() { last } else { format!(" ({last})") };
+        let reason = format!("the brokers acknowledged nothing: {error}{last}");
+        // Nobody may be there any more to hear it.
+        let _taken = (self.sink)(Arrival::Lost { tag: tag as u64, reason });
     }
 }
 

@@ -1,41 +1,54 @@
-//! Reading a topic: messages by offset, and which of them are the log.
+//! Reading a topic: messages by offset, and where in it a copy of the log ends.
 
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
+use ledger::Stamp;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message, Offset, TopicPartitionList};
-use record::frame::{Frame, FrameHeader, LogIdentity, Tail};
+use record::bundle::{Bundle, BundleHeader};
+use record::frame::{FrameHeader, LogIdentity};
+use sequencer::LastMessage;
 
 use crate::client::{PARTITION, Quiet};
 use crate::{Address, OpenError};
 
 /// One wait for the next message; several make up the patience.
-const POLL: Duration = Duration::from_millis(100);
+pub(crate) const POLL: Duration = Duration::from_millis(100);
 /// Before a question is asked again that could not be answered.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Messages that are looked through for a frame where it should be: some may be there that are no
-/// part of the log.
-const WINDOW: i64 = 64;
+/// How long before its stamp a message is looked for, in milliseconds: the stamp may lie before
+/// the time of its arrival, never behind it by much.
+const EARLIER_MS: u64 = 10_000;
 
-/// Sees an offset and its message, and says whether it has enough.
-type Visit<'a> = dyn FnMut(i64, &[u8]) -> Result<ControlFlow<()>, OpenError> + 'a;
+/// A message as it was read.
+pub(crate) struct Found<'a> {
+    pub(crate) offset: i64,
+    pub(crate) at: Stamp,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Found<'a> {
+    pub(crate) fn of(message: &'a BorrowedMessage<'_>) -> Self {
+        let millis = message.timestamp().to_millis().unwrap_or(0).max(0) as u64;
+        Self {
+            offset: message.offset(),
+            at: Stamp(millis * 1_000),
+            bytes: message.payload().unwrap_or_default(),
+        }
+    }
+}
+
+/// Sees a message, and says whether it has enough.
+type Visit<'a> = dyn FnMut(&Found<'_>) -> ControlFlow<()> + 'a;
 
 /// A topic being read.
 pub(crate) struct Feed {
     consumer: BaseConsumer<Quiet>,
     topic: String,
     patience: Duration,
-}
-
-/// What a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The next frame of the log; the log's end behind it.
-    Next(Tail),
-    /// A frame that does not continue the log where it stands: no part of it.
-    Late,
 }
 
 impl Feed {
@@ -45,6 +58,10 @@ impl Feed {
         patience: Duration,
     ) -> Self {
         Self { consumer, topic: address.topic.clone(), patience }
+    }
+
+    pub(crate) fn consumer(&self) -> &BaseConsumer<Quiet> {
+        &self.consumer
     }
 
     /// The first offset, and the one that the next message gets.
@@ -62,19 +79,24 @@ impl Feed {
         }
     }
 
+    /// Begins to read at an offset.
+    pub(crate) fn seek(&self, offset: i64) -> Result<(), OpenError> {
+        let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
+        let mut place = TopicPartitionList::new();
+        place
+            .add_partition_offset(&self.topic, PARTITION, Offset::Offset(offset))
+            .map_err(failed)?;
+        self.consumer.assign(&place).map_err(failed)
+    }
+
     /// Shows the messages at these offsets in order, until the visitor has enough.
     pub(crate) fn read(&self, offsets: Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
         if offsets.is_empty() {
             return Ok(());
         }
-        let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
-        let mut place = TopicPartitionList::new();
-        place
-            .add_partition_offset(&self.topic, PARTITION, Offset::Offset(offsets.start))
-            .map_err(failed)?;
-        self.consumer.assign(&place).map_err(failed)?;
+        self.seek(offsets.start)?;
         let result = self.follow(&offsets, visit);
-        self.consumer.unassign().map_err(failed)?;
+        self.consumer.unassign().map_err(|error| OpenError::Brokers(error.to_string()))?;
         result
     }
 
@@ -90,8 +112,7 @@ impl Feed {
                         continue;
                     }
                     next = message.offset() + 1;
-                    let bytes = message.payload().unwrap_or_default();
-                    if visit(message.offset(), bytes)?.is_break() {
+                    if visit(&Found::of(&message)).is_break() {
                         return Ok(());
                     }
                 }
@@ -109,77 +130,72 @@ impl Feed {
         Ok(())
     }
 
-    /// The identity of the log in the topic: that of its first message.
+    /// The identity of the log in the topic: that of the first bundle which begins one.
     pub(crate) fn identity(&self, range: &Range<i64>) -> Result<Option<LogIdentity>, OpenError> {
         let mut found = None;
-        self.read(range.clone(), &mut |offset, bytes| {
-            found = Some(self.header(offset, bytes)?.identity);
-            Ok(ControlFlow::Break(()))
+        self.read(range.clone(), &mut |message| match Bundle::parse(message.bytes) {
+            Ok(bundle) if bundle.header.founding || 0 < range.start => {
+                found = Some(bundle.header.identity);
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
         })?;
         Ok(found)
     }
 
-    /// The offset of the frame that `tail` ends with. Halves the range, and reads all of it only
-    /// when messages that are no part of the log have misled it.
-    pub(crate) fn locate(&self, range: &Range<i64>, tail: &Tail) -> Result<Option<i64>, OpenError> {
-        let Range { mut start, mut end } = range.clone();
-        while start < end {
-            let middle = start + (end - start) / 2;
-            let mut ends_before = false;
-            self.read(middle..middle + 1, &mut |offset, bytes| {
-                ends_before = self.header(offset, bytes)?.last() < tail.end;
-                Ok(ControlFlow::Break(()))
-            })?;
-            if ends_before { start = middle + 1 } else { end = middle }
-        }
-        let near = start..range.end.min(start + WINDOW);
-        match self.find(near, tail)? {
-            None => self.find(range.clone(), tail),
+    /// Where the bundle stands that the copy's last frame was made of. Looks around the time of
+    /// its stamp, and through all of the topic when it is not there.
+    pub(crate) fn locate(
+        &self,
+        range: &Range<i64>,
+        last: &FrameHeader,
+    ) -> Result<Option<(i64, LastMessage)>, OpenError> {
+        let near = self.offset_at(last.batch.stamp.millis().saturating_sub(EARLIER_MS))?;
+        let near = near.unwrap_or(range.start).clamp(range.start, range.end);
+        match self.find(near..range.end, last)? {
+            None => self.find(range.start..near, last),
             found => Ok(found),
         }
     }
 
-    fn find(&self, offsets: Range<i64>, tail: &Tail) -> Result<Option<i64>, OpenError> {
+    /// The first offset whose message arrived at this time, or later.
+    fn offset_at(&self, millis: u64) -> Result<Option<i64>, OpenError> {
+        let failed = |error: KafkaError| OpenError::Brokers(error.to_string());
+        let mut times = TopicPartitionList::new();
+        let millis = Offset::Offset(i64::try_from(millis).unwrap_or(i64::MAX));
+        times.add_partition_offset(&self.topic, PARTITION, millis).map_err(failed)?;
+        let found = self.consumer.offsets_for_times(times, self.patience).map_err(failed)?;
+        let offset = found.find_partition(&self.topic, PARTITION).map(|found| found.offset());
+        Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| 0 <= *offset))
+    }
+
+    fn find(
+        &self,
+        offsets: Range<i64>,
+        last: &FrameHeader,
+    ) -> Result<Option<(i64, LastMessage)>, OpenError> {
+        let wanted = (last.identity, last.count, last.batch.node, last.batch.epoch);
         let mut found = None;
-        self.read(offsets, &mut |offset, bytes| {
-            let header = self.header(offset, bytes)?;
-            if header.last() == tail.end && header.chain == tail.chain {
-                found = Some(offset);
-                return Ok(ControlFlow::Break(()));
+        self.read(offsets, &mut |message| {
+            let Ok(bundle) = Bundle::parse(message.bytes) else {
+                return ControlFlow::Continue(());
+            };
+            let header = bundle.header;
+            let is_it = wanted == (header.identity, bundle.count, header.node, header.epoch)
+                && (last.batch.sequence, last.batch.wall) == (header.sequence, header.wall);
+            if !is_it {
+                return ControlFlow::Continue(());
             }
-            Ok(ControlFlow::Continue(()))
+            let BundleHeader { node, wall, .. } = header;
+            found = Some((message.offset, LastMessage { at: message.at, node, wall }));
+            ControlFlow::Break(())
         })?;
         Ok(found)
-    }
-
-    /// Says what a message is behind `tail`.
-    ///
-    /// # Errors
-    /// [`OpenError::Foreign`] when it is no frame, or one of another log.
-    pub(crate) fn judge(&self, offset: i64, bytes: &[u8], tail: &Tail) -> Result<Kind, OpenError> {
-        let frame = Frame::parse(bytes).map_err(|error| self.foreign(offset, &error))?;
-        if frame.as_bytes().len() != bytes.len() {
-            return Err(self.foreign(offset, &"there are bytes behind its frame"));
-        }
-        let found = frame.header().identity;
-        if found != tail.identity {
-            let what = format!("it is a record of log {found}, and this is log {}", tail.identity);
-            return Err(self.foreign(offset, &what));
-        }
-        Ok(frame.follows(tail).map_or(Kind::Late, Kind::Next))
-    }
-
-    fn header(&self, offset: i64, bytes: &[u8]) -> Result<FrameHeader, OpenError> {
-        FrameHeader::parse(bytes).map_err(|error| self.foreign(offset, &error))
-    }
-
-    fn foreign(&self, offset: i64, reason: &dyn std::fmt::Display) -> OpenError {
-        OpenError::Foreign { topic: self.topic.clone(), offset, reason: reason.to_string() }
     }
 }
 
 /// Troubles that the library overcomes by itself, or says again.
-fn is_passing(error: &KafkaError) -> bool {
+pub(crate) fn is_passing(error: &KafkaError) -> bool {
     let code = error.rdkafka_error_code();
     !matches!(
         code,

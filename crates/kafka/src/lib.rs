@@ -1,44 +1,37 @@
-//! The log on Kafka: one partition of one topic, which is the one total order, and a copy of it in
-//! the files of this node.
+//! The log on Kafka: one partition of one topic is the one order in which several nodes are heard,
+//! and each of them keeps a copy of the log that follows from it in its files.
 //!
 //! # Phases
 //! [`open`] asks the brokers for the topic, makes it if there is none, refuses settings that could
-//! lose records, holds the copy against the topic and fetches what the copy lacks. After that
-//! [`ports::Log::append`] hands a frame to the client library and returns, and
-//! [`ports::Log::sync`] waits until the brokers have acknowledged everything handed over
-//! (`acks=all`); only then do the frames go into the copy. So the copy never holds what the topic
-//! does not.
+//! lose records, begins a log in it if it holds none, and finds where in it the copy ends.
+//! [`Stream`] then reads everything behind that, in order, and sends what this node proposes.
+//! What the messages mean is not decided here ([`sequencer::Replica`]).
 //!
-//! # What the topic says
-//! A message is one frame, byte for byte as in a file log. The log is those frames, in order of
-//! offsets, that continue what came before by position and hash chain. A frame that does not was
-//! written by a node that did not know the end of the log any more: it is no part of the log, for
-//! every reader alike. That makes an append a compare-and-append, without locks or leases: two
-//! nodes that write after the same end cannot both be right. The one that was too late finds that
-//! its frame has not the offset it expected, reads what came between, and stops for good.
-//!
-//! # Failure
-//! Brokers that do not acknowledge within [`Options::patience`], a message of somebody else, or
-//! another writer poison the log, as a failed sync of a file does. Opening it anew finds out what
-//! is stored.
+//! # What a message is
+//! A [`record::bundle`]: records of one node, without a place in the log. Sending is idempotent
+//! and acknowledged by every replica in sync (`acks=all`), and in order; a message that is not
+//! acknowledged within [`Options::patience`] is given up and reported, and may arrive all the same.
 //!
 //! # Costs and bounds
-//! Nothing blocks but `open`, `sync`, and an append behind more than [`FRAMES_MAX`] frames or
-//! [`BYTES_MAX`] bytes that nobody synced. A frame is copied twice: into the client library, and
-//! for the copy. The library runs a handful of threads of its own; none of ours waits for it but
-//! the sequencer's.
+//! Nothing blocks but `open`. A message is copied once into the client library and once out of it.
+//! Two threads of ours and a handful of the library's; what is read waits in a bounded inbox, and
+//! reading waits for it.
 #![warn(missing_docs)]
 
 mod address;
 mod client;
+mod copy;
 mod feed;
-mod log;
+mod open;
 mod settings;
+mod stream;
 mod topic;
 
 pub use address::{Address, AddressError};
-pub use log::{BYTES_MAX, FRAMES_MAX, KafkaLog, Options, Overtaken, Report, open};
+pub use copy::CopyLog;
+pub use open::{Founding, Opened, Options, Report, open};
 pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
+pub use stream::Stream;
 
 use journal::OpenError as CopyError;
 use ledger::Position;
@@ -66,19 +59,6 @@ pub enum OpenError {
     /// The topic could lose records, or cannot hold them.
     #[error(transparent)]
     Unsafe(#[from] Unsafe),
-    /// A message that is no frame of this log.
-    #[error(
-        "topic {topic} holds a message at offset {offset} that is no record of this log \
-         ({reason}). Somebody else writes to it: give the log a topic of its own"
-    )]
-    Foreign {
-        /// The topic.
-        topic: String,
-        /// Where.
-        offset: i64,
-        /// What it is instead.
-        reason: String,
-    },
     /// The first messages are gone.
     #[error(
         "topic {topic} begins at offset {offset}: what stood before was deleted, and the copy in \

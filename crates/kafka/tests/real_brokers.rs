@@ -1,22 +1,27 @@
-//! The log on real brokers: the contract of every log, and what only this one can meet.
+//! A topic on real brokers: what every topic promises, and what can be wrong with one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;
-use journal::contract::{IDENTITY, Subject, check, frame_after, frames_of};
-use journal::{FileLog, RealDisk};
-use kafka::{Address, KafkaLog, OpenError, Options, Report, open};
-use ledger::Position;
-use ports::{Log, LogError};
+use journal::RealDisk;
+use kafka::{Address, CopyLog, Founding, OpenError, Opened, Options, Stream, open};
+use ledger::{Command, FspName, Genesis, Position, Stamp};
+use ports::{Arrival, Log, Now, Topic};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use record::bundle::Bundle;
 use record::frame::LogIdentity;
+use sequencer::{Delivered, Durability, Name, Quarantine, Replica, Sequencer, Submission};
 use tempfile::TempDir;
 
+/// More than any test here sends.
+const ARRIVALS_MAX: usize = 4_096;
 /// Longest wait for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,50 +35,93 @@ fn address(cluster: &Cluster, topic: &str) -> Address {
 }
 
 fn options(node: &str, patience: Duration) -> Options {
-    let copy = journal::Options::default();
-    Options { node: node.to_owned(), patience, identity: IDENTITY, copy }
+    Options { node: node.to_owned(), patience, copy: journal::Options::default() }
+}
+
+fn founding(node: u32) -> Founding {
+    let hub = FspName::new("Hub").unwrap();
+    let genesis = Genesis { seed: [1; 16], hub };
+    Founding { identity: LogIdentity([node as u8; 16]), genesis, node, wall: Stamp(1) }
 }
 
 fn try_open(
     address: &Address,
     copy: &TempDir,
-    options: &Options,
-) -> Result<(KafkaLog<RealDisk>, Report), OpenError> {
-    open(address, RealDisk::open(copy.path()).unwrap(), options)
+    (node, patience): (u32, Duration),
+) -> Result<Opened<RealDisk>, OpenError> {
+    let disk = RealDisk::open(copy.path()).unwrap();
+    open(address, disk, &options(&format!("node-{node}"), patience), &founding(node))
 }
 
-fn opened(address: &Address, copy: &TempDir) -> KafkaLog<RealDisk> {
-    try_open(address, copy, &options("a", PATIENCE)).unwrap().0
+/// A node without a switch around it.
+struct Node {
+    replica: Replica<CopyLog<RealDisk>>,
+    stream: Stream,
+    arrivals: Receiver<Arrival>,
+    /// The offset of the next message.
+    next: i64,
+    behind: u64,
 }
 
-fn append(log: &mut impl Log, sizes: &[usize]) {
-    log.append(&frame_after(&log.tail(), sizes)).unwrap();
-}
-
-/// A log on a topic of its own, whose copy is thrown away with every other crash.
-struct OnKafka<'a> {
-    cluster: &'a Cluster,
-    topics: u32,
-    crashes: u32,
-    copy: TempDir,
-}
-
-impl Subject for OnKafka<'_> {
-    type Log = KafkaLog<RealDisk>;
-
-    fn make(&mut self) -> Self::Log {
-        self.topics += 1;
-        self.copy = TempDir::new().unwrap();
-        opened(&address(self.cluster, &format!("contract-{}", self.topics)), &self.copy)
+impl Node {
+    fn open(address: &Address, copy: &TempDir, node: u32) -> Self {
+        let opened = try_open(address, copy, (node, PATIENCE)).unwrap();
+        let Opened { copy, next, last, report } = opened;
+        let sequencer = Sequencer::open(copy, node, Now::default(), &mut |_| ()).unwrap();
+        let name = Name { name: format!("node-{node}"), node, instance: 1, ended: 0 };
+        let replica = Replica::new(sequencer, name, Quarantine::default(), last).unwrap();
+        let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
+        let options = options("any", PATIENCE);
+        let sink = move |arrival| sink.send(arrival).is_ok();
+        let stream = Stream::start(address, &options, next, sink).unwrap();
+        Self { replica, stream, arrivals, next, behind: report.behind }
     }
 
-    fn crash(&mut self, log: Self::Log) -> Self::Log {
-        drop(log);
-        self.crashes += 1;
-        if self.crashes.is_multiple_of(2) {
-            self.copy = TempDir::new().unwrap();
+    fn hear(&self) -> Arrival {
+        self.arrivals.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Applies everything up to where the topic ends now. How many messages were no part of the
+    /// log.
+    fn catch_up(&mut self) -> usize {
+        let (mut until, mut passed) = (None, 0);
+        self.stream.ask_end(1);
+        while until.is_none_or(|until| self.next < until) {
+            match self.hear() {
+                Arrival::End { number: 1, offset } => until = Some(offset.unwrap()),
+                Arrival::Message { offset, at, bytes } => {
+                    assert_eq!(offset, self.next, "no message is left out");
+                    self.next = offset + 1;
+                    let framed = Bundle::parse(&bytes).is_ok_and(|bundle| {
+                        let delivered = self.replica.deliver(&bundle, at).unwrap();
+                        matches!(delivered, Delivered::Framed { .. })
+                    });
+                    passed += usize::from(!framed);
+                }
+                other => panic!("{other:?}"),
+            }
         }
-        opened(&address(self.cluster, &format!("contract-{}", self.topics)), &self.copy)
+        passed
+    }
+
+    fn begin(&mut self) {
+        self.catch_up();
+        self.replica.begin_life();
+    }
+
+    fn propose(&mut self, count: usize) {
+        let mut waiting: VecDeque<Submission<()>> = (0..count)
+            .map(|_| Submission::without_payload(Command::Tick, Durability::Synced, ()))
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let mut bytes = Vec::new();
+        let tag = self.replica.propose(&mut waiting, &mut Vec::new(), Stamp(1), &mut bytes);
+        self.stream.send(&bytes, tag).unwrap();
+    }
+
+    fn end(&self) -> (Position, ledger::Digest) {
+        let tail = self.replica.sequencer().log().tail();
+        (tail.end, tail.chain)
     }
 }
 
@@ -81,119 +129,65 @@ impl Subject for OnKafka<'_> {
 fn one_broker() {
     let home = TempDir::new().unwrap();
     let cluster = start(1, &home);
-    let copy = TempDir::new().unwrap();
-    check(&mut OnKafka { cluster: &cluster, topics: 0, crashes: 0, copy });
-    a_copy_catches_up(&cluster);
-    a_second_writer_ends_the_first(&cluster);
+    nodes_make_one_log(&cluster);
     a_copy_of_another_log_is_refused(&cluster);
-    foreign_messages_are_refused(&cluster);
     an_unsafe_topic_is_refused(&cluster);
     no_brokers(cluster);
 }
 
-/// A copy that lags is made whole from where it ends.
-fn a_copy_catches_up(cluster: &Cluster) {
-    let address = address(cluster, "catches-up");
-    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let mut log = opened(&address, &one);
-    for round in 0..40 {
-        append(&mut log, &[100 + round, 0]);
-        log.sync().unwrap();
-        if round == 20 {
-            drop(log);
-            let (behind, report) = try_open(&address, &other, &options("b", PATIENCE)).unwrap();
-            assert_eq!((behind.end(), report.fetched), (Position(42), 42));
-            drop(behind);
-            log = opened(&address, &one);
+/// Two nodes begin a topic, and write to it with somebody else's messages between; both have the
+/// same log, and so has a third one, that begins later, and the first one with what it had.
+fn nodes_make_one_log(cluster: &Cluster) {
+    let address = address(cluster, "shared");
+    let copies = [(); 3].map(|()| TempDir::new().unwrap());
+    let mut first = Node::open(&address, &copies[0], 1);
+    let mut second = Node::open(&address, &copies[1], 2);
+    first.begin();
+    second.begin();
+    for round in 0..20 {
+        first.propose(1 + round % 3);
+        second.propose(1);
+        if round == 10 {
+            produce(&address, b"hello");
         }
     }
-    let frames = frames_of(&mut log, Position(1));
-    drop(log);
-    let (mut behind, report) = try_open(&address, &other, &options("b", PATIENCE)).unwrap();
-    assert_eq!((report.fetched, report.late, report.created), (38, 0, false));
-    assert_eq!(frames_of(&mut behind, Position(1)), frames);
+    drain(&mut [&mut first, &mut second], 1 + 20 + 20 + 1);
+    let (end, _) = first.end();
+    assert_eq!((end, first.end()), (Position(1 + 39 + 20), second.end()));
+    drop(first);
+
+    second.propose(5);
+    drain(&mut [&mut second], 1 + 20 + 20 + 1 + 1);
+    let mut again = Node::open(&address, &copies[0], 1);
+    assert_eq!(again.behind, 1);
+    again.begin();
+    assert_eq!(again.end(), second.end());
+    let mut third = Node::open(&address, &copies[2], 3);
+    assert_eq!(third.catch_up(), 1, "somebody else's message");
+    assert_eq!(third.end(), second.end());
 }
 
-/// Two nodes with the same end of the log: the first to write goes on, the other stops and has
-/// recorded nothing.
-fn a_second_writer_ends_the_first(cluster: &Cluster) {
-    let address = address(cluster, "two-writers");
-    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let mut first = opened(&address, &one);
-    append(&mut first, &[10]);
-    first.sync().unwrap();
-    let mut second = opened(&address, &other);
-    append(&mut second, &[20]);
-    second.sync().unwrap();
-
-    append(&mut first, &[30]);
-    let refused = first.sync().unwrap_err();
-    let LogError::Storage(reason) = &refused else { panic!("{refused}") };
-    assert!(reason.contains("another node"), "{reason}");
-    assert!(reason.contains("wrote record 2 to the topic"), "{reason}");
-    assert_eq!(first.append(&frame_after(&first.tail(), &[1])), Err(LogError::Poisoned));
-    assert_eq!(first.durable_end(), Position(1));
-
-    // What the first wrote too late stands behind, and is no part of the log.
-    append(&mut second, &[40]);
-    second.sync().unwrap();
-    append(&mut second, &[50]);
-    second.sync().unwrap();
-    let frames = frames_of(&mut second, Position(1));
-    assert_eq!((second.end(), frames.len()), (Position(4), 4));
-    drop((first, second));
-    let fresh = TempDir::new().unwrap();
-    let (mut third, report) = try_open(&address, &fresh, &options("c", PATIENCE)).unwrap();
-    assert_eq!((report.fetched, report.late), (4, 1));
-    assert_eq!(frames_of(&mut third, Position(1)), frames);
-
-    // One that has nothing to write hears of it too.
-    let idle = third.overtaken();
-    assert!(!idle.is_true());
-    let mut fourth = opened(&address, &other);
-    append(&mut fourth, &[60]);
-    fourth.sync().unwrap();
-    wait_until(|| idle.is_true());
-    assert!(!fourth.overtaken().is_true(), "the writer itself goes on");
+/// Has the nodes take all that was sent, which makes so many messages.
+fn drain(nodes: &mut [&mut Node], messages: i64) {
+    let deadline = Instant::now() + PATIENCE;
+    for node in nodes {
+        while node.next < messages {
+            assert!(Instant::now() < deadline, "{} of {messages} came", node.next);
+            node.catch_up();
+        }
+    }
 }
 
 fn a_copy_of_another_log_is_refused(cluster: &Cluster) {
-    let address = address(cluster, "another");
+    let (one, other) = (address(cluster, "one"), address(cluster, "other"));
     let copy = TempDir::new().unwrap();
-    let mut log = opened(&address, &copy);
-    append(&mut log, &[10]);
-    log.sync().unwrap();
-    drop(log);
-    // Of the same identity, and it went another way; of another; and further than the topic.
-    for (identity, sizes) in [
-        (IDENTITY, &[&[11][..]][..]),
-        (LogIdentity([7; 16]), &[&[10]]),
-        (IDENTITY, &[&[10], &[10]]),
-    ] {
-        let strange = TempDir::new().unwrap();
-        let disk = RealDisk::open(strange.path()).unwrap();
-        let mut file = FileLog::create(disk, identity, journal::Options::default()).unwrap();
-        sizes.iter().for_each(|sizes| append(&mut file, sizes));
-        file.sync().unwrap();
-        drop(file);
-        let refused = try_open(&address, &strange, &options("a", PATIENCE)).unwrap_err();
-        assert!(matches!(refused, OpenError::Another { .. }), "{refused}");
-    }
-}
-
-fn foreign_messages_are_refused(cluster: &Cluster) {
-    let copy = TempDir::new().unwrap();
-    let strange = address(cluster, "strange");
-    let mut log = opened(&strange, &copy);
-    append(&mut log, &[10]);
-    log.sync().unwrap();
-    produce(&strange, b"hello");
-    append(&mut log, &[10]);
-    let refused = log.sync().unwrap_err().to_string();
-    assert!(refused.contains("holds a message at offset 1 that is no record"), "{refused}");
-    drop(log);
-    let refused = try_open(&strange, &copy, &options("a", PATIENCE)).unwrap_err();
-    assert!(matches!(refused, OpenError::Foreign { offset: 1, .. }), "{refused}");
+    let mut node = Node::open(&one, &copy, 1);
+    node.begin();
+    drop(node);
+    let away = TempDir::new().unwrap();
+    drop(Node::open(&other, &away, 2));
+    let refused = try_open(&other, &copy, (1, PATIENCE)).unwrap_err();
+    assert!(matches!(refused, OpenError::Another { .. }), "{refused}");
 }
 
 fn produce(address: &Address, bytes: &[u8]) {
@@ -213,7 +207,7 @@ fn an_unsafe_topic_is_refused(cluster: &Cluster) {
     let made = runtime.block_on(admin.create_topics([&topic], &options_of_question)).unwrap();
     assert!(made[0].is_ok(), "{made:?}");
     let copy = TempDir::new().unwrap();
-    let refused = wait_for(|| match try_open(&address, &copy, &options("a", PATIENCE)) {
+    let refused = wait_for(|| match try_open(&address, &copy, (1, PATIENCE)) {
         Err(OpenError::Brokers(_)) => None,
         other => Some(other.unwrap_err().to_string()),
     });
@@ -227,64 +221,58 @@ fn an_unsafe_topic_is_refused(cluster: &Cluster) {
     }
 }
 
-/// Without brokers an append ends in the time it was given, and so does a start.
+/// Without brokers a message is given up in the time it was given, and so is a start.
 fn no_brokers(mut cluster: Cluster) {
     let address = address(&cluster, "gone");
     let copy = TempDir::new().unwrap();
-    let short = options("a", Duration::from_secs(2));
-    let mut log = try_open(&address, &copy, &options("a", PATIENCE)).unwrap().0;
-    append(&mut log, &[10]);
-    log.sync().unwrap();
-    drop(log);
-    let mut log = try_open(&address, &copy, &short).unwrap().0;
+    let short = Duration::from_secs(2);
+    drop(Node::open(&address, &copy, 1));
+    let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
+    let sink = move |arrival| sink.send(arrival).is_ok();
+    let mut stream = Stream::start(&address, &options("a", short), 0, sink).unwrap();
+    assert!(matches!(arrivals.recv_timeout(PATIENCE), Ok(Arrival::Message { offset: 0, .. })));
     cluster.kill(1);
-    append(&mut log, &[10]);
+    stream.send(b"a message", 7).unwrap();
     let since = Instant::now();
-    let refused = log.sync().unwrap_err().to_string();
-    assert!(refused.contains("the brokers acknowledged nothing"), "{refused}");
+    match arrivals.recv_timeout(PATIENCE).unwrap() {
+        Arrival::Lost { tag: 7, reason } => {
+            assert!(reason.contains("the brokers acknowledged nothing"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
     assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
-    assert_eq!(log.sync(), Err(LogError::Poisoned));
-    drop(log);
-    let refused = try_open(&address, &copy, &short).unwrap_err();
+    stream.ask_end(3);
+    let end = arrivals.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(end, Arrival::End { number: 3, offset: None });
+    drop(stream);
+    let refused = try_open(&address, &copy, (1, short)).unwrap_err();
     assert!(matches!(refused, OpenError::Unreachable { seconds: 2, .. }), "{refused}");
-
-    // What was not acknowledged may be there or not; what was, is.
-    cluster.restart(1).unwrap();
-    let log = opened(&address, &copy);
-    assert!((1..=2).contains(&log.end().0), "{:?}", log.tail());
 }
 
-/// Any of three brokers may die: what was acknowledged stays, and writing goes on.
+/// Any of three brokers may die: what was sent before and after is there, once and in order.
 #[test]
 fn three_brokers() {
     let home = TempDir::new().unwrap();
     let mut cluster = start(3, &home);
     let address = address(&cluster, "three");
     let copy = TempDir::new().unwrap();
-    let (mut log, report) = try_open(&address, &copy, &options("a", PATIENCE)).unwrap();
-    assert!(report.created);
-    assert_eq!((report.brokers, report.replicas, &*report.in_sync), (3, 3, "2"));
-    let mut acknowledged = Vec::new();
+    let mut node = Node::open(&address, &copy, 1);
+    node.begin();
     for round in 0..3 {
-        for size in 0..20 {
-            let frame = frame_after(&log.tail(), &[100 * size, 0]);
-            log.append(&frame).unwrap();
-            log.sync().unwrap();
-            acknowledged.push(frame);
-            if size == 10 {
+        for number in 0..20 {
+            node.propose(1);
+            if number == 10 {
                 cluster.kill(round + 1);
             }
         }
+        drain(&mut [&mut node], 1 + 20 * i64::from(round + 1));
         cluster.restart(round + 1).unwrap();
     }
-    drop(log);
+    assert_eq!(node.end().0, Position(61));
     let fresh = TempDir::new().unwrap();
-    let mut log = opened(&address, &fresh);
-    assert_eq!(frames_of(&mut log, Position(1)), acknowledged);
-}
-
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    wait_for(|| holds().then_some(()));
+    let mut other = Node::open(&address, &fresh, 2);
+    assert_eq!(other.catch_up(), 0);
+    assert_eq!(other.end(), node.end());
 }
 
 fn wait_for<R>(mut get: impl FnMut() -> Option<R>) -> R {

@@ -268,6 +268,18 @@ impl State {
         self.nodes.iter().find(|tail| tail.node == node).map_or(0, |tail| tail.epoch)
     }
 
+    /// The last record of `node`; `None` when it never wrote one.
+    #[must_use]
+    pub fn tail_of(&self, node: u32) -> Option<NodeTail> {
+        self.nodes.iter().find(|tail| tail.node == node).copied()
+    }
+
+    /// Whether another node can write to the log that never did.
+    #[must_use]
+    pub const fn has_room_for_a_node(&self) -> bool {
+        self.nodes.len() < NODES_MAX
+    }
+
     fn close_batch(&mut self) {
         self.books.assert_balanced();
         self.batches += 1;

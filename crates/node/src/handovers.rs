@@ -224,7 +224,7 @@ fn submit_one(inbox: &Inbox<()>) {
 
 fn ask_nothing(inbox: &Inbox<()>) {
     let ask = Box::new(|_: &_| ());
-    assert_eq!(inbox.ask(Question { about: None, ask }), Ok(()));
+    assert_eq!(inbox.ask(Question { about: None, is_fresh: true, ask }), Ok(()));
 }
 
 /// Submits two pairs; answers with the numbers of those that were taken in.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ledger::{State, TransferId};
+use ports::Arrival;
 
 use crate::Submission;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Question {
     /// The transfer that it is about, if it is about one.
     pub(crate) about: Option<TransferId>,
+    /// Whether the answer must be from a state as new as any node's when it was asked.
+    pub(crate) is_fresh: bool,
     pub(crate) ask: Box<dyn FnOnce(&State) + Send>,
 }
 
@@ -42,6 +45,10 @@ pub enum Refused {
     /// The log's disk is full.
     #[error("the disk of the log is full")]
     DiskFull,
+    /// The brokers of a shared log did not acknowledge it in time: it may be recorded or not, and
+    /// the same message again hears which.
+    #[error("the brokers of the log did not answer in time")]
+    Unacknowledged,
     /// The node has stopped.
     #[error("the node has stopped")]
     Stopped,
@@ -52,8 +59,29 @@ pub(crate) struct Work<M> {
     pub(crate) submissions: VecDeque<Submission<M>>,
     pub(crate) questions: Vec<Question>,
     bytes: usize,
+    /// What a shared log has to say.
+    pub(crate) arrivals: VecDeque<Arrival>,
+    arrived_bytes: usize,
     open: bool,
+    /// The taker is gone.
+    ended: bool,
     asleep: bool,
+}
+
+/// Bytes of messages of a shared log that may wait, but for the last one.
+const ARRIVED_BYTES_MAX: usize = 32 << 20;
+
+/// What the taker of a shared log's inbox takes into.
+pub(crate) struct Taken<M> {
+    pub(crate) submissions: VecDeque<Submission<M>>,
+    pub(crate) questions: Vec<Question>,
+    pub(crate) arrivals: VecDeque<Arrival>,
+}
+
+impl<M> Default for Taken<M> {
+    fn default() -> Self {
+        Self { submissions: VecDeque::new(), questions: Vec::new(), arrivals: VecDeque::new() }
+    }
 }
 
 /// The inbox: many senders, one taker.
@@ -61,6 +89,7 @@ pub(crate) struct Inbox<M> {
     limits: InboxLimits,
     work: Mutex<Work<M>>,
     wake: Condvar,
+    room: Condvar,
     refused: AtomicU64,
 }
 
@@ -72,10 +101,14 @@ impl<M> Inbox<M> {
                 submissions: VecDeque::new(),
                 questions: Vec::new(),
                 bytes: 0,
+                arrivals: VecDeque::new(),
+                arrived_bytes: 0,
                 open: true,
+                ended: false,
                 asleep: false,
             }),
             wake: Condvar::new(),
+            room: Condvar::new(),
             refused: AtomicU64::new(0),
         }
     }
@@ -138,6 +171,59 @@ impl<M> Inbox<M> {
         work.open || !submissions.is_empty() || !questions.is_empty()
     }
 
+    /// [`Inbox::take`] for whoever also hears a shared log; submissions only where there is `room`
+    /// for them.
+    pub(crate) fn take_with_arrivals(
+        &self,
+        taken: &mut Taken<M>,
+        room: bool,
+        patience: Duration,
+    ) -> bool {
+        let mut work = self.lock();
+        let idle = |work: &mut Work<M>| work.is_idle(room) && work.open;
+        if idle(&mut work) {
+            work.asleep = true;
+            let slept = self.wake.wait_timeout_while(work, patience, idle);
+            work = slept.unwrap_or_else(PoisonError::into_inner).0;
+            work.asleep = false;
+        }
+        if room || !work.open {
+            work.bytes = 0;
+            taken.submissions.append(&mut work.submissions);
+        }
+        taken.questions.append(&mut work.questions);
+        taken.arrivals.append(&mut work.arrivals);
+        work.arrived_bytes = 0;
+        let is_open = work.open;
+        drop(work);
+        self.room.notify_all();
+        is_open
+    }
+
+    /// Hands over what a shared log says, after waiting for room. False when nobody takes it any
+    /// more.
+    pub(crate) fn arrive(&self, arrival: Arrival) -> bool {
+        let full = |work: &mut Work<M>| ARRIVED_BYTES_MAX < work.arrived_bytes && !work.ended;
+        let mut work =
+            self.room.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        if work.ended {
+            return false;
+        }
+        if let Arrival::Message { bytes, .. } = &arrival {
+            work.arrived_bytes += bytes.len();
+        }
+        work.arrivals.push_back(arrival);
+        self.wake(work);
+        true
+    }
+
+    /// Nothing is taken any more.
+    pub(crate) fn end(&self) {
+        self.close();
+        self.lock().ended = true;
+        self.room.notify_all();
+    }
+
     /// Takes nothing more.
     pub(crate) fn close(&self) {
         let mut work = self.lock();
@@ -190,5 +276,10 @@ impl<M> Inbox<M> {
 impl<M> Work<M> {
     fn is_empty(&self) -> bool {
         self.submissions.is_empty() && self.questions.is_empty()
+    }
+
+    fn is_idle(&self, room: bool) -> bool {
+        let nothing_to_send = self.submissions.is_empty() || !room;
+        nothing_to_send && self.questions.is_empty() && self.arrivals.is_empty()
     }
 }

@@ -19,8 +19,10 @@ mod directory;
 mod handovers;
 mod inbox;
 mod mailbox;
+mod posting;
 pub mod progress;
 mod published;
+mod replicated;
 mod run;
 pub mod stages;
 mod sync;
@@ -37,6 +39,9 @@ pub use clock::SystemClock;
 pub use directory::Directory;
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
+pub use replicated::{
+    Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Hooks, Takeover, start_replicated,
+};
 pub use run::{Node, start};
 pub use view::{Member, View};
 
@@ -120,6 +125,18 @@ struct Shared<M> {
     tally: Tally,
     /// What is stuck, by the last look.
     stuck: RwLock<Arc<[Stuck]>>,
+    sharing: Sharing,
+    /// What a node of several knows of them all.
+    cluster: Mutex<Option<Cluster>>,
+}
+
+/// Whether a node has its log alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// It does.
+    Alone,
+    /// Others write to it too.
+    Shared,
 }
 
 /// What the sequencer's thread counts for whoever watches it: one store a round or a batch.
@@ -166,13 +183,24 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.inbox.submit(submissions)
     }
 
-    /// Asks the state, as it is after everything submitted before. The question runs on the
-    /// sequencer's thread: it must be short.
+    /// Asks the state, as it is after everything submitted before, and on a shared log after
+    /// everything that any node had answered before. The question runs on the sequencer's thread:
+    /// it must be short.
     ///
     /// # Errors
     /// [`Refused`]: too many questions wait, or the node has stopped.
     pub fn ask(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
-        self.shared.inbox.ask(Question { about: None, ask: Box::new(question) })
+        let ask = Box::new(question);
+        self.shared.inbox.ask(Question { about: None, is_fresh: true, ask })
+    }
+
+    /// [`Handle::ask`] where the state of this node will do, as old as it may be.
+    ///
+    /// # Errors
+    /// As [`Handle::ask`].
+    pub fn ask_local(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
+        let ask = Box::new(question);
+        self.shared.inbox.ask(Question { about: None, is_fresh: false, ask })
     }
 
     /// [`Handle::ask`] about a transfer: the state then knows it even when it ended long ago, for
@@ -185,7 +213,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         transfer: TransferId,
         question: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), Refused> {
-        self.shared.inbox.ask(Question { about: Some(transfer), ask: Box::new(question) })
+        let ask = Box::new(question);
+        self.shared.inbox.ask(Question { about: Some(transfer), is_fresh: true, ask })
     }
 
     /// The register as of the last change, if it changed since `generation`, which is updated.
@@ -261,6 +290,22 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// only when a batch comes by.
     pub fn inject_no_ticks(&self) {
         self.shared.tally.no_ticks.store(true, Ordering::Relaxed);
+    }
+
+    /// Until when attempts may begin before anybody has said so ([`Event::Lease`]): for ever where
+    /// the log is this node's alone.
+    #[must_use]
+    pub fn first_lease_us(&self) -> u64 {
+        match self.shared.sharing {
+            Sharing::Alone => u64::MAX,
+            Sharing::Shared => 0,
+        }
+    }
+
+    /// What this node knows of all nodes of a shared log; `None` where it has its log alone.
+    #[must_use]
+    pub fn cluster(&self) -> Option<Cluster> {
+        self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records by position, for redelivery and cold reads.

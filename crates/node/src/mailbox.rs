@@ -1,6 +1,6 @@
 //! What the sequencer's thread posts to an I/O thread.
 
-use ledger::{FinishedDelivery, Notice, NoticeId, Outcome};
+use ledger::{FinishedDelivery, Notice, NoticeId, Outcome, ParticipantIndex};
 
 use crate::Refused;
 use crate::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +31,14 @@ pub enum Event<M> {
     RegisterChanged,
     /// The record of these deliveries was refused for want of room: to be submitted again.
     Unrecorded(Vec<FinishedDelivery>),
+    /// Another node has delivered these: what has not begun is dropped.
+    Elsewhere(Vec<NoticeId>),
+    /// These lanes are another node's from now on: what has not begun is dropped.
+    Left(Vec<ParticipantIndex>),
+    /// These lanes are this node's from now on. What is owed there comes as notices.
+    Taken(Vec<ParticipantIndex>),
+    /// Attempts may begin until then, in microseconds of the node's monotonic clock.
+    Lease(u64),
 }
 
 /// The way from the sequencer's thread to one I/O thread: a batch of events and one wake-up.

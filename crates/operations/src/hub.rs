@@ -76,6 +76,11 @@ pub trait Hub: Send + Sync + 'static {
         Storage::default()
     }
 
+    /// The nodes that share the log, read without waiting; nobody where the hub has it alone.
+    fn cluster(&self) -> Cluster {
+        Cluster::default()
+    }
+
     /// Whether stages of transfers are noted.
     fn is_watching(&self) -> bool;
 
@@ -140,6 +145,12 @@ pub enum Unavailable {
     /// The directory's disk does not give what is asked for.
     #[error("the directory cannot be read; see the switch's log")]
     Unreadable,
+    /// The brokers of a shared log did not acknowledge it in time.
+    #[error(
+        "the brokers of the log did not answer in time: it may be recorded or not; look, and ask \
+         again"
+    )]
+    Unacknowledged,
     /// The hub has stopped, or stops.
     #[error("the hub has stopped")]
     Stopped,
@@ -204,6 +215,53 @@ impl Fullness {
             Self::Critical => "CRITICAL",
         }
     }
+}
+
+/// What `GET /cluster` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// The node that was asked.
+    pub node: String,
+    /// The last record that it has applied.
+    pub position: u64,
+    /// Messages of the topic that it has not applied, as of its last look.
+    pub behind: u64,
+    /// How much of the brokers' time is not believed, in milliseconds.
+    pub held_ms: u64,
+    /// Messages of somebody else in the topic.
+    pub foreign: u64,
+    /// The nodes that are there.
+    pub nodes: Vec<ClusterNode>,
+    /// Participants, and the node that sends to each.
+    pub lanes: Vec<(String, String)>,
+    /// When nodes were last found to be gone.
+    pub last_takeover: Option<Takeover>,
+}
+
+/// A node that is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// Its life.
+    pub epoch: u32,
+    /// Up to where it has applied the log, as it said last.
+    pub position: u64,
+    /// How long ago it wrote last, in milliseconds.
+    pub silent_ms: u64,
+    /// Where it was found to have decided otherwise than the node that was asked.
+    pub contradicts_at: Option<u64>,
+}
+
+/// Nodes were found to be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Takeover {
+    /// The record by which they were.
+    pub position: u64,
+    /// When.
+    pub at: Stamp,
+    /// Their names.
+    pub gone: Vec<String>,
 }
 
 /// What `GET /storage` says.

@@ -17,6 +17,7 @@ mod answer;
 mod call;
 mod caps;
 mod catalogue;
+mod cluster;
 mod dead_letters;
 pub mod document;
 mod explanations;
@@ -42,8 +43,8 @@ mod transactions;
 mod waterfall;
 
 pub use hub::{
-    Fullness, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Task,
-    Told, Unavailable,
+    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage,
+    StuckStage, Takeover, Task, Told, Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};

@@ -34,6 +34,7 @@ pub(crate) enum Resource {
     Health,
     Metrics,
     Storage,
+    Cluster,
     Watching,
     Waterfall(String),
     FspiopDocument,
@@ -78,6 +79,7 @@ impl Resource {
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
             ["storage"] => Some(Self::Storage),
+            ["cluster"] => Some(Self::Cluster),
             ["waterfall"] => Some(Self::Watching),
             ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
             ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
@@ -101,6 +103,7 @@ impl Resource {
             | Self::Health
             | Self::Metrics
             | Self::Storage
+            | Self::Cluster
             | Self::Waterfall(_)
             | Self::FspiopDocument
             | Self::AdminDocument

@@ -30,8 +30,9 @@ use crate::hub::Hub;
 use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
-    accounts, caps, catalogue, dead_letters, document, explanations, funds, keys, monitoring,
-    oracles, participants, parties, settlement_models, snapshots, storage, transactions, waterfall,
+    accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys,
+    monitoring, oracles, participants, parties, settlement_models, snapshots, storage,
+    transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -253,6 +254,7 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
             monitoring::metrics(&health, &figures, &call.hub.snapshots(), &call.hub.storage())
         }
         (Resource::Storage, _) => storage::show(&call.hub.storage()),
+        (Resource::Cluster, _) => cluster::show(&call.hub.cluster()),
         (Resource::Watching, "PUT") => waterfall::switch(call),
         (Resource::Watching, _) => waterfall::show(call),
         (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),

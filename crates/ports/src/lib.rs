@@ -9,9 +9,11 @@ mod disk;
 mod log;
 mod net;
 mod store;
+mod topic;
 
 pub use clock::{Clock, Now};
 pub use disk::{Disk, DiskError, DiskFile};
 pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
 pub use net::Net;
 pub use store::{Cold, ColdStore, Mark, PartyChange, PartyRow, Portion, StoreError, Until};
+pub use topic::{Arrival, Topic};

@@ -550,6 +550,24 @@ impl FrameBuilder {
         Ok(())
     }
 
+    /// The records held, one after the other.
+    #[must_use]
+    pub fn records(&self) -> &[u8] {
+        &self.bytes[FRAME_HEADER_BYTES..]
+    }
+
+    /// Holds these records instead of what it held.
+    ///
+    /// # Panics
+    /// When they are not `count` sound records that fit into a frame.
+    pub fn hold(&mut self, records: &[u8], count: u32) {
+        assert!(split_records(records, count).is_ok(), "records are checked where they are read");
+        assert!(FRAME_HEADER_BYTES + records.len() <= FRAME_BYTES_MAX, "they fit into a frame");
+        self.clear();
+        self.bytes.extend_from_slice(records);
+        self.count = count;
+    }
+
     /// Writes the header that makes the records held the frame after `tail`.
     ///
     /// The records stay: the same batch can be sealed again if it could not be appended. Call
@@ -610,13 +628,7 @@ impl<'a> Frame<'a> {
         if crc32c(&bytes[FRAME_HEADER_BYTES..]) != u32_at(bytes, AT_BODY_CRC) {
             return Err(FrameError::BodyChecksum);
         }
-        let mut rest = &bytes[FRAME_HEADER_BYTES..];
-        for _ in 0..header.count {
-            rest = RawRecord::split(rest)?.1;
-        }
-        if !rest.is_empty() {
-            return Err(FrameError::Malformed("bytes are left after the last record"));
-        }
+        split_records(&bytes[FRAME_HEADER_BYTES..], header.count)?;
         Ok(Self { header, bytes })
     }
 
@@ -719,6 +731,13 @@ pub struct Records<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> Records<'a> {
+    /// Sound records, the first of which is at `next`.
+    pub(crate) const fn new(next: Position, rest: &'a [u8]) -> Self {
+        Self { next, rest }
+    }
+}
+
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
@@ -801,6 +820,18 @@ pub fn frame_length(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
         Ok(header) => Ok(Some(header.length as usize)),
         Err(FrameError::Short) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Checks that `bytes` are `count` records and nothing else.
+pub(crate) fn split_records(bytes: &[u8], count: u32) -> Result<(), FrameError> {
+    let mut rest = bytes;
+    for _ in 0..count {
+        rest = RawRecord::split(rest)?.1;
+    }
+    match rest.is_empty() {
+        true => Ok(()),
+        false => Err(FrameError::Malformed("bytes are left after the last record")),
     }
 }
 

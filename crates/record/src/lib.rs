@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bundle;
 mod bytes;
 pub mod checksum;
 pub mod cold;

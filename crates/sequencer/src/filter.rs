@@ -5,6 +5,8 @@
 
 use ledger::TransferId;
 
+use crate::members::mix;
+
 /// Ids in the first part; each further one holds twice as many.
 const FIRST: usize = 1 << 16;
 const BITS_PER_ID: usize = 16;
@@ -58,13 +60,6 @@ fn probes(id: &TransferId) -> impl Iterator<Item = u64> {
     };
     let (one, other) = (half(1), half(9) ^ u64::from(bytes[0]));
     (0..PROBES).map(move |number| mix(one.wrapping_add(other.wrapping_mul(2 * number + 1))))
-}
-
-/// Spreads every bit over all others (the finaliser of MurmurHash3).
-const fn mix(mut word: u64) -> u64 {
-    word = (word ^ word >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    word = (word ^ word >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    word ^ word >> 33
 }
 
 #[cfg(test)]

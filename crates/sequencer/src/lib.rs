@@ -9,14 +9,23 @@
 //! queues of its own. Whoever drives it decides when to call; calling with one submission makes a
 //! batch of one at once, calling after a busy while makes a large one. There is no timer.
 //!
+//! Where several nodes share a log there is no single writer: [`Replica`] proposes batches to a
+//! topic, and makes of what the topic says the same frames as every other node. Sealing and
+//! deciding are the same code for both; what differs is who stamps, and what makes a batch
+//! durable.
+//!
 //! Records that only note finished deliveries ([`Durability::Lazy`]) never cause a sync of their
 //! own: they are appended and applied, and become durable with the next batch that syncs. A batch
 //! of such records whose stamp meets a transfer's deadline is synced: it ends the transfer.
 #![warn(missing_docs)]
 
+mod arrival;
 mod cold;
 mod filter;
+mod lanes;
+mod members;
 mod replay;
+mod replica;
 mod stamp;
 
 use std::collections::VecDeque;
@@ -29,8 +38,12 @@ use record::frame::{
     BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
+pub use arrival::{AGREEMENT_US, JUMP_US, LastMessage, Timekeeper};
 pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
+pub use lanes::{Lanes, Moves};
+pub use members::{HEARTBEAT_US, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
+pub use replica::{Delivered, Name, Passed, Replica, ReplicaError};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
 use cold::{Moment, Pace};
@@ -253,19 +266,13 @@ impl<L: Log> Sequencer<L> {
     ) -> Result<Committed, CommitError> {
         assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
         self.fill(waiting, batch);
-        let (first, stamp) = self.append(batch.iter().map(|one| one.durability), now)?;
-        self.effects.clear();
-        let commands = batch.iter().map(|one| &one.command);
-        let header = self.header(first, stamp);
-        let beside = (&mut self.effects, &mut self.cold);
-        replay::apply(&mut self.state, &header, commands.clone(), beside)?;
-        assert_eq!(self.effects.outcomes.len(), batch.len(), "each command has an outcome");
+        let stamp = self.clock.stamp(now);
+        let origin = Origin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
+        let first = self.append(&origin)?;
+        self.make_durable(stamp, batch.iter().map(|one| one.durability))?;
+        let committed = self.decide(first, &origin, batch.iter().map(|one| &one.command))?;
         self.sequence += batch.len() as u64;
-        if let Some(cold) = &mut self.cold {
-            let mark = Mark { position: self.state.position(), chain: self.log.chain() };
-            cold.gather(commands, &self.effects, mark);
-        }
-        Ok(Committed { first, stamp, durable: self.log.tail().durable })
+        Ok(committed)
     }
 
     /// Between two batches, when nobody waits for an answer: gives what ended to the store, and
@@ -365,19 +372,15 @@ impl<L: Log> Sequencer<L> {
         assert!(!batch.is_empty(), "an empty frame has room for any record");
     }
 
-    fn append(
-        &mut self,
-        durability: impl Iterator<Item = Durability>,
-        now: Now,
-    ) -> Result<(Position, Stamp), CommitError> {
-        let stamp = self.clock.stamp(now);
+    /// Seals what the builder holds as the frame after the log's end, and appends it.
+    fn append(&mut self, origin: &Origin) -> Result<Position, CommitError> {
         let tail = self.log.tail();
         let header = BatchHeader {
-            stamp,
-            wall: now.wall,
-            node: self.writer.node,
-            epoch: self.writer.epoch,
-            sequence: self.sequence,
+            stamp: origin.stamp,
+            wall: origin.wall,
+            node: origin.writer.node,
+            epoch: origin.writer.epoch,
+            sequence: origin.sequence,
             rules_version: self.state.rules_version(),
             applied: self.state.position(),
             outcome_digest: *self.state.digest(),
@@ -390,25 +393,58 @@ impl<L: Log> Sequencer<L> {
         self.counts.batches += 1;
         self.counts.records += u64::from(self.builder.count());
         self.counts.bytes += self.builder.length() as u64;
-        // A deadline that the stamp meets ends its transfer in this batch, whatever the batch is
-        // made of: nobody may hear of that end before it is durable.
-        let deadline_met = self.state.next_deadline().is_some_and(|due| due <= stamp);
+        Ok(tail.next())
+    }
+
+    /// Syncs what was appended, unless nobody waits for that. A deadline that the stamp meets ends
+    /// its transfer in this batch, whatever the batch is made of: nobody may hear of that end
+    /// before it is durable.
+    fn make_durable(
+        &mut self,
+        stamp: Stamp,
+        durability: impl IntoIterator<Item = Durability>,
+    ) -> Result<(), CommitError> {
         if is_planted(Bug::AcknowledgeBeforeSync) {
-            return Ok((tail.next(), stamp));
+            return Ok(());
         }
+        let deadline_met = self.state.next_deadline().is_some_and(|due| due <= stamp);
         if deadline_met || durability.into_iter().any(|one| one == Durability::Synced) {
             self.sync()?;
         }
-        Ok((tail.next(), stamp))
+        Ok(())
     }
 
-    fn header(&self, first: Position, stamp: Stamp) -> ledger::Batch {
-        ledger::Batch {
+    /// Applies what was appended last.
+    fn decide<'a>(
+        &mut self,
+        first: Position,
+        origin: &Origin,
+        commands: impl ExactSizeIterator<Item = &'a Command> + Clone,
+    ) -> Result<Committed, CommitError> {
+        self.effects.clear();
+        let header = ledger::Batch {
             first,
-            stamp,
-            node: self.writer.node,
-            epoch: self.writer.epoch,
-            sequence: self.sequence,
+            stamp: origin.stamp,
+            node: origin.writer.node,
+            epoch: origin.writer.epoch,
+            sequence: origin.sequence,
+        };
+        let beside = (&mut self.effects, &mut self.cold);
+        replay::apply(&mut self.state, &header, commands.clone(), beside)?;
+        assert_eq!(self.effects.outcomes.len(), commands.len(), "each command has an outcome");
+        if let Some(cold) = &mut self.cold {
+            let mark = Mark { position: self.state.position(), chain: self.log.chain() };
+            cold.gather(commands, &self.effects, mark);
         }
+        Ok(Committed { first, stamp: origin.stamp, durable: self.log.tail().durable })
     }
+}
+
+/// Where a batch comes from, and when.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    writer: Writer,
+    sequence: u64,
+    stamp: Stamp,
+    wall: Stamp,
 }

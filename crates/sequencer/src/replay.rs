@@ -43,7 +43,7 @@ impl Quarantine {
     ///
     /// # Errors
     /// [`ReplayError::NotTheQuarantined`] when another one stands at its position.
-    fn holds(&self, record: &Record<'_>) -> Result<bool, ReplayError> {
+    pub(crate) fn holds(&self, record: &Record<'_>) -> Result<bool, ReplayError> {
         match self.0.get(&record.position) {
             None => Ok(false),
             Some(digest) if *digest == record.digest() => Ok(true),
@@ -369,7 +369,7 @@ fn apply_watched<'a>(
     applied.map_err(|_| ApplyError::Poison(Position(state.position().0.max(batch.first.0 - 1) + 1)))
 }
 
-fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {
+pub(crate) fn read_command(record: &Record<'_>) -> Result<Command, ReplayError> {
     record::command::read_fields(record.kind, record.version, record.fields)
         .map_err(|error| ReplayError::Unreadable { position: record.position, error })
 }

@@ -140,6 +140,10 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
         // Looking at it is enough: see `Edge::view`.
         Event::RegisterChanged => drop(edge.view()),
         Event::Unrecorded(ends) => keep(edge, ends),
+        Event::Elsewhere(notices) => edge.delivery.borrow_mut().delivered_elsewhere(&notices),
+        Event::Left(lanes) => edge.delivery.borrow_mut().leave(&lanes),
+        Event::Taken(lanes) => edge.delivery.borrow_mut().take(&lanes),
+        Event::Lease(until_us) => edge.lease_us.set(until_us),
     }
 }
 
@@ -152,7 +156,7 @@ fn entry(parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
 
 /// Starts every attempt that may start now.
 pub(crate) fn pump(edge: &Rc<Edge>) {
-    if edge.options.wedge == Some(Wedge::Lanes) {
+    if edge.options.wedge == Some(Wedge::Lanes) || !edge.may_send() {
         return;
     }
     edge.delivery.borrow_mut().send_due(edge.moment(), &mut Sockets(edge));
@@ -207,7 +211,7 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
             finish(&edge, finished(&edge, &report, DeliveryResult::Delivered));
         }
         Verdict::Dead(report) => finish(&edge, finished(&edge, &report, DeliveryResult::Dead)),
-        Verdict::RetryAt(_) => {}
+        Verdict::RetryAt(_) | Verdict::Left => {}
     }
     pump(&edge);
 }
@@ -253,7 +257,8 @@ async fn retry(edge: Rc<Edge>) {
             edge.delivery.borrow_mut().address_changed(participant, edge.moment());
             pump(&edge);
         }
-        let due = edge.delivery.borrow().next_deadline();
+        // Without a lease nothing is due: the next one ends the wait.
+        let due = edge.delivery.borrow().next_deadline().filter(|_| edge.may_send());
         match due {
             None => edge.retry.notified().await,
             Some(due) => {

@@ -75,7 +75,7 @@ impl Decision {
         }
         match reply {
             Ok(_) => Ok(()),
-            Err(Refused::Full | Refused::DiskFull | Refused::Stopped) => {
+            Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
                 Err(Refusal::unavailable())
             }
         }
@@ -137,6 +137,8 @@ pub(crate) struct Edge {
     pub(crate) delivery: RefCell<Delivery<Rc<Parcel>>>,
     pub(crate) finished: RefCell<Vec<FinishedDelivery>>,
     pub(crate) forcing_record: Cell<bool>,
+    /// Until then attempts may begin ([`node::Event::Lease`]).
+    pub(crate) lease_us: Cell<u64>,
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) keys: KeyBook,
@@ -183,6 +185,7 @@ impl Edge {
             delivery: RefCell::new(Delivery::new(options.policy.clone(), seat.seed)),
             finished: RefCell::new(Vec::new()),
             forcing_record: Cell::new(false),
+            lease_us: Cell::new(handle.first_lease_us()),
             pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),
             addresses: RefCell::new(AddressBook::default()),
             keys: KeyBook::default(),
@@ -268,6 +271,11 @@ impl Edge {
         if let Some(now) = stages.now_ns() {
             stages.mark(self.number + 1, transfer, what, moments.map(|moment| (moment, now)));
         }
+    }
+
+    /// Whether an attempt may begin now: on a shared log only within the lease.
+    pub(crate) fn may_send(&self) -> bool {
+        self.clock.now().monotonic_us < self.lease_us.get()
     }
 
     /// Monotonic time, for the delivery policy.

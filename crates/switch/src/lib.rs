@@ -62,7 +62,7 @@ use tokio::sync::{Notify, watch};
 
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
-pub use notices::stored_message;
+pub use notices::{message_of_payload, stored_message};
 pub use null::Decisions;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 pub use server::Envelope;

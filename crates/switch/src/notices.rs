@@ -45,6 +45,10 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
     } else {
         Box::pin(rendered(edge, &parcel)).await?
     };
+    // What has been read from the log may have taken its time.
+    if !edge.may_send() {
+        return Err(Failure::Broken);
+    }
     let answer = call.make(edge).await.map_err(failure)?;
     began.into_iter().for_each(|began| mark(edge, &parcel.notice, began, answer.asked));
     Ok(answer.status)
@@ -389,6 +393,13 @@ async fn load_message(edge: &Edge, position: Position) -> Option<Message> {
     stored_message(load(edge, position).await?)
 }
 
+/// The message in a record's payload; `None` when it holds none.
+#[must_use]
+pub fn message_of_payload(payload: &[u8]) -> Option<Message> {
+    let payload = fspiop::payload::decode(&Bytes::copy_from_slice(payload)).ok()?;
+    Some(Message { headers: payload.headers, body: payload.body })
+}
+
 /// The message that a record was made from; `None` where it never had one or it was erased.
 #[must_use]
 pub fn stored_message(record: OwnedRecord) -> Option<Message> {
@@ -407,7 +418,7 @@ async fn load(edge: &Edge, position: Position) -> Option<OwnedRecord> {
 /// A notice whose bytes were let go of because too many were waiting.
 async fn load_notice(edge: &Edge, id: NoticeId) -> Result<Notice, Failure> {
     let (answer, answered) = tokio::sync::oneshot::channel();
-    let asked = edge.handle.ask(move |state| {
+    let asked = edge.handle.ask_local(move |state| {
         // Whoever asked may have gone.
         let _told = answer.send(state.notice(id).copied());
     });

@@ -36,6 +36,12 @@ impl LaneWatch {
         let delivery = edge.delivery.borrow();
         let mut stuck = Vec::new();
         for (at, work) in delivery.work(edge.moment()).enumerate() {
+            // Without a lease an attempt that is due waits for the log, which has a stage of its
+            // own.
+            let work = match work.due {
+                Some(Due::Attempt) if !edge.may_send() => LaneWork { due: None, ..work },
+                _ => work,
+            };
             if self.lanes.len() == at {
                 self.lanes.push(Still::default());
             }

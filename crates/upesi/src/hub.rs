@@ -11,7 +11,8 @@ use ledger::{
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket};
 use operations::{
-    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told, Unavailable,
+    Cluster, ClusterNode, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage,
+    StuckStage, Takeover, Told, Unavailable,
 };
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
@@ -185,6 +186,32 @@ impl Hub for NodeHub {
         self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn cluster(&self) -> Cluster {
+        let Some(cluster) = self.handle.cluster() else { return Cluster::default() };
+        let node = |node: node::ClusterNode| ClusterNode {
+            name: node.name,
+            epoch: node.epoch,
+            position: node.position.0,
+            silent_ms: node.silent_ms,
+            contradicts_at: node.contradicts.map(|position| position.0),
+        };
+        let lane = |lane: node::ClusterLane| (lane.participant.to_string(), lane.node);
+        Cluster {
+            node: cluster.me,
+            position: cluster.position.0,
+            behind: cluster.behind,
+            held_ms: cluster.held_us / 1_000,
+            foreign: cluster.foreign,
+            nodes: cluster.nodes.into_iter().map(node).collect(),
+            lanes: cluster.lanes.into_iter().map(lane).collect(),
+            last_takeover: cluster.last_takeover.map(|last| Takeover {
+                position: last.position.0,
+                at: last.stamp,
+                gone: last.gone,
+            }),
+        }
+    }
+
     fn is_watching(&self) -> bool {
         self.handle.stages().is_watching()
     }
@@ -265,6 +292,7 @@ fn unavailable(refused: Refused) -> Unavailable {
     match refused {
         Refused::Full => Unavailable::InboxFull,
         Refused::DiskFull => Unavailable::DiskFull,
+        Refused::Unacknowledged => Unavailable::Unacknowledged,
         Refused::Stopped => Unavailable::Stopped,
     }
 }

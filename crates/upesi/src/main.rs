@@ -5,6 +5,7 @@ mod audit;
 mod backup;
 mod bench;
 mod check_config;
+mod cluster;
 mod cold;
 mod config;
 mod counterfactual;
@@ -125,6 +126,8 @@ enum Command {
     /// Copy the log to another place, so that a new directory can be made of the copy: what is new
     /// since the last time, up to the last whole batch. A switch may be running.
     Backup(backup::BackupArguments),
+    /// Show the nodes that share a log over Kafka.
+    Cluster(cluster::ClusterArguments),
     /// Measure a hub: rate, latency, cost, and whether the run counts at all.
     Bench(bench::BenchArguments),
     /// Run a whole scheme on this machine: the switch, eight simulated DFSPs, real transfers over
@@ -356,6 +359,7 @@ fn main() -> ExitCode {
         Command::Archive(arguments) => archive::archive(&arguments),
         Command::Backup(arguments) => backup::backup(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Demo(options) => demo(&options),
         Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
         Command::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),

@@ -330,7 +330,13 @@ impl Filler {
                 Event::Reply { waiter, result } => self.answered(waiter, result)?,
                 Event::Notice { notice, .. } => self.owed.push(notice),
                 Event::Unrecorded(_) => return Err(self.stopped(Refused::DiskFull)),
-                Event::Withdraw(_) | Event::Recorded(_) | Event::RegisterChanged => {}
+                Event::Withdraw(_)
+                | Event::Recorded(_)
+                | Event::RegisterChanged
+                | Event::Elsewhere(_)
+                | Event::Left(_)
+                | Event::Taken(_)
+                | Event::Lease(_) => {}
             }
         }
         Ok(())

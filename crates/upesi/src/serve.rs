@@ -7,17 +7,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use journal::{Options, RealDisk, Recovery, Tier, Tiered, Verify};
 use jws::KeyDirectory;
-use ledger::{Administer, Change, Command, Genesis, Position, Settings, State};
+use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
-use node::{Directory, InboxLimits, SystemClock};
+use node::{Directory, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
 use ports::{Clock, ColdStore, Log as _};
-use record::frame::LogIdentity;
-use sequencer::{Durability, ReplayError, Sequencer, Start, Submission};
+use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
 use snapshots::{Followed, Follower, News};
 use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
@@ -30,7 +30,7 @@ use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
 use crate::mark::Marking;
 use crate::quarantine::{self, Entry, Notes};
-use crate::served_log::{Place, Rival, Served, ServedLog};
+use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::watchdog::{Injected, Watchdog};
@@ -58,16 +58,18 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
     arm_exit(arguments);
-    let Opened { sequencer, directory, following, segments, rival } =
-        open(&config, &arguments.data, &Opening { slowness, place }, &clock)?;
+    let opening = Opening { slowness, place };
+    let Opened { sequencer, directory, following, segments, sharing } =
+        open(&config, &arguments.data, &opening, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
-    let (runtime, signals) = start_runtime(keys.admin.directory.clone())?;
+    let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
     let wedge = arguments.inject_stuck.and_then(Injected::wedge);
     let options = switch::Options { decisions, wedge, ..switch_options(&config, keys.signatures) };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
-    let limits = InboxLimits::default();
-    let node = node::start(sequencer, clock, directory, mailboxes, limits)
-        .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+    let starting = Starting { clock, directory, mailboxes };
+    let of_node = (&config, &*arguments.data, &opening.place);
+    let started = start_node(starting, sequencer, sharing, of_node)?;
+    let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Until the end of this function: the last note is of the last sync.
     let _marking = Marking::start(following.disk.clone(), following.followed.frames.clone())?;
     let follower = following.start(&config)?;
@@ -77,8 +79,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         .start(&node.handle(), stopping.clone())
         .map_err(|error| Failure::new(format!("cannot start an I/O thread: {error}")))?;
     let mut watchdog = Watchdog::new(&config.health, node.handle(), Arc::clone(&traffic), clock);
-    let paths = (&*arguments.data, arguments.config.as_deref());
-    let keeper = Keeper::start(&config, paths, segments)?;
+    let keeper = Keeper::start(&config, (&arguments.data, arguments.config.as_deref()), segments)?;
     let hub = Arc::new(NodeHub {
         handle: node.handle(),
         traffic,
@@ -100,7 +101,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let options = admin_options(&config, auth, keys.admin);
     let ended = || {
         watchdog.look();
-        node.has_ended() || running.has_ended() || rival.is_ahead()
+        node.has_ended() || running.has_ended()
     };
     let admin = AdminSide { listener: admin_listener, hub, options };
     let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
@@ -109,20 +110,80 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     follower.stop();
     keeper.stop();
     node.stop().map_err(Failure::new)?;
-    conclude(waited, broken, &rival)
+    conclude(waited, broken)
 }
 
 /// How the program ends, once everything has stopped.
-fn conclude(waited: Result<Ending, Failure>, broken: bool, rival: &Rival) -> Result<(), Failure> {
-    if rival.is_ahead() {
-        return Err(Failure::new(
-            "somebody else has written to the topic: if another node goes on with the log, this \
-             one must not",
-        ));
-    }
+fn conclude(waited: Result<Ending, Failure>, broken: bool) -> Result<(), Failure> {
     match (waited, broken) {
         (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
         (waited, _) => waited.map(|_| ()),
+    }
+}
+
+/// What a node that shares its log begins its life with.
+pub(crate) struct Sharing {
+    topic: Topic,
+    /// Records set aside of which the log does not say so.
+    missing: Vec<Entry>,
+    quarantine: Quarantine,
+}
+
+/// Starts the sequencer's thread.
+#[cfg(feature = "kafka")]
+fn start_node(
+    starting: Starting,
+    sequencer: Sequencer<Log>,
+    sharing: Option<Sharing>,
+    (config, data, place): (&Config, &Path, &Place),
+) -> Result<Started, Failure> {
+    let Some(Sharing { topic, missing, quarantine }) = sharing else {
+        return starting.alone(sequencer);
+    };
+    let (hub, settings) = (config.hub_name()?, config.settings());
+    let begin = move |state: &State| {
+        check_hub(state, hub).map_err(|failure| failure.to_string())?;
+        Ok(first_commands(state, &settings, missing.iter()))
+    };
+    starting.shared(sequencer, topic, (place, data, quarantine), Box::new(begin))
+}
+
+/// Starts the sequencer's thread.
+#[cfg(not(feature = "kafka"))]
+fn start_node(
+    starting: Starting,
+    sequencer: Sequencer<Log>,
+    _sharing: Option<Sharing>,
+    _place: (&Config, &Path, &Place),
+) -> Result<Started, Failure> {
+    starting.alone(sequencer)
+}
+
+/// The node, once it is one of several where there are several; none when somebody ended it before.
+fn when_joined(
+    (node, joining): Started,
+    runtime: &Runtime,
+    signals: &mut Signals,
+) -> Result<Option<node::Node<switch::Message>>, Failure> {
+    let Some(joining) = joining else { return Ok(Some(node)) };
+    if runtime.block_on(signals.unless(joined(&joining, &node))) {
+        return Ok(Some(node));
+    }
+    node.stop().map_err(Failure::new)?;
+    Ok(None)
+}
+
+/// Waits until a node is one of several. False when it will never be.
+async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> bool {
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    loop {
+        look.tick().await;
+        match joining.try_recv() {
+            Ok(()) => return true,
+            Err(TryRecvError::Disconnected) => return false,
+            Err(TryRecvError::Empty) if node.has_ended() => return false,
+            Err(TryRecvError::Empty) => {}
+        }
     }
 }
 
@@ -153,6 +214,15 @@ struct Signals {
 }
 
 impl Signals {
+    /// What comes of `waited`; false when a signal says to end before.
+    async fn unless(&mut self, waited: impl Future<Output = bool>) -> bool {
+        tokio::select! {
+            _ = self.interrupt.recv() => false,
+            _ = self.terminate.recv() => false,
+            done = waited => done,
+        }
+    }
+
     /// Waits for a hang-up.
     async fn hangup(hangup: &mut Option<(Signal, Arc<KeyDirectory>)>) -> Arc<KeyDirectory> {
         match hangup {
@@ -255,7 +325,7 @@ pub(crate) fn open(
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     let place_of_log = &opening.place;
     let OpenedLog { disk, served, quarantined } = open_log(config, data, place_of_log)?;
-    let Served { log, recovery, rival } = served;
+    let Served { log, recovery, topic } = served;
     report(&recovery);
     report_places(&disk)?;
     let segments = Segments { log: disk.clone(), closer: log.files().closer() };
@@ -308,13 +378,29 @@ pub(crate) fn open(
             ),
         }
     }
-    let missing = notes.missing(&quarantined);
-    begin(&mut sequencer, config, clock, (missing, place_of_log.is_shared()))?;
+    let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
     let quarantine = quarantine::of(&quarantined);
     let following =
         Following { disk, followed: Followed { frames, quarantine, store: Some(store.clone()) } };
-    Ok(Opened { sequencer, directory: Directory::of(store), following, segments, rival })
+    Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+}
+
+/// Begins at once where the log is this node's alone. Where it is not, what it begins with waits
+/// until it is one of the nodes.
+fn begin_or_share(
+    sequencer: &mut Sequencer<Log>,
+    (config, clock): (&Config, &SystemClock),
+    (notes, quarantined): (&Notes, &[Entry]),
+    topic: Option<Topic>,
+) -> Result<Option<Sharing>, Failure> {
+    let missing = notes.missing(quarantined);
+    let Some(topic) = topic else {
+        begin(sequencer, config, clock, missing)?;
+        return Ok(None);
+    };
+    let missing = missing.into_iter().cloned().collect();
+    Ok(Some(Sharing { topic, missing, quarantine: quarantine::of(quarantined) }))
 }
 
 /// Decides the log again from a start on. With an error the log comes back.
@@ -337,7 +423,7 @@ pub(crate) struct Opened {
     pub(crate) directory: Directory,
     following: Following,
     segments: Segments,
-    rival: Rival,
+    sharing: Option<Sharing>,
 }
 
 /// What the thread that takes snapshots works with.
@@ -400,10 +486,8 @@ fn open_log(config: &Config, data: &Path, place: &Place) -> Result<OpenedLog, Fa
         verify: Verify::LastSegment,
         ..Options::default()
     };
-    let mut identity = [0; 16];
-    getrandom::fill(&mut identity).map_err(|error| failed(error.to_string()))?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let served = place.open(data, disk.clone(), LogIdentity(identity), options)?;
+    let served = place.open(data, disk.clone(), config.hub_name()?, options)?;
     Ok(OpenedLog { disk, served, quarantined })
 }
 
@@ -436,34 +520,24 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What every log starts with, and what the configuration says now. Where other nodes can write
-/// too there is always something: a node that this one replaces hears of it by that.
+/// What every log starts with, and what the configuration says now.
 fn begin(
     sequencer: &mut Sequencer<Log>,
     config: &Config,
     clock: &SystemClock,
-    (quarantined, is_shared): (Vec<&Entry>, bool),
+    quarantined: Vec<&Entry>,
 ) -> Result<(), Failure> {
     let mut first = VecDeque::new();
-    if sequencer.state().position().0 == 0 {
+    let state = sequencer.state();
+    if state.position().0 == 0 {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(|error| Failure::new(error.to_string()))?;
         let genesis = Genesis { seed: key, hub: config.hub_name()? };
         first.push_back(Command::Genesis(genesis));
-    } else if *sequencer.state().hub() != config.hub_name()? {
-        return Err(Failure::new(format!(
-            "hub.name is {}, but this log belongs to {}; a hub keeps its name for life",
-            config.hub.name,
-            sequencer.state().hub()
-        )));
+    } else {
+        check_hub(state, config.hub_name()?)?;
     }
-    first.extend(quarantined.into_iter().map(|entry| entry.note(*sequencer.state().settings())));
-    if *sequencer.state().settings() != config.settings() {
-        first.push_back(configure(config.settings()));
-    }
-    if is_shared && first.is_empty() {
-        first.push_back(Command::Tick);
-    }
+    first.extend(first_commands(state, &config.settings(), quarantined.into_iter()));
     let mut waiting: VecDeque<_> = first
         .into_iter()
         .map(|command| Submission::without_payload(command, Durability::Synced, ()))
@@ -475,6 +549,29 @@ fn begin(
             .map_err(|error| Failure::new(error.to_string()))?;
     }
     Ok(())
+}
+
+fn check_hub(state: &State, name: FspName) -> Result<(), Failure> {
+    if *state.hub() == name {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "hub.name is {name}, but this log belongs to {}; a hub keeps its name for life",
+        state.hub()
+    )))
+}
+
+/// What quarantine and configuration say and the log does not.
+fn first_commands<'a>(
+    state: &State,
+    settings: &Settings,
+    quarantined: impl Iterator<Item = &'a Entry>,
+) -> Vec<Command> {
+    let mut first: Vec<_> = quarantined.map(|entry| entry.note(*state.settings())).collect();
+    if state.settings() != settings {
+        first.push(configure(*settings));
+    }
+    first
 }
 
 fn configure(settings: Settings) -> Command {

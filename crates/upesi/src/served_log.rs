@@ -6,15 +6,28 @@
 
 use std::fs;
 use std::io::ErrorKind;
+#[cfg(feature = "kafka")]
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
-use ledger::Position;
-use ports::{Log, LogError, RecordReader, Visitor};
+#[cfg(feature = "kafka")]
+use ledger::Genesis;
+use ledger::{FspName, Position};
+use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
+#[cfg(feature = "kafka")]
+use ports::Clock;
+use ports::{Log as LogPort, LogError, RecordReader, Visitor};
 use record::frame::{LogIdentity, Tail};
+#[cfg(feature = "kafka")]
+use sequencer::Quarantine;
+use sequencer::Sequencer;
+use switch::Message;
 
 use crate::Failure;
+use crate::serve::Log;
 
 /// Beside the files of a log that is the copy of a topic: the topic's name.
 const MARKER: &str = "kafka-topic";
@@ -22,12 +35,13 @@ const MARKER: &str = "kafka-topic";
 /// `--log` and `--node` of a switch.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct LogArguments {
-    /// Keep the log on Kafka instead of in files alone: kafka://HOST:PORT,HOST:PORT/TOPIC. The
-    /// topic is made if there is none, and refused if it could lose records. The data directory
-    /// then holds a copy of it, and may be empty at the start.
+    /// Share the log with other nodes over Kafka: kafka://HOST:PORT,HOST:PORT/TOPIC. Each takes any
+    /// request; callbacks go out from one of them. The topic is made if there is none, and refused
+    /// if it could lose records. The data directory holds a copy, and may be empty at the start.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
-    /// This node's name, with --log: up to 64 letters, digits and hyphens.
+    /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one
+    /// name the later one goes on, and the earlier one stops.
     #[arg(long, value_name = "NAME", requires = "log", value_parser = node_name)]
     node: Option<String>,
 }
@@ -61,7 +75,102 @@ pub(crate) struct Served {
     pub(crate) log: ServedLog,
     /// What recovering the files found.
     pub(crate) recovery: Recovery,
-    pub(crate) rival: Rival,
+    pub(crate) topic: Option<Topic>,
+}
+
+/// The topic behind a copy.
+#[cfg(feature = "kafka")]
+pub(crate) struct Topic {
+    address: kafka::Address,
+    options: kafka::Options,
+    next: i64,
+    last: Option<sequencer::LastMessage>,
+}
+
+/// There is none without the feature `kafka`.
+#[cfg(not(feature = "kafka"))]
+pub(crate) enum Topic {}
+
+/// A node that was started; where it shares its log, who hears when it is one of the nodes.
+pub(crate) type Started = (Node<Message>, Option<Receiver<()>>);
+
+/// What a node is started with, wherever its log is.
+pub(crate) struct Starting {
+    pub(crate) clock: SystemClock,
+    pub(crate) directory: Directory,
+    pub(crate) mailboxes: Vec<Arc<Mailbox<Message>>>,
+}
+
+impl Starting {
+    /// Starts a node that has its log alone.
+    pub(crate) fn alone(self, sequencer: Sequencer<Log>) -> Result<Started, Failure> {
+        let Self { clock, directory, mailboxes } = self;
+        let limits = InboxLimits::default();
+        let node = node::start(sequencer, clock, directory, mailboxes, limits)
+            .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
+        Ok((node, None))
+    }
+
+    /// Starts one of several nodes over a topic.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn shared(
+        self,
+        sequencer: Sequencer<Log>,
+        topic: Topic,
+        (place, data, quarantine): (&Place, &Path, Quarantine),
+        begin: node::Begin,
+    ) -> Result<Started, Failure> {
+        let Self { clock, directory, mailboxes } = self;
+        let Topic { address, options, next, last } = topic;
+        let path = data.join(LIFE);
+        let node = place.node();
+        let mut instance = [0; 8];
+        getrandom::fill(&mut instance).map_err(|error| Failure::new(error.to_string()))?;
+        let name = sequencer::Name {
+            name: options.node.clone(),
+            node,
+            instance: u64::from_le_bytes(instance),
+            ended: former_life(&path, node),
+        };
+        let replica = sequencer::Replica::new(sequencer, name, quarantine, last)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        let hooks = node::Hooks {
+            message: switch::message_of_payload,
+            begin,
+            note_life: Box::new(move |epoch| {
+                fs::write(&path, format!("{node} {epoch}\n"))
+                    .map_err(|error| format!("{}: {error}", path.display()))
+            }),
+            say: |what| {
+                // Nobody may listen any more.
+                let _heard = writeln!(std::io::stdout(), "upesi: {what}");
+            },
+        };
+        let connect = |arrivals: node::Arrivals<Message>| {
+            let sink = move |arrival| arrivals.push(arrival);
+            kafka::Stream::start(&address, &options, next, sink).map_err(|error| error.to_string())
+        };
+        let of_io = (mailboxes, InboxLimits::default());
+        let beside = (clock, directory);
+        let (node, ready) = node::start_replicated(replica, next, beside, of_io, hooks, connect)
+            .map_err(Failure::new)?;
+        Ok((node, Some(ready)))
+    }
+}
+
+/// Beside the copy: the node's number and its newest life, which has ended when the directory is
+/// nobody else's.
+#[cfg(feature = "kafka")]
+const LIFE: &str = "node-life";
+
+#[cfg(feature = "kafka")]
+fn former_life(path: &Path, node: u32) -> u32 {
+    let noted = fs::read_to_string(path).unwrap_or_default();
+    let mut words = noted.split_whitespace().map(|word| word.parse::<u32>().ok());
+    match (words.next().flatten(), words.next().flatten()) {
+        (Some(number), Some(epoch)) if number == node => epoch,
+        _ => 0,
+    }
 }
 
 impl Place {
@@ -90,11 +199,6 @@ impl Place {
         Ok(Self::Files)
     }
 
-    /// Whether other nodes can write to the log too.
-    pub(crate) fn is_shared(&self) -> bool {
-        !matches!(self, Self::Files)
-    }
-
     /// The node's number in the log: 0 where there is only one; else made from its name.
     pub(crate) fn node(&self) -> u32 {
         match self {
@@ -109,14 +213,19 @@ impl Place {
         }
     }
 
-    /// Opens the log, or begins one with this identity.
+    /// Opens the log, or begins one of this hub.
     pub(crate) fn open(
         &self,
         data: &Path,
         disk: Tiered<RealDisk>,
-        identity: LogIdentity,
+        hub: FspName,
         options: Options,
     ) -> Result<Served, Failure> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(|error| Failure::new(error.to_string()))?;
+        let [identity, seed] = [&random[..16], &random[16..]]
+            .map(|half| *half.first_chunk::<16>().expect("a half has sixteen bytes"));
+        let identity = LogIdentity(identity);
         let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
         self.mark(data)?;
         match self {
@@ -124,18 +233,26 @@ impl Place {
                 let opened = FileLog::open_or_create(disk, identity, options);
                 let (log, recovery) =
                     opened.map_err(|error: OpenError| failed(error.to_string()))?;
-                Ok(Served { log: ServedLog::Files(log), recovery, rival: Rival::default() })
+                let _first = (hub, seed);
+                Ok(Served { log: ServedLog::Files(log), recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
             Self::Kafka { address, node } => {
-                let node = node.clone();
-                let options = kafka::Options { node, patience: PATIENCE, identity, copy: options };
-                let (log, report) = kafka::open(address, disk, &options)
+                let options =
+                    kafka::Options { node: node.clone(), patience: PATIENCE, copy: options };
+                let founding = kafka::Founding {
+                    identity,
+                    genesis: Genesis { seed, hub },
+                    node: self.node(),
+                    wall: SystemClock::new().now().wall,
+                };
+                let opened = kafka::open(address, disk, &options, &founding)
                     .map_err(|error| Failure::new(error.to_string()))?;
+                let kafka::Opened { copy, next, last, report } = opened;
                 tell(address, &report);
-                let rival = Rival(Some(log.overtaken()));
-                let log = ServedLog::Kafka(Box::new(log));
-                Ok(Served { log, recovery: report.copy, rival })
+                let topic = Topic { address: address.clone(), options, next, last };
+                let log = ServedLog::Kafka(Box::new(copy));
+                Ok(Served { log, recovery: report.copy, topic: Some(topic) })
             }
         }
     }
@@ -180,7 +297,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[cfg(feature = "kafka")]
 fn tell(address: &kafka::Address, report: &kafka::Report) {
-    let kafka::Report { brokers, replicas, in_sync, fetched, late, .. } = report;
+    let kafka::Report { brokers, replicas, in_sync, behind, .. } = report;
     let made = if report.created { ", made just now" } else { "" };
     println!(
         "upesi: the log is topic {}{made}: {brokers} brokers, {replicas} replicas, {in_sync} of \
@@ -190,25 +307,8 @@ fn tell(address: &kafka::Address, report: &kafka::Report) {
     if *replicas == 1 {
         println!("upesi: ONE REPLICA: what is acknowledged is lost with its broker");
     }
-    if 0 < *fetched {
-        println!("upesi: fetched {fetched} records that the copy did not have");
-    }
-    if 0 < *late {
-        println!("upesi: passed over {late} messages of nodes that had been replaced");
-    }
-}
-
-/// Another node that has taken the log over.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rival(#[cfg(feature = "kafka")] Option<kafka::Overtaken>);
-
-impl Rival {
-    /// Whether there is one: then this node must stop.
-    pub(crate) fn is_ahead(&self) -> bool {
-        #[cfg(feature = "kafka")]
-        return self.0.as_ref().is_some_and(kafka::Overtaken::is_true);
-        #[cfg(not(feature = "kafka"))]
-        false
+    if 0 < *behind {
+        println!("upesi: fetches {behind} messages that the copy does not have");
     }
 }
 
@@ -217,7 +317,7 @@ impl Rival {
 pub(crate) enum ServedLog {
     Files(FileLog<Tiered<RealDisk>>),
     #[cfg(feature = "kafka")]
-    Kafka(Box<kafka::KafkaLog<Tiered<RealDisk>>>),
+    Kafka(Box<kafka::CopyLog<Tiered<RealDisk>>>),
 }
 
 impl ServedLog {
@@ -226,12 +326,12 @@ impl ServedLog {
         match self {
             Self::Files(log) => log,
             #[cfg(feature = "kafka")]
-            Self::Kafka(log) => log.copy(),
+            Self::Kafka(log) => log.files(),
         }
     }
 }
 
-impl Log for ServedLog {
+impl LogPort for ServedLog {
     fn tail(&self) -> Tail {
         match self {
             Self::Files(log) => log.tail(),

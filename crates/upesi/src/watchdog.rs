@@ -47,7 +47,7 @@ impl Injected {
         match self {
             Self::Sequencer => {
                 // A question that has no answer: the thread stays in it.
-                let _refused = node.ask(|_| {
+                let _refused = node.ask_local(|_| {
                     loop {
                         std::thread::park();
                     }

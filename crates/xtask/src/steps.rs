@@ -60,6 +60,12 @@ pub(crate) fn ci() -> Vec<Step> {
             "test --locked --no-fail-fast --package brokers --package kafka --features \
              brokers/real-brokers,kafka/real-brokers",
         ),
+        cargo(
+            "nodes",
+            "three nodes over real brokers, one of which is killed",
+            "test --locked --package upesi --features real-brokers --test product -- \
+             kafka::three_nodes",
+        ),
     ];
     steps.extend(conversations(&[]));
     steps.push(Step {
@@ -136,7 +142,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
         },
         cargo(
             "scheme on brokers",
-            "a scheme on three real brokers loses nothing when brokers, node and disk are lost",
+            "nodes over real brokers lose nothing when nodes, brokers and disks are lost or stop",
             "test --locked --package upesi --features real-brokers --test product -- kafka",
         ),
         cargo(

@@ -263,6 +263,7 @@ impl Pair {
         self.items[at].state = match verdict {
             Verdict::Delivered(report) => self.reported(report, State::Delivered),
             Verdict::Dead(report) => self.reported(report, State::Dead),
+            Verdict::Left => panic!("no lane was left"),
             Verdict::RetryAt(not_before) => {
                 let pause = not_before.0 - self.now.0;
                 assert!((50_000..=500_000).contains(&pause), "a pause of {pause}");

@@ -69,6 +69,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::json(502, "A part has stopped, or is stuck.", reference("Health"))),
         question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
         storage(),
+        cluster(),
         question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
             .answers(Answer::json(200, "The document.", any.clone())),
         question("/openapi/admin.json", "adminDocument", TAG, "This API as OpenAPI")
@@ -85,6 +86,16 @@ fn storage() -> Operation {
              `failing` says why an archive or a copy is behind.",
         )
         .answers(Answer::json(200, "As of the last ten seconds.", reference("Storage")))
+}
+
+fn cluster() -> Operation {
+    question("/cluster", "cluster", TAG, "The nodes that share the log")
+        .says(
+            "As the node that is asked sees them: who is there, up to where each has applied the \
+             log, which node sends to which participant, and when one was last found to be gone. \
+             Nobody where the log is not shared.",
+        )
+        .answers(Answer::json(200, "As of a fraction of a second ago.", reference("Cluster")))
 }
 
 fn explanation() -> Operation {

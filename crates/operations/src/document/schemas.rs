@@ -20,7 +20,9 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own = [simple(), requests(), answers(), vec![("Storage", storage())]].concat();
+    let own =
+        [simple(), requests(), answers(), vec![("Storage", storage()), ("Cluster", cluster())]]
+            .concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
@@ -593,6 +595,37 @@ fn storage() -> Value {
             ("archive", task.clone()),
             ("backup", task),
         ],
+    )
+}
+
+/// The nodes that share a log.
+fn cluster() -> Value {
+    let count = || json!({"type": "integer", "minimum": 0});
+    let text = || json!({"type": "string"});
+    let node = closed(
+        [
+            ("name", text()),
+            ("epoch", count()),
+            ("position", count()),
+            ("silentMilliseconds", count()),
+        ],
+        [("contradictsAt", count())],
+    );
+    let lane = closed([("participant", text()), ("node", text())], []);
+    let time = json!({"type": "string", "format": "date-time"});
+    let gone = json!({"type": "array", "items": text()});
+    let takeover = closed([("position", count()), ("time", time), ("gone", gone)], []);
+    closed(
+        [
+            ("node", text()),
+            ("position", count()),
+            ("behind", count()),
+            ("heldMilliseconds", count()),
+            ("foreignMessages", count()),
+            ("nodes", json!({"type": "array", "items": node})),
+            ("lanes", json!({"type": "array", "items": lane})),
+        ],
+        [("lastTakeover", takeover)],
     )
 }
 

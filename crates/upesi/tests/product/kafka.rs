@@ -1,110 +1,355 @@
-//! A switch whose log is on real brokers: transfers, a broker that dies, a directory that is lost,
-//! a second switch, and no brokers at all.
+//! Three nodes that share a log on real brokers: any takes any request, and nodes, brokers and
+//! directories may be lost.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use brokers::{Cluster, Options};
 use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::message::Transfer;
+use crate::support::fsp::Reply;
+use crate::support::http::Connection;
+use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports};
+use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
+
+/// Longest wait for something that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A node or broker that is gone is noticed, and its work goes on elsewhere, within this time on a
+/// machine that has nothing else to do; tests run on others too.
+const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 fn home(cluster: &Cluster, node: &str) -> Home {
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
     Home::new().told(&["--log", &log, "--node", node])
 }
 
-/// One transfer from beginning to end, which both sides hear of.
-fn play(scheme: &Scheme, amount: &str) -> Transfer {
+fn start_brokers(directory: &TempDir) -> Cluster {
+    let options = Options::new(3, directory.path());
+    Cluster::start(options, &mut |line| println!("{line}")).unwrap()
+}
+
+/// A node beside that of the scheme.
+struct Node {
+    home: Home,
+    switch: Switch,
+}
+
+impl Node {
+    fn start(cluster: &Cluster, name: &str) -> Self {
+        let home = home(cluster, name);
+        let switch = home.serve();
+        Self { home, switch }
+    }
+
+    fn admin(&self) -> Admin {
+        Admin::new(&self.home, &self.switch)
+    }
+}
+
+fn send(address: SocketAddr, message: &Message, status: u16) {
+    let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
+    assert_eq!(answer.status(), status, "{message:?}: {}", answer.text());
+}
+
+/// One transfer from beginning to end, which both sides hear of: its prepare by one node, its
+/// fulfilment by another.
+fn play(scheme: &Scheme, [prepare_at, fulfil_at]: [SocketAddr; 2], amount: &str) -> Transfer {
     let transfer = Transfer::of(amount);
-    scheme.send(&transfer.prepare(), 202);
-    scheme.payee.wait("POST", "/transfers");
-    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    send(prepare_at, &transfer.prepare(), 202);
+    wait_for_prepare(scheme, &transfer);
+    send(fulfil_at, &transfer.fulfil("COMMITTED"), 200);
     scheme.payer.wait("PUT", &transfer.path());
-    scheme.settle();
-    scheme.payer.take_unchecked(0);
-    scheme.payee.take_unchecked(0);
     transfer
 }
 
+fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
+    let deadline = Instant::now() + PATIENCE;
+    while prepares(scheme, transfer) == 0 {
+        assert!(Instant::now() < deadline, "the payee hears nothing of {}", transfer.id);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How often the payee was sent the prepare.
+fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
+    let heard = scheme.payee.heard();
+    heard.iter().filter(|callback| callback.text().contains(&transfer.id)).count()
+}
+
+/// What `GET /cluster` says, once it says that so many nodes are there.
+fn cluster_of(admin: &Admin, count: usize) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let said: Value = serde_json::from_str(&admin.get("/cluster")).unwrap();
+        if said["nodes"].as_array().is_some_and(|nodes| nodes.len() == count) {
+            return said;
+        }
+        assert!(Instant::now() < deadline, "there are never {count}: {said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The node that sends to a participant.
+fn owner(admin: &Admin, participant: &str, count: usize) -> String {
+    let said = cluster_of(admin, count);
+    let lanes = said["lanes"].as_array().unwrap();
+    let lane = lanes.iter().find(|lane| lane["participant"] == participant).unwrap();
+    lane["node"].as_str().unwrap().to_owned()
+}
+
+/// Every log is sound, and the copies hold the same bytes as far as they go.
+fn prove(homes: &[&Home]) {
+    let mut copies = Vec::new();
+    for home in homes {
+        let output = home.verify();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+        let mut segments: Vec<_> = files(&home.data())
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
+            .collect();
+        segments.sort();
+        let bytes: Vec<u8> =
+            segments.iter().flat_map(|segment| fs::read(segment).unwrap()).collect();
+        assert!(!bytes.is_empty(), "{:?}", files(&home.data()));
+        copies.push(bytes);
+    }
+    for pair in copies.windows(2) {
+        let common = pair[0].len().min(pair[1].len());
+        assert!(pair[0][..common] == pair[1][..common], "two copies differ");
+    }
+}
+
 #[test]
-fn a_scheme_on_three_brokers() {
+fn three_nodes_and_one_that_is_killed() {
     let directory = TempDir::new().unwrap();
-    let mut cluster =
-        Cluster::start(Options::new(3, directory.path()), &mut |line| println!("{line}")).unwrap();
-    let mut scheme = Scheme::at(home(&cluster, "a"));
+    let cluster = start_brokers(&directory);
+    let scheme = Scheme::at(home(&cluster, "a"));
     assert!(
         scheme.switch.greeting.contains("topic scheme, made just now: 3 brokers, 3 replicas, 2 of"),
         "{}",
         scheme.switch.greeting
     );
-    let mut transfers = vec![play(&scheme, "10")];
-    for broker in 1..=3 {
-        cluster.kill(broker);
-        transfers.push(play(&scheme, "20"));
-        cluster.restart(broker).unwrap();
+    let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
+    let [at_a, at_b, at_c] = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);
+    for (number, pair) in [[at_a, at_b], [at_b, at_c], [at_c, at_a]].into_iter().enumerate() {
+        play(&scheme, pair, "10");
+        // Whoever is asked has applied what anybody has answered.
+        let position = format!("{}", 10 * (number + 1));
+        for admin in [&scheme.admin, &b.admin(), &c.admin()] {
+            assert_eq!(admin.position("payerfsp"), position);
+        }
     }
-    scheme.positions("70", "-70");
+    let said = cluster_of(&scheme.admin, 3);
+    assert_eq!(said["node"], "a");
+    let status = finish(status_command(&c.switch));
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert!(status.status.success() && text.contains("as c sees it"), "{text}");
 
-    // Killed, and started with what it has; and with nothing.
-    let ports = scheme.switch.ports();
-    scheme.switch.kill();
-    scheme.switch = scheme.home.serve_on(ports);
-    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-    scheme.positions("70", "-70");
-    scheme.switch.stop(Signal::TERM);
-    scheme.home = home(&cluster, "a");
-    scheme.switch = scheme.home.serve_on(ports);
-    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-    assert!(scheme.switch.greeting.contains("records that the copy did not have"));
-    scheme.positions("70", "-70");
-    // A resend of each is known.
-    for transfer in &transfers {
-        scheme.send(&transfer.prepare(), 202);
-    }
+    // The node that sends to the payee, by the names of the nodes, is killed.
+    assert_eq!(owner(&scheme.admin, "payeefsp", 3), "b");
+    let ports = b.switch.ports();
+    b.switch.kill();
+    let killed = Instant::now();
+    let transfer = play(&scheme, [at_a, at_c], "5");
+    println!("a transfer was whole {:.1} s after the kill", killed.elapsed().as_secs_f64());
+    assert!(killed.elapsed() < BACK_WITHIN, "{:?}", killed.elapsed());
     scheme.settle();
-    play(&scheme, "5");
-    scheme.positions("75", "-75");
-
-    // The copy is a log like any other; but not one to go on with alone.
-    let other = home(&cluster, "b");
-    let second = other.serve_on(Ports::free());
-    let (status, said) = scheme.switch.end();
-    assert!(!status.success());
-    assert!(said.contains("another node"), "{said}");
-    let verified = scheme.home.verify();
-    assert!(verified.status.success(), "{verified:?}");
-    let admin = Admin::new(&other, &second);
-    assert_eq!(admin.position("payerfsp"), "75");
-    second.stop(Signal::TERM);
-    assert!(other.verify().status.success());
+    assert_eq!(prepares(&scheme, &transfer), 1, "nothing of it was under way");
+    assert_eq!(cluster_of(&scheme.admin, 2)["lastTakeover"]["gone"][0], "b");
+    let b = Node { switch: b.home.serve_on(ports), home: b.home };
+    // A resend is known everywhere.
+    for address in [at_a, at_b, at_c] {
+        send(address, &transfer.prepare(), 202);
+    }
+    scheme.positions("35", "-35");
+    play(&scheme, [at_b, at_a], "5");
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home, &c.home]);
     assert_without_topic_refused(&scheme.home);
-    no_brokers(cluster, &other);
+}
+
+fn status_command(switch: &Switch) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["cluster", "status", "--admin", &format!("http://{}", switch.admin)]);
+    command
 }
 
 /// Without `--log` the directory of a copy is refused.
 fn assert_without_topic_refused(home: &Home) {
-    let mut command = std::process::Command::new(crate::support::switch::PROGRAM);
+    let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data").arg(home.data());
     command.args(["--fspiop", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let output = crate::support::switch::finish(command);
+    let output = finish(command);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(said.contains("holds the copy of a log on Kafka, topic scheme"), "{said}");
 }
 
-/// With no broker left a transfer is refused in the end, and the switch stops and says why.
-fn no_brokers(mut cluster: Cluster, home: &Home) {
-    let switch = home.serve_on(Ports::free());
-    (1..=3).for_each(|broker| cluster.kill(broker));
-    let admin = Admin::new(home, &switch);
-    let body = "{\"name\":\"latefsp\",\"currency\":\"USD\"}";
-    let answer = admin.call("POST", "/participants", body);
-    assert_eq!(answer.status(), 503, "{}", answer.text());
-    let (status, said) = switch.end();
+/// Prepares from several threads to all nodes, while nodes and brokers are killed: whatever was
+/// answered 202 is recorded, and nothing twice.
+#[test]
+fn kills_under_load() {
+    let directory = TempDir::new().unwrap();
+    let mut cluster = start_brokers(&directory);
+    let scheme = Scheme::at(home(&cluster, "a"));
+    scheme.admin.set_limit("payerfsp", "2000");
+    let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
+    let addresses = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);
+    let (sent, accepted) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    let done = AtomicBool::new(false);
+    let b = std::thread::scope(|scope| {
+        for address in addresses {
+            let (sent, accepted, done) = (&sent, &accepted, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) && sent.lock().unwrap().len() < 1_800 {
+                    let transfer = Transfer::of("1");
+                    let id = transfer.id.clone();
+                    let message = transfer.prepare();
+                    sent.lock().unwrap().push(transfer);
+                    let answer = Connection::open(address)
+                        .and_then(|mut connection| connection.exchange(&message.render()));
+                    match answer {
+                        Ok(answer) if answer.status() == 202 => {
+                            accepted.lock().unwrap().insert(id);
+                        }
+                        _ => std::thread::sleep(Duration::from_millis(50)),
+                    }
+                }
+            });
+        }
+        wait_until(|| 30 < accepted.lock().unwrap().len());
+        let ports = b.switch.ports();
+        let Node { home, switch } = b;
+        switch.kill();
+        let after = accepted.lock().unwrap().len();
+        wait_until(|| after + 30 < accepted.lock().unwrap().len());
+        let b = Node { switch: home.serve_on(ports), home };
+        cluster.kill(1);
+        let after = accepted.lock().unwrap().len();
+        wait_until(|| after + 30 < accepted.lock().unwrap().len());
+        cluster.restart(1).unwrap();
+        done.store(true, Ordering::Release);
+        b
+    });
+    let (sent, accepted) = (sent.into_inner().unwrap(), accepted.into_inner().unwrap());
+    println!("{} prepares sent, {} answered 202", sent.len(), accepted.len());
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    let reserved = admin.metric("upesi_transfers_reserved_total");
+    assert!((accepted.len() as u64..=sent.len() as u64).contains(&reserved), "{reserved}");
+    // Those without an answer are sent again: all are recorded then, and each once.
+    for transfer in &sent {
+        send(addresses[2], &transfer.prepare(), 202);
+    }
+    assert_eq!(admin.metric("upesi_transfers_reserved_total"), sent.len() as u64);
+    admin.wait_for("upesi_notices_owed", |owed| owed == 0);
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home, &c.home]);
+}
+
+/// A node that stands still for longer than its lease sends nothing of what it meant to send.
+#[test]
+fn a_node_that_stands_still() {
+    let directory = TempDir::new().unwrap();
+    let cluster = start_brokers(&directory);
+    let scheme = Scheme::at(home(&cluster, "a"));
+    let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
+    let victim = owner(&scheme.admin, "payeefsp", 3);
+    let nodes = [("a", &scheme.switch), ("b", &b.switch), ("c", &c.switch)];
+    let (_, paused) = nodes.iter().find(|(name, _)| *name == victim).unwrap();
+    let (_, other) = nodes.iter().find(|(name, _)| *name != victim).unwrap();
+    let admin = match other.admin {
+        at if at == scheme.switch.admin => Admin::new(&scheme.home, &scheme.switch),
+        at if at == b.switch.admin => b.admin(),
+        _ => c.admin(),
+    };
+    // Its first attempt fails, and it is to try again.
+    scheme.payee.answer(|_| Reply::Status(503));
+    let transfer = Transfer::of("7").expiring(2_000);
+    send(other.fspiop, &transfer.prepare(), 202);
+    wait_for_prepare(&scheme, &transfer);
+    paused.signal(Signal::STOP);
+    // In the meantime the transfer ends, the payer hears of it, and its lane goes elsewhere.
+    scheme.payer.wait("PUT", &format!("{}/error", transfer.path()));
+    cluster_of(&admin, 2);
+    scheme.payee.answer(|_| Reply::Accept);
+    let heard = prepares(&scheme, &transfer);
+    paused.signal(Signal::CONT);
+    cluster_of(&admin, 3);
+    wait_until(|| owner(&admin, "payeefsp", 3) == victim);
+    // It serves again, and the prepare of a transfer that has ended was not among what it sent.
+    play(&scheme, [other.fspiop, paused.fspiop], "5");
+    assert_eq!(prepares(&scheme, &transfer), heard, "a prepare after the end");
+    assert_eq!(admin.position("payerfsp"), "5");
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home, &c.home]);
+}
+
+/// Two nodes with one name, a directory that is lost, all brokers started anew, and none left.
+#[test]
+fn names_directories_and_brokers() {
+    let directory = TempDir::new().unwrap();
+    let mut cluster = start_brokers(&directory);
+    let mut scheme = Scheme::at(home(&cluster, "a"));
+    let b = Node::start(&cluster, "b");
+    play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
+
+    let namesake = Node::start(&cluster, "b");
+    let (status, said) = b.switch.end();
     assert!(!status.success());
-    assert!(said.contains("the brokers acknowledged nothing"), "{said}");
-    let output = home.serve_in_vain(Ports::free());
+    assert!(said.contains("another node of the name b has joined"), "{said}");
+    play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
+
+    scheme.switch.stop(Signal::TERM);
+    scheme.home = home(&cluster, "a");
+    scheme.switch = scheme.home.serve();
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    assert!(scheme.switch.greeting.contains("messages that the copy does not have"));
+    scheme.positions("20", "-20");
+
+    cluster.restart_all().unwrap();
+    play(&scheme, [namesake.switch.fspiop, scheme.switch.fspiop], "10");
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    scheme.positions("30", "-30");
+
+    (1..=3).for_each(|broker| cluster.kill(broker));
+    let body = "{\"name\":\"latefsp\",\"currency\":\"USD\"}";
+    let answer = Admin::new(&scheme.home, &scheme.switch).call("POST", "/participants", body);
+    assert_eq!(answer.status(), 503, "{}", answer.text());
+    assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
+    let fresh = home(&cluster, "c");
+    let output = fresh.serve_in_vain(Ports::free());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no broker of 127.0.0.1:"), "{said}");
+    cluster.restart_all().unwrap();
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    wait_until(|| admin.call("POST", "/participants", body).status() != 503);
+    play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
+    assert_eq!(admin.position("payerfsp"), "40");
+    scheme.switch.stop(Signal::TERM);
+    namesake.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home, &namesake.home]);
+}
+
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

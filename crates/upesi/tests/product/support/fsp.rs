@@ -234,6 +234,12 @@ impl Fsp {
         }
     }
 
+    /// Everything that came and was not taken.
+    #[cfg(feature = "real-brokers")]
+    pub(crate) fn heard(&self) -> Vec<Callback> {
+        self.lock().clone()
+    }
+
     /// Waits for a number of callbacks and takes all that came, in the order of their coming.
     pub(crate) fn take(&self, count: usize) -> Vec<Callback> {
         let callbacks = self.take_unchecked(count);

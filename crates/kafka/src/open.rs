@@ -1,0 +1,167 @@
+//! Opening: the topic checked, a log begun in it if there is none, and the copy held against it.
+
+use std::time::{Duration, Instant};
+
+use journal::{FileLog, Recovery};
+use ledger::{Command, Genesis, Stamp};
+use ports::{Arrival, Disk, Log as _, Stop};
+use record::bundle::{self, BundleHeader, Claim};
+use record::frame::{FrameBuilder, FrameHeader, LogIdentity};
+use sequencer::LastMessage;
+
+use crate::client::{self, Outbound};
+use crate::feed::Feed;
+use crate::{Address, CopyLog, OpenError, topic};
+
+/// How a log on Kafka is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The node's name, by which brokers know it.
+    pub node: String,
+    /// How long brokers are waited for: when opening, and for each message.
+    pub patience: Duration,
+    /// How the copy is kept.
+    pub copy: journal::Options,
+}
+
+/// With what a log begins if the topic has none.
+#[derive(Clone, Debug)]
+pub struct Founding {
+    /// The log's identity. It must be random: no participant may guess it.
+    pub identity: LogIdentity,
+    /// Its first record.
+    pub genesis: Genesis,
+    /// The node's number.
+    pub node: u32,
+    /// The node's wall clock.
+    pub wall: Stamp,
+}
+
+/// What was found and done when a log was opened.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Whether the topic was made just now.
+    pub created: bool,
+    /// Brokers in the cluster.
+    pub brokers: usize,
+    /// Replicas of the topic.
+    pub replicas: usize,
+    /// Replicas that have a record before it is acknowledged.
+    pub in_sync: String,
+    /// Messages of the topic behind the one that the copy ends with.
+    pub behind: u64,
+    /// What recovering the copy found.
+    pub copy: Recovery,
+}
+
+/// A log that was opened.
+#[derive(Debug)]
+pub struct Opened<D: Disk> {
+    /// The copy, as far as it goes.
+    pub copy: CopyLog<D>,
+    /// The offset of the next message.
+    pub next: i64,
+    /// The message that the copy ends with; `None` when it is empty.
+    pub last: Option<LastMessage>,
+    /// What was found and done.
+    pub report: Report,
+}
+
+/// Opens the log of a topic with its copy on a disk. The copy may lag, or be empty; the topic may
+/// be empty, and is then given a beginning, unless another node was quicker.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open<D: Disk + Clone>(
+    address: &Address,
+    disk: D,
+    options: &Options,
+    founding: &Founding,
+) -> Result<Opened<D>, OpenError> {
+    let (consumer, quiet) = client::consumer(address, options).map_err(cannot)?;
+    let checked = topic::check((&consumer, &quiet), address, options)?;
+    let feed = Feed::new(consumer, address, options.patience);
+    let mut range = feed.range()?;
+    let identity = match feed.identity(&range)? {
+        Some(identity) => identity,
+        None => {
+            found(address, options, founding)?;
+            let deadline = Instant::now() + options.patience;
+            loop {
+                range = feed.range()?;
+                if let Some(identity) = feed.identity(&range)? {
+                    break identity;
+                }
+                if deadline < Instant::now() {
+                    let what = "the first message of the log did not arrive in time";
+                    return Err(OpenError::Brokers(what.into()));
+                }
+            }
+        }
+    };
+    let (mut copy, recovery) = FileLog::open_or_create(disk, identity, options.copy)?;
+    let tail = copy.tail();
+    if tail.end.0 == 0 && 0 < range.start {
+        let topic = address.topic.clone();
+        return Err(OpenError::Beheaded { topic, offset: range.start });
+    }
+    let another = || OpenError::Another { topic: address.topic.clone(), end: tail.end };
+    if tail.identity != identity {
+        return Err(another());
+    }
+    let (mut next, mut last) = (range.start, None);
+    if 0 < tail.end.0 {
+        let header = last_frame(&mut copy)?.ok_or_else(another)?;
+        let (offset, message) = feed.locate(&range, &header)?.ok_or_else(another)?;
+        (next, last) = (offset + 1, Some(message));
+    }
+    let report = Report {
+        created: checked.created,
+        brokers: checked.layout.brokers,
+        replicas: checked.layout.replicas,
+        in_sync: checked.in_sync,
+        behind: range.end.saturating_sub(next).max(0) as u64,
+        copy: recovery,
+    };
+    Ok(Opened { copy: CopyLog::of(copy), next, last, report })
+}
+
+pub(crate) fn cannot(error: rdkafka::error::KafkaError) -> OpenError {
+    OpenError::Brokers(error.to_string())
+}
+
+fn last_frame<D: Disk>(copy: &mut FileLog<D>) -> Result<Option<FrameHeader>, OpenError> {
+    let mut last = None;
+    let end = copy.end();
+    copy.replay(end, &mut |frame| {
+        last = Some(*frame.header());
+        Err(Stop)
+    })?;
+    Ok(last)
+}
+
+/// Sends the bundle that begins a log. It counts only if it is the first; whether it is, whoever
+/// reads the topic from its beginning sees.
+fn found(address: &Address, options: &Options, founding: &Founding) -> Result<(), OpenError> {
+    let command = Command::Genesis(founding.genesis.clone());
+    let record = sequencer::encode(&command, None).expect("a beginning is short");
+    let mut builder = FrameBuilder::new();
+    builder.push(&record).expect("an empty frame has room for any record");
+    let header = BundleHeader {
+        identity: founding.identity,
+        founding: true,
+        node: founding.node,
+        epoch: 1,
+        sequence: 1,
+        wall: founding.wall,
+        instance: 0,
+        claim: Claim::default(),
+        name: &options.node,
+    };
+    let mut bytes = Vec::new();
+    bundle::write(&header, builder.count(), builder.records(), &mut bytes);
+    let sink = std::sync::Arc::new(|_: Arrival| true);
+    let outbound = Outbound::open(address, options, sink).map_err(cannot)?;
+    outbound.send(&bytes, 0).map_err(OpenError::Brokers)?;
+    outbound.flush(options.patience).map_err(cannot)
+}

@@ -1,0 +1,197 @@
+//! What follows from a batch, on its way to the mailboxes: the same whether a node has its log
+//! alone or shares it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use ledger::{Command, NoticeId, Outcome, ParticipantIndex, Position, State};
+use ports::Log;
+use sequencer::Sequencer;
+
+use crate::inbox::Refused;
+use crate::mailbox::Event;
+use crate::stages::{self, Moment, WatchedLog};
+use crate::view::View;
+use crate::{Shared, Submission, Ticket};
+
+/// The sequencer's place among the threads that leave marks.
+const SEQUENCER: usize = 0;
+
+/// Where the message is that the record at a position was made from, if it is at hand.
+pub(crate) type MessageOf<'a, M> = &'a dyn Fn(Position) -> Option<Arc<M>>;
+/// Whether this node sends to a participant.
+pub(crate) type Serves<'a> = &'a dyn Fn(ParticipantIndex) -> bool;
+
+/// Events gathered for the mailboxes.
+pub(crate) struct Posting<M> {
+    shared: Arc<Shared<M>>,
+    /// Events of the batch at hand, by mailbox.
+    outgoing: Vec<Vec<Event<M>>>,
+    unrecorded: VecDeque<Unrecorded>,
+}
+
+/// Finished deliveries whose record is appended but not durable.
+struct Unrecorded {
+    position: Position,
+    mailbox: usize,
+    notices: Vec<NoticeId>,
+}
+
+impl<M> Posting<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>) -> Self {
+        let outgoing = shared.mailboxes.iter().map(|_| Vec::new()).collect();
+        Self { shared, outgoing, unrecorded: VecDeque::new() }
+    }
+
+    /// Notices and withdrawals of the last batch, and what it changed beside the kernel.
+    pub(crate) fn announce<'a, L: Log>(
+        &mut self,
+        sequencer: &Sequencer<WatchedLog<L>>,
+        first: Position,
+        commands: impl Iterator<Item = &'a Command>,
+        (message, serves): (MessageOf<'_, M>, Serves<'_>),
+    ) {
+        let effects = sequencer.effects();
+        if effects.register_changed {
+            self.shared.view.publish(View::of(sequencer.state()));
+            self.tell_all(|| Event::RegisterChanged);
+        }
+        for (at, (command, outcome)) in commands.zip(&effects.outcomes).enumerate() {
+            if let (Command::ChangeParties(change), Outcome::Accepted) = (command, outcome) {
+                self.shared.directory.apply(change, Position(first.0 + at as u64));
+            }
+        }
+        for notice in effects.notices.iter().filter(|notice| serves(notice.recipient)) {
+            let event = Event::Notice { notice: *notice, message: message(notice.source) };
+            self.tell(notice.recipient, event);
+        }
+        for (recipient, notice) in effects.withdrawn.iter().filter(|one| serves(one.0)) {
+            self.tell(*recipient, Event::Withdraw(*notice));
+        }
+    }
+
+    pub(crate) fn note_deliveries(&mut self, first: Position, batch: &[Submission<M>]) {
+        for (at, submission) in batch.iter().enumerate() {
+            if let Ticket::Deliveries { mailbox } = submission.attached.ticket {
+                let position = Position(first.0 + at as u64);
+                let notices = finished_notices(&submission.command);
+                self.unrecorded.push_back(Unrecorded { position, mailbox, notices });
+            }
+        }
+    }
+
+    pub(crate) fn post_recorded(&mut self, durable: Position) {
+        while self.unrecorded.front().is_some_and(|entry| entry.position <= durable) {
+            let entry = self.unrecorded.pop_front().expect("there is a front");
+            self.outgoing[entry.mailbox].push(Event::Recorded(entry.notices));
+        }
+    }
+
+    pub(crate) fn reply(&mut self, batch: &mut Vec<Submission<M>>, outcomes: &[Outcome]) {
+        for (submission, outcome) in batch.drain(..).zip(outcomes) {
+            match submission.attached.ticket {
+                Ticket::None | Ticket::Deliveries { .. } => {}
+                Ticket::Waiter { mailbox, waiter } => {
+                    self.outgoing[mailbox].push(Event::Reply { waiter, result: Ok(*outcome) });
+                }
+                Ticket::Call(call) => call(Ok(*outcome)),
+            }
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, batch: impl Iterator<Item = Submission<M>>, refused: Refused) {
+        for submission in batch {
+            match submission.attached.ticket {
+                Ticket::None => {}
+                Ticket::Waiter { mailbox, waiter } => {
+                    self.outgoing[mailbox].push(Event::Reply { waiter, result: Err(refused) });
+                }
+                Ticket::Deliveries { mailbox } => {
+                    if let Command::FinishDeliveries(ends) = submission.command {
+                        self.outgoing[mailbox].push(Event::Unrecorded(ends));
+                    }
+                }
+                Ticket::Call(call) => call(Err(refused)),
+            }
+        }
+        self.post();
+    }
+
+    /// What is owed to those whom this node serves.
+    pub(crate) fn resume(&mut self, state: &State, serves: Serves<'_>) {
+        for (notice, is_stale) in state.notices_to_resume() {
+            if !serves(notice.recipient) {
+                continue;
+            }
+            self.tell(notice.recipient, Event::Notice { notice, message: None });
+            if is_stale {
+                self.tell(notice.recipient, Event::Withdraw(notice.id));
+            }
+        }
+    }
+
+    /// An event for whoever sends to a participant: always the same mailbox, so that they keep
+    /// order.
+    pub(crate) fn tell(&mut self, recipient: ParticipantIndex, event: Event<M>) {
+        let mailbox = recipient.at() % self.outgoing.len();
+        self.outgoing[mailbox].push(event);
+    }
+
+    pub(crate) fn tell_all(&mut self, event: impl Fn() -> Event<M>) {
+        self.outgoing.iter_mut().for_each(|events| events.push(event()));
+    }
+
+    pub(crate) fn post(&mut self) {
+        for (mailbox, events) in self.shared.mailboxes.iter().zip(&mut self.outgoing) {
+            mailbox.post(events);
+        }
+    }
+
+    /// Somebody watches: notes what the batch took.
+    pub(crate) fn mark<L: Log>(
+        &self,
+        sequencer: &Sequencer<WatchedLog<L>>,
+        taken: u64,
+        batch: &[Submission<M>],
+    ) {
+        let (appended, synced) = sequencer.log().written_ns();
+        let applied = stages::monotonic_ns();
+        let moments = [
+            (Moment::Taken, taken),
+            (Moment::Appended, appended),
+            (Moment::Synced, synced),
+            (Moment::Applied, applied),
+        ];
+        for (transfer, what) in batch.iter().filter_map(|one| stages::inbound_of(&one.command)) {
+            self.shared.stages.mark(SEQUENCER, transfer, what, moments);
+        }
+    }
+
+    pub(crate) fn publish_status<L: Log>(&self, sequencer: &Sequencer<WatchedLog<L>>) {
+        let state = sequencer.state();
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.counts = sequencer.counts();
+        status.counters = *state.counters();
+        status.position = state.position();
+        status.stamp = state.stamp();
+        status.in_flight = state.transfers_in_flight() as u64;
+        status.ended = state.transfers_ended() as u64;
+        status.hot = state.transfers_hot() as u64;
+        status.stored = sequencer.stored();
+        status.cold = sequencer.cold_counts();
+        status.owed = state.notices_owed_count() as u64;
+        status.dead = state.dead_letter_count() as u64;
+    }
+
+    pub(crate) fn say_stopped(&self, reason: &str) {
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.stopped = Some(reason.into());
+    }
+}
+
+pub(crate) fn finished_notices(command: &Command) -> Vec<NoticeId> {
+    match command {
+        Command::FinishDeliveries(ends) => ends.iter().map(|end| end.notice).collect(),
+        _ => Vec::new(),
+    }
+}

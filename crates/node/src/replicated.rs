@@ -1,0 +1,742 @@
+//! The sequencer's thread of a node that shares its log with others over a topic.
+//!
+//! # Phases
+//! 1. *Catching up*: asks where the topic ends, and applies everything up to there.
+//! 2. *Joining*: proposes a bundle of a new life. Once it has come back as a part of the log the
+//!    node is there, and is ready.
+//! 3. *There*: work from the inbox is proposed at once while fewer than [`DEPTH`] bundles are
+//!    under way, and gathers otherwise. Each bundle that comes back is applied, whoever proposed
+//!    it; with its own the node answers who waited for it, and prolongs its lease.
+//!
+//! A node that proposed nothing for a second says so by a record that only says what time it is;
+//! so does the first of all when a deadline is due, and each other a little later if it did not.
+//!
+//! # Promises
+//! - Nothing is answered before it is in the log and applied here.
+//! - Attempts begin only for lanes that are this node's, and within its lease ([`Event::Lease`]):
+//!   a node that stood still begins nothing before it has applied what came meanwhile.
+//! - A question is answered from a state that holds everything which any node had answered when it
+//!   came: the topic's end is asked for, once for all who wait.
+//! - When the brokers do not acknowledge a bundle in time, whoever waits for it, and for those
+//!   behind it, is refused; the node goes on.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
+use ports::{Arrival, Clock, Log, Now, Topic};
+use record::bundle::{Bundle, BundleError};
+use record::frame::{Payload, Record};
+use sequencer::{Committed, Delivered, Durability, HEARTBEAT_US, LEASE_US, Lanes, Passed, Replica};
+
+use crate::directory::Directory;
+use crate::inbox::{InboxLimits, Question, Refused, Taken};
+use crate::mailbox::{Event, Mailbox};
+use crate::posting::{Posting, finished_notices};
+use crate::run::{Closing, Node, share};
+use crate::stages::WatchedLog;
+use crate::{Attached, Handle, Shared, Sharing, Submission, Ticket};
+
+/// Bundles under way; the next one gathers until one of them has come back.
+const DEPTH: usize = 4;
+/// By so much later than the one before it each node meets a deadline.
+const TICK_RANK_US: u64 = 100_000;
+/// A deadline is not met again for so long.
+const TICK_PAUSE_US: u64 = 20_000;
+/// A lease is told when it has grown by so much.
+const LEASE_STEP_US: u64 = 100_000;
+/// Longest sleep.
+const SLEEP_MAX_US: u64 = 200_000;
+/// How long a node that is shut down waits for what is under way.
+const FAREWELL_US: u64 = 5_000_000;
+
+/// With which records a life begins, given the state that it begins with.
+pub type Begin = Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>;
+
+/// What a node needs of whoever starts it.
+pub struct Hooks<M> {
+    /// The message in a record's payload.
+    pub message: fn(&[u8]) -> Option<M>,
+    /// With which records a life begins, given the state that it begins with.
+    pub begin: Begin,
+    /// Notes the life that begins, before anything of it is sent.
+    pub note_life: Box<dyn FnMut(u32) -> Result<(), String> + Send>,
+    /// Says something to an operator.
+    pub say: fn(&str),
+}
+
+/// Where the driver of a topic puts what it has to say.
+pub struct Arrivals<M>(Arc<Shared<M>>);
+
+impl<M> Clone for Arrivals<M> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<M> Arrivals<M> {
+    /// Hands over what has arrived, after waiting for room. False when nobody takes it any more.
+    pub fn push(&self, arrival: Arrival) -> bool {
+        self.0.inbox.arrive(arrival)
+    }
+}
+
+/// What a node knows of all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// The node that was asked.
+    pub me: String,
+    /// The last record that it has applied.
+    pub position: Position,
+    /// Messages of the topic that it has not applied, as of its last look at the end.
+    pub behind: u64,
+    /// How much of the brokers' time is not believed, in microseconds.
+    pub held_us: u64,
+    /// Messages of the topic that are no part of any log of this program.
+    pub foreign: u64,
+    /// The nodes that are there.
+    pub nodes: Vec<ClusterNode>,
+    /// The lanes.
+    pub lanes: Vec<ClusterLane>,
+    /// When nodes were last found to be gone.
+    pub last_takeover: Option<Takeover>,
+}
+
+/// A node that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// Its life.
+    pub epoch: u32,
+    /// Up to where it has applied the log, as it said last.
+    pub position: Position,
+    /// How long ago it wrote last, in milliseconds of the log's time.
+    pub silent_ms: u64,
+    /// Where it was found to have decided otherwise.
+    pub contradicts: Option<Position>,
+}
+
+/// Whose callbacks go out from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterLane {
+    /// The participant.
+    pub participant: FspName,
+    /// The node.
+    pub node: String,
+}
+
+/// Nodes were found to be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Takeover {
+    /// The record by which they were.
+    pub position: Position,
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// Their names.
+    pub gone: Vec<String>,
+}
+
+/// Starts the sequencer's thread over a topic, whose next message is at `offset`. `connect` starts
+/// whatever feeds the arrivals. The receiver hears when the node is there; it is cut off when it
+/// will never be.
+///
+/// # Errors
+/// When the thread or the topic cannot be started.
+pub fn start_replicated<L, C, M, T>(
+    replica: Replica<WatchedLog<L>>,
+    offset: i64,
+    (clock, directory): (C, Directory),
+    (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+    hooks: Hooks<M>,
+    connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
+) -> Result<(Node<M>, Receiver<()>), String>
+where
+    L: Log + Send + 'static,
+    C: Clock + Send + 'static,
+    M: Send + Sync + 'static,
+    T: Topic + 'static,
+{
+    let sharing = (limits, Sharing::Shared);
+    let shared = share(replica.sequencer(), directory, mailboxes, sharing);
+    let handle = Handle { shared: Arc::clone(&shared) };
+    let topic = connect(Arrivals(Arc::clone(&shared)))?;
+    let (ready, is_ready) = sync_channel(1);
+    let now = clock.now();
+    let runner = Runner {
+        replica,
+        topic,
+        clock,
+        posting: Posting::new(Arc::clone(&shared)),
+        shared,
+        hooks,
+        phase: Phase::CatchingUp { until: None },
+        ready: Some(ready),
+        lanes: Lanes::default(),
+        taken: Taken::default(),
+        under_way: VecDeque::new(),
+        bundle: Vec::new(),
+        next: offset,
+        ends: Ends::default(),
+        proposed_us: now.monotonic_us,
+        delivered_us: now.monotonic_us,
+        ticked_us: 0,
+        leased_us: 0,
+        must_speak: false,
+        foreign: 0,
+        there: BTreeSet::new(),
+        last_takeover: None,
+        published_us: 0,
+    };
+    let thread = std::thread::Builder::new()
+        .name("sequencer".into())
+        .spawn(|| runner.run())
+        .map_err(|error| error.to_string())?;
+    Ok((Node::of(handle, thread), is_ready))
+}
+
+/// How far a node has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It applies what stands in the topic up to the offset where that ended.
+    CatchingUp { until: Option<i64> },
+    /// Its first bundle is under way.
+    Joining,
+    /// It is one of the nodes.
+    There,
+}
+
+/// A bundle under way.
+struct UnderWay<M> {
+    sequence: u64,
+    proposed_us: u64,
+    /// When somebody watches: nanoseconds.
+    taken_ns: Option<u64>,
+    batch: Vec<Submission<M>>,
+}
+
+/// Questions to be answered when the topic has been applied up to where it ended when they came.
+#[derive(Default)]
+struct Ends {
+    /// The number of the last question to the topic.
+    number: u64,
+    is_asked: bool,
+    /// Came since the topic was asked.
+    fresh: Vec<Question>,
+    /// Wait for its answer.
+    asked: Vec<Question>,
+    /// Wait until it has been applied.
+    due: VecDeque<(i64, Vec<Question>)>,
+    /// The last end heard of.
+    known: i64,
+    /// When the topic was asked last.
+    asked_us: u64,
+}
+
+struct Runner<L, C, M, T> {
+    replica: Replica<WatchedLog<L>>,
+    topic: T,
+    clock: C,
+    posting: Posting<M>,
+    shared: Arc<Shared<M>>,
+    hooks: Hooks<M>,
+    phase: Phase,
+    ready: Option<SyncSender<()>>,
+    lanes: Lanes,
+    taken: Taken<M>,
+    under_way: VecDeque<UnderWay<M>>,
+    bundle: Vec<u8>,
+    /// The offset of the next message.
+    next: i64,
+    ends: Ends,
+    proposed_us: u64,
+    delivered_us: u64,
+    ticked_us: u64,
+    leased_us: u64,
+    /// The others wait for what this node says next.
+    must_speak: bool,
+    foreign: u64,
+    there: BTreeSet<u32>,
+    last_takeover: Option<Takeover>,
+    published_us: u64,
+}
+
+impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
+    fn run(mut self) {
+        let _closing = Closing(Arc::clone(&self.shared));
+        self.topic.ask_end(0);
+        let mut farewell = None;
+        loop {
+            let room = self.phase == Phase::There && self.under_way.len() < DEPTH;
+            let patience = Duration::from_micros(self.patience_us());
+            let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
+            if let Err(reason) = self.turn() {
+                return self.give_up(&reason);
+            }
+            if is_open {
+                continue;
+            }
+            let now_us = self.clock.now().monotonic_us;
+            let until = *farewell.get_or_insert(now_us + FAREWELL_US);
+            let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
+            if is_done || self.phase != Phase::There || until < now_us {
+                return self.refuse_all(Refused::Stopped);
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Result<(), String> {
+        while let Some(arrival) = self.taken.arrivals.pop_front() {
+            self.arrive(arrival)?;
+        }
+        self.advance()?;
+        self.propose()?;
+        self.ask();
+        // Before anybody hears an answer: figures are as new as that.
+        self.posting.publish_status(self.replica.sequencer());
+        self.answer()?;
+        let tended = self.replica.sequencer_mut().tend();
+        tended.map_err(|error| error.to_string())?;
+        self.shared.directory.forget(self.replica.sequencer().stored());
+        self.publish_cluster();
+        self.shared.tally.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn arrive(&mut self, arrival: Arrival) -> Result<(), String> {
+        match arrival {
+            Arrival::Message { offset, at, bytes } => {
+                self.next = offset + 1;
+                match Bundle::parse(&bytes) {
+                    Ok(bundle) => self.deliver(&bundle, at),
+                    Err(BundleError::Foreign(why)) => {
+                        self.pass_foreign(offset, why);
+                        Ok(())
+                    }
+                    Err(error) => Err(format!(
+                        "the message at offset {offset} of the topic was written by a newer \
+                         program ({error}): start that one here too"
+                    )),
+                }
+            }
+            Arrival::Lost { tag, reason } => self.lose(tag, &reason),
+            Arrival::End { number, offset } => {
+                self.hear_end(number, offset);
+                Ok(())
+            }
+            Arrival::Broken { reason } => Err(reason),
+        }
+    }
+
+    /// Somebody else writes to the topic: said once, then counted.
+    fn pass_foreign(&mut self, offset: i64, why: &str) {
+        self.foreign += 1;
+        if self.foreign == 1 {
+            (self.hooks.say)(&format!(
+                "passed over a message at offset {offset} of the topic that is no part of the log \
+                 ({why}). Somebody else writes there: give the log a topic of its own"
+            ));
+        }
+    }
+
+    fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<(), String> {
+        let name = self.replica.name();
+        let header = &bundle.header;
+        let is_ours = (header.node, header.instance) == (name.node, name.instance);
+        let is_namesake = header.node == name.node && !is_ours && self.phase == Phase::There;
+        let delivered = self.replica.deliver(bundle, at).map_err(|error| error.to_string())?;
+        let now_us = self.clock.now().monotonic_us;
+        self.delivered_us = now_us;
+        match delivered {
+            Delivered::Framed { .. } if is_namesake => Err(format!(
+                "another node of the name {} has joined, in its life {}: it goes on under that \
+                 name, and this one must not",
+                header.name, header.epoch
+            )),
+            Delivered::Framed { committed, members_changed } => {
+                if members_changed {
+                    self.note_members(&committed);
+                }
+                let own = is_ours.then(|| self.come_back(header.sequence)).flatten();
+                self.release(bundle, &committed, own);
+                self.move_lanes(members_changed);
+                self.posting.post();
+                Ok(())
+            }
+            Delivered::Passed(Passed::NoRoom) if is_ours => Err(
+                "the log has had as many node names as it can take in its life: use one of them"
+                    .into(),
+            ),
+            Delivered::Passed(Passed::Repeat) if is_ours => self.overtaken(header.sequence),
+            Delivered::Passed(Passed::AnotherLog) => {
+                self.pass_foreign(self.next - 1, "it belongs to another log");
+                Ok(())
+            }
+            Delivered::Passed(_) => Ok(()),
+        }
+    }
+
+    /// A bundle of ours came too late: another program of our name was quicker.
+    fn overtaken(&mut self, sequence: u64) -> Result<(), String> {
+        if self.phase == Phase::Joining {
+            self.under_way.clear();
+            return self.join();
+        }
+        if let Some(own) = self.come_back(sequence) {
+            self.posting.refuse(own.batch.into_iter(), Refused::Stopped);
+        }
+        Err("another node of this name has joined: this one must not go on".into())
+    }
+
+    /// The bundle under way that has come back. What was sent before it and has not is lost.
+    fn come_back(&mut self, sequence: u64) -> Option<UnderWay<M>> {
+        while self.under_way.front().is_some_and(|front| front.sequence < sequence) {
+            let lost = self.under_way.pop_front().expect("there is a front");
+            self.posting.refuse(lost.batch.into_iter(), Refused::Unacknowledged);
+        }
+        self.under_way.pop_front_if(|front| front.sequence == sequence)
+    }
+
+    /// Everything that follows from a batch: our own senders hear of it, and what is owed goes to
+    /// the lanes that are ours.
+    fn release(&mut self, bundle: &Bundle<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
+        let Self { replica, posting, lanes, hooks, .. } = self;
+        let sequencer = replica.sequencer();
+        let last = sequencer.state().position().0;
+        self.shared.tally.committed.store(last, std::sync::atomic::Ordering::Relaxed);
+        let first = committed.first;
+        let serves = |recipient: ParticipantIndex| lanes.serves(recipient);
+        let Some(UnderWay { mut batch, proposed_us, taken_ns, .. }) = own else {
+            for finished in replica.commands().iter().map(finished_notices) {
+                if !finished.is_empty() {
+                    posting.tell_all(|| Event::Elsewhere(finished.clone()));
+                }
+            }
+            let is_wanted = sequencer.effects().notices.iter().any(|one| serves(one.recipient));
+            let records: Vec<_> =
+                is_wanted.then(|| bundle.records_from(first)).into_iter().flatten().collect();
+            let message = |source: Position| message_in(&records, (first, source), hooks.message);
+            let commands = replica.commands().iter();
+            return posting.announce(sequencer, first, commands, (&message, &serves));
+        };
+        taken_ns.into_iter().for_each(|taken| posting.mark(sequencer, taken, &batch));
+        posting.note_deliveries(first, &batch);
+        posting.post_recorded(committed.durable);
+        let message = |source: Position| {
+            let at = source.0.checked_sub(first.0)?;
+            batch.get(at as usize)?.attached.message.clone()
+        };
+        let commands = replica.commands().iter();
+        posting.announce(sequencer, first, commands, (&message, &serves));
+        posting.reply(&mut batch, sequencer.outcomes());
+        self.come_home();
+        self.prolong(proposed_us);
+    }
+
+    /// A bundle of ours is part of the log.
+    fn come_home(&mut self) {
+        if self.phase == Phase::Joining {
+            self.phase = Phase::There;
+            // Whoever waits for it may have gone.
+            let _told = self.ready.take().map(|ready| ready.send(()));
+        }
+    }
+
+    /// What this node proposed at `proposed_us` is applied: so is everything before it.
+    fn prolong(&mut self, proposed_us: u64) {
+        let until = proposed_us + LEASE_US;
+        if self.leased_us + LEASE_STEP_US <= until {
+            self.leased_us = until;
+            self.posting.tell_all(|| Event::Lease(until));
+        }
+    }
+
+    fn note_members(&mut self, committed: &Committed) {
+        let position = self.replica.sequencer().state().position();
+        self.lanes.note_change(position);
+        self.must_speak = true;
+        let there: BTreeSet<_> = self.replica.members().iter().map(|(node, _)| node).collect();
+        let gone: Vec<_> = self.there.difference(&there).copied().collect();
+        self.there = there;
+        if gone.is_empty() {
+            return;
+        }
+        let gone: Vec<_> = gone.into_iter().map(|node| self.replica.name_of(node)).collect();
+        if self.phase == Phase::There {
+            (self.hooks.say)(&format!(
+                "{} said nothing for {} s: what it served is taken over",
+                gone.join(", "),
+                sequencer::SESSION_US / 1_000_000
+            ));
+        }
+        self.last_takeover = Some(Takeover { position, stamp: committed.stamp, gone });
+    }
+
+    fn move_lanes(&mut self, members_changed: bool) {
+        let state = self.replica.sequencer().state();
+        let count = state.register().iter().count();
+        let is_there = self.phase == Phase::There;
+        let is_due = members_changed || self.lanes.is_waiting() || self.lanes.count() < count;
+        if !is_there || !is_due {
+            return;
+        }
+        let moves = self.lanes.look(&self.replica, count);
+        if !moves.left.is_empty() {
+            self.posting.tell_all(|| Event::Left(moves.left.clone()));
+        }
+        if !moves.taken.is_empty() {
+            self.posting.tell_all(|| Event::Taken(moves.taken.clone()));
+            let taken: BTreeSet<_> = moves.taken.iter().copied().collect();
+            self.posting.resume(state, &|recipient| taken.contains(&recipient));
+        }
+    }
+
+    /// The next phase, when its time has come.
+    fn advance(&mut self) -> Result<(), String> {
+        match self.phase {
+            Phase::CatchingUp { until: Some(until) } if until <= self.next => {
+                self.phase = Phase::Joining;
+                self.lanes.note_change(self.replica.sequencer().state().position());
+                self.join()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Proposes the first bundle of a new life.
+    fn join(&mut self) -> Result<(), String> {
+        self.replica.begin_life();
+        (self.hooks.note_life)(self.replica.sequencer().writer().epoch)?;
+        let mut first = (self.hooks.begin)(self.replica.sequencer().state())?;
+        if first.is_empty() {
+            first.push(Command::Tick);
+        }
+        let mut waiting: VecDeque<_> = first.into_iter().map(unattended).collect();
+        let now = self.clock.now();
+        self.send(&mut waiting, now)?;
+        assert!(waiting.is_empty(), "what a life begins with is one batch");
+        Ok(())
+    }
+
+    /// Proposes what waits, or that time has passed.
+    fn propose(&mut self) -> Result<(), String> {
+        if self.phase != Phase::There {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let mut waiting = std::mem::take(&mut self.taken.submissions);
+        if waiting.is_empty() && self.under_way.is_empty() && self.must_say_the_time(now) {
+            waiting.push_back(unattended(Command::Tick));
+            self.ticked_us = now.monotonic_us;
+        }
+        let mut sent = Ok(());
+        while sent.is_ok() && !waiting.is_empty() && self.under_way.len() < DEPTH {
+            sent = self.send(&mut waiting, now);
+        }
+        self.taken.submissions = waiting;
+        sent
+    }
+
+    fn send(&mut self, waiting: &mut VecDeque<Submission<M>>, now: Now) -> Result<(), String> {
+        let taken_ns = self.shared.stages.now_ns();
+        let mut batch = Vec::new();
+        let sequence = self.replica.propose(waiting, &mut batch, now.wall, &mut self.bundle);
+        let proposed_us = now.monotonic_us;
+        self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns, batch });
+        self.proposed_us = proposed_us;
+        self.must_speak = false;
+        self.topic.send(&self.bundle, sequence)
+    }
+
+    /// Whether the others, or a deadline, wait for a word of this node.
+    fn must_say_the_time(&self, now: Now) -> bool {
+        let is_due = self.tick_in_us(now) == Some(0);
+        let is_silent = self.proposed_us + HEARTBEAT_US <= now.monotonic_us;
+        self.must_speak || is_silent || is_due
+    }
+
+    /// Until this node meets the next deadline if nobody else does: the brokers' time is about the
+    /// last stamp and what has passed since it came.
+    fn tick_in_us(&self, now: Now) -> Option<u64> {
+        let state = self.replica.sequencer().state();
+        let due = state.next_deadline()?;
+        let passed = now.monotonic_us.saturating_sub(self.delivered_us);
+        let rank = self.replica.members().rank(self.replica.name().node);
+        let wait = (due.0 + rank * TICK_RANK_US).saturating_sub(state.stamp().0 + passed);
+        let pause = (self.ticked_us + TICK_PAUSE_US).saturating_sub(now.monotonic_us);
+        Some(wait.max(pause))
+    }
+
+    fn patience_us(&self) -> u64 {
+        if self.phase != Phase::There {
+            return SLEEP_MAX_US;
+        }
+        let now = self.clock.now();
+        let heartbeat = (self.proposed_us + HEARTBEAT_US).saturating_sub(now.monotonic_us);
+        let tick = self.tick_in_us(now).unwrap_or(SLEEP_MAX_US);
+        match self.under_way.is_empty() {
+            true => heartbeat.min(tick).min(SLEEP_MAX_US),
+            false => SLEEP_MAX_US,
+        }
+    }
+
+    /// A bundle is not known to have arrived: who waits for it, and for those behind it, does not
+    /// wait any longer.
+    fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), String> {
+        if self.phase != Phase::There {
+            return Err(format!("this node could not join: {reason}"));
+        }
+        let Some(at) = self.under_way.iter().position(|one| one.sequence == sequence) else {
+            return Ok(());
+        };
+        let lost = self.under_way.remove(at).expect("it was found there");
+        (self.hooks.say)(&format!(
+            "{reason}: who waited for an answer was refused; the same message again hears what \
+             became of it"
+        ));
+        self.posting.refuse(lost.batch.into_iter(), Refused::Unacknowledged);
+        self.shared.inbox.take_with_arrivals(&mut self.taken, true, Duration::ZERO);
+        let waiting = std::mem::take(&mut self.taken.submissions);
+        self.posting.refuse(waiting.into_iter(), Refused::Unacknowledged);
+        Ok(())
+    }
+
+    fn hear_end(&mut self, number: u64, offset: Option<i64>) {
+        if let (Phase::CatchingUp { until }, Some(offset)) = (&mut self.phase, offset) {
+            until.get_or_insert(offset);
+        } else if let Phase::CatchingUp { until: None } = self.phase {
+            self.topic.ask_end(0);
+        }
+        if number != self.ends.number || !self.ends.is_asked {
+            return;
+        }
+        self.ends.is_asked = false;
+        let asked = std::mem::take(&mut self.ends.asked);
+        // Without an answer from the brokers there is none to be given: who asked hears that.
+        if let Some(offset) = offset {
+            self.ends.known = self.ends.known.max(offset);
+            self.ends.due.push_back((offset, asked));
+        }
+    }
+
+    /// Takes what was asked of this node; asks the topic where it ends, for all at once.
+    fn ask(&mut self) {
+        for question in self.taken.questions.drain(..) {
+            if question.is_fresh {
+                self.ends.fresh.push(question);
+            } else {
+                (question.ask)(self.replica.sequencer().state());
+            }
+        }
+        let now_us = self.clock.now().monotonic_us;
+        // Operators want to see how far behind this node is.
+        let is_old = self.ends.asked_us + HEARTBEAT_US < now_us;
+        if self.ends.is_asked || (self.ends.fresh.is_empty() && !is_old) {
+            return;
+        }
+        self.ends.asked_us = now_us;
+        self.ends.number += 1;
+        self.ends.is_asked = true;
+        self.ends.asked.append(&mut self.ends.fresh);
+        self.topic.ask_end(self.ends.number);
+    }
+
+    /// Answers those for whom this node has caught up.
+    fn answer(&mut self) -> Result<(), String> {
+        while self.ends.due.front().is_some_and(|(offset, _)| *offset <= self.next) {
+            let (_, questions) = self.ends.due.pop_front().expect("there is a front");
+            for question in questions {
+                let sequencer = self.replica.sequencer_mut();
+                if let Some(transfer) = &question.about {
+                    sequencer.warm(transfer).map_err(|error| error.to_string())?;
+                }
+                (question.ask)(sequencer.state());
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_all(&mut self, refused: Refused) {
+        self.shared.inbox.close();
+        for one in std::mem::take(&mut self.under_way) {
+            self.posting.refuse(one.batch.into_iter(), refused);
+        }
+        let mut late = Taken::default();
+        self.shared.inbox.take_with_arrivals(&mut late, true, Duration::ZERO);
+        let waiting = std::mem::take(&mut self.taken.submissions);
+        self.posting.refuse(waiting.into_iter().chain(late.submissions), refused);
+        self.posting.publish_status(self.replica.sequencer());
+    }
+
+    /// This node must stop: refuse everything, say why, end the thread.
+    fn give_up(mut self, reason: &str) {
+        self.refuse_all(Refused::Stopped);
+        self.posting.say_stopped(reason);
+    }
+
+    /// For operators, a few times a second.
+    fn publish_cluster(&mut self) {
+        let now_us = self.clock.now().monotonic_us;
+        if self.published_us != 0 && now_us < self.published_us + SLEEP_MAX_US {
+            return;
+        }
+        self.published_us = now_us.max(1);
+        let cluster = self.cluster();
+        *self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
+    }
+
+    fn cluster(&self) -> Cluster {
+        let replica = &self.replica;
+        let state = replica.sequencer().state();
+        let against: BTreeMap<_, _> = replica.contradicting().collect();
+        let members = replica.members();
+        let me = replica.name().node;
+        let node = |(node, member): (u32, &sequencer::Member)| ClusterNode {
+            name: replica.name_of(node),
+            epoch: member.epoch,
+            position: match node == me {
+                true => state.position(),
+                false => replica.claimed(node).unwrap_or(Position(0)),
+            },
+            silent_ms: (members.now_us() - member.seen_us) / 1_000,
+            contradicts: against.get(&node).copied(),
+        };
+        let owner = |index: ParticipantIndex| members.owner(index.0);
+        let lanes = state.register().iter().filter_map(|(index, participant)| {
+            let node = replica.name_of(owner(index)?);
+            Some(ClusterLane { participant: participant.name, node })
+        });
+        Cluster {
+            me: replica.name().name.clone(),
+            position: state.position(),
+            behind: self.ends.known.saturating_sub(self.next).max(0) as u64,
+            held_us: replica.held_us(),
+            foreign: self.foreign,
+            nodes: members.iter().map(node).collect(),
+            lanes: lanes.collect(),
+            last_takeover: self.last_takeover.clone(),
+        }
+    }
+}
+
+/// The message in a record of the batch that begins at `first`, if `source` is one.
+fn message_in<M>(
+    records: &[Record<'_>],
+    (first, source): (Position, Position),
+    decode: fn(&[u8]) -> Option<M>,
+) -> Option<Arc<M>> {
+    let record = records.get(source.0.checked_sub(first.0)? as usize)?;
+    match record.payload {
+        Payload::Stored(payload) => decode(payload).map(Arc::new),
+        Payload::None | Payload::Erased => None,
+    }
+}
+
+/// A command of the node's own, whose outcome nobody waits for.
+fn unattended<M>(command: Command) -> Submission<M> {
+    let attached = Attached { ticket: Ticket::None, message: None };
+    let submission = Submission::without_payload(command, Durability::Synced, attached);
+    submission.expect("what a node says by itself is short")
+}

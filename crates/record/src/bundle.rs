@@ -1,0 +1,305 @@
+//! What a node proposes for a log that several nodes share: a *bundle*, one message of a topic.
+//!
+//! A bundle holds the records of one batch as their sender encoded them, and no place in the log:
+//! position, stamp and chain follow from the order of the topic, and every node that reads it
+//! makes the same frame of it ([`crate::frame`]).
+//!
+//! # Layout, version 1 (all integers little endian)
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | magic `UpBu` |
+//! | 4 | 2 | format version |
+//! | 6 | 2 | flags: 1 begins the log |
+//! | 8 | 4 | length of the whole bundle |
+//! | 12 | 4 | number of records, at least 1 |
+//! | 16 | 16 | identity of the log |
+//! | 32 | 8 | sequence number of the first record |
+//! | 40 | 8 | wall clock of the node, microseconds |
+//! | 48 | 8 | instance: drawn anew with each start of a node |
+//! | 56 | 8 | claim: position of the last record applied by the node |
+//! | 64 | 32 | claim: digest of the outcomes there |
+//! | 96 | 32 | claim: chain head there |
+//! | 128 | 4 | node |
+//! | 132 | 4 | epoch |
+//! | 136 | 2 | length of the node's name |
+//! | 138 | 2 | zero |
+//! | 140 | 4 | CRC-32C of all other bytes |
+//! | 144 | n | the node's name, UTF-8 |
+//! | 144 + n | | the records, as in a frame |
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use ledger::{Digest, Position, Stamp};
+
+use crate::checksum::crc32c;
+use crate::frame::{
+    FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_RECORDS_MAX, LogIdentity, Records, split_records,
+};
+
+/// The format version that this code writes.
+pub const BUNDLE_VERSION: u16 = 1;
+/// The first bytes of every bundle.
+pub const BUNDLE_MAGIC: [u8; 4] = *b"UpBu";
+/// Longest name of a node, in bytes.
+pub const NODE_NAME_MAX: usize = 64;
+/// Longest bundle: what it holds fits into a frame.
+pub const BUNDLE_BYTES_MAX: usize = HEAD + NODE_NAME_MAX + FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
+
+/// Bytes before the name.
+const HEAD: usize = 144;
+const AT_CRC: usize = 140;
+const FLAG_FOUNDING: u16 = 1;
+
+/// What a node has applied, and what came of it: held against what the others have there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The last record applied.
+    pub position: Position,
+    /// Digest of all outcomes up to there.
+    pub digest: Digest,
+    /// Chain head there.
+    pub chain: Digest,
+}
+
+/// Who proposes, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BundleHeader<'a> {
+    /// The log that the bundle is meant for.
+    pub identity: LogIdentity,
+    /// Whether it begins the log; it counts only as the first bundle of one.
+    pub founding: bool,
+    /// The node.
+    pub node: u32,
+    /// The node's life.
+    pub epoch: u32,
+    /// Number of the first record within (node, epoch).
+    pub sequence: u64,
+    /// The node's wall clock.
+    pub wall: Stamp,
+    /// Tells two programs of one name from each other.
+    pub instance: u64,
+    /// What the node had applied.
+    pub claim: Claim,
+    /// The node's name.
+    pub name: &'a str,
+}
+
+/// A bundle, checked: a view of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bundle<'a> {
+    /// Who proposes, and when.
+    pub header: BundleHeader<'a>,
+    /// Number of records, at least 1.
+    pub count: u32,
+    /// The records, as in a frame.
+    pub records: &'a [u8],
+}
+
+/// Why bytes are not a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BundleError {
+    /// Nothing that any version of this program wrote.
+    Foreign(&'static str),
+    /// It was written by a newer version.
+    Version(u16),
+}
+
+impl fmt::Display for BundleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign(what) => f.write_str(what),
+            Self::Version(version) => write!(f, "bundle format version {version} is not known"),
+        }
+    }
+}
+
+impl core::error::Error for BundleError {}
+
+/// Writes a bundle over whatever `out` holds. `records` are `count` records, one after the other,
+/// that fit into a frame.
+///
+/// # Panics
+/// With a name longer than [`NODE_NAME_MAX`].
+pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Vec<u8>) {
+    let name = header.name.as_bytes();
+    assert!(name.len() <= NODE_NAME_MAX, "names are checked where they are read");
+    let length = HEAD + name.len() + records.len();
+    out.clear();
+    out.extend_from_slice(&BUNDLE_MAGIC);
+    out.extend_from_slice(&BUNDLE_VERSION.to_le_bytes());
+    let flags = if header.founding { FLAG_FOUNDING } else { 0 };
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&header.identity.0);
+    out.extend_from_slice(&header.sequence.to_le_bytes());
+    out.extend_from_slice(&header.wall.0.to_le_bytes());
+    out.extend_from_slice(&header.instance.to_le_bytes());
+    out.extend_from_slice(&header.claim.position.0.to_le_bytes());
+    out.extend_from_slice(&header.claim.digest.0);
+    out.extend_from_slice(&header.claim.chain.0);
+    out.extend_from_slice(&header.node.to_le_bytes());
+    out.extend_from_slice(&header.epoch.to_le_bytes());
+    out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    out.extend_from_slice(&[0; 6]);
+    out.extend_from_slice(name);
+    out.extend_from_slice(records);
+    let crc = checksum(out);
+    out[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+    debug_assert!(Bundle::parse(out).is_ok(), "a bundle that was written is readable");
+}
+
+impl<'a> Bundle<'a> {
+    /// Reads a message: all of it must be one bundle.
+    ///
+    /// # Errors
+    /// [`BundleError`] for any bytes that [`write`] did not write; it never panics.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
+        let foreign = BundleError::Foreign;
+        let (head, rest) =
+            bytes.split_first_chunk::<HEAD>().ok_or(foreign("it is too short for a bundle"))?;
+        if head[..4] != BUNDLE_MAGIC {
+            return Err(foreign("no bundle starts here"));
+        }
+        match u16_at(head, 4) {
+            BUNDLE_VERSION => {}
+            version => return Err(BundleError::Version(version)),
+        }
+        if u32_at(head, 8) as usize != bytes.len() || BUNDLE_BYTES_MAX < bytes.len() {
+            return Err(foreign("its length is not that of the message"));
+        }
+        if checksum(bytes) != u32_at(head, AT_CRC) {
+            return Err(foreign("its checksum is wrong"));
+        }
+        let name = usize::from(u16_at(head, 136));
+        let flags = u16_at(head, 6);
+        if FLAG_FOUNDING < flags || u16_at(head, 138) != 0 || NODE_NAME_MAX < name {
+            return Err(foreign("a field of its header is out of range"));
+        }
+        let (name, records) = rest.split_at_checked(name).ok_or(foreign("its name is cut off"))?;
+        let name = core::str::from_utf8(name).map_err(|_| foreign("its name is no text"))?;
+        let header = Self::header(head, flags == FLAG_FOUNDING, name);
+        let count = u32_at(head, 12);
+        if !(1..=FRAME_RECORDS_MAX).contains(&count) || header.node == 0 {
+            return Err(foreign("a field of its header is out of range"));
+        }
+        split_records(records, count).map_err(|_| foreign("its records are malformed"))?;
+        Ok(Self { header, count, records })
+    }
+
+    /// The records in order, as they stand when the first one is at `first`.
+    #[must_use]
+    pub fn records_from(&self, first: Position) -> Records<'a> {
+        Records::new(first, self.records)
+    }
+
+    fn header(head: &[u8; HEAD], founding: bool, name: &'a str) -> BundleHeader<'a> {
+        BundleHeader {
+            identity: LogIdentity(array_at(head, 16)),
+            founding,
+            node: u32_at(head, 128),
+            epoch: u32_at(head, 132),
+            sequence: u64_at(head, 32),
+            wall: Stamp(u64_at(head, 40)),
+            instance: u64_at(head, 48),
+            claim: Claim {
+                position: Position(u64_at(head, 56)),
+                digest: Digest(array_at(head, 64)),
+                chain: Digest(array_at(head, 96)),
+            },
+            name,
+        }
+    }
+}
+
+/// Over everything but itself.
+fn checksum(bytes: &[u8]) -> u32 {
+    crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[HEAD..]).rotate_left(1)
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("the header is whole")
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array_at(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::NewRecord;
+
+    fn sample() -> Vec<u8> {
+        let one = NewRecord { kind: 1, version: 1, fields: b"one", payload: None };
+        let payload = b"body".as_slice();
+        let payload = Some((payload, crate::frame::payload_digest(payload)));
+        let two = NewRecord { kind: 2, version: 1, fields: b"", payload };
+        let mut records = one.encode().expect("it fits").as_bytes().to_vec();
+        records.extend_from_slice(two.encode().expect("it fits").as_bytes());
+        let mut out = Vec::new();
+        write(&header(), 2, &records, &mut out);
+        out
+    }
+
+    fn header() -> BundleHeader<'static> {
+        BundleHeader {
+            identity: LogIdentity([7; 16]),
+            founding: false,
+            node: 3,
+            epoch: 2,
+            sequence: 41,
+            wall: Stamp(1_000_000),
+            instance: 99,
+            claim: Claim {
+                position: Position(40),
+                digest: Digest([1; 32]),
+                chain: Digest([2; 32]),
+            },
+            name: "node-a",
+        }
+    }
+
+    #[test]
+    fn a_bundle_is_read_back() {
+        let bytes = sample();
+        let bundle = Bundle::parse(&bytes).expect("it is a bundle");
+        assert_eq!((bundle.header, bundle.count), (header(), 2));
+        let records: Vec<_> = bundle.records_from(Position(9)).collect();
+        let seen: Vec<_> = records.iter().map(|record| (record.position.0, record.kind)).collect();
+        assert_eq!(seen, [(9, 1), (10, 2)]);
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed_wherever_it_is() {
+        let bytes = sample();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                assert!(Bundle::parse(&changed).is_err(), "byte {at}, bit {bit}");
+            }
+            assert!(Bundle::parse(&bytes[..at]).is_err(), "cut off at {at}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert!(Bundle::parse(&longer).is_err());
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_what_is_foreign() {
+        let mut bytes = sample();
+        bytes[4] = 2;
+        assert_eq!(Bundle::parse(&bytes).err(), Some(BundleError::Version(2)));
+        assert!(matches!(Bundle::parse(b"hello").err(), Some(BundleError::Foreign(_))));
+    }
+}

@@ -1,0 +1,337 @@
+//! One of several equal nodes over a shared log.
+//!
+//! [`Replica::propose`] makes a bundle of who waits; whoever drives it sends that to a topic.
+//! [`Replica::deliver`] takes the messages of the topic in their order and makes of each, as every
+//! other node does, the same frame or nothing:
+//! - position and chain follow from the frame before, the stamp from [`Timekeeper`];
+//! - nothing comes of a bundle of another log, of one that a later one of its node has overtaken
+//!   (by epoch, then sequence), or of one that would begin a log that has begun.
+//!
+//! The frame goes into the log at hand, a copy of what the topic says, and is applied. Whose
+//! bundle it was decides nothing. What nodes claim to have applied is held against what this one
+//! has: when half of those who are there contradict it, or more, it says where and stops.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ledger::{Command, Position, Stamp};
+use ports::{Log, LogError};
+use record::bundle::{self, Bundle, BundleHeader, Claim};
+
+use crate::arrival::{LastMessage, Timekeeper};
+use crate::members::Members;
+use crate::replay::read_command;
+use crate::{
+    CommitError, Committed, Origin, Quarantine, ReplayError, Sequencer, Submission, Writer,
+};
+
+/// Ends of batches that claims can be held against.
+const HISTORY_MAX: usize = 16_384;
+
+/// Who a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// For people.
+    pub name: String,
+    /// In the log; never 0.
+    pub node: u32,
+    /// Drawn anew with each start: tells two programs of one name from each other.
+    pub instance: u64,
+    /// An earlier life that is known to have ended; 0 for none.
+    pub ended: u32,
+}
+
+/// A node of a shared log.
+#[derive(Debug)]
+pub struct Replica<L> {
+    sequencer: Sequencer<L>,
+    name: Name,
+    quarantine: Quarantine,
+    keeper: Timekeeper,
+    members: Members,
+    names: BTreeMap<u32, String>,
+    claims: BTreeMap<u32, (u32, Position)>,
+    history: VecDeque<Claim>,
+    contradicting: BTreeMap<u32, Position>,
+    commands: Vec<Command>,
+}
+
+/// What came of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// It is a frame of the log, applied.
+    Framed {
+        /// The batch.
+        committed: Committed,
+        /// Whether with it nodes have come, gone or begun a new life.
+        members_changed: bool,
+    },
+    /// It is no part of the log.
+    Passed(Passed),
+}
+
+/// Why a message is no part of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// It belongs to another log.
+    AnotherLog,
+    /// It would begin a log that has begun, or continue one that has not.
+    OutOfPlace,
+    /// Its node has written later ones, or has begun a new life.
+    Repeat,
+    /// The log has as many writers as it can take.
+    NoRoom,
+}
+
+/// Why a node of a shared log must stop.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaError {
+    /// As for a single one.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// A record cannot be read.
+    #[error(transparent)]
+    Record(#[from] ReplayError),
+    /// Another node came to something else.
+    #[error(
+        "this node has decided otherwise than {others} by record {}, or before: it must not go \
+         on. Compare its data directory with that of another node (`upesi verify --data DIR`), \
+         and start it with an empty one",
+        .position.0
+    )]
+    Diverged {
+        /// Where that was seen first.
+        position: Position,
+        /// Who has decided otherwise.
+        others: String,
+    },
+}
+
+impl<L: Log> Replica<L> {
+    /// Goes on behind the last message that became part of the log; `None` before the first.
+    ///
+    /// # Errors
+    /// [`LogError`] when the log's end cannot be read.
+    pub fn new(
+        mut sequencer: Sequencer<L>,
+        name: Name,
+        quarantine: Quarantine,
+        last: Option<LastMessage>,
+    ) -> Result<Self, LogError> {
+        assert_ne!(name.node, 0, "number 0 is that of a node that has its log alone");
+        sequencer.writer = Writer { node: name.node, epoch: 0 };
+        let members = match sequencer.state.position() {
+            Position(0) => Members::default(),
+            _ => Members::recall(&mut sequencer.log)?,
+        };
+        let mut replica = Self {
+            sequencer,
+            name,
+            quarantine,
+            keeper: Timekeeper::after(last),
+            members,
+            names: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            history: VecDeque::new(),
+            contradicting: BTreeMap::new(),
+            commands: Vec::new(),
+        };
+        replica.remember();
+        Ok(replica)
+    }
+
+    /// Begins a new life, above every one that the log and this program know.
+    pub fn begin_life(&mut self) {
+        let Sequencer { writer, state, .. } = &mut self.sequencer;
+        let epoch = state.epoch_of(self.name.node).max(writer.epoch) + 1;
+        *writer = Writer { node: self.name.node, epoch };
+        self.sequencer.sequence = 1;
+    }
+
+    /// Makes one bundle: moves as many submissions as fit from the front of `waiting` to `batch`,
+    /// which must be empty. Gives the sequence number of the first; the bundle is in `out`.
+    pub fn propose<T>(
+        &mut self,
+        waiting: &mut VecDeque<Submission<T>>,
+        batch: &mut Vec<Submission<T>>,
+        wall: Stamp,
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
+        let sequencer = &mut self.sequencer;
+        sequencer.fill(waiting, batch);
+        let sequence = sequencer.sequence;
+        sequencer.sequence += batch.len() as u64;
+        let header = BundleHeader {
+            identity: sequencer.log.tail().identity,
+            founding: false,
+            node: sequencer.writer.node,
+            epoch: sequencer.writer.epoch,
+            sequence,
+            wall,
+            instance: self.name.instance,
+            claim: self.history.back().copied().unwrap_or_default(),
+            name: &self.name.name,
+        };
+        let builder = &sequencer.builder;
+        bundle::write(&header, builder.count(), builder.records(), out);
+        sequence
+    }
+
+    /// Takes the next message of the topic, which the brokers appended at `at`.
+    ///
+    /// # Errors
+    /// [`ReplicaError`]: this node must stop. Only a record that cannot be read has left the log
+    /// as it was.
+    pub fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<Delivered, ReplicaError> {
+        if let Some(passed) = self.passes(&bundle.header) {
+            return Ok(Delivered::Passed(passed));
+        }
+        self.read(bundle)?;
+        let BundleHeader { node, epoch, sequence, wall, .. } = bundle.header;
+        let message = LastMessage { at, node, wall };
+        let before = self.sequencer.state.stamp();
+        let stamp = self.keeper.stamp(before, message, self.members.is_alone(node));
+        let origin = Origin { writer: Writer { node, epoch }, sequence, stamp, wall };
+        self.sequencer.builder.hold(bundle.records, bundle.count);
+        let first = self.sequencer.append(&origin)?;
+        let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
+        let members_changed = !bundle.header.founding && self.members.see(node, epoch, stamp);
+        self.remember();
+        self.hear(&bundle.header)?;
+        Ok(Delivered::Framed { committed, members_changed })
+    }
+
+    /// Why nothing comes of a bundle, if so.
+    fn passes(&self, header: &BundleHeader<'_>) -> Option<Passed> {
+        let state = &self.sequencer.state;
+        if header.identity != self.sequencer.log.tail().identity {
+            return Some(Passed::AnotherLog);
+        }
+        if header.founding != (state.position() == Position(0)) {
+            return Some(Passed::OutOfPlace);
+        }
+        match state.tail_of(header.node) {
+            None if state.has_room_for_a_node() => None,
+            None => Some(Passed::NoRoom),
+            Some(tail) => ((header.epoch, header.sequence) <= (tail.epoch, tail.sequence))
+                .then_some(Passed::Repeat),
+        }
+    }
+
+    fn read(&mut self, bundle: &Bundle<'_>) -> Result<(), ReplayError> {
+        self.commands.clear();
+        for record in bundle.records_from(self.sequencer.log.tail().next()) {
+            self.commands.push(match self.quarantine.holds(&record)? {
+                true => Command::Tick,
+                false => read_command(&record)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes what this node has at its end.
+    fn remember(&mut self) {
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
+        }
+        let state = &self.sequencer.state;
+        self.history.push_back(Claim {
+            position: state.position(),
+            digest: *state.digest(),
+            chain: self.sequencer.log.chain(),
+        });
+    }
+
+    /// Takes note of a node's name and claim.
+    fn hear(&mut self, header: &BundleHeader<'_>) -> Result<(), ReplicaError> {
+        let (node, claim) = (header.node, &header.claim);
+        if self.names.get(&node).is_none_or(|name| name != header.name) {
+            self.names.insert(node, header.name.to_owned());
+        }
+        self.claims.insert(node, (header.epoch, claim.position));
+        if header.instance == self.name.instance || header.founding {
+            return Ok(());
+        }
+        let at = self.history.partition_point(|own| own.position < claim.position);
+        let Some(own) = self.history.get(at).filter(|own| own.position == claim.position) else {
+            return Ok(());
+        };
+        if own == claim {
+            self.contradicting.remove(&node);
+            return Ok(());
+        }
+        self.contradicting.entry(node).or_insert(claim.position);
+        self.outvoted()
+    }
+
+    /// Stops this node when half of those who are there, itself included, are against it.
+    fn outvoted(&self) -> Result<(), ReplicaError> {
+        let is_there = |node: &u32| self.members.get(*node).is_some();
+        let against: Vec<_> =
+            self.contradicting.iter().filter(|(node, _)| is_there(node)).collect();
+        let Some(position) = against.iter().map(|(_, position)| **position).min() else {
+            return Ok(());
+        };
+        if 2 * against.len() < self.members.iter().count() {
+            return Ok(());
+        }
+        let names: Vec<_> = against.iter().map(|(node, _)| self.name_of(**node)).collect();
+        Err(ReplicaError::Diverged { position, others: names.join(", ") })
+    }
+
+    /// The sequencer behind it.
+    pub const fn sequencer(&self) -> &Sequencer<L> {
+        &self.sequencer
+    }
+
+    /// The sequencer behind it, to be tended and warmed.
+    pub const fn sequencer_mut(&mut self) -> &mut Sequencer<L> {
+        &mut self.sequencer
+    }
+
+    /// Who this node is.
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Who is there.
+    pub const fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// When a former life of this node wrote last that may still run, in the members' own time.
+    pub fn former_us(&self) -> Option<u64> {
+        let (epoch, seen_us) = self.members.get(self.name.node)?.replaced?;
+        (epoch != self.name.ended).then_some(seen_us)
+    }
+
+    /// The commands of the last batch delivered.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// Up to where a node that is there says that it has applied the log.
+    pub fn claimed(&self, node: u32) -> Option<Position> {
+        let (epoch, position) = self.claims.get(&node)?;
+        (self.members.get(node)?.epoch == *epoch).then_some(*position)
+    }
+
+    /// The nodes that have another state than this one.
+    pub fn contradicting(&self) -> impl Iterator<Item = (u32, Position)> {
+        self.contradicting.iter().map(|(node, position)| (*node, *position))
+    }
+
+    /// How much of the brokers' time is not believed, in microseconds.
+    pub fn held_us(&self) -> u64 {
+        self.keeper.held_us(self.sequencer.state.stamp())
+    }
+
+    /// A node's name, as far as it was heard; its number otherwise.
+    pub fn name_of(&self, node: u32) -> String {
+        match self.names.get(&node) {
+            Some(name) => name.clone(),
+            None if node == self.name.node => self.name.name.clone(),
+            None => format!("number {node}"),
+        }
+    }
+}

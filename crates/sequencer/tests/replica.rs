@@ -1,0 +1,384 @@
+//! Whatever way the bundles of several nodes arrive in a topic (mixed, repeated, lost, late, at
+//! times that jump), and wherever nodes stop and begin anew: all make the same frames of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use journal::{FileLog, MemoryDisk, Options};
+use ledger::{Administer, Change, Command, FspName, Genesis, Position, Stamp};
+use ports::{Log, LogError, Now, RecordReader, Visitor};
+use record::bundle::{self, Bundle, BundleHeader, Claim};
+use record::frame::{FrameBuilder, LogIdentity, Tail};
+use sequencer::{
+    Delivered, Durability, LastMessage, Name, Passed, Quarantine, Replica, ReplicaError, Sequencer,
+    Submission, encode,
+};
+
+const IDENTITY: LogIdentity = LogIdentity([7; 16]);
+const SECOND: u64 = 1_000_000;
+const NODES: usize = 3;
+
+/// A copy of what a topic says: never synced.
+struct Copy(FileLog<MemoryDisk>);
+
+impl Copy {
+    fn open(disk: &MemoryDisk) -> Self {
+        let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
+        Self(opened.expect("it opens").0)
+    }
+}
+
+impl Log for Copy {
+    fn tail(&self) -> Tail {
+        self.0.tail()
+    }
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        self.0.append_durable(frame)
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+        self.0.replay(from, visit)
+    }
+
+    fn reader(&self) -> Arc<dyn RecordReader> {
+        self.0.reader()
+    }
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+struct Message {
+    at: Stamp,
+    bytes: Vec<u8>,
+}
+
+struct Node {
+    number: u32,
+    disk: MemoryDisk,
+    replica: Replica<Copy>,
+    /// Messages of the topic that it has taken.
+    next: usize,
+    /// On the way to the topic.
+    outgoing: VecDeque<Vec<u8>>,
+    instance: u64,
+}
+
+/// A topic and its nodes.
+struct World {
+    random: Random,
+    topic: Vec<Message>,
+    /// The brokers' clock.
+    now: u64,
+    nodes: Vec<Node>,
+    /// Everything ever sent, to come again.
+    sent: Vec<Vec<u8>>,
+}
+
+fn replica(
+    disk: &MemoryDisk,
+    number: u32,
+    instance: u64,
+    topic: &[Message],
+) -> (Replica<Copy>, usize) {
+    let mut copy = Copy::open(disk);
+    let (mut next, mut last) = (0, None);
+    let mut header = None;
+    let end = copy.tail().end;
+    copy.replay(end, &mut |frame| {
+        header = Some(*frame.header());
+        Ok(())
+    })
+    .expect("it reads");
+    if let Some(header) = header {
+        let found = topic.iter().position(|message| {
+            Bundle::parse(&message.bytes).is_ok_and(|bundle| {
+                let BundleHeader { node, epoch, sequence, .. } = bundle.header;
+                let batch = header.batch;
+                (node, epoch, sequence) == (batch.node, batch.epoch, batch.sequence)
+            })
+        });
+        let found = found.expect("what the copy ends with is in the topic");
+        let bundle = Bundle::parse(&topic[found].bytes).expect("it was just read");
+        let BundleHeader { node, wall, .. } = bundle.header;
+        next = found + 1;
+        last = Some(LastMessage { at: topic[found].at, node, wall });
+    }
+    let now = Now::default();
+    let sequencer = Sequencer::open(copy, number, now, &mut |_| ()).expect("a good copy replays");
+    let name = Name { name: format!("node-{number}"), node: number, instance, ended: 0 };
+    let replica = Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads");
+    (replica, next)
+}
+
+fn founding(node: u32) -> Vec<u8> {
+    let hub = FspName::new("Hub").expect("a name");
+    let genesis = Command::Genesis(Genesis { seed: [node as u8; 16], hub });
+    let mut builder = FrameBuilder::new();
+    builder.push(&encode(&genesis, None).expect("it fits")).expect("it fits");
+    let header = BundleHeader {
+        identity: IDENTITY,
+        founding: true,
+        node,
+        epoch: 1,
+        sequence: 1,
+        wall: Stamp(100 * SECOND),
+        instance: 0,
+        claim: Claim::default(),
+        name: "founder",
+    };
+    let mut out = Vec::new();
+    bundle::write(&header, 1, builder.records(), &mut out);
+    out
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut world = Self {
+            random: Random(seed | 1 << 40),
+            topic: Vec::new(),
+            now: 100 * SECOND,
+            nodes: Vec::new(),
+            sent: Vec::new(),
+        };
+        // Two nodes begin the log, and one of them was quicker.
+        world.arrive(founding(1));
+        world.arrive(founding(2));
+        for number in 1..=NODES as u32 {
+            let disk = MemoryDisk::new(u64::from(number));
+            let node = world.node(number, disk);
+            world.nodes.push(node);
+        }
+        (0..NODES).for_each(|at| world.begin(at));
+        world
+    }
+
+    fn node(&mut self, number: u32, disk: MemoryDisk) -> Node {
+        let instance = self.random.below(u64::MAX);
+        let (replica, next) = replica(&disk, number, instance, &self.topic);
+        Node { number, disk, replica, next, outgoing: VecDeque::new(), instance }
+    }
+
+    /// Reads what there is, and begins a life.
+    fn begin(&mut self, at: usize) {
+        self.take(at, usize::MAX);
+        self.nodes[at].replica.begin_life();
+    }
+
+    fn arrive(&mut self, bytes: Vec<u8>) {
+        self.topic.push(Message { at: Stamp(self.now / 1_000 * 1_000), bytes });
+    }
+
+    fn take(&mut self, at: usize, count: usize) {
+        let node = &mut self.nodes[at];
+        for message in self.topic.iter().skip(node.next).take(count) {
+            node.next += 1;
+            let Ok(bundle) = Bundle::parse(&message.bytes) else { continue };
+            node.replica.deliver(&bundle, message.at).expect("nobody differs");
+        }
+    }
+
+    fn propose(&mut self, at: usize) {
+        let count = 1 + self.random.below(3);
+        let mut commands = vec![Command::Tick; count as usize];
+        if self.random.below(4) == 0 {
+            let name = format!("dfsp{}", self.random.below(30));
+            let name = FspName::new(&name).expect("a name");
+            let change = Change::SetParticipantActive { name, active: false };
+            let (actor, reason) = ("somebody".into(), "none".into());
+            commands.push(Command::Administer(Box::new(Administer { actor, reason, change })));
+        }
+        let mut waiting: VecDeque<Submission<()>> = commands
+            .into_iter()
+            .map(|command| Submission::without_payload(command, Durability::Synced, ()))
+            .collect::<Result<_, _>>()
+            .expect("they fit");
+        // The clocks of nodes differ, and one of them by much now and then.
+        let wrong = if self.random.below(40) == 0 { 600 * SECOND } else { 0 };
+        let wall = Stamp(self.now + wrong + self.random.below(SECOND / 2));
+        let mut bytes = Vec::new();
+        let node = &mut self.nodes[at];
+        node.replica.propose(&mut waiting, &mut Vec::new(), wall, &mut bytes);
+        node.outgoing.push_back(bytes);
+    }
+
+    /// What a node sent next arrives, twice perhaps, or never.
+    fn deliver(&mut self, at: usize) {
+        let Some(bytes) = self.nodes[at].outgoing.pop_front() else { return };
+        match self.random.below(20) {
+            0 => {}
+            1 => {
+                self.arrive(bytes.clone());
+                self.arrive(bytes);
+            }
+            _ => {
+                self.sent.push(bytes.clone());
+                self.arrive(bytes);
+            }
+        }
+    }
+
+    /// A node stops and begins anew: from its copy, or from nothing. What it sent may be on its
+    /// way still.
+    fn restart(&mut self, at: usize) {
+        let disk = match self.random.below(3) {
+            0 => MemoryDisk::new(99),
+            _ => self.nodes[at].disk.clone(),
+        };
+        let number = self.nodes[at].number;
+        let late = std::mem::take(&mut self.nodes[at].outgoing);
+        let keep = self.random.below(2) == 0;
+        let node = self.node(number, disk);
+        self.nodes[at] = node;
+        self.begin(at);
+        if keep {
+            late.into_iter().for_each(|bytes| self.arrive(bytes));
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += self.random.below(SECOND / 5);
+        let at = self.random.below(NODES as u64) as usize;
+        match self.random.below(100) {
+            0..35 => self.propose(at),
+            35..65 => self.deliver(at),
+            65..90 => {
+                let count = self.random.below(5) as usize;
+                self.take(at, count);
+            }
+            90..93 => self.restart(at),
+            93..95 if !self.sent.is_empty() => {
+                let which = self.random.below(self.sent.len() as u64) as usize;
+                let bytes = self.sent[which].clone();
+                self.arrive(bytes);
+            }
+            95 => self.arrive(b"somebody else's".to_vec()),
+            96 => self.now += 20 * SECOND,
+            97 => self.now -= SECOND,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_node_makes_the_same_frames() {
+    for seed in 1..=60 {
+        let mut world = World::new(seed);
+        (0..600).for_each(|_| world.step());
+        (0..NODES).for_each(|at| world.take(at, usize::MAX));
+        let first = &world.nodes[0].replica;
+        assert!(100 < first.sequencer().state().position().0, "seed {seed}: little happened");
+        let (tail, hash) = (first.sequencer().log().tail(), first.sequencer().state().hash());
+        let there: Vec<_> = first.members().iter().map(|(node, one)| (node, one.epoch)).collect();
+        for node in &world.nodes[1..] {
+            let replica = &node.replica;
+            assert_eq!(replica.sequencer().log().tail(), tail, "seed {seed}");
+            assert_eq!(replica.sequencer().state().hash(), hash, "seed {seed}");
+            let members = replica.members().iter();
+            let members: Vec<_> = members.map(|(node, one)| (node, one.epoch)).collect();
+            assert_eq!(members, there, "seed {seed}");
+            assert_eq!(replica.held_us(), world.nodes[0].replica.held_us(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_part_of_the_log_is_passed_over() {
+    let mut world = World::new(1);
+    world.propose(0);
+    let bytes = world.nodes[0].outgoing.pop_front().expect("it proposed");
+    let mut said = Vec::new();
+    let replica = &mut world.nodes[1].replica;
+    for (bytes, name) in [(&bytes, "first"), (&bytes, "again"), (&founding(3), "founding")] {
+        let bundle = Bundle::parse(bytes).expect("it is a bundle");
+        let delivered = replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on");
+        said.push((name, matches!(delivered, Delivered::Framed { .. }), delivered));
+    }
+    assert!(said[0].1, "{said:?}");
+    assert_eq!(said[1].2, Delivered::Passed(Passed::Repeat));
+    assert_eq!(said[2].2, Delivered::Passed(Passed::OutOfPlace));
+    let mut strange = Bundle::parse(&bytes).expect("it is a bundle");
+    strange.header.identity = LogIdentity([8; 16]);
+    let delivered = replica.deliver(&strange, Stamp(200 * SECOND)).expect("it goes on");
+    assert_eq!(delivered, Delivered::Passed(Passed::AnotherLog));
+}
+
+/// Of three nodes the one that has decided otherwise stops, and says where; the others go on.
+#[test]
+fn a_node_that_decided_otherwise_stops() {
+    let mut world = World::new(1);
+    for at in 0..NODES {
+        world.propose(at);
+        world.nodes[at].outgoing.pop_front().into_iter().for_each(|bytes| world.arrive(bytes));
+    }
+    (0..NODES).for_each(|at| world.take(at, usize::MAX));
+    let claims_otherwise = |world: &mut World, at: usize| {
+        world.propose(at);
+        world.nodes[at].outgoing.pop_front().expect("it proposed")
+    };
+    let from: Vec<_> = (0..NODES).map(|at| claims_otherwise(&mut world, at)).collect();
+    let lie = |bytes: &[u8]| {
+        let mut bundle = Bundle::parse(bytes).expect("it is a bundle");
+        bundle.header.claim.digest.0[0] ^= 1;
+        let mut out = Vec::new();
+        bundle::write(&bundle.header, bundle.count, bundle.records, &mut out);
+        out
+    };
+    let position = world.nodes[0].replica.sequencer().state().position();
+    // To the first node the second one differs: it is one of three.
+    let (second, third) = (lie(&from[1]), lie(&from[2]));
+    let deliver = |world: &mut World, bytes: &[u8]| {
+        let bundle = Bundle::parse(bytes).expect("it is a bundle");
+        world.nodes[0].replica.deliver(&bundle, Stamp(200 * SECOND)).map(|_| ())
+    };
+    deliver(&mut world, &second).expect("one of three does not stop it");
+    let against: Vec<_> = world.nodes[0].replica.contradicting().collect();
+    assert_eq!(against, [(2, position)]);
+    // And so does the third: it is this one that differs.
+    match deliver(&mut world, &third) {
+        Err(ReplicaError::Diverged { position: at, others }) => {
+            assert_eq!((at, &*others), (position, "node-2, node-3"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_two_lives_that_begin_at_once_one_is_passed_over() {
+    let mut world = World::new(1);
+    let twin = MemoryDisk::new(5);
+    let mut twin = world.node(1, twin);
+    std::mem::swap(&mut world.nodes[1], &mut twin);
+    world.begin(1);
+    assert_ne!(world.nodes[0].instance, world.nodes[1].instance);
+    for at in [0, 1] {
+        world.propose(at);
+    }
+    let [first, second] = [0, 1].map(|at| world.nodes[at].outgoing.pop_front().expect("sent"));
+    let replica = &mut world.nodes[1].replica;
+    let mut deliver = |bytes: &[u8]| {
+        let bundle = Bundle::parse(bytes).expect("it is a bundle");
+        replica.deliver(&bundle, Stamp(200 * SECOND)).expect("it goes on")
+    };
+    assert!(matches!(deliver(&first), Delivered::Framed { .. }));
+    assert_eq!(deliver(&second), Delivered::Passed(Passed::Repeat));
+    replica.begin_life();
+    world.propose(1);
+    let third = world.nodes[1].outgoing.pop_front().expect("sent");
+    let bundle = Bundle::parse(&third).expect("it is a bundle");
+    assert_eq!(bundle.header.epoch, 3);
+}

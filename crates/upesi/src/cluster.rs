@@ -1,0 +1,128 @@
+//! `upesi cluster`: the nodes that share a log, as one of them sees them.
+
+use harness::Admin;
+use serde::Deserialize;
+
+use crate::Failure;
+
+/// Arguments of `cluster`.
+#[derive(clap::Args)]
+pub(crate) struct ClusterArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Tell who is there, up to where each node has applied the log, which node sends to which
+    /// participant, how far the node that is asked is behind the topic, and when nodes were last
+    /// found to be gone.
+    Status(StatusArguments),
+}
+
+#[derive(clap::Args)]
+struct StatusArguments {
+    /// The admin API of any node.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
+    admin: String,
+    /// Print JSON, as GET /cluster answers it.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cluster {
+    node: String,
+    position: u64,
+    behind: u64,
+    held_milliseconds: u64,
+    foreign_messages: u64,
+    nodes: Vec<Node>,
+    lanes: Vec<Lane>,
+    last_takeover: Option<Takeover>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Node {
+    name: String,
+    epoch: u32,
+    position: u64,
+    silent_milliseconds: u64,
+    contradicts_at: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Lane {
+    participant: String,
+    node: String,
+}
+
+#[derive(Deserialize)]
+struct Takeover {
+    position: u64,
+    time: String,
+    gone: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), Failure> {
+    let What::Status(StatusArguments { admin, json }) = &arguments.what;
+    let failed = |error: harness::HarnessError| Failure::new(error.to_string());
+    let mut asked = Admin::at(admin, None).map_err(failed)?;
+    let answered = asked.call("GET", "/cluster", None).map_err(failed)?;
+    let text = String::from_utf8_lossy(&answered.body);
+    if answered.status != 200 {
+        return Err(Failure::new(format!("the switch answered {} {text}", answered.status)));
+    }
+    if *json {
+        println!("{text}");
+        return Ok(());
+    }
+    let cluster: Cluster = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("the switch answered {text}: {error}")))?;
+    if cluster.nodes.is_empty() {
+        println!("the log is not shared: {admin} has it alone");
+        return Ok(());
+    }
+    show(&cluster);
+    Ok(())
+}
+
+fn show(cluster: &Cluster) {
+    println!(
+        "as {} sees it at record {}, {} messages behind the topic:",
+        cluster.node, cluster.position, cluster.behind
+    );
+    for node in &cluster.nodes {
+        let lanes = cluster.lanes.iter().filter(|lane| lane.node == node.name);
+        let served: Vec<_> = lanes.map(|lane| lane.participant.as_str()).collect();
+        println!(
+            "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  sends to {}",
+            node.name,
+            node.epoch,
+            node.position,
+            node.silent_milliseconds,
+            if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
+        );
+        if let Some(position) = node.contradicts_at {
+            println!("  {:<12} HAS DECIDED OTHERWISE by record {position}", "");
+        }
+    }
+    match &cluster.last_takeover {
+        None => println!("no node was found to be gone since {} started", cluster.node),
+        Some(Takeover { position, time, gone }) => {
+            println!("last takeover: of {} at {time}, with record {position}", gone.join(", "));
+        }
+    }
+    if 0 < cluster.held_milliseconds {
+        println!(
+            "TIME IS HELD BACK: the brokers' clock jumped by {} ms and no two nodes have confirmed \
+             it",
+            cluster.held_milliseconds
+        );
+    }
+    if 0 < cluster.foreign_messages {
+        println!("{} messages in the topic are somebody else's", cluster.foreign_messages);
+    }
+}

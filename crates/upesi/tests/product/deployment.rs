@@ -158,43 +158,6 @@ fn brokers_of_compose_are_safe() {
     }
 }
 
-/// With brokers there, a node starts with all that is rendered, and ends in order.
-#[cfg(feature = "real-brokers")]
-#[test]
-fn kafka_is_where_the_chart_says() {
-    let directory = tempfile::tempdir().unwrap();
-    let options = brokers::Options::new(3, directory.path());
-    let cluster = brokers::Cluster::start(options, &mut |line| println!("{line}")).unwrap();
-    let text = read("deploy/kubernetes/cluster.yaml");
-    let home = Home::new();
-    let token = home.configuration().with_file_name("token");
-    fs::write(&token, TOKEN).unwrap();
-    fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o440)).unwrap();
-    let configuration = block(&text, "upesi.toml").replace("0.0.0.0:4000", "127.0.0.1:0");
-    let configuration = configuration.replace("0.0.0.0:3001", "127.0.0.1:0");
-    let token = token.to_str().unwrap();
-    fs::write(home.configuration(), configuration.replace("/run/upesi/admin-token", token))
-        .unwrap();
-    let there = "kafka-0.kafka:9092,kafka-1.kafka:9092,kafka-2.kafka:9092";
-    let arguments = lists(&text, "args: ").remove(0);
-    assert!(arguments.contains(&format!("kafka://{there}/upesi")), "{arguments:?}");
-    let here = |argument: &String| {
-        let argument =
-            argument.replace(there, cluster.bootstrap()).replace("$(NODE_NAME)", "upesi-0");
-        let argument = argument.replace("/var/lib/upesi/data", home.data().to_str().unwrap());
-        argument.replace("/etc/upesi/upesi.toml", home.configuration().to_str().unwrap())
-    };
-    let mut command = std::process::Command::new(crate::support::switch::PROGRAM);
-    command.args(arguments.iter().map(here));
-    let switch = home.started(command);
-    let admin = switch.admin.to_string();
-    assert_eq!(ask(&switch.fspiop.to_string(), "GET /health", "any", ""), 200);
-    let known = format!("authorization: Bearer {TOKEN}\r\n");
-    assert_eq!(ask(&admin, "POST /snapshots", "localhost", &known), 202);
-    switch.stop(Signal::TERM);
-    assert!(home.verify().status.success());
-}
-
 /// What is known of a container that runs the switch.
 struct Pod<'a> {
     arguments: Vec<String>,

@@ -194,7 +194,8 @@ impl Feed {
     }
 }
 
-/// Troubles that the library overcomes by itself, or says again.
+/// Troubles that the library overcomes by itself, or says again. A topic that was found and is not
+/// known is one: a broker may not have heard yet of one that was made just now.
 pub(crate) fn is_passing(error: &KafkaError) -> bool {
     let code = error.rdkafka_error_code();
     !matches!(
@@ -202,9 +203,6 @@ pub(crate) fn is_passing(error: &KafkaError) -> bool {
         None | Some(
             RDKafkaErrorCode::AutoOffsetReset
                 | RDKafkaErrorCode::OffsetOutOfRange
-                | RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownPartition
                 | RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::Fatal
         )

@@ -4,9 +4,9 @@
 //! it as one portion, and writes that. So the one who offers pays a lock per batch, and a wake-up
 //! some fifty times a second at most.
 //!
-//! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most, and as many are being written. After the
-//! first error nothing is written and nothing is taken any more; it is printed once, and whoever
-//! waits hears it.
+//! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most, and as many are being written.
+//! After the first error nothing is written and nothing is taken any more; it is printed once, and
+//! whoever waits hears it.
 
 use std::time::Duration;
 

@@ -86,13 +86,7 @@ impl<M: Clone> Delivery<M> {
                 self.entries[slot].before = Some(earlier);
             }
             None => {
-                self.entries[slot].stage = Stage::Fresh;
-                let at = &mut self.lanes[lane.0 as usize];
-                let list = match self.entries[slot].purpose {
-                    Purpose::Patient => &mut at.patient,
-                    Purpose::Prepare | Purpose::Owed => &mut at.fresh,
-                };
-                list.push(&mut self.entries, slot);
+                self.line_up(slot, Stage::Fresh);
                 self.refresh(lane);
             }
         }
@@ -501,12 +495,10 @@ impl<M: Clone> Delivery<M> {
 
     /// Takes an entry that waits out of its lane.
     fn drop_waiting(&mut self, slot: Slot) {
-        let Held { stage, lane, .. } = self.entries[slot];
+        let Held { stage, lane, purpose, .. } = self.entries[slot];
         let at = &mut self.lanes[lane.0 as usize];
-        match stage {
-            Stage::Fresh => at.fresh.remove(&mut self.entries, slot),
-            Stage::Resumed => at.resumed.remove(&mut self.entries, slot),
-            _ => (),
+        if let Some(list) = at.list(stage, purpose) {
+            list.remove(&mut self.entries, slot);
         }
         match stage {
             Stage::BackingOff => at.state.backing_off -= 1,
@@ -558,13 +550,15 @@ impl<M: Clone> Delivery<M> {
     }
 
     fn resume(&mut self, slot: Slot) {
-        self.entries[slot].stage = Stage::Resumed;
-        let lane = &mut self.lanes[self.entries[slot].lane.0 as usize];
-        let list = match self.entries[slot].purpose {
-            Purpose::Patient => &mut lane.patient,
-            Purpose::Prepare | Purpose::Owed => &mut lane.resumed,
-        };
-        list.push(&mut self.entries, slot);
+        self.line_up(slot, Stage::Resumed);
+    }
+
+    /// Puts an entry into the list of those that can be sent.
+    fn line_up(&mut self, slot: Slot, stage: Stage) {
+        let Held { lane, purpose, .. } = self.entries[slot];
+        self.entries[slot].stage = stage;
+        let list = self.lanes[lane.0 as usize].list(stage, purpose);
+        list.expect("what can be sent is in a list").push(&mut self.entries, slot);
     }
 
     /// After any change of a lane: queues it when it may send, and counts it when starved.

@@ -2,8 +2,9 @@
 
 use ledger::ParticipantIndex;
 
+use crate::notice::Purpose;
 use crate::policy::{Moment, Policy};
-use crate::slab::List;
+use crate::slab::{List, Stage};
 
 /// A lane as admin and metrics show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,16 @@ impl Lane {
             queued_patient: false,
             starved: false,
             left: false,
+        }
+    }
+
+    /// The list that an entry of this kind is in while it is in one.
+    pub(crate) fn list(&mut self, stage: Stage, purpose: Purpose) -> Option<&mut List> {
+        match (stage, purpose) {
+            (Stage::Fresh | Stage::Resumed, Purpose::Patient) => Some(&mut self.patient),
+            (Stage::Fresh, _) => Some(&mut self.fresh),
+            (Stage::Resumed, _) => Some(&mut self.resumed),
+            _ => None,
         }
     }
 

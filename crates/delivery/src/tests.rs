@@ -510,3 +510,16 @@ fn a_recipient_that_does_not_answer_holds_no_patient_entry_of_another_up_for_lon
     assert_eq!(drain(&mut delivery, Moment(499)), [0; 0]);
     assert_eq!(drain(&mut delivery, Moment(500)), [2]);
 }
+
+#[test]
+fn patient_entries_leave_with_their_lane() {
+    let late = (0..40).map(|at| patient(at, BANK, at as u8));
+    let mut delivery = filled(Policy::default(), late);
+    assert_eq!(drain(&mut delivery, Moment(0)).len(), Policy::default().patient_max as usize);
+    delivery.leave(&[BANK]);
+    assert_eq!(delivery.finished(NoticeId(0), AttemptResult::TimedOut, Moment(0)), Verdict::Left);
+    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [0; 0]);
+    delivery.take(&[BANK]);
+    assert_eq!(delivery.enqueue(patient(90, BANK, 90)), Enqueued::Held);
+    assert_eq!(drain(&mut delivery, Moment(60_000_000)), [90]);
+}

@@ -297,7 +297,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         // Before anybody hears an answer: figures are as new as that.
         self.posting.publish_status(self.replica.sequencer());
         self.answer()?;
-        let tended = self.replica.sequencer_mut().tend();
+        let tended = self.replica.sequencer_mut().tend(self.clock.now());
         tended.map_err(|error| error.to_string())?;
         self.shared.directory.forget(self.replica.sequencer().stored());
         self.publish_cluster();

@@ -83,9 +83,9 @@ pub struct ColdCounts {
     pub waits: u64,
 }
 
-/// When something is done between two batches.
+/// The pause between two batches, in which the cold side has its turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct Pause {
     /// How far the log is durable.
     pub(crate) durable: Position,
     /// The stamp that a batch would have.
@@ -199,7 +199,7 @@ impl ColdSide {
     pub(crate) fn tend(
         &mut self,
         state: &mut State,
-        at: Moment,
+        at: Pause,
         pace: Pace,
     ) -> Result<(), StoreError> {
         if let Some(mark) = self.due(at.durable) {

@@ -46,7 +46,7 @@ pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use replica::{Delivered, Name, Passed, Replica, ReplicaError};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
-use cold::{Moment, Pace};
+use cold::{Pace, Pause};
 use replay::ApplyError;
 
 /// Whether a record must be durable before it is answered.
@@ -283,7 +283,7 @@ impl<L: Log> Sequencer<L> {
     /// [`CommitError::Store`]: this node must stop.
     pub fn tend(&mut self, now: Now) -> Result<(), CommitError> {
         let Some(cold) = &mut self.cold else { return Ok(()) };
-        let at = Moment { durable: self.log.durable_end(), stamp: self.clock.at(now) };
+        let at = Pause { durable: self.log.durable_end(), stamp: self.clock.at(now) };
         Ok(cold.tend(&mut self.state, at, Pace::Live)?)
     }
 

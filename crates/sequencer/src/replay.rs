@@ -249,7 +249,7 @@ impl Replay {
         if let Some(cold) = &mut self.cold {
             let mark = Mark { position: header.last(), chain: frame.chain() };
             cold.gather(self.commands.iter(), &self.effects, mark);
-            let at = cold::Moment { durable: mark.position, stamp: header.batch.stamp };
+            let at = cold::Pause { durable: mark.position, stamp: header.batch.stamp };
             cold.tend(state, at, Pace::Replay)?;
         }
         self.replayed.batches += 1;

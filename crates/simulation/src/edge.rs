@@ -154,6 +154,7 @@ impl Hub {
                 witness.attempted(notice, None);
                 return self.pump(desk, witness, edge);
             }
+            Verdict::Left => unreachable!("there is no other node that a lane could go to"),
         };
         witness.attempted(notice, Some(end));
         let finished = FinishedDelivery {

@@ -84,7 +84,7 @@ fn questions_leave_a_store_as_it_is() {
     assert_eq!(none.err().as_deref(), Some("there is none"));
     assert!(!above.path().join("none").exists());
     let other = Disk::open_for_questions(&path, LogIdentity([4; 16]));
-    assert!(other.err().expect("it is refused").contains("another log"));
+    assert!(other.expect_err("it is refused").contains("another log"));
     assert_eq!(open(&path, IDENTITY).1, None, "and it is all there");
 }
 

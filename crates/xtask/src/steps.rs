@@ -104,7 +104,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
     let share = u64::from(minutes) * 60 / 5;
     let itself = "run --quiet --locked --package xtask --";
     let fuzz_minutes = f64::from(minutes) / 5.0 / FUZZ_TARGETS;
-    vec![
+    let mut steps = vec![
         with(
             cargo(
                 "properties",
@@ -140,6 +140,26 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             proves: "no operation of the core takes more instructions than before",
             work: Work::Inside(|root| counts::run(root, true)),
         },
+    ];
+    steps.extend(surroundings(itself));
+    steps.extend([
+        cargo(
+            "schemathesis",
+            "no answer that the API documents do not know",
+            &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
+        ),
+        cargo(
+            "fuzz",
+            "no bytes that come in break what must hold",
+            &format!("run --locked --package xtask -- fuzz --cpu-minutes {fuzz_minutes:.2}"),
+        ),
+    ]);
+    steps
+}
+
+/// What needs others: brokers, a server of objects, readers of documents and of charts.
+fn surroundings(itself: &str) -> [Step; 4] {
+    [
         cargo(
             "scheme on brokers",
             "nodes over real brokers lose nothing when nodes, brokers and disks are lost or stop",
@@ -161,16 +181,6 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "published",
             "every difference from the published documents is listed",
             &format!("{itself} published"),
-        ),
-        cargo(
-            "schemathesis",
-            "no answer that the API documents do not know",
-            &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
-        ),
-        cargo(
-            "fuzz",
-            "no bytes that come in break what must hold",
-            &format!("run --locked --package xtask -- fuzz --cpu-minutes {fuzz_minutes:.2}"),
         ),
     ]
 }

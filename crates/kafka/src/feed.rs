@@ -17,6 +17,8 @@ use crate::{Address, OpenError};
 
 /// One wait for the next message; several make up the patience.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
+/// Longest wait for the answer to one question where the topic ends.
+const ANSWER: Duration = Duration::from_secs(2);
 /// Before a question is asked again that could not be answered.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long before its stamp a message is looked for, in milliseconds: the stamp may lie before
@@ -68,7 +70,9 @@ impl Feed {
     pub(crate) fn range(&self) -> Result<Range<i64>, OpenError> {
         let since = Instant::now();
         loop {
-            match self.consumer.fetch_watermarks(&self.topic, PARTITION, self.patience) {
+            // A broker that has died may leave a question unanswered: it is asked again.
+            let once = self.patience.min(ANSWER);
+            match self.consumer.fetch_watermarks(&self.topic, PARTITION, once) {
                 Ok((low, high)) => return Ok(low..high),
                 // A partition whose leader has just moved, or just come back.
                 Err(error) if is_passing(&error) && since.elapsed() < self.patience => {

@@ -1,7 +1,7 @@
 //! Second places for closed segments and copies: objects under names, whole or not there.
 //!
 //! A place is named by a URL, as the crate `object_store` reads them:
-//! - `file:///directory`: another disk, a mounted share. Always there ([`directory`]).
+//! - `file:///directory`: another disk, a mounted share. Always there (`directory.rs`).
 //! - `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`: an object store, with the
 //!   feature `object-stores` (`bucket.rs`). What such a store needs beside the URL, credentials
 //!   and an endpoint of one's own among it, is taken from the environment and never shown.

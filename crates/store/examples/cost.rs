@@ -108,7 +108,7 @@ fn transfers(from: u64, to: u64) -> Portion {
         let id = TransferId::from_bytes(bytes).unwrap();
         Ended { id, ..sample_row(number as u32 | 8, number + 1) }
     };
-    Portion { rows: (from..to).map(row).collect(), parties: Vec::new(), mark: mark(to) }
+    Portion { rows: (from..to).map(row).collect(), mark: mark(to), ..Portion::default() }
 }
 
 fn parties(from: u64, to: u64) -> Portion {
@@ -117,7 +117,7 @@ fn parties(from: u64, to: u64) -> Portion {
         key: party_key("MSISDN", &(254_700_000_000 + number).to_string(), None),
         row: Some(PartyRow { currency: None, fsp }),
     };
-    Portion { rows: Vec::new(), parties: (from..to).map(change).collect(), mark: mark(to) }
+    Portion { parties: (from..to).map(change).collect(), mark: mark(to), ..Portion::default() }
 }
 
 fn mark(position: u64) -> Mark {

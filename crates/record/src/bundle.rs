@@ -154,7 +154,7 @@ impl<'a> Bundle<'a> {
     /// Reads a message: all of it must be one bundle.
     ///
     /// # Errors
-    /// [`BundleError`] for any bytes that [`write`] did not write; it never panics.
+    /// [`BundleError`] for any bytes that [`write()`] did not write; it never panics.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
         let foreign = BundleError::Foreign;
         let (head, rest) =

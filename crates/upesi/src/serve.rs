@@ -122,10 +122,7 @@ fn conclude(waited: Result<Ending, Failure>, broken: bool) -> Result<(), Failure
 }
 
 /// What a node that shares its log begins its life with.
-#[cfg_attr(
-    not(feature = "kafka"),
-    expect(dead_code, reason = "only a build with Kafka has a log that nodes share")
-)]
+#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "nobody shares a log there"))]
 pub(crate) struct Sharing {
     topic: Topic,
     /// Records set aside of which the log does not say so.

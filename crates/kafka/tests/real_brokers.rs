@@ -88,7 +88,9 @@ impl Node {
         self.stream.ask_end(1);
         while until.is_none_or(|until| self.next < until) {
             match self.hear() {
-                Arrival::End { number: 1, offset } => until = Some(offset.unwrap()),
+                Arrival::End { number: 1, offset: Some(offset) } => until = Some(offset),
+                // While a broker is dead nobody may know it: it is asked again.
+                Arrival::End { number: 1, offset: None } => self.stream.ask_end(1),
                 Arrival::Message { offset, at, bytes } => {
                     assert_eq!(offset, self.next, "no message is left out");
                     self.next = offset + 1;

@@ -189,6 +189,7 @@ where
         there: BTreeSet::new(),
         last_takeover: None,
         published_us: 0,
+        published_there: 0,
     };
     let thread = std::thread::Builder::new()
         .name("sequencer".into())
@@ -261,6 +262,8 @@ struct Runner<L, C, M, T> {
     there: BTreeSet<u32>,
     last_takeover: Option<Takeover>,
     published_us: u64,
+    /// How many nodes were there then.
+    published_there: usize,
 }
 
 impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
@@ -679,10 +682,12 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     /// For operators, a few times a second.
     fn publish_cluster(&mut self) {
         let now_us = self.clock.now().monotonic_us;
-        if self.published_us != 0 && now_us < self.published_us + SLEEP_MAX_US {
+        let there = self.replica.members().iter().count();
+        let is_known = self.published_us != 0 && self.published_there == there;
+        if is_known && now_us < self.published_us + SLEEP_MAX_US {
             return;
         }
-        self.published_us = now_us.max(1);
+        (self.published_us, self.published_there) = (now_us.max(1), there);
         let cluster = self.cluster();
         *self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
     }

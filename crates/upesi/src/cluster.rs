@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), Failure> {
     }
     let cluster: Cluster = serde_json::from_str(&text)
         .map_err(|error| Failure::new(format!("the switch answered {text}: {error}")))?;
-    if cluster.nodes.is_empty() {
+    if cluster.node.is_empty() {
         println!("the log is not shared: {admin} has it alone");
         return Ok(());
     }

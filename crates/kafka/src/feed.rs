@@ -76,6 +76,9 @@ impl Feed {
                 Ok((low, high)) => return Ok(low..high),
                 // A partition whose leader has just moved, or just come back.
                 Err(error) if is_passing(&error) && since.elapsed() < self.patience => {
+                    // Whoever has no place in the topic is not told that its leader has moved: it
+                    // asks. Without an answer to that either it goes on as before.
+                    let _leader = self.consumer.fetch_metadata(Some(&self.topic), once);
                     std::thread::sleep(PAUSE);
                 }
                 Err(error) => return Err(OpenError::Brokers(error.to_string())),

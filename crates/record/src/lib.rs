@@ -14,5 +14,6 @@ pub mod command;
 pub mod frame;
 pub mod snapshot;
 pub mod told;
+mod zeros;
 
 pub use bytes::FieldError;

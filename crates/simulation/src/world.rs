@@ -199,8 +199,12 @@ impl World {
                 self.snapshot();
                 let wait = self.desk.random.around(self.desk.plan.chaos_us / SNAPSHOTS);
                 self.desk.after(wait.max(1), Event::Snapshot);
+                self.notice_power();
             }
-            Event::Archive => self.archive(),
+            Event::Archive => {
+                self.archive();
+                self.notice_power();
+            }
             Event::Hub(life, event) => self.within_hub(life, event),
             Event::Look => self.look(),
         }
@@ -250,6 +254,14 @@ impl World {
             HubEvent::Wake(sleep) => hub.wake(desk, witness, sleep),
         };
         if let Err(Stopped) = end {
+            self.stopped();
+        }
+    }
+
+    /// What works beside the log may have met the end of the power: then nothing runs any more, also
+    /// where the log had nothing to write.
+    fn notice_power(&mut self) {
+        if self.hub.is_some() && self.disk.is_down() {
             self.stopped();
         }
     }
@@ -425,7 +437,9 @@ impl World {
     /// The state that the log gives with no store beside it.
     fn alone(&self) -> State {
         let disk = self.archiver.tiers(&self.disk).expect("a sound disk has a sound catalogue");
-        let opened = FileLog::open(disk, LogOptions::default());
+        // The replay checks what comes before the last segment.
+        let options = LogOptions { verify: Verify::LastSegment, ..LogOptions::default() };
+        let opened = FileLog::open(disk, options);
         let (mut log, _) = opened.unwrap_or_else(|error| panic!("a sound log opens: {error}"));
         let replayed = sequencer::replay(&mut log, &mut |_| ());
         replayed.expect("a sound log is replayed").state

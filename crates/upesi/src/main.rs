@@ -206,8 +206,8 @@ enum Command {
     ///
     /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
     /// transfer. It reads the log as a stream. In memory it takes about 160 bytes for every transfer
-    /// in it, and 25 for a list of its own; with `--scratch` some 200 MB however long the log is,
-    /// and what is in flight.
+    /// in it, and 25 for a list of its own; with `--scratch` some 350 MB, two bytes for every
+    /// transfer, and what is in flight.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
     /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
@@ -279,8 +279,8 @@ pub(crate) struct VerifyArguments {
     /// Directory of the log, only read. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Directory on a disk for what grows with the log, instead of memory: some 450 bytes for every
-    /// transfer, removed in the end. For logs of tens of millions; half as fast again.
+    /// Directory on a disk for what grows with the log, instead of memory: some 400 bytes for every
+    /// transfer, removed in the end. For logs of tens of millions; takes half as long again.
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// Print the result as JSON, a fault too.

@@ -79,6 +79,9 @@ struct Fault {
     /// The same as one line.
     #[serde(skip)]
     line: String,
+    /// Whether it says nothing of the log, but of what was kept beside the proof.
+    #[serde(skip)]
+    of_scratch: bool,
 }
 
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
@@ -103,6 +106,9 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         Ok(())
     });
     let fault = match (fault, walked) {
+        (Some(fault), _) if fault.of_scratch => {
+            return Err(Failure::new(format!("the store in --scratch: {}", fault.what)));
+        }
         (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
         (None, Err(OpenError::Disk(DiskError::Damaged { file, reason }))) => {
@@ -256,7 +262,8 @@ impl Fault {
             | ReplayError::Diverged { position } => Some(position.0),
         };
         let what = error.to_string();
-        Self { position, line: what.clone(), what, ..Self::default() }
+        let of_scratch = matches!(error, ReplayError::Store(_));
+        Self { position, line: what.clone(), what, of_scratch, ..Self::default() }
     }
 
     fn of_finding(finding: &Finding) -> Self {

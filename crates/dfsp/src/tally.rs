@@ -2,7 +2,8 @@
 //!
 //! The hub delivers at least once, so every notice is held against the record of its transfer.
 //! Records are kept in 64 small maps of unequal sizes: one that grows moves only its own, and no
-//! two grow together, so that it never shows as a pause. The oldest are dropped beyond [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
+//! two grow together, so that it never shows as a pause. The oldest are dropped beyond
+//! [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -264,8 +265,8 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// The last shard gets twice as many as the first, and the others grow from one to the next by
-    /// the same factor: a map doubles, so their turns are spread evenly over the time until all have.
+    /// The last shard gets twice as many as the first, and each as many times more as the one
+    /// before: a map doubles, so their turns are spread evenly over the time until all have.
     fn shard(&mut self, id: TransferId) -> &mut Shard {
         let [.., high, low] = id.to_bytes();
         let part = f64::from(u16::from_be_bytes([high, low])) / 65_536.0;

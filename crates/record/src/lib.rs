@@ -15,5 +15,6 @@ mod fixed;
 pub mod frame;
 pub mod snapshot;
 pub mod told;
+mod zeros;
 
 pub use bytes::FieldError;

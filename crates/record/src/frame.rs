@@ -70,6 +70,7 @@ use core::fmt;
 use ledger::{Digest, Position, Stamp};
 
 use crate::checksum::crc32c;
+use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 pub use crate::zeros::{SECTOR_BYTES, Zeros};
 
 /// Longest record, in bytes: fields, payload and everything around them.
@@ -1024,22 +1025,6 @@ fn write_checksums(frame: &mut [u8]) {
 
 fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("the caller has checked the length")
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
 }
 
 #[cfg(test)]

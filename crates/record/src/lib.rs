@@ -11,6 +11,7 @@ mod bytes;
 pub mod checksum;
 pub mod cold;
 pub mod command;
+mod fixed;
 pub mod frame;
 pub mod snapshot;
 pub mod told;

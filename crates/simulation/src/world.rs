@@ -199,12 +199,8 @@ impl World {
                 self.snapshot();
                 let wait = self.desk.random.around(self.desk.plan.chaos_us / SNAPSHOTS);
                 self.desk.after(wait.max(1), Event::Snapshot);
-                self.notice_power();
             }
-            Event::Archive => {
-                self.archive();
-                self.notice_power();
-            }
+            Event::Archive => self.archive(),
             Event::Hub(life, event) => self.within_hub(life, event),
             Event::Look => self.look(),
         }
@@ -254,14 +250,6 @@ impl World {
             HubEvent::Wake(sleep) => hub.wake(desk, witness, sleep),
         };
         if let Err(Stopped) = end {
-            self.stopped();
-        }
-    }
-
-    /// What works beside the log may have met the end of the power: then nothing runs any more, also
-    /// where the log had nothing to write.
-    fn notice_power(&mut self) {
-        if self.hub.is_some() && self.disk.is_down() {
             self.stopped();
         }
     }

@@ -20,9 +20,9 @@
 //!
 //! Anything else is damage to what may have been acknowledged: [`OpenError::Damaged`] names the
 //! place, and nothing is changed. So is a log that ends before a record of which the mark beside it
-//! says that it was durable ([`crate::MARK`]). What no single copy of a log can tell from a crash is
-//! damage to the very last frames, behind the mark, that cuts the file or puts zeros where a whole
-//! sector of a frame was. Frames of version 1, of older logs and of logs that several nodes share,
+//! says that it was durable ([`crate::MARK`]). What no single copy of a log can tell from a crash
+//! is damage to the very last frames, behind the mark, that cuts the file or puts zeros where a
+//! whole sector of a frame was. Frames of version 1, of older logs and of logs that several nodes share,
 //! do not say which zeros are theirs: there a last frame that has a sector of zeros of its own, as
 //! a rule the few bytes that it ends in, is taken for torn whatever is wrong with it.
 //!

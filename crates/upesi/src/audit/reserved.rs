@@ -2,9 +2,9 @@
 //! of the log until its end. That each is in the list once proves that none has two ends: what has
 //! ended is in flight no more, and comes back only by being reserved again.
 //!
-//! Ids are gathered, sorted by the million, and compared when the log has ended. Cost: 25 bytes for
-//! a transfer, in memory or in a file; with a file 25 MB of memory, and 64 KiB more for each million
-//! at the end.
+//! Ids are gathered, sorted by the million, and compared when the log has ended. Cost: 25 bytes
+//! for a transfer, in memory or in a file; with a file 25 MB of memory, and 64 KiB more for each
+//! million at the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -90,12 +90,12 @@ impl Reserved {
     /// What the file said, now or before.
     pub(super) fn repeated(&mut self) -> io::Result<Option<(TransferId, Position)>> {
         self.close_run();
-        let (mut before, mut repeated) = ([0; ENTRY], None);
+        let (mut before, mut repeated) = (None::<Entry>, None);
         let read = self.merge(&mut |entry| {
-            if entry[..ID] == before[..ID] {
+            if before.is_some_and(|before| entry[..ID] == before[..ID]) {
                 repeated = Some(*entry);
             }
-            before = *entry;
+            before = Some(*entry);
             repeated.is_none()
         });
         self.note(read);

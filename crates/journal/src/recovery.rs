@@ -22,9 +22,9 @@
 //! place, and nothing is changed. So is a log that ends before a record of which the mark beside it
 //! says that it was durable ([`crate::MARK`]). What no single copy of a log can tell from a crash
 //! is damage to the very last frames, behind the mark, that cuts the file or puts zeros where a
-//! whole sector of a frame was. Frames of version 1, of older logs and of logs that several nodes share,
-//! do not say which zeros are theirs: there a last frame that has a sector of zeros of its own, as
-//! a rule the few bytes that it ends in, is taken for torn whatever is wrong with it.
+//! whole sector of a frame was. Frames of version 1, of older logs and of logs that several nodes
+//! share, do not say which zeros are theirs: there a last frame that has a sector of zeros of its
+//! own, as a rule the few bytes that it ends in, is taken for torn whatever is wrong with it.
 //!
 //! # What is made sure of
 //! Frames that are there need not be durable: the process may have died before its sync, or after

@@ -320,7 +320,8 @@ impl<T: Copy + 'static> Inner<T> {
             state.counts.resent += 1;
             let pause = self.options.resend_pause.as_millis() / TICK.as_millis();
             // Another node is asked at once.
-            let next = answer == Answer::Lost && usize::from(message.resends) < self.addresses.len();
+            let next =
+                answer == Answer::Lost && usize::from(message.resends) < self.addresses.len();
             let due = state.ticks + if next { 1 } else { pause as u64 };
             let at = state.later.partition_point(|&(tick, _)| tick <= due);
             state.later.insert(at, (due, message));

@@ -77,7 +77,7 @@ impl Books {
 }
 
 impl Check {
-    fn of(name: &'static str, problems: Vec<String>) -> Self {
+    pub(crate) fn of(name: &'static str, problems: Vec<String>) -> Self {
         Self { name, passed: Some(problems.is_empty()), problems }
     }
 
@@ -90,6 +90,13 @@ impl Check {
     pub(crate) fn failed(name: &'static str, problem: String) -> Self {
         Self { name, passed: Some(false), problems: vec![problem] }
     }
+}
+
+/// At rest every node shows the same accounts as `here`.
+pub(crate) fn same_everywhere(here: &Books, nodes: &[(String, Books)]) -> Check {
+    let differs = nodes.iter().filter(|(_, books)| books.accounts != here.accounts);
+    let lines = differs.map(|(name, _)| format!("node {name} shows other accounts than node a"));
+    Check::of("all nodes show the same accounts", lines.collect())
 }
 
 /// Everything that is not as it must be, one line each.

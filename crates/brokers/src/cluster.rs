@@ -451,14 +451,19 @@ fn properties(
          listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
          inter.broker.listener.name=PLAINTEXT\n\
          log.dirs={}\n\
-         num.network.threads=2\n\
-         num.io.threads=2\n\
+         num.network.threads=1\n\
+         num.io.threads=1\n\
+         background.threads=2\n\
+         log.cleaner.enable=false\n\
          auto.create.topics.enable=false\n\
          offsets.topic.replication.factor=1\n\
          offsets.topic.num.partitions=1\n\
          broker.session.timeout.ms=3000\n\
          broker.heartbeat.interval.ms=500\n\
          replica.lag.time.max.ms=3000\n\
+         controller.quorum.fetch.timeout.ms=1000\n\
+         controller.quorum.election.timeout.ms=500\n\
+         controller.quorum.election.backoff.max.ms=250\n\
          controlled.shutdown.max.retries=1\n",
         home.join("data").display()
     )

@@ -259,7 +259,10 @@ impl Evidence<'_> {
         let sum =
             |of: fn(&Exchange) -> u64| fsp.exchanges.iter().map(|(_, it)| of(it)).sum::<u64>();
         let confirmed = self.style == Style::Reserved || self.confirm_to_payee;
-        let confirmations = if confirmed { sum(|it| it.received.committed.count) } else { 0 };
+        // A payee that sends its answer again is told how the transfer ended, confirmed or not.
+        let told_again = counts.confirmations.min(fsp.links.resent);
+        let confirmations =
+            if confirmed { sum(|it| it.received.committed.count) } else { told_again };
         for (what, seen, expected) in [
             ("commits heard as payer", counts.commits, sum(|it| it.sent.committed.count)),
             ("transfers received", counts.prepares, sum(|it| it.received.begun.count)),

@@ -458,6 +458,7 @@ fn properties(
          auto.create.topics.enable=false\n\
          offsets.topic.replication.factor=1\n\
          offsets.topic.num.partitions=1\n\
+         initial.broker.registration.timeout.ms=180000\n\
          broker.session.timeout.ms=3000\n\
          broker.heartbeat.interval.ms=500\n\
          replica.lag.time.max.ms=3000\n\

@@ -1,8 +1,9 @@
 //! What an FSP saw, each notice counted once, and the position that follows from it.
 //!
 //! The hub delivers at least once, so every notice is held against the record of its transfer.
-//! Records are kept in 64 small maps, so that growing one never shows as a pause, and the oldest
-//! are dropped beyond [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
+//! Records are kept in 64 small maps of unequal sizes: one that grows moves only its own, and no
+//! two grow together, so that it never shows as a pause. The oldest are dropped beyond
+//! [`REMEMBERED_MAX`]; a notice repeated later than that counts as unknown.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -246,19 +247,31 @@ struct Remembered {
 
 #[derive(Default)]
 struct Shard {
+    /// Beyond them the oldest goes.
+    records_max: usize,
     records: HashMap<TransferId, Record>,
     order: VecDeque<TransferId>,
 }
 
 impl Default for Remembered {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+        let edge = |at: usize| (at as f64 / SHARDS as f64).exp2();
+        let shard = |at| {
+            let share = edge(at + 1) - edge(at);
+            Shard { records_max: (REMEMBERED_MAX as f64 * share) as usize, ..Shard::default() }
+        };
+        Self { shards: (0..SHARDS).map(shard).collect() }
     }
 }
 
 impl Remembered {
+    /// The last shard gets twice as many as the first, and each as many times more as the one
+    /// before: a map doubles, so their turns are spread evenly over the time until all have.
     fn shard(&mut self, id: TransferId) -> &mut Shard {
-        &mut self.shards[usize::from(id.to_bytes()[16]) % SHARDS]
+        let [.., high, low] = id.to_bytes();
+        let part = f64::from(u16::from_be_bytes([high, low])) / 65_536.0;
+        let at = ((1.0 + part).log2() * SHARDS as f64) as usize;
+        &mut self.shards[at.min(SHARDS - 1)]
     }
 
     fn get(&mut self, id: TransferId) -> Option<&mut Record> {
@@ -267,7 +280,7 @@ impl Remembered {
 
     fn insert(&mut self, id: TransferId, record: Record) {
         let shard = self.shard(id);
-        if shard.order.len() >= REMEMBERED_MAX / SHARDS
+        if shard.order.len() >= shard.records_max
             && let Some(oldest) = shard.order.pop_front()
         {
             shard.records.remove(&oldest);

@@ -73,7 +73,7 @@ fn write(tail: &Tail, state: &State) -> Vec<u8> {
     };
     let mut written = || {
         let mut writer = SnapshotWriter::new(tail, &mut store)?;
-        writer.state(state)?;
+        writer.state(state.parts())?;
         writer.finish()
     };
     let Ok(_) = written();

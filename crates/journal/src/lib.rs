@@ -20,6 +20,7 @@ mod archive;
 mod backup;
 mod catalogue;
 pub mod contract;
+mod copy;
 mod file_log;
 mod frames;
 mod mark;
@@ -41,6 +42,7 @@ pub use backup::{
     Backup, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, restore,
 };
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
+pub use copy::CopyLog;
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify, admit};
 pub use frames::DurableFrames;
 pub use mark::{MARK, Marker};

@@ -12,15 +12,19 @@
 //! if, it can be what a crash leaves of frames never acknowledged:
 //! 1. the frame is in the last segment, and no later segment was ever started (a segment is
 //!    started only after the one before is synced);
-//! 2. a part of it is *missing*: the file ends within it, or one of its sectors reads as zeros.
+//! 2. a part of it is *missing*: the file ends within it, or one of its sectors reads as zeros that
+//!    are not its own: a frame says which of those it was written with ([`record::frame::Zeros`]).
 //!    A frame that is all there but wrong was stored and then damaged;
 //! 3. no frame behind it says that its records were durable ([`record::frame::FrameHeader`]
 //!    carries the position known durable when it was sealed).
 //!
 //! Anything else is damage to what may have been acknowledged: [`OpenError::Damaged`] names the
 //! place, and nothing is changed. So is a log that ends before a record of which the mark beside it
-//! says that it was durable ([`crate::MARK`]). Damage to the very last frames, behind the mark,
-//! that happens to look like a lost sector cannot be told from a crash by one copy of a log.
+//! says that it was durable ([`crate::MARK`]). What no single copy of a log can tell from a crash is
+//! damage to the very last frames, behind the mark, that cuts the file or puts zeros where a whole
+//! sector of a frame was. Frames of version 1, of older logs and of logs that several nodes share,
+//! do not say which zeros are theirs: there a last frame that has a sector of zeros of its own, as
+//! a rule the few bytes that it ends in, is taken for torn whatever is wrong with it.
 //!
 //! # What is made sure of
 //! Frames that are there need not be durable: the process may have died before its sync, or after

@@ -3,8 +3,8 @@
 use ledger::Position;
 use ports::{DiskError, DiskFile, Stop};
 use record::frame::{
-    Discontinuity, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameError, FrameHeader, LogIdentity,
-    Tail,
+    Discontinuity, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_START_BYTES, Frame, FrameError,
+    FrameHeader, LogIdentity, Tail, Zeros,
 };
 
 use crate::segment::SECTOR_BYTES;
@@ -162,29 +162,40 @@ pub(crate) fn header_at<F: DiskFile>(
 
 /// Whether the unsound frame at `offset` can be what a crash leaves of a frame that was never
 /// synced: it goes on past the end of the file, or at least one sector of it was not stored and
-/// reads as zeros. Bytes that are all there but wrong are not: those were stored and damaged.
+/// reads as zeros that are not its own. Bytes that are all there but wrong are not: those were
+/// stored and damaged.
 pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
+    let header = header_at(&mut window, part, offset)?.ok();
     // A sound header gives the length of the frame; of an unsound one, a part must be missing.
-    let extent = match header_at(&mut window, part, offset)? {
-        Ok(header) => u64::from(header.length),
-        Err(_) => FRAME_HEADER_BYTES as u64,
-    };
-    let end = offset + extent;
-    if part.limit < end {
-        return Ok(true);
-    }
-    let mut at = offset;
-    while at < end {
-        let sector_end = (at / SECTOR_BYTES as u64 + 1) * SECTOR_BYTES as u64;
-        let length = (sector_end.min(end) - at) as usize;
-        let bytes = window.load(part, at, length)?;
-        if bytes[..length.min(bytes.len())].iter().all(|&byte| byte == 0) {
-            return Ok(true);
-        }
-        at += length as u64;
-    }
-    Ok(false)
+    let extent = header.map_or(FRAME_START_BYTES, |header| header.length as usize);
+    let bytes = window.load(part, offset, extent)?;
+    let Some(bytes) = bytes.get(..extent) else { return Ok(true) };
+    let blank = |piece: &&(usize, &[u8])| piece.1.iter().all(|&byte| byte == 0);
+    let blanks: Vec<(usize, &[u8])> = pieces(bytes, offset).filter(|piece| blank(&piece)).collect();
+    Ok(match header.map(|header| header.zeros) {
+        // From any byte of a header on there is one that is not zero.
+        None => blanks.iter().any(|(at, _)| *at < FRAME_HEADER_BYTES),
+        // What it has of zeros is not known.
+        Some(None) => !blanks.is_empty(),
+        Some(Some(zeros)) => has_foreign_zeros(bytes, &blanks, zeros),
+    })
+}
+
+/// Whether any of the pieces of a frame that are blank was not sealed so.
+fn has_foreign_zeros(frame: &[u8], blanks: &[(usize, &[u8])], own: Zeros) -> bool {
+    let (whole, ending): (Vec<_>, Vec<_>) =
+        blanks.iter().partition(|(_, piece)| piece.len() == SECTOR_BYTES);
+    ending.iter().any(|(_, piece)| usize::from(own.ending) < piece.len())
+        || !whole.is_empty() && own.inside < Zeros::of(&frame[FRAME_HEADER_BYTES..]).inside
+}
+
+/// What the bytes at `offset` have in each sector, and from which of them on.
+fn pieces(bytes: &[u8], offset: u64) -> impl Iterator<Item = (usize, &[u8])> {
+    let first = SECTOR_BYTES - (offset % SECTOR_BYTES as u64) as usize;
+    let (head, rest) = bytes.split_at(first.min(bytes.len()));
+    let starts = (0..).map(move |sector| first + sector * SECTOR_BYTES);
+    std::iter::once((0, head)).chain(starts.zip(rest.chunks(SECTOR_BYTES)))
 }
 
 /// The highest position that any frame header behind `offset` vouches for as durable.

@@ -19,15 +19,13 @@
 use ledger::{Digest, Position, Stamp};
 use ports::{Disk, DiskError};
 use record::checksum::crc32c;
+pub(crate) use record::frame::SECTOR_BYTES;
 use record::frame::{LogIdentity, Tail};
 
 /// Length of a segment's header, in bytes: one sector.
 pub const SEGMENT_HEADER_BYTES: u64 = SECTOR_BYTES as u64;
 /// The format version that this code writes.
 pub const SEGMENT_VERSION: u16 = 1;
-
-/// What a disk stores whole or not at all.
-pub(crate) const SECTOR_BYTES: usize = 512;
 
 const MAGIC: [u8; 8] = *b"UpSegmnt";
 const SUFFIX: &str = ".segment";

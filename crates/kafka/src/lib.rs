@@ -20,7 +20,6 @@
 
 mod address;
 mod client;
-mod copy;
 mod feed;
 mod open;
 mod settings;
@@ -28,7 +27,6 @@ mod stream;
 mod topic;
 
 pub use address::{Address, AddressError};
-pub use copy::CopyLog;
 pub use open::{Founding, Opened, Options, Report, open};
 pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
 pub use stream::Stream;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, Recovery};
+use journal::{CopyLog, FileLog, Recovery};
 use ledger::{Command, Genesis, Stamp};
 use ports::{Arrival, Disk, Log as _, Stop};
 use record::bundle::{self, BundleHeader, Claim};
@@ -11,7 +11,7 @@ use sequencer::LastMessage;
 
 use crate::client::{self, Outbound};
 use crate::feed::Feed;
-use crate::{Address, CopyLog, OpenError, topic};
+use crate::{Address, OpenError, topic};
 
 /// How a log on Kafka is opened.
 #[derive(Clone, Debug)]

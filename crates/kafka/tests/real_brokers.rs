@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;
-use journal::RealDisk;
-use kafka::{Address, CopyLog, Founding, OpenError, Opened, Options, Stream, open};
+use journal::{CopyLog, RealDisk};
+use kafka::{Address, Founding, OpenError, Opened, Options, Stream, open};
 use ledger::{Command, FspName, Genesis, Position, Stamp};
 use ports::{Arrival, Log, Now, Topic};
 use rdkafka::ClientConfig;

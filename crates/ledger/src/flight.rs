@@ -5,14 +5,13 @@
 
 use alloc::vec::Vec;
 
+use crate::page::{PAGE, Page};
 use crate::transfers::Active;
-
-const PAGE: usize = 256;
 
 /// All transfers in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flight {
-    pages: Vec<Vec<Option<Active>>>,
+    pages: Vec<Page<Option<Active>>>,
     vacant: Vec<u32>,
 }
 
@@ -24,10 +23,10 @@ impl Flight {
             return slot;
         }
         if self.pages.last().is_none_or(|page| page.len() == PAGE) {
-            self.pages.push(Vec::with_capacity(PAGE));
+            self.pages.push(Page::new());
         }
         let before = (self.pages.len() - 1) * PAGE;
-        let page = self.pages.last_mut().expect("a page was just added");
+        let page = self.pages.last_mut().expect("a page was just added").own();
         page.push(Some(transfer));
         let slot = u32::try_from(before + page.len() - 1);
         slot.expect("fewer than four billion transfers are in flight")
@@ -46,10 +45,10 @@ impl Flight {
 
     /// In order of slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Active> {
-        self.pages.iter().flatten().flatten()
+        self.pages.iter().flat_map(|page| page.iter()).flatten()
     }
 
     fn place(&mut self, slot: u32) -> &mut Option<Active> {
-        &mut self.pages[slot as usize / PAGE][slot as usize % PAGE]
+        &mut self.pages[slot as usize / PAGE].own()[slot as usize % PAGE]
     }
 }

@@ -31,6 +31,7 @@ mod ids;
 mod money;
 mod notice;
 mod outcome;
+mod page;
 pub mod planted;
 mod query;
 mod register;

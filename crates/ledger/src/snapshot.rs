@@ -8,6 +8,8 @@
 //! What can be computed from other parts is not among them: indexes, the order of deadlines,
 //! counts of notices by recipient, the internal accounts of a currency.
 //!
+//! [`State::freeze`] sets a state aside as it is, to be stored while the living one goes on.
+//!
 //! A builder refuses parts that no state has ([`Inconsistent`]) and does not panic on any. Costs:
 //! two keyed hashes and two probes for each transfer; bounds: the tables' own.
 
@@ -80,7 +82,58 @@ impl core::error::Error for Inconsistent {}
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a>(&'a State);
 
+/// A state as it was between two batches: its parts and nothing else. Rows are in pages that the
+/// living state copies when it changes them.
+#[derive(Clone, Debug)]
+pub struct Frozen(State);
+
+impl Frozen {
+    /// The parts.
+    #[must_use]
+    pub const fn parts(&self) -> Parts<'_> {
+        self.0.parts()
+    }
+
+    /// The last record applied.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.0.position
+    }
+
+    /// Lets up to `rows_max` rows of ended transfers go, in the order in which they came: a store
+    /// beside the kernel has everything up to [`Frozen::position`]. Says how many went.
+    pub fn let_go(&mut self, rows_max: usize) -> usize {
+        let transfers = &mut self.0.transfers;
+        let rows = transfers.hot_count().min(rows_max);
+        (0..rows).for_each(|_| transfers.forget_oldest());
+        rows
+    }
+}
+
 impl State {
+    /// The state as it is, set aside. Between two batches only. Costs: a count for each page of
+    /// transfers, and a copy of everything else there is: participants, accounts, notices owed and
+    /// dead letters.
+    #[must_use]
+    pub fn freeze(&self) -> Frozen {
+        Frozen(Self {
+            hub: self.hub,
+            position: self.position,
+            stamp: self.stamp,
+            rules_version: self.rules_version,
+            digest: self.digest,
+            settings: self.settings,
+            books: self.books.clone(),
+            register: self.register.clone(),
+            transfers: self.transfers.frozen(),
+            outbox: self.outbox.clone(),
+            counters: self.counters,
+            nodes: self.nodes.clone(),
+            trail: Trail::default(),
+            batches: self.batches,
+        })
+    }
+
     /// The state as plain parts. Between two batches only, as everybody but the kernel sees it.
     #[must_use]
     pub const fn parts(&self) -> Parts<'_> {

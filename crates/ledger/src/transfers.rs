@@ -23,6 +23,7 @@ use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::money::Amount;
 use crate::outcome::Outcome;
+use crate::page::{PAGE, Page};
 
 /// A transfer's state as FSPIOP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +256,22 @@ impl Transfers {
         self.end(row);
     }
 
+    /// The rows as they are now, without what finds them; the pages are shared.
+    pub(crate) fn frozen(&self) -> Self {
+        Self {
+            active: self.active.clone(),
+            ended: self.ended.clone(),
+            outflows: self.outflows.clone(),
+            ..Self::beside(self.keyed, self.cold)
+        }
+    }
+
+    /// Takes the ended row that came first out of rows that nothing finds.
+    pub(crate) fn forget_oldest(&mut self) {
+        self.cold.add(self.ended.first().expect("only a row that is there is forgotten"));
+        self.ended.pop_first();
+    }
+
     /// The hot row that came first.
     pub(crate) fn oldest(&self) -> Option<&Ended> {
         self.ended.first()
@@ -263,9 +280,8 @@ impl Transfers {
     /// Takes the hot row that came first away; it counts as cold from here on.
     pub(crate) fn evict_oldest(&mut self) {
         let row = self.ended.first().expect("only a row that is there is evicted");
-        self.cold.add(row);
         self.ended_by_id.remove(self.keyed.of(&row.id), self.ended.first_number());
-        self.ended.pop_first();
+        self.forget_oldest();
     }
 
     pub(crate) fn cold(&self) -> &Cold {
@@ -312,36 +328,37 @@ impl Transfers {
 /// they came; the numbers begin again at 0 after four billion.
 #[derive(Clone, Debug, Default)]
 struct Pages {
-    pages: VecDeque<Vec<Ended>>,
-    /// Number of the first row of the first page, a multiple of [`PAGE`].
+    pages: VecDeque<Page<Ended>>,
+    /// Number of the first row of the first page, a multiple of [`ROWS`].
     base: u32,
     /// Rows of the first page that have left.
     gone: u32,
 }
 
-const PAGE: u32 = 256;
+/// Rows of a page.
+const ROWS: u32 = PAGE as u32;
 
 impl Pages {
     fn push(&mut self, item: Ended) -> u32 {
-        if self.pages.back().is_none_or(|page| page.len() == PAGE as usize) {
-            self.pages.push_back(Vec::with_capacity(PAGE as usize));
+        if self.pages.back().is_none_or(|page| page.len() == PAGE) {
+            self.pages.push_back(Page::new());
         }
         let before =
-            u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(PAGE));
+            u32::try_from(self.pages.len() - 1).ok().and_then(|full| full.checked_mul(ROWS));
         let before = before.expect("fewer than four billion transfers are kept in memory");
-        let page = self.pages.back_mut().expect("a page was just added");
+        let page = self.pages.back_mut().expect("a page was just added").own();
         page.push(item);
         self.base.wrapping_add(before).wrapping_add(page.len() as u32 - 1)
     }
 
     fn get(&self, number: u32) -> &Ended {
         let at = number.wrapping_sub(self.base);
-        &self.pages[(at / PAGE) as usize][(at % PAGE) as usize]
+        &self.pages[(at / ROWS) as usize][(at % ROWS) as usize]
     }
 
     fn get_mut(&mut self, number: u32) -> &mut Ended {
         let at = number.wrapping_sub(self.base);
-        &mut self.pages[(at / PAGE) as usize][(at % PAGE) as usize]
+        &mut self.pages[(at / ROWS) as usize].own()[(at % ROWS) as usize]
     }
 
     const fn first_number(&self) -> u32 {
@@ -354,20 +371,20 @@ impl Pages {
 
     fn pop_first(&mut self) {
         self.gone += 1;
-        if self.gone == PAGE {
+        if self.gone == ROWS {
             self.pages.pop_front();
-            self.base = self.base.wrapping_add(PAGE);
+            self.base = self.base.wrapping_add(ROWS);
             self.gone = 0;
         }
     }
 
     fn len(&self) -> usize {
-        let last = self.pages.back().map_or(0, Vec::len);
-        self.pages.len().saturating_sub(1) * PAGE as usize + last - self.gone as usize
+        let last = self.pages.back().map_or(0, |page| page.len());
+        self.pages.len().saturating_sub(1) * PAGE + last - self.gone as usize
     }
 
     fn iter(&self) -> impl Iterator<Item = &Ended> {
-        self.pages.iter().flatten().skip(self.gone as usize)
+        self.pages.iter().flat_map(|page| page.iter()).skip(self.gone as usize)
     }
 }
 
@@ -513,9 +530,9 @@ mod tests {
 
     #[test]
     fn a_queue_outlives_its_row_numbers() {
-        let mut queue = Pages { base: 0u32.wrapping_sub(PAGE), ..Pages::default() };
+        let mut queue = Pages { base: 0u32.wrapping_sub(ROWS), ..Pages::default() };
         let mut numbers = VecDeque::new();
-        for number in 0..3 * u64::from(PAGE) {
+        for number in 0..3 * u64::from(ROWS) {
             numbers.push_back((queue.push(row(number)), number));
             // Two in, one out, over the end of the numbers.
             if number.is_multiple_of(2) {

@@ -21,7 +21,7 @@ use crate::workload::{Spread, Workload};
 use crate::{BATCH_LARGE, Error, Options};
 
 /// For how long a transfer that ended stays in memory at least.
-pub(crate) const KEEP: Duration = Duration::from_secs(1);
+const KEEP: Duration = Duration::from_secs(1);
 /// Between two looks at a store that is still written, at the end.
 const GLANCE: Duration = Duration::from_millis(1);
 const BEHIND_CLOCK: &str = "with making them";
@@ -53,9 +53,8 @@ pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Erro
     Ok(Section { name: "store", about, columns, rows })
 }
 
-fn large_row(pairs: usize, directory: &Path) -> Result<Row, Error> {
-    let spread = Spread::Uniform;
-    let mut workload = Workload::new(spread, wall_ms());
+/// A hub with a log in `directory` and a new cold store beside it.
+pub(crate) fn open_stored(directory: &Path, workload: &Workload) -> Result<Hub, Error> {
     let store_directory = directory.join("store");
     let open = |identity: LogIdentity| {
         let store = Disk::begin(&store_directory, identity, store::Options::default())?;
@@ -63,7 +62,13 @@ fn large_row(pairs: usize, directory: &Path) -> Result<Row, Error> {
         let behind = behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;
         Ok(ColdSide::new(Box::new(behind), KEEP))
     };
-    let mut hub = Hub::open_beside(directory, &workload, open)?;
+    Hub::open_beside(directory, workload, open)
+}
+
+fn large_row(pairs: usize, directory: &Path) -> Result<Row, Error> {
+    let spread = Spread::Uniform;
+    let mut workload = Workload::new(spread, wall_ms());
+    let mut hub = open_stored(directory, &workload)?;
     let before = hub.sequencer.counts();
     let (started, mut spent, mut batches) = (Instant::now(), Took::default(), Durations::default());
     for _ in 0..pairs {
@@ -99,7 +104,7 @@ fn large_row(pairs: usize, directory: &Path) -> Result<Row, Error> {
         batches.per_mille_us(1_000),
         waits as f64,
         bytes as f64 / transfers,
-        length_of(&store_directory) as f64 / transfers,
+        length_of(&directory.join("store")) as f64 / transfers,
     ];
     Ok(Row { case: spread.name().into(), figures })
 }

@@ -12,22 +12,19 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use ledger::Command;
-use record::frame::LogIdentity;
-use sequencer::{ColdSide, Durability, Submission};
-use store::{Behind, Disk};
+use sequencer::{Durability, Submission};
 
 use crate::durable::{BEHIND, DELIVERIES, Hub, wall_ms};
 use crate::measure::process_cpu;
 use crate::messages::{PREPARE_AT, SAMPLES};
 use crate::report::{Row, Section};
-use crate::stored::{KEEP, length_of};
+use crate::stored::{length_of, open_stored};
 use crate::workload::{Spread, Workload};
 use crate::{Error, Options};
 
@@ -114,14 +111,7 @@ fn check_room(directory: &Path, wanted: u64) -> Result<(), Error> {
 
 fn fed(options: &Options, directory: &Path) -> Result<Vec<f64>, Error> {
     let workload = Workload::new(Spread::Uniform, wall_ms());
-    let store_directory = directory.join("store");
-    let open = |identity: LogIdentity| {
-        let store = Disk::begin(&store_directory, identity, store::Options::default())?;
-        let behind = Behind::start(Arc::new(store) as _);
-        let behind = behind.map_err(|error| ports::StoreError::Failed(error.to_string()))?;
-        Ok(ColdSide::new(Box::new(behind), KEEP))
-    };
-    let mut hub = Hub::open_beside(directory, &workload, open)?;
+    let mut hub = open_stored(directory, &workload)?;
     let (sender, receiver) = sync_channel(PORTIONS);
     let (before, cpu) = (hub.sequencer.counts(), process_cpu());
     let pace = Pace { start: Instant::now(), per_second: options.pairs_per_second };
@@ -151,7 +141,7 @@ fn fed(options: &Options, directory: &Path) -> Result<Vec<f64>, Error> {
         2.0 * pairs / (after.batches - before.batches) as f64,
         (after.syncs - before.syncs) as f64 / elapsed,
         (after.bytes - before.bytes) as f64 / pairs,
-        length_of(&store_directory) as f64 / pairs,
+        length_of(&directory.join("store")) as f64 / pairs,
         waits as f64,
     ])
 }

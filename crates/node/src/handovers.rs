@@ -21,7 +21,7 @@ use shuttle::thread;
 use store::Memory;
 
 use crate::directory::Directory;
-use crate::inbox::{Inbox, InboxLimits, Question, Refused};
+use crate::inbox::{About, Inbox, InboxLimits, Question, Refused};
 use crate::mailbox::{Event, Mailbox};
 use crate::published::Published;
 use crate::stages::{Inbound, Moment, Stages, What};
@@ -223,8 +223,8 @@ fn submit_one(inbox: &Inbox<()>) {
 }
 
 fn ask_nothing(inbox: &Inbox<()>) {
-    let ask = Box::new(|_: &_| ());
-    assert_eq!(inbox.ask(Question { about: None, is_fresh: true, ask }), Ok(()));
+    let ask = Box::new(|_: &_, _: &_| ());
+    assert_eq!(inbox.ask(Question { about: About::Anything, is_fresh: true, ask }), Ok(()));
 }
 
 /// Submits two pairs; answers with the numbers of those that were taken in.

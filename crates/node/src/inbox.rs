@@ -4,19 +4,51 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ledger::{State, TransferId};
-use ports::Arrival;
+use ports::{Arrival, Log, Now};
+use record::frame::Tail;
+use sequencer::{CommitError, Sequencer};
 
 use crate::Submission;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+/// What looks at the state, and at where the log stands.
+type Ask = dyn FnOnce(&Tail, &State) + Send;
+
 /// A question about the state.
 pub(crate) struct Question {
-    /// The transfer that it is about, if it is about one.
-    pub(crate) about: Option<TransferId>,
+    pub(crate) about: About,
     /// Whether the answer must be from a state as new as any node's when it was asked.
     pub(crate) is_fresh: bool,
-    pub(crate) ask: Box<dyn FnOnce(&State) + Send>,
+    pub(crate) ask: Box<Ask>,
+}
+
+impl Question {
+    /// Answers it from the state of this sequencer, which is between two batches.
+    pub(crate) fn answer<L: Log>(
+        self,
+        sequencer: &mut Sequencer<L>,
+        now: Now,
+    ) -> Result<(), CommitError> {
+        match &self.about {
+            About::Anything => {}
+            About::Transfer(transfer) => sequencer.warm(transfer)?,
+            About::Everything => sequencer.settle(now)?,
+        }
+        (self.ask)(&sequencer.log().tail(), sequencer.state());
+        Ok(())
+    }
+}
+
+/// What a question needs to be there when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// What is in memory.
+    Anything,
+    /// The row of this transfer, wherever it lives.
+    Transfer(TransferId),
+    /// Everything, durable, and on its way to the store.
+    Everything,
 }
 
 /// Bounds of the inbox.

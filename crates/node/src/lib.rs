@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ledger::{Counters, Outcome, Position, Stamp, State, TransferId};
 use ports::{PartyRow, RecordReader, StoreError};
+use record::frame::Tail;
 use sequencer::{ColdCounts, Counts};
 
 pub use clock::SystemClock;
@@ -45,7 +46,7 @@ pub use replicated::{
 pub use run::{Node, start};
 pub use view::{Member, View};
 
-use inbox::{Inbox, Question};
+use inbox::{About, Inbox, Question};
 use progress::{Progress, Stuck};
 use published::Published;
 use stages::Stages;
@@ -190,8 +191,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// # Errors
     /// [`Refused`]: too many questions wait, or the node has stopped.
     pub fn ask(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
-        let ask = Box::new(question);
-        self.shared.inbox.ask(Question { about: None, is_fresh: true, ask })
+        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        self.shared.inbox.ask(Question { about: About::Anything, is_fresh: true, ask })
     }
 
     /// [`Handle::ask`] where the state of this node will do, as old as it may be.
@@ -199,8 +200,21 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// # Errors
     /// As [`Handle::ask`].
     pub fn ask_local(&self, question: impl FnOnce(&State) + Send + 'static) -> Result<(), Refused> {
+        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        self.shared.inbox.ask(Question { about: About::Anything, is_fresh: false, ask })
+    }
+
+    /// [`Handle::ask_local`] about everything, with the place in the log: all of it is durable, and
+    /// the store will have all of it soon, whether or not a batch follows.
+    ///
+    /// # Errors
+    /// As [`Handle::ask`].
+    pub fn ask_settled(
+        &self,
+        question: impl FnOnce(&Tail, &State) + Send + 'static,
+    ) -> Result<(), Refused> {
         let ask = Box::new(question);
-        self.shared.inbox.ask(Question { about: None, is_fresh: false, ask })
+        self.shared.inbox.ask(Question { about: About::Everything, is_fresh: false, ask })
     }
 
     /// [`Handle::ask`] about a transfer: the state then knows it even when it ended long ago, for
@@ -213,8 +227,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         transfer: TransferId,
         question: impl FnOnce(&State) + Send + 'static,
     ) -> Result<(), Refused> {
-        let ask = Box::new(question);
-        self.shared.inbox.ask(Question { about: Some(transfer), is_fresh: true, ask })
+        let ask = Box::new(|_: &Tail, state: &State| question(state));
+        self.shared.inbox.ask(Question { about: About::Transfer(transfer), is_fresh: true, ask })
     }
 
     /// The register as of the last change, if it changed since `generation`, which is updated.

@@ -296,7 +296,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
         self.advance()?;
         self.propose()?;
-        self.ask();
+        self.ask()?;
         // Before anybody hears an answer: figures are as new as that.
         self.posting.publish_status(self.replica.sequencer());
         self.answer()?;
@@ -625,37 +625,38 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     }
 
     /// Takes what was asked of this node; asks the topic where it ends, for all at once.
-    fn ask(&mut self) {
+    fn ask(&mut self) -> Result<(), String> {
+        let now = self.clock.now();
         for question in self.taken.questions.drain(..) {
             if question.is_fresh {
                 self.ends.fresh.push(question);
             } else {
-                (question.ask)(self.replica.sequencer().state());
+                let answered = question.answer(self.replica.sequencer_mut(), now);
+                answered.map_err(|error| error.to_string())?;
             }
         }
-        let now_us = self.clock.now().monotonic_us;
+        let now_us = now.monotonic_us;
         // Operators want to see how far behind this node is.
         let is_old = self.ends.asked_us + HEARTBEAT_US < now_us;
         if self.ends.is_asked || (self.ends.fresh.is_empty() && !is_old) {
-            return;
+            return Ok(());
         }
         self.ends.asked_us = now_us;
         self.ends.number += 1;
         self.ends.is_asked = true;
         self.ends.asked.append(&mut self.ends.fresh);
         self.topic.ask_end(self.ends.number);
+        Ok(())
     }
 
     /// Answers those for whom this node has caught up.
     fn answer(&mut self) -> Result<(), String> {
+        let now = self.clock.now();
         while self.ends.due.front().is_some_and(|(offset, _)| *offset <= self.next) {
             let (_, questions) = self.ends.due.pop_front().expect("there is a front");
             for question in questions {
-                let sequencer = self.replica.sequencer_mut();
-                if let Some(transfer) = &question.about {
-                    sequencer.warm(transfer).map_err(|error| error.to_string())?;
-                }
-                (question.ask)(sequencer.state());
+                let answered = question.answer(self.replica.sequencer_mut(), now);
+                answered.map_err(|error| error.to_string())?;
             }
         }
         Ok(())

@@ -169,15 +169,9 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         }
     }
 
-    /// Questions about a transfer that ended long ago need its row.
     fn answer(&mut self, questions: &mut Vec<Question>) -> Result<(), CommitError> {
-        for question in questions.drain(..) {
-            if let Some(transfer) = &question.about {
-                self.sequencer.warm(transfer)?;
-            }
-            (question.ask)(self.sequencer.state());
-        }
-        Ok(())
+        let now = self.clock.now();
+        questions.drain(..).try_for_each(|question| question.answer(&mut self.sequencer, now))
     }
 
     /// The cold side's turn, when everybody has his answer.

@@ -33,6 +33,7 @@ use core::fmt;
 use ledger::{Digest, Position, Stamp};
 
 use crate::checksum::crc32c;
+use crate::fixed::{array_at, u16_at, u32_at, u64_at};
 use crate::frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_RECORDS_MAX, LogIdentity, Records, split_records,
 };
@@ -216,22 +217,6 @@ impl<'a> Bundle<'a> {
 /// Over everything but itself.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[HEAD..]).rotate_left(1)
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("the header is whole")
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@
 //! 3. [`Frame::parse`] by every reader: everything is checked before anything is handed out, so
 //!    that [`Frame::records`] cannot fail. Nothing is copied or allocated.
 //!
-//! # Layout, version 1 (all integers little endian)
+//! # Layout, version 2 (all integers little endian)
 //! | at | bytes | header field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `UpFr` |
 //! | 4 | 2 | format version |
-//! | 6 | 2 | flags, zero in this version |
+//! | 6 | 2 | zero bytes that the records end in; less than a sector |
 //! | 8 | 4 | length of the whole frame |
 //! | 12 | 4 | number of records, at least 1 |
 //! | 16 | 16 | identity of the log |
@@ -26,7 +26,7 @@
 //! | 80 | 4 | node |
 //! | 84 | 4 | epoch |
 //! | 88 | 4 | rules version |
-//! | 92 | 4 | zero |
+//! | 92 | 4 | bytes of the records in rows of zeros that are at least a sector long |
 //! | 96 | 32 | digest of the outcomes of the last batch applied |
 //! | 128 | 32 | chain head after this frame |
 //! | 160 | 4 | CRC-32C of the records |
@@ -50,6 +50,11 @@
 //! merely look like a frame (inside a payload, left from another log) from being taken for one;
 //! it is random and never shown to a participant.
 //!
+//! Version 1 has zeros at 6 and 92: it does not say which zeros are its own ([`Zeros`]), so that a
+//! whole frame that ends in them and is then damaged looks like one that a crash cut short. It is
+//! still written where several nodes share a log: the chain covers the version, and programs of
+//! different age must make the same frame. What such a node has on its disk is a copy.
+//!
 //! # Chain
 //! `chain after = BLAKE3(chain before || header bytes 0..8 and 12..128 || for each record its
 //! bytes 8..52 + n)`. It covers the payload by digest and original length only, so that a payload
@@ -65,6 +70,8 @@ use core::fmt;
 use ledger::{Digest, Position, Stamp};
 
 use crate::checksum::crc32c;
+use crate::fixed::{array_at, u16_at, u32_at, u64_at};
+pub use crate::zeros::{SECTOR_BYTES, Zeros};
 
 /// Longest record, in bytes: fields, payload and everything around them.
 pub const RECORD_BYTES_MAX: usize = 6 << 20;
@@ -76,8 +83,15 @@ pub const FRAME_RECORDS_MAX: u32 = 8_192;
 pub const FRAME_HEADER_BYTES: usize = 168;
 /// What a record takes beside its fields and payload, in bytes.
 pub const RECORD_OVERHEAD_BYTES: usize = 52;
-/// The format version that this code writes.
-pub const FRAME_VERSION: u16 = 1;
+/// The format version of a log that one node has alone.
+pub const FRAME_VERSION: u16 = 2;
+/// The format version of a log that several nodes share, and of older logs.
+pub const FRAME_VERSION_SHARED: u16 = 1;
+/// The number of a node that has its log alone.
+pub const NODE_ALONE: u32 = 0;
+/// How much of a frame's beginning cannot be zeros from any sector's border within its header on:
+/// the header and the length of the first record.
+pub const FRAME_START_BYTES: usize = FRAME_HEADER_BYTES + 4;
 /// The first bytes of every frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"UpFr";
 
@@ -92,7 +106,7 @@ const _: () = {
 };
 
 const AT_VERSION: usize = 4;
-const AT_FLAGS: usize = 6;
+const AT_ENDING: usize = 6;
 const AT_LENGTH: usize = 8;
 const AT_COUNT: usize = 12;
 const AT_IDENTITY: usize = 16;
@@ -105,7 +119,7 @@ const AT_APPLIED: usize = 72;
 const AT_NODE: usize = 80;
 const AT_EPOCH: usize = 84;
 const AT_RULES: usize = 88;
-const AT_ZERO: usize = 92;
+const AT_INSIDE: usize = 92;
 const AT_OUTCOME: usize = 96;
 const AT_CHAIN: usize = 128;
 const AT_BODY_CRC: usize = 160;
@@ -180,7 +194,7 @@ pub struct BatchHeader {
     pub stamp: Stamp,
     /// The node's wall clock when the batch was made.
     pub wall: Stamp,
-    /// The node that made the batch.
+    /// The node that made the batch; [`NODE_ALONE`] or one of several.
     pub node: u32,
     /// The node's epoch: rises with each start.
     pub epoch: u32,
@@ -211,6 +225,8 @@ pub struct FrameHeader {
     pub batch: BatchHeader,
     /// Chain head after this frame.
     pub chain: Digest,
+    /// Zeros that the records were sealed with; frames of version 1 do not say.
+    pub zeros: Option<Zeros>,
 }
 
 impl FrameHeader {
@@ -226,7 +242,8 @@ impl FrameHeader {
         }
         let parsed = Self::read(header);
         parsed.check()?;
-        if u16_at(header, AT_FLAGS) != 0 || u32_at(header, AT_ZERO) != 0 {
+        let reserved = u16_at(header, AT_ENDING) != 0 || u32_at(header, AT_INSIDE) != 0;
+        if parsed.zeros.is_none() && reserved {
             return Err(FrameError::Malformed("a reserved field of the header is not zero"));
         }
         Ok(parsed)
@@ -258,6 +275,8 @@ impl FrameHeader {
     }
 
     fn read(header: &[u8; FRAME_HEADER_BYTES]) -> Self {
+        let zeros = Zeros { ending: u16_at(header, AT_ENDING), inside: u32_at(header, AT_INSIDE) };
+        let says = u16_at(header, AT_VERSION) != FRAME_VERSION_SHARED;
         Self {
             length: u32_at(header, AT_LENGTH),
             count: u32_at(header, AT_COUNT),
@@ -275,13 +294,16 @@ impl FrameHeader {
                 outcome_digest: Digest(array_at(header, AT_OUTCOME)),
             },
             chain: Digest(array_at(header, AT_CHAIN)),
+            zeros: says.then_some(zeros),
         }
     }
 
     fn write(&self, header: &mut [u8]) {
+        let version = self.zeros.map_or(FRAME_VERSION_SHARED, |_| FRAME_VERSION);
+        let zeros = self.zeros.unwrap_or_default();
         header[..4].copy_from_slice(&FRAME_MAGIC);
-        put(header, AT_VERSION, FRAME_VERSION.to_le_bytes());
-        put(header, AT_FLAGS, 0u16.to_le_bytes());
+        put(header, AT_VERSION, version.to_le_bytes());
+        put(header, AT_ENDING, zeros.ending.to_le_bytes());
         put(header, AT_LENGTH, self.length.to_le_bytes());
         put(header, AT_COUNT, self.count.to_le_bytes());
         put(header, AT_IDENTITY, self.identity.0);
@@ -294,7 +316,7 @@ impl FrameHeader {
         put(header, AT_NODE, self.batch.node.to_le_bytes());
         put(header, AT_EPOCH, self.batch.epoch.to_le_bytes());
         put(header, AT_RULES, self.batch.rules_version.to_le_bytes());
-        put(header, AT_ZERO, 0u32.to_le_bytes());
+        put(header, AT_INSIDE, zeros.inside.to_le_bytes());
         put(header, AT_OUTCOME, self.batch.outcome_digest.0);
         put(header, AT_CHAIN, self.chain.0);
     }
@@ -314,6 +336,9 @@ impl FrameHeader {
         }
         if self.first <= self.durable || self.first <= self.batch.applied {
             return Err(FrameError::Malformed("a record is durable or applied before its time"));
+        }
+        if self.zeros.is_some_and(|zeros| !zeros.fit(self.length)) {
+            return Err(FrameError::Malformed("it has more zeros than bytes"));
         }
         Ok(())
     }
@@ -586,6 +611,7 @@ impl FrameBuilder {
             durable: tail.durable,
             batch: *batch,
             chain: Digest::default(),
+            zeros: (batch.node == NODE_ALONE).then(|| Zeros::of(self.records())),
         };
         let sound = header.check();
         assert!(sound.is_ok(), "a batch is sealed in order: {sound:?}");
@@ -981,11 +1007,11 @@ fn check_prefix(bytes: &[u8]) -> Result<(), FrameError> {
     if bytes[..magic] != FRAME_MAGIC[..magic] {
         return Err(FrameError::Magic);
     }
-    if bytes.len() < AT_FLAGS {
+    if bytes.len() < AT_ENDING {
         return Err(FrameError::Short);
     }
     match u16_at(bytes, AT_VERSION) {
-        FRAME_VERSION => Ok(()),
+        FRAME_VERSION_SHARED | FRAME_VERSION => Ok(()),
         version => Err(FrameError::Version(version)),
     }
 }
@@ -999,22 +1025,6 @@ fn write_checksums(frame: &mut [u8]) {
 
 fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("the caller has checked the length")
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
 }
 
 #[cfg(test)]

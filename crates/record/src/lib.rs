@@ -11,8 +11,10 @@ mod bytes;
 pub mod checksum;
 pub mod cold;
 pub mod command;
+mod fixed;
 pub mod frame;
 pub mod snapshot;
 pub mod told;
+mod zeros;
 
 pub use bytes::FieldError;

@@ -44,7 +44,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use ledger::snapshot::{Builder, Inconsistent};
+use ledger::snapshot::{Builder, Inconsistent, Parts};
 use ledger::{Digest, Position, Stamp, State};
 
 use crate::bytes::{FieldError, Reader, Writer};
@@ -190,8 +190,7 @@ impl<'a, E> SnapshotWriter<'a, E> {
     ///
     /// # Errors
     /// Those of whoever stores.
-    pub fn state(&mut self, state: &State) -> Result<(), E> {
-        let parts = state.parts();
+    pub fn state(&mut self, parts: Parts<'_>) -> Result<(), E> {
         self.row(kind::HEAD, |out| rows::write_head(out, &parts.head()))?;
         self.table(kind::ACCOUNTS, parts.accounts(), rows::write_account)?;
         self.table(kind::PARTICIPANTS, parts.participants(), rows::write_participant)?;

@@ -16,7 +16,6 @@
 //! Costs: for a new transfer one question to the store, which its filters answer; for one that
 //! ended a copy of its row and a digest; a lock per batch.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::planted::{Bug, is_planted};
@@ -24,9 +23,7 @@ use ledger::{
     ChangeParties, Command, Effects, Ended, Eviction, Moment, Outcome, PartyChangeForm, Position,
     Stamp, State, Teller, TransferId,
 };
-use ports::{
-    Cold, ColdStore, Log, LogError, Mark, PartyChange, PartyRow, Portion, Stop, StoreError, Until,
-};
+use ports::{Cold, Log, LogError, Mark, PartyChange, PartyRow, Portion, Stop, StoreError, Until};
 
 use crate::filter::Filter;
 
@@ -119,14 +116,6 @@ impl ColdSide {
             left: None,
             counts: ColdCounts::default(),
         }
-    }
-
-    /// A cold side that looks on while another writes the store: rows leave as soon as the store
-    /// shows them, and nothing is written. For a replay that is never ahead of the store's mark.
-    #[must_use]
-    pub fn onlooker(store: Arc<dyn ColdStore>) -> Self {
-        let side = Self::new(Box::new(Onlooker(store)), Duration::ZERO);
-        Self { complete: Position(u64::MAX), ..side }
     }
 
     /// A replay begins at the first record.
@@ -287,28 +276,6 @@ impl ColdSide {
                 left.add(&row.id);
             }
         });
-    }
-}
-
-/// A store that another one writes.
-#[derive(Debug)]
-struct Onlooker(Arc<dyn ColdStore>);
-
-impl Cold for Onlooker {
-    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
-        self.0.read(id, at)
-    }
-
-    fn visible(&self) -> Position {
-        self.0.mark().position
-    }
-
-    fn offer(&mut self, _portion: &mut Portion) -> bool {
-        unreachable!("everything is in the store already, as far as the other one knows")
-    }
-
-    fn wait(&mut self, _until: Until) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 

@@ -287,6 +287,19 @@ impl<L: Log> Sequencer<L> {
         Ok(cold.tend(&mut self.state, at, Pace::Live)?)
     }
 
+    /// Makes everything durable, and tells the store that it is: for whoever sets the state aside
+    /// as it is now and needs both to reach as far.
+    ///
+    /// # Errors
+    /// [`CommitError::Stopped`], [`CommitError::Store`]: this node must stop.
+    pub fn settle(&mut self, now: Now) -> Result<(), CommitError> {
+        let tail = self.log.tail();
+        if tail.durable < tail.end {
+            self.sync()?;
+        }
+        self.tend(now)
+    }
+
     /// Microseconds until [`Sequencer::tend`] has something to do though nobody brings work: while
     /// something has ended and is in memory. `None` when it can wait for the next batch.
     pub fn rest_us(&self, now: Now) -> Option<u64> {

@@ -2,13 +2,12 @@
 //! times that jump), and wherever nodes stop and begin anew: all make the same frames of it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use journal::{FileLog, MemoryDisk, Options};
-use ledger::{Administer, Change, Command, FspName, Genesis, Position, Stamp};
-use ports::{Log, LogError, Now, RecordReader, Visitor};
+use journal::{CopyLog, FileLog, MemoryDisk, Options};
+use ledger::{Administer, Change, Command, FspName, Genesis, Stamp};
+use ports::{Log, Now};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
-use record::frame::{FrameBuilder, LogIdentity, Tail};
+use record::frame::{FrameBuilder, LogIdentity};
 use sequencer::{
     Delivered, Durability, LastMessage, Name, Passed, Quarantine, Replica, ReplicaError, Sequencer,
     Submission, encode,
@@ -18,36 +17,12 @@ const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 const SECOND: u64 = 1_000_000;
 const NODES: usize = 3;
 
-/// A copy of what a topic says: never synced.
-struct Copy(FileLog<MemoryDisk>);
+/// The copy of one node.
+type Copy = CopyLog<MemoryDisk>;
 
-impl Copy {
-    fn open(disk: &MemoryDisk) -> Self {
-        let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
-        Self(opened.expect("it opens").0)
-    }
-}
-
-impl Log for Copy {
-    fn tail(&self) -> Tail {
-        self.0.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        self.0.append_durable(frame)
-    }
-
-    fn sync(&mut self) -> Result<(), LogError> {
-        Ok(())
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        self.0.replay(from, visit)
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.0.reader()
-    }
+fn open_copy(disk: &MemoryDisk) -> Copy {
+    let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
+    CopyLog::of(opened.expect("it opens").0)
 }
 
 /// Numbers that look random, the same for the same seed.
@@ -95,7 +70,7 @@ fn replica(
     instance: u64,
     topic: &[Message],
 ) -> (Replica<Copy>, usize) {
-    let mut copy = Copy::open(disk);
+    let mut copy = open_copy(disk);
     let (mut next, mut last) = (0, None);
     let mut header = None;
     let end = copy.tail().end;

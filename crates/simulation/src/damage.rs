@@ -1,9 +1,9 @@
 //! Damage to what was stored: a copy of the disk, taken before a recovery, is damaged and opened.
 //!
 //! Bits flip, and a write goes astray: a sector holds what belongs elsewhere. Such a log must be
-//! refused with a word on what to do, or the damage must lie in the torn end that a recovery
-//! drops anyway; in no case may anything acknowledged be missing or changed. The hub itself goes
-//! on with the disk as it was.
+//! refused with a word on what to do, or the damage must lie in the torn end that a recovery drops
+//! anyway, which no flipped bit of a whole frame looks like. In no case may anything acknowledged
+//! be missing or changed. The hub itself goes on with the disk as it was.
 
 use journal::{FileLog, MemoryDisk, OpenError};
 use ledger::Position;

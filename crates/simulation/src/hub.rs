@@ -12,6 +12,7 @@ use journal::FileLog;
 use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Position};
 use ports::{Log, RecordReader};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
+use snapshots::{Aside, SnapshotFile};
 
 use crate::archive::HubDisk;
 use crate::desk::Desk;
@@ -74,6 +75,10 @@ pub(crate) struct Hub {
     pub(crate) life: u32,
     pub(crate) born_us: u64,
     pub(crate) sequencer: Sequencer<FileLog<HubDisk>>,
+    /// A state to be stored as a snapshot.
+    pub(crate) aside: Option<Aside>,
+    /// The last snapshot of this life.
+    pub(crate) stored: Option<SnapshotFile>,
     pub(crate) reader: Arc<dyn RecordReader>,
     pub(crate) edges: Vec<Edge>,
     pub(crate) inbox: VecDeque<Submission>,
@@ -101,6 +106,8 @@ impl Hub {
             born_us,
             reader: sequencer.log().reader(),
             sequencer,
+            aside: None,
+            stored: None,
             edges: edges.collect(),
             inbox: VecDeque::new(),
             mailboxes: vec![Vec::new(); usize::from(desk.plan.edges)],

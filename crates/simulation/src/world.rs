@@ -17,7 +17,7 @@ use ledger::{Command, Digest, FspName, Genesis, Position, State, TransferId};
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Quarantine, ReplayError, Sequencer, Start, is_of_log};
-use snapshots::{Newest, Source, TakeError, Unpaced, newest, take};
+use snapshots::{Aside, Newest, TakeError, Unpaced, keep, newest};
 
 use crate::Options;
 use crate::archive::{Archiver, HubDisk};
@@ -274,23 +274,29 @@ impl World {
         self.seed.is_multiple_of(4)
     }
 
-    /// What the follower's thread does. Whatever fails harms nobody, unless the power goes off.
+    /// What the thread that takes snapshots does, in two visits: the state is set aside, and stored
+    /// once the log is durable and the store complete up to there, while the living one has gone
+    /// on. Whatever fails harms nobody, unless the power goes off.
     fn snapshot(&mut self) {
-        let (Some(hub), Some(disk)) = (&self.hub, &self.tiers) else { return };
-        let frames = hub.sequencer.log().frames();
-        let store: Arc<dyn ColdStore> = Arc::new(self.shelf.clone());
-        let quarantine = &Quarantine::default();
-        let source = Source { frames: &frames, quarantine, store: Some(&store) };
-        match take(disk, source, &mut Unpaced) {
+        let (Some(hub), Some(disk)) = (&mut self.hub, &self.tiers) else { return };
+        let tail = hub.sequencer.log().tail();
+        let store = Arc::new(self.shelf.clone());
+        let reached = tail.durable.min(store.mark().position);
+        if hub.aside.is_none() {
+            hub.aside = Some(Aside { tail, state: hub.sequencer.state().freeze() });
+        }
+        let Some(aside) = hub.aside.take_if(|aside| aside.tail.end <= reached) else { return };
+        let beside = (Some(&*store as &dyn ColdStore), hub.stored.as_ref());
+        match keep(disk, aside, beside, &mut Unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
-                assert!(taken.passed_over.iter().all(is_ahead), "{:?}", taken.passed_over);
                 self.desk.tally.snapshots += 1;
                 self.desk.mark(taken.file.position.0);
+                hub.stored = Some(taken.file);
             }
             Err(TakeError::Disk(_)) => self.desk.tally.snapshots_failed += 1,
             Err(_) if self.disk.is_down() => self.desk.tally.snapshots_failed += 1,
-            Err(error) => panic!("the log can not be followed: {error}"),
+            Err(error) => panic!("a state that was set aside is stored: {error}"),
         }
     }
 
@@ -457,6 +463,9 @@ impl World {
     fn look(&mut self) {
         if !self.desk.calm {
             self.calm_down();
+        } else if self.hub.is_some() && self.disk.is_down() {
+            // The power went off while something else than the log was written.
+            self.stopped();
         } else if self.is_at_rest() {
             return self.finish();
         }
@@ -536,12 +545,14 @@ impl World {
     /// Everything is at rest: everybody agrees, and the log alone says the same.
     fn finish(&mut self) {
         let hub = self.hub.as_mut().expect("a hub at rest is up");
-        hub.sequencer.sync().expect("a sound disk syncs");
+        hub.sequencer.settle(self.desk.clock(self.desk.now)).expect("a sound disk syncs");
         self.witness.check_rest(&mut hub.sequencer);
         let hash = hub.sequencer.state().hash();
         self.check_agreement();
         assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {
+            // One that was set aside before, and one of now.
+            self.snapshot();
             self.snapshot();
         }
         self.desk.tally.kills += 1;

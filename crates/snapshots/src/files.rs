@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ledger::{Position, State};
+use ledger::Position;
+use ledger::snapshot::Parts;
 use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::Tail;
 use record::snapshot::{
@@ -121,7 +122,7 @@ pub fn load(disk: &impl Disk, file: &SnapshotFile, pace: &mut dyn Pace) -> Resul
 /// they are.
 pub(crate) fn store(
     disk: &impl Disk,
-    (tail, state): (&Tail, &State),
+    (tail, state): (&Tail, Parts<'_>),
     pace: &mut dyn Pace,
 ) -> Result<(SnapshotFile, Summary), TakeError> {
     remove_if_there(disk, NEW_FILE)?;
@@ -150,7 +151,7 @@ pub(crate) fn keep_only(disk: &impl Disk, kept: &[&str]) -> Result<(), DiskError
 
 fn write(
     disk: &impl Disk,
-    (tail, state): (&Tail, &State),
+    (tail, state): (&Tail, Parts<'_>),
     pace: &mut dyn Pace,
 ) -> Result<Summary, TakeError> {
     let file = disk.create(NEW_FILE)?;

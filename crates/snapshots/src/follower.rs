@@ -1,9 +1,9 @@
 //! The thread that takes snapshots while the switch runs.
 //!
-//! It looks four times a second whether enough was written since the last one. Its priority is
-//! low, and it works only a share of the time, in pieces of some milliseconds, so that it never has
-//! a core for itself. It reads the log through files of its own and shares nothing with the
-//! sequencer's thread but two numbers and the list of segments.
+//! It looks four times a second whether enough was written since the last one. Then it has the
+//! sequencer's thread set the state aside between two batches, waits until the cold store has come
+//! as far, and stores what was set aside. Its priority is low, and it works only a share of the
+//! time, in pieces of some milliseconds, so that it never has a core for itself.
 //!
 //! What fails is told and tried again after a while; it never harms the switch.
 
@@ -12,19 +12,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use journal::DurableFrames;
+use ledger::Position;
 use ports::{ColdStore, Disk, Stop};
-use sequencer::Quarantine;
 
+use crate::Pace;
 use crate::files::{SnapshotFile, list};
-use crate::taking::{TakeError, Taken, take};
-use crate::{Pace, Source};
+use crate::taking::{Aside, TakeError, Taken, keep};
 
 /// Between two looks at the log.
 const LOOK: Duration = Duration::from_millis(250);
 /// After a failure, before the next attempt that nobody asked for.
 const PAUSE: Duration = Duration::from_secs(60);
-/// How long a snapshot that was asked for waits for the store, and between two looks at it.
-const STORE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a state that was set aside waits for the store, and between two looks at it.
+const STORE_PATIENCE: Duration = Duration::from_secs(60);
 const STORE_LOOK: Duration = Duration::from_millis(5);
 /// The work between two rests.
 const PIECE: Duration = Duration::from_millis(4);
@@ -70,15 +70,17 @@ pub struct Status {
     pub error: Option<String>,
 }
 
-/// What the thread goes through: see [`Source`].
-#[derive(Debug)]
+/// Whose state the thread stores.
 pub struct Followed<D: Disk> {
-    /// The log.
+    /// The log, for how far it has come.
     pub frames: DurableFrames<D>,
-    /// Records that decide nothing.
-    pub quarantine: Quarantine,
     /// What the sequencer's rows leave for.
     pub store: Option<Arc<dyn ColdStore>>,
+    /// The snapshot that the start went on from.
+    pub before: Option<SnapshotFile>,
+    /// Has the state set aside, everything up to there durable and on its way to the store. `None`
+    /// when nobody did so in time.
+    pub set_aside: Box<dyn Fn() -> Option<Aside> + Send>,
 }
 
 /// The thread.
@@ -116,7 +118,7 @@ pub fn follow<D: Disk>(
     tell: impl Fn(&News) + Send + 'static,
 ) -> std::io::Result<Follower> {
     let handle = FollowerHandle(Arc::new(Shared::default()));
-    let runner = Runner { disk, followed, due, shared: Arc::clone(&handle.0) };
+    let mut runner = Runner { disk, followed, due, shared: Arc::clone(&handle.0) };
     runner.list();
     let run = move || runner.run(&tell);
     let thread = std::thread::Builder::new().name("snapshots".into()).spawn(run)?;
@@ -187,7 +189,7 @@ struct Runner<D: Disk> {
 }
 
 impl<D: Disk> Runner<D> {
-    fn run(self, tell: &impl Fn(&News)) {
+    fn run(&mut self, tell: &impl Fn(&News)) {
         // Without it the thread is only less polite.
         let _set = rustix::process::setpriority_process(None, NICENESS);
         let mut bytes_before = 0;
@@ -203,25 +205,11 @@ impl<D: Disk> Runner<D> {
                 continue;
             }
             let bytes_now = self.followed.frames.bytes();
-            if orders.asked && self.await_store().is_err() {
-                continue;
-            }
             match self.take(tell) {
                 Ok(()) => bytes_before = bytes_now,
                 Err(Stop) => not_before = Instant::now() + PAUSE,
             }
         }
-    }
-
-    /// Lets the store catch up with what is durable now: a snapshot goes no further than the store,
-    /// and whoever asks wants all of it.
-    fn await_store(&self) -> Result<(), Stop> {
-        let Some(store) = &self.followed.store else { return Ok(()) };
-        let (end, deadline) = (self.followed.frames.end(), Instant::now() + STORE_PATIENCE);
-        while store.mark().position < end && Instant::now() < deadline {
-            self.shared.rest(STORE_LOOK)?;
-        }
-        Ok(())
     }
 
     fn is_due(&self, bytes_before: u64) -> bool {
@@ -235,13 +223,10 @@ impl<D: Disk> Runner<D> {
         reached(self.due.every_records, records) || reached(self.due.every_bytes, bytes)
     }
 
-    fn take(&self, tell: &impl Fn(&News)) -> Result<(), Stop> {
+    fn take(&mut self, tell: &impl Fn(&News)) -> Result<(), Stop> {
         self.shared.status().busy = true;
         let started = Instant::now();
-        let mut pace = Share::new(&self.shared, self.due.cpu_percent);
-        let Followed { frames, quarantine, store } = &self.followed;
-        let source = Source { frames, quarantine, store: store.as_ref() };
-        let result = take(&self.disk, source, &mut pace);
+        let result = self.attempt();
         let took = started.elapsed();
         self.list();
         let mut status = self.shared.status();
@@ -253,6 +238,7 @@ impl<D: Disk> Runner<D> {
                 status.taken += 1;
                 status.last_bytes = taken.bytes;
                 status.last_millis = took.as_millis() as u64;
+                self.followed.before = Some(taken.file.clone());
                 News::Taken(taken, took)
             }
             Err(error) => {
@@ -264,6 +250,29 @@ impl<D: Disk> Runner<D> {
         drop(status);
         tell(&news);
         if matches!(news, News::Failed(_)) { Err(Stop) } else { Ok(()) }
+    }
+
+    fn attempt(&self) -> Result<Option<Taken>, TakeError> {
+        let Followed { store, before, set_aside, .. } = &self.followed;
+        let aside = set_aside().ok_or(TakeError::Busy)?;
+        let store = store.as_deref();
+        if let Some(store) = store {
+            self.await_store(store, aside.tail.end)?;
+        }
+        let mut pace = Share::new(&self.shared, self.due.cpu_percent);
+        keep(&self.disk, aside, (store, before.as_ref()), &mut pace)
+    }
+
+    /// Lets the store catch up: a snapshot goes no further than the store.
+    fn await_store(&self, store: &dyn ColdStore, end: Position) -> Result<(), TakeError> {
+        let deadline = Instant::now() + STORE_PATIENCE;
+        while store.mark().position < end {
+            if deadline < Instant::now() {
+                return Err(TakeError::Behind);
+            }
+            self.shared.rest(STORE_LOOK).map_err(|Stop| TakeError::Stopped)?;
+        }
+        Ok(())
     }
 
     fn list(&self) {

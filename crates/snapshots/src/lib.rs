@@ -1,9 +1,10 @@
 //! States stored beside the log, so that a start does not decide the whole log again.
 //!
 //! # Phases
-//! - [`take`] goes on from the newest good snapshot, or from nothing, replays the durable log up
-//!   to its end with a state of its own, and stores that. It runs on a thread that follows the log
-//!   ([`follow`]), or in a program beside no switch; the sequencer's thread never knows.
+//! - [`keep`] stores a state that the sequencer's thread has set aside between two batches
+//!   ([`ledger::State::freeze`]). A thread beside it ([`follow`]) asks for that now and then.
+//! - [`take`] is for a log that nobody writes: it goes on from the newest good snapshot, or from
+//!   nothing, decides the log again up to its end, and stores that.
 //! - [`newest`] finds what a start, or the next `take`, goes on from. A snapshot that is damaged,
 //!   of another log, or of another history of this one is passed over, with a line that says why.
 //!
@@ -25,9 +26,10 @@
 //! it anew. A snapshot taken beside no store holds every row.
 //!
 //! # Costs
-//! A second state in memory while one is taken; one pass over the records since the last one, at
-//! the speed of a replay; some 100 bytes for each transfer kept, written and synced in pieces of
-//! [`SYNC_BYTES`], so that a sync of the log beside it never waits for much.
+//! On the sequencer's thread: what setting aside costs, microseconds to some milliseconds. In
+//! memory: copies of the pages that change while one is stored. Some 100 bytes for each transfer
+//! kept, written and synced in pieces of [`SYNC_BYTES`], so that a sync of the log beside it never
+//! waits for much.
 #![warn(missing_docs)]
 
 mod files;
@@ -40,4 +42,4 @@ pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, 
 pub use follower::{Due, Followed, Follower, FollowerHandle, News, Status, follow};
 pub use pace::{Pace, Unpaced};
 pub use recovery::{Newest, Start, newest};
-pub use taking::{Source, TakeError, Taken, put, take};
+pub use taking::{Aside, Source, TakeError, Taken, keep, put, take};

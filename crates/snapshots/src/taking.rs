@@ -1,12 +1,12 @@
-//! Taking one snapshot: from the last one through the log to the next one.
-
-use std::sync::Arc;
+//! Taking one snapshot: of a state that was set aside, or from the last one through the log to the
+//! next one.
 
 use journal::DurableFrames;
+use ledger::snapshot::{Frozen, Parts};
 use ledger::{Position, State};
 use ports::{ColdStore, Disk, DiskError, LogError, Stop, StoreError};
 use record::frame::{Frame, Tail};
-use sequencer::{ColdSide, Quarantine, Replay, ReplayError};
+use sequencer::{Quarantine, Replay, ReplayError};
 
 use crate::files::{self, SnapshotFile, keep_only, list};
 use crate::recovery::newest;
@@ -19,7 +19,7 @@ pub struct Taken {
     pub file: SnapshotFile,
     /// Its length, in bytes.
     pub bytes: u64,
-    /// Records replayed for it.
+    /// Records decided again for it.
     pub records: u64,
     /// Older files that could not be used, each with the reason. They were removed.
     pub passed_over: Vec<String>,
@@ -40,24 +40,67 @@ pub enum TakeError {
     /// The store beside the kernel cannot be made durable.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The state was not set aside in time.
+    #[error("the switch was too busy to set its state aside")]
+    Busy,
+    /// The store beside the kernel did not come as far in time.
+    #[error("the cold store is too far behind")]
+    Behind,
     /// Its pace said so.
     #[error("it was stopped")]
     Stopped,
 }
 
-/// What a snapshot is taken of.
+/// A log that nobody writes: what a snapshot is taken of when no switch runs.
 #[derive(Debug)]
 pub struct Source<'a, D: Disk> {
-    /// The log, as far as it is durable.
+    /// Its frames.
     pub frames: &'a DurableFrames<D>,
     /// Records that decide nothing.
     pub quarantine: &'a Quarantine,
-    /// What rows of ended transfers have left for, while another one writes it.
-    pub store: Option<&'a Arc<dyn ColdStore>>,
 }
 
-/// Takes a snapshot of the log as far as it is durable, and in the store, now. `None` when there is
-/// one already, or no record.
+/// A state that a sequencer set aside, and where its log stood.
+#[derive(Clone, Debug)]
+pub struct Aside {
+    /// Where the log stood.
+    pub tail: Tail,
+    /// The state there.
+    pub state: Frozen,
+}
+
+/// Rows between two breaths.
+const ROWS: usize = 4_096;
+
+/// Stores what was set aside. The log is durable and the store complete up to there at least: of
+/// the files that are there, `before` stays beside the new one. `None` when it is of this record.
+///
+/// # Errors
+/// [`TakeError`].
+pub fn keep(
+    disk: &impl Disk,
+    mut aside: Aside,
+    (store, before): (Option<&dyn ColdStore>, Option<&SnapshotFile>),
+    pace: &mut dyn Pace,
+) -> Result<Option<Taken>, TakeError> {
+    if before.is_some_and(|before| before.position == aside.tail.end) {
+        return Ok(None);
+    }
+    if let Some(store) = store {
+        assert!(aside.tail.end <= store.mark().position, "the store has what leaves the state");
+        store.sync()?;
+        while 0 < aside.state.let_go(ROWS) {
+            pace.breathe().map_err(|Stop| TakeError::Stopped)?;
+        }
+    }
+    let (file, summary) = files::store(disk, (&aside.tail, aside.state.parts()), pace)?;
+    let kept = before.into_iter().chain([&file]).map(|file| file.name.as_str());
+    keep_only(disk, &kept.collect::<Vec<_>>())?;
+    Ok(Some(Taken { file, bytes: summary.bytes, records: 0, passed_over: Vec::new() }))
+}
+
+/// Takes a snapshot of a log that nobody writes, of every row. `None` when there is one of its end
+/// already, or no record.
 ///
 /// # Errors
 /// [`TakeError`].
@@ -66,19 +109,15 @@ pub fn take<D: Disk>(
     source: Source<'_, D>,
     pace: &mut dyn Pace,
 ) -> Result<Option<Taken>, TakeError> {
-    let stored = source.store.map(|store| store.mark().position);
-    let found = newest(disk, source.frames, stored, pace)?;
+    let found = newest(disk, source.frames, None, pace)?;
     if found.stopped {
         return Err(TakeError::Stopped);
     }
     let base = found.start.as_ref().map(|start| start.file.clone());
-    let reached = replay(&source, (found.start, stored), pace)?;
+    let reached = replay(&source, found.start, pace)?;
     let Reached { tail: Some(tail), replay } = reached else { return Ok(None) };
-    if let Some(store) = source.store {
-        store.sync()?;
-    }
     let records = replay.records();
-    let (file, summary) = files::store(disk, (&tail, replay.state()), pace)?;
+    let (file, summary) = files::store(disk, (&tail, replay.state().parts()), pace)?;
     drop(replay);
     let kept = base.iter().chain([&file]).map(|file| file.name.as_str());
     keep_only(disk, &kept.collect::<Vec<_>>())?;
@@ -91,7 +130,7 @@ pub fn take<D: Disk>(
 ///
 /// # Errors
 /// [`TakeError`].
-pub fn put(disk: &impl Disk, at: (&Tail, &State), pace: &mut dyn Pace) -> Result<(), TakeError> {
+pub fn put(disk: &impl Disk, at: (&Tail, Parts<'_>), pace: &mut dyn Pace) -> Result<(), TakeError> {
     let position = at.0.end;
     if position == Position(0) || list(disk)?.iter().any(|file| file.position == position) {
         return Ok(());
@@ -105,23 +144,19 @@ struct Reached {
     replay: Replay,
 }
 
-/// Goes through the log, but no further than the store.
+/// Goes through the log.
 fn replay<D: Disk>(
     source: &Source<'_, D>,
-    (start, stored): (Option<Start>, Option<Position>),
+    start: Option<Start>,
     pace: &mut dyn Pace,
 ) -> Result<Reached, TakeError> {
     let state = start.map_or_else(State::new, |start| start.state);
     let next = Position(state.position().0 + 1);
     let quarantine = source.quarantine.clone();
-    let cold = source.store.map(|store| ColdSide::onlooker(Arc::clone(store)));
-    let replay = Replay::from(sequencer::Start { state, quarantine, cold });
+    let replay = Replay::from(sequencer::Start { state, quarantine, cold: None });
     let mut reached = Reached { tail: None, replay };
     let mut failed = None;
     source.frames.replay(next, &mut |frame| {
-        if stored.is_some_and(|stored| stored < frame.header().last()) {
-            return Err(Stop);
-        }
         let step = reached.follow(frame).map_err(TakeError::from);
         let paced = step.and_then(|()| pace.breathe().map_err(|Stop| TakeError::Stopped));
         paced.map_err(|error| {
@@ -129,11 +164,10 @@ fn replay<D: Disk>(
             Stop
         })
     })?;
-    if let Some(error) = failed {
-        return Err(error);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(reached),
     }
-    reached.replay.let_go();
-    Ok(reached)
 }
 
 impl Reached {

@@ -67,7 +67,9 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
     println!("absent         p50 {:.1?}, p99 {:.1?}", reads[1].0, reads[1].1);
     let mb = |bytes: u64| bytes.saturating_sub(before) as f64 / 1e6;
     println!("memory added   {:.0} MB, {:.0} MB at most", mb(resident()), mb(most));
+    let started = Instant::now();
     drop(store);
+    println!("closed         in {:.1?}", started.elapsed());
     let (started, before) = (Instant::now(), resident());
     let (store, reason) = Disk::open(path, LogIdentity([1; 16]), Options::default()).unwrap();
     assert_eq!((reason, store.mark().position), (None, Position(count)));

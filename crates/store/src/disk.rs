@@ -4,7 +4,8 @@
 //! the mark; the others hold what is told ([`crate::told`]). One portion is one atomic batch over
 //! all of them. Nothing is synced here: the database
 //! hands its journal to the operating system with each batch, so that the end of the process loses
-//! nothing and a loss of power the newest batches.
+//! nothing and a loss of power the newest batches. Who wrote to it leaves no journal behind
+//! ([`crate::closing`]).
 //!
 //! A directory holds the database and, after something was found damaged, a file that says so:
 //! the next start begins anew.
@@ -14,6 +15,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
@@ -25,6 +27,7 @@ use record::frame::LogIdentity;
 use record::told::Told;
 
 use crate::background::behind;
+use crate::closing::{Journals, flush};
 use crate::memory::{damaged, party_row, party_value};
 use crate::told::Tales;
 
@@ -76,6 +79,22 @@ pub struct Disk {
     tales: Tales,
     told_after: Position,
     mark: RwLock<Mark>,
+    /// Whether something was written to it.
+    written: AtomicBool,
+    /// Whether that failed, or something was found damaged.
+    failed: AtomicBool,
+    /// Behind the database and its keyspaces: it is dropped after them.
+    journals: Journals,
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // After a failure its tables are not to be relied on, nor the library's threads.
+        if *self.written.get_mut() && !*self.failed.get_mut() {
+            let own = [&self.transfers, &self.parties, &self.about];
+            self.journals.needless = flush(&[&own[..], &self.tales.keyspaces()].concat());
+        }
+    }
 }
 
 impl std::fmt::Debug for Disk {
@@ -196,12 +215,24 @@ impl Disk {
         let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", || with(OTHER_BUFFER))?;
         let tales = Tales::open(&database)?;
-        let (path, told_after, mark) = (path.to_owned(), Position(0), RwLock::default());
-        Ok(Self { path, database, transfers, parties, about, tales, told_after, mark })
+        Ok(Self {
+            path: path.to_owned(),
+            journals: Journals { database: path.join(DATABASE), needless: false },
+            database,
+            transfers,
+            parties,
+            about,
+            tales,
+            told_after: Position(0),
+            mark: RwLock::default(),
+            written: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        })
     }
 
     /// Notes that the store must not be used again, and passes the error on.
     fn condemn(&self, error: StoreError) -> StoreError {
+        self.failed.store(true, Ordering::Relaxed);
         // When even that fails, the next start finds the damage by itself.
         let _noted = fs::write(self.path.join(DAMAGED), error.to_string());
         error
@@ -271,6 +302,7 @@ impl ColdStore for Disk {
     }
 
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+        self.written.store(true, Ordering::Relaxed);
         let mut batch = self.database.batch();
         self.insert_rows(&portion.rows, &mut batch)?;
         self.tales.write(portion, &mut batch);
@@ -281,7 +313,10 @@ impl ColdStore for Disk {
             }
         }
         batch.insert(&self.about, MARK_KEY, &write_mark(&portion.mark)[..]);
-        batch.commit().map_err(|error| of_library(&error))?;
+        batch.commit().map_err(|error| {
+            self.failed.store(true, Ordering::Relaxed);
+            of_library(&error)
+        })?;
         *self.mark.write().unwrap_or_else(PoisonError::into_inner) = portion.mark;
         Ok(())
     }

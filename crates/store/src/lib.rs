@@ -19,6 +19,7 @@
 
 mod background;
 mod behind;
+mod closing;
 pub mod contract;
 mod disk;
 #[cfg(all(test, feature = "shuttle"))]

@@ -44,6 +44,10 @@ impl Tales {
         Ok(Self { decisions, deliveries, traces: open("traces")? })
     }
 
+    pub(crate) fn keyspaces(&self) -> [&Keyspace; 3] {
+        [&self.decisions, &self.deliveries, &self.traces]
+    }
+
     pub(crate) fn write(&self, portion: &Portion, batch: &mut OwnedWriteBatch) {
         let rows: HashMap<TransferId, &Ended> =
             portion.rows.iter().map(|row| (row.id, row)).collect();

@@ -57,6 +57,63 @@ fn a_sound_store_is_private_and_kept() {
     assert!(0 < store.bytes());
 }
 
+/// Whoever wrote leaves tables and no journal, so that the next to open it has nothing to replay; who
+/// only asks leaves what is there.
+#[test]
+fn what_was_written_is_in_tables_when_the_store_is_closed() {
+    let (_above, path) = written();
+    assert_eq!(journals(&path), [0]);
+    let (store, _) = open(&path, IDENTITY);
+    let rows = (1_000..2_000).map(|number| sample_row(number, 20)).collect();
+    store.write(&portion(rows, 20)).expect("it writes");
+    assert!(0 < journals(&path)[0]);
+    drop(store);
+    for _ in 0..2 {
+        assert_eq!(journals(&path), [0]);
+        let asked = Disk::open_for_questions(&path, IDENTITY).expect("it opens");
+        assert_eq!(asked.mark().position, Position(20));
+        for number in [0, 999, 1_000, 1_999] {
+            let at = if number < 1_000 { 10 } else { 20 };
+            let row = asked.read(&sample_id(number), Position(u64::MAX));
+            assert_eq!(row, Ok(Some(sample_row(number, at))));
+        }
+    }
+}
+
+/// One whose writer was ended from outside still has its journal, and loses nothing by it.
+#[test]
+fn a_store_that_was_never_closed_is_whole() {
+    let (_above, path) = written();
+    let copy = path.with_file_name("copy");
+    let (store, _) = open(&path, IDENTITY);
+    store.write(&portion(vec![sample_row(1_000, 20)], 20)).expect("it writes");
+    copy_tree(&path, &copy);
+    drop(store);
+    assert!(0 < journals(&copy)[0]);
+    let (store, reason) = open(&copy, IDENTITY);
+    assert_eq!((reason, store.mark().position), (None, Position(20)));
+    let row = store.read(&sample_id(1_000), Position(u64::MAX));
+    assert_eq!(row, Ok(Some(sample_row(1_000, 20))));
+}
+
+/// Lengths of the journals of the library.
+fn journals(path: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(path.join("rows")).expect("it is there").map(Result::unwrap);
+    let journals = entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "jnl"));
+    journals.map(|journal| journal.metadata().expect("it is there").len()).collect()
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("it is new");
+    for entry in fs::read_dir(from).expect("it is there").map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("it has one").is_dir() {
+            true => copy_tree(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).expect("it is copied")),
+        }
+    }
+}
+
 /// One written before anything was told keeps what it has, and tells from there on.
 #[test]
 fn a_store_that_told_nothing_is_taken_over() {

@@ -1,9 +1,9 @@
 //! `upesi cluster`: the nodes that share a log, as one of them sees them.
 
-use harness::Admin;
 use serde::Deserialize;
 
 use crate::Failure;
+use crate::ask::ask;
 
 /// Arguments of `cluster`.
 #[derive(clap::Args)]
@@ -68,13 +68,7 @@ struct Takeover {
 
 pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), Failure> {
     let What::Status(StatusArguments { admin, json }) = &arguments.what;
-    let failed = |error: harness::HarnessError| Failure::new(error.to_string());
-    let mut asked = Admin::at(admin, None).map_err(failed)?;
-    let answered = asked.call("GET", "/cluster", None).map_err(failed)?;
-    let text = String::from_utf8_lossy(&answered.body);
-    if answered.status != 200 {
-        return Err(Failure::new(format!("the switch answered {} {text}", answered.status)));
-    }
+    let text = ask(admin, None, "/cluster")?;
     if *json {
         println!("{text}");
         return Ok(());

@@ -1,6 +1,7 @@
 //! The one binary: reads its configuration, wires the parts together, and shuts them down.
 
 mod archive;
+mod ask;
 mod audit;
 mod backup;
 mod bench;

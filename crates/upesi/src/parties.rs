@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::Failure;
+use crate::ask::ask;
 
 /// The first line of a file, and with it the order of its columns.
 const HEADER: &str = "type,id,sub_id,fsp,currency";
@@ -541,24 +542,18 @@ fn cannot(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Fai
 
 fn find(arguments: &FindArguments) -> Result<(), Failure> {
     let FindArguments { kind, id, sub_id, place, json } = arguments;
-    let failed = |error: harness::HarnessError| Failure::new(error.to_string());
-    let mut admin = Admin::at(&place.admin, place.token.as_deref()).map_err(failed)?;
     let mut path = format!("/parties/{kind}/{}", fspiop::percent_encode(id));
     if let Some(sub_id) = sub_id {
         // What a query means something else by is not what a path does.
         let sub_id = fspiop::percent_encode(sub_id).replace('+', "%2B").replace('&', "%26");
         path += &format!("?subId={sub_id}");
     }
-    let answered = admin.call("GET", &path, None).map_err(failed)?;
-    let text = String::from_utf8_lossy(&answered.body);
-    if answered.status != 200 {
-        return Err(Failure::new(format!("the switch answered {} {text}", answered.status)));
-    }
+    let text = ask(&place.admin, place.token.as_deref(), &path)?;
     if *json {
         println!("{text}");
         return Ok(());
     }
-    let found: Vec<serde_json::Value> = serde_json::from_slice(&answered.body)
+    let found: Vec<serde_json::Value> = serde_json::from_str(&text)
         .map_err(|error| Failure::new(format!("the answer: {error}")))?;
     let Some(found) = found.first() else {
         return Err(Failure::new(format!("nobody serves {kind} {id}")));

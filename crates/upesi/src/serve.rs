@@ -7,19 +7,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-use journal::{Options, RealDisk, Recovery, Tier, Tiered, Verify};
+use journal::{DurableFrames, Options, RealDisk, Recovery, Tier, Tiered, Verify};
 use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
-use node::{Directory, SystemClock};
+use node::{Directory, Handle, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
 use ports::{Clock, ColdStore, Log as _};
 use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
-use snapshots::{Followed, Follower, News};
-use switch::{Decisions, Signatures};
+use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
+use switch::{Decisions, Message, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
@@ -42,6 +42,9 @@ type Replayed = (Sequencer<Log>, Notes);
 
 /// How often the main thread looks whether the log has stopped, or a stage is stuck.
 const WATCH: Duration = Duration::from_millis(200);
+
+/// How long the thread that takes snapshots waits for the sequencer's.
+const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
     let mut config = Config::read(arguments.config.as_deref())?;
@@ -71,8 +74,8 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let started = start_node(starting, sequencer, sharing, of_node)?;
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Until the end of this function: the last note is of the last sync.
-    let _marking = Marking::start(following.disk.clone(), following.followed.frames.clone())?;
-    let follower = following.start(&config)?;
+    let _marking = Marking::start(following.disk.clone(), following.frames.clone())?;
+    let follower = following.start(&config, node.handle())?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports
@@ -343,6 +346,7 @@ pub(crate) fn open(
         println!("upesi: passed over a snapshot: {why}");
     }
     let mut from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
+    let mut before = found.start.as_ref().map(|start| start.file.clone());
     let state = found.start.map_or_else(State::new, |start| start.state);
     let recall = |from| {
         let mut notes = Notes::default();
@@ -360,7 +364,7 @@ pub(crate) fn open(
                 cold::say(&error.to_string());
                 drop(store);
                 store = place.begin()?;
-                from = Position(0);
+                (from, before) = (Position(0), None);
                 let begun = start(State::new(), Some(place.side(&store)?));
                 replay(log, begun, recall(from)?, (node, clock))
             }
@@ -381,9 +385,7 @@ pub(crate) fn open(
     }
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
-    let quarantine = quarantine::of(&quarantined);
-    let following =
-        Following { disk, followed: Followed { frames, quarantine, store: Some(store.clone()) } };
+    let following = Following { disk, frames, before };
     Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
 }
 
@@ -430,14 +432,31 @@ pub(crate) struct Opened {
 /// What the thread that takes snapshots works with.
 struct Following {
     disk: Tiered<RealDisk>,
-    followed: Followed<Tiered<RealDisk>>,
+    frames: DurableFrames<Tiered<RealDisk>>,
+    /// The snapshot that the start went on from.
+    before: Option<SnapshotFile>,
 }
 
 impl Following {
-    fn start(self, config: &Config) -> Result<Follower, Failure> {
-        snapshots::follow(self.disk, self.followed, config.snapshots_due(), tell)
+    fn start(self, config: &Config, node: Handle<Message>) -> Result<Follower, Failure> {
+        let Self { disk, frames, before } = self;
+        let store = node.store();
+        let set_aside = Box::new(move || set_aside(&node));
+        let followed = Followed { frames, store, before, set_aside };
+        snapshots::follow(disk, followed, config.snapshots_due(), tell)
             .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))
     }
+}
+
+/// Has the sequencer's thread set its state aside.
+fn set_aside(node: &Handle<Message>) -> Option<Aside> {
+    let (sender, receiver) = sync_channel(1);
+    let asked = node.ask_settled(move |tail, state| {
+        // Whoever asked may have given up.
+        let _sent = sender.send(Aside { tail: *tail, state: state.freeze() });
+    });
+    asked.ok()?;
+    receiver.recv_timeout(ASIDE_PATIENCE).ok()
 }
 
 fn tell(news: &News) {

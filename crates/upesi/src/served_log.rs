@@ -317,7 +317,7 @@ fn tell(address: &kafka::Address, report: &kafka::Report) {
 pub(crate) enum ServedLog {
     Files(FileLog<Tiered<RealDisk>>),
     #[cfg(feature = "kafka")]
-    Kafka(Box<kafka::CopyLog<Tiered<RealDisk>>>),
+    Kafka(Box<journal::CopyLog<Tiered<RealDisk>>>),
 }
 
 impl ServedLog {

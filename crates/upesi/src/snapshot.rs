@@ -55,7 +55,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let without = quarantine::of(&quarantined);
     let mut progress = SignOfLife::new();
-    let source = Source { frames: &log.frames(), quarantine: &without, store: None };
+    let source = Source { frames: &log.frames(), quarantine: &without };
     let taken = take(&disk, source, &mut progress);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;

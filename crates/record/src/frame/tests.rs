@@ -27,7 +27,7 @@ fn batch(stamp: u64) -> BatchHeader {
     BatchHeader {
         stamp: Stamp(stamp),
         wall: Stamp(stamp + 5),
-        node: 2,
+        node: NODE_ALONE,
         epoch: 4,
         sequence: 77,
         rules_version: 1,
@@ -38,11 +38,17 @@ fn batch(stamp: u64) -> BatchHeader {
 
 /// The samples as a frame after `tail`, and the tail after it.
 fn sealed(tail: &Tail, samples: &[Sample<'_>]) -> (Vec<u8>, Tail) {
+    sealed_by(NODE_ALONE, tail, samples)
+}
+
+/// The same by one of several nodes, or by the only one.
+fn sealed_by(node: u32, tail: &Tail, samples: &[Sample<'_>]) -> (Vec<u8>, Tail) {
     let mut builder = FrameBuilder::new();
     for sample in samples {
         builder.push(&encoded(sample)).expect("samples fit");
     }
-    let sealed = builder.seal(tail, &batch(tail.stamp.0 + 1));
+    let batch = BatchHeader { node, ..batch(tail.stamp.0 + 1) };
+    let sealed = builder.seal(tail, &batch);
     (sealed.bytes.to_vec(), sealed.tail)
 }
 
@@ -89,12 +95,28 @@ fn a_frame_gives_back_what_was_sealed() {
 /// The stored form is a promise: if this changes, old logs are no longer readable.
 #[test]
 fn version_1_is_frozen() {
-    let (bytes, after) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let (bytes, after) = sealed_by(2, &Tail::genesis(IDENTITY), SAMPLES);
+    let header = *Frame::parse(&bytes).expect("a sealed frame is readable").header();
+    assert_eq!(header.zeros, None, "it does not say");
     let digest = payload_digest(&bytes);
     expect!["403 bytes, blake3 98ac9838d4f7632c3c2be520d17e4ad147782f9bf3ecf502197d41470e6e351d"]
         .assert_eq(&format!("{} bytes, blake3 {digest}", bytes.len()));
     expect!["77041cddef91b79ec12dcc835095518ad24c98b9a16fd1a2cbe3aa501ecfeaae"]
         .assert_eq(&format!("{}", after.chain));
+}
+
+#[test]
+fn version_2_is_frozen() {
+    let zeros = [0; 700];
+    let samples = [SAMPLES, &[(3, b"row", Some(&zeros)), (4, b"end", Some(&[1, 0, 0]))]].concat();
+    let (bytes, after) = sealed(&Tail::genesis(IDENTITY), &samples);
+    let digest = payload_digest(&bytes);
+    expect!["1216 bytes, blake3 3c2bcccdaafd81600fd2844da1e4db1ca3a13d260b0008880e077b902e937383"]
+        .assert_eq(&format!("{} bytes, blake3 {digest}", bytes.len()));
+    expect!["4f922187f401bb5302a39522099afec1330ea8c6a2d570c5b39975942d579340"]
+        .assert_eq(&format!("{}", after.chain));
+    let header = *Frame::parse(&bytes).expect("a sealed frame is readable").header();
+    assert_eq!(header.zeros, Some(Zeros { ending: 2, inside: 700 }));
 }
 
 #[test]
@@ -205,11 +227,15 @@ fn what_is_no_frame_is_named() {
 /// Headers whose checksum holds but which no frame can have.
 #[test]
 fn contradictions_under_a_good_checksum_are_malformed() {
-    let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    check_contradictions(2, &[(AT_ENDING, 1), (AT_INSIDE, 1)]);
+    // A sector of them at the end, a row that is none, a row as long as the frame.
+    check_contradictions(NODE_ALONE, &[(AT_ENDING + 1, 2), (AT_INSIDE, 255), (AT_INSIDE + 1, 2)]);
+}
+
+fn check_contradictions(node: u32, of_version: &[(usize, u8)]) {
+    let (bytes, _) = sealed_by(node, &Tail::genesis(IDENTITY), SAMPLES);
     let record = FRAME_HEADER_BYTES;
-    for (at, value) in [
-        (AT_FLAGS, 1),
-        (AT_ZERO, 1),
+    let of_both = [
         (AT_LENGTH + 3, 255),
         (AT_LENGTH + 1, 0),
         (AT_COUNT, 0),
@@ -227,7 +253,8 @@ fn contradictions_under_a_good_checksum_are_malformed() {
         (record + RECORD_AT_STATE + 1, 1),
         (record + RECORD_AT_FIELDS_LENGTH, 200),
         (record + RECORD_AT_PAYLOAD_LENGTH, 200),
-    ] {
+    ];
+    for &(at, value) in of_version.iter().chain(&of_both) {
         let mut changed = bytes.clone();
         assert_ne!(changed[at], value);
         changed[at] = value;
@@ -302,12 +329,13 @@ proptest! {
         // Once more past the checks that random bytes never get through.
         if FRAME_HEADER_BYTES <= bytes.len() {
             bytes[..4].copy_from_slice(&FRAME_MAGIC);
-            bytes[4..8].copy_from_slice(&[1, 0, 0, 0]);
+            let version = 1 + bytes[4] % 2;
+            bytes[4..8].copy_from_slice(&[version, 0, 0, 0]);
             let length = bytes.len() as u32;
             put(&mut bytes, AT_LENGTH, length.to_le_bytes());
             let count = 1 + bytes[AT_COUNT] % 3;
             put(&mut bytes, AT_COUNT, [count, 0, 0, 0]);
-            put(&mut bytes, AT_ZERO, [0; 4]);
+            put(&mut bytes, AT_INSIDE, [0; 4]);
             put(&mut bytes, AT_DURABLE, [0; 8]);
             put(&mut bytes, AT_APPLIED, [0; 8]);
             write_checksums(&mut bytes);

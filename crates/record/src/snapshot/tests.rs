@@ -119,7 +119,7 @@ fn write(state: &State) -> (Vec<u8>, Summary) {
     };
     let mut written = || {
         let mut writer = SnapshotWriter::new(&tail, &mut store)?;
-        writer.state(state)?;
+        writer.state(state.parts())?;
         writer.finish()
     };
     let Ok(summary) = written();

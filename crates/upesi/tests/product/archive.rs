@@ -283,5 +283,23 @@ fn what_earlier_versions_stored_is_read() {
     assert_eq!(proof["state_hash"], STATE_HASH_1);
 }
 
+/// Frames of both versions: those of `data-1` do not say which zeros are their own.
+#[test]
+fn frames_of_each_version_are_read() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for (name, version) in [("data-1", 1), ("data-2", 2)] {
+        let first = fixtures.join(name).join("00000000000000000001.segment");
+        let bytes = fs::read(first).unwrap();
+        let header = record::frame::FrameHeader::parse(&bytes[512..]).unwrap();
+        assert_eq!(header.zeros.is_some(), 1 < version, "{name}");
+    }
+    let data = fixtures.join("data-2");
+    let proof = answer(&["verify", "--json", "--data", text(&data)]);
+    assert_eq!(proof["chain_head"], CHAIN_HEAD_2);
+    assert_eq!(proof["state_hash"], STATE_HASH_2);
+}
+
 const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
 const STATE_HASH_1: &str = "fd181ab0fcca8bec786ae87fe4f6b312981cfa0a2b339d007885b38cd6c07eae";
+const CHAIN_HEAD_2: &str = "e9f9bbd21f8b6fb477ca3bc3484a47e7c8b345732e4d99f1809d84a04011e678";
+const STATE_HASH_2: &str = "f34a0014367b08222dc6aa107cf8cc0785b37ec95bf39bba3c5afea7f6d53839";

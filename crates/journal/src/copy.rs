@@ -1,18 +1,21 @@
-//! The copy of a topic's log in files: what is appended to it is durable elsewhere.
+//! The copy of a log in files: what is appended to it is durable elsewhere.
 
 use std::fmt;
 use std::sync::Arc;
 
-use journal::FileLog;
 use ledger::Position;
 use ports::{Disk, Log, LogError, RecordReader, Visitor};
 use record::frame::Tail;
 
-/// A [`FileLog`] that is never synced: the topic has what it holds.
+use crate::FileLog;
+
+/// A [`FileLog`] that is never synced: what it holds is kept elsewhere, as a topic keeps it.
 pub struct CopyLog<D: Disk>(FileLog<D>);
 
 impl<D: Disk> CopyLog<D> {
-    pub(crate) const fn of(files: FileLog<D>) -> Self {
+    /// The log of `files`.
+    #[must_use]
+    pub const fn of(files: FileLog<D>) -> Self {
         Self(files)
     }
 

@@ -1,0 +1,131 @@
+//! Damage and loss are told apart in a last frame that holds zeros of its own.
+//!
+//! Nothing behind the frame vouches for it, so its own bytes must tell: whatever bit of a stored
+//! frame flips is refused, and whatever sector a crash kept from being stored is repaired.
+
+use journal::contract::{IDENTITY, frame_after};
+use journal::{
+    DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Recovery, Verify,
+};
+use ledger::Position;
+use ports::{Disk, Log};
+use record::frame::{BatchHeader, FrameBuilder, NODE_ALONE, NewRecord, Tail, payload_digest};
+
+const OPTIONS: Options =
+    Options { segment_bytes: 60_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+const SECTOR: usize = 512;
+
+/// A log of two synced frames: the second one starts `before` bytes later than it might and ends
+/// in a payload.
+struct Sample {
+    disk: MemoryDisk,
+    name: String,
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Sample {
+    fn new(node: u32, before: usize, payload: &[u8]) -> Self {
+        let disk = MemoryDisk::new(3);
+        let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+        log.append(&frame_after(&log.tail(), &[1 + before])).expect("appends");
+        log.sync().expect("syncs");
+        let name = disk.list().expect("lists")[0].clone();
+        let start = disk.content(&name).expect("exists").len();
+        log.append(&last_frame(node, &log.tail(), payload)).expect("appends");
+        log.sync().expect("syncs");
+        drop(log);
+        let disk = disk.kill();
+        let bytes = disk.content(&name).expect("exists");
+        Self { disk, name, bytes, start }
+    }
+
+    fn open(&self, content: &[u8]) -> Result<Recovery, OpenError> {
+        self.disk.put(&self.name, content);
+        FileLog::open(self.disk.clone(), OPTIONS).map(|(_, report)| report)
+    }
+
+    /// The parts of the last frame that are stored or lost as one.
+    fn pieces(&self) -> Vec<std::ops::Range<usize>> {
+        let end = self.bytes.len();
+        let borders = (self.start / SECTOR + 1..).map(|sector| sector * SECTOR);
+        let mut starts: Vec<usize> = vec![self.start];
+        starts.extend(borders.take_while(|border| *border < end));
+        let ends = starts.iter().skip(1).chain([&end]);
+        starts.iter().zip(ends).map(|(from, to)| *from..*to).collect()
+    }
+}
+
+fn last_frame(node: u32, tail: &Tail, payload: &[u8]) -> Vec<u8> {
+    let mut builder = FrameBuilder::new();
+    let payload = Some((payload, payload_digest(payload)));
+    let record = NewRecord { kind: 1, version: 1, fields: b"fields", payload };
+    builder.push(&record.encode().expect("it is short")).expect("it fits");
+    let batch = BatchHeader { stamp: tail.stamp, node, ..BatchHeader::default() };
+    builder.seal(tail, &batch).bytes.to_vec()
+}
+
+/// Payloads with zeros where a sector may be made of nothing else.
+fn payloads() -> Vec<Vec<u8>> {
+    let text = vec![b'x'; 400];
+    let zeros = |length| vec![0; length];
+    vec![
+        [text.clone(), zeros(10)].concat(),
+        [text.clone(), zeros(511)].concat(),
+        [text.clone(), zeros(1_300)].concat(),
+        [text.clone(), zeros(1_100), text.clone()].concat(),
+        [zeros(600), text.clone(), zeros(700), text, zeros(300)].concat(),
+        zeros(1_024),
+    ]
+}
+
+#[test]
+fn a_flipped_bit_of_a_whole_frame_is_never_taken_for_a_loss() {
+    for (before, payload) in cases() {
+        let sample = Sample::new(NODE_ALONE, before, &payload);
+        for at in (sample.start..sample.bytes.len()).step_by(5) {
+            let mut content = sample.bytes.clone();
+            content[at] ^= 1 << (at % 8);
+            let opened = sample.open(&content);
+            let Err(OpenError::Damaged(damage)) = opened else {
+                panic!("byte {at} from {} of {}: {opened:?}", sample.start, content.len())
+            };
+            assert!(matches!(damage.reason, DamageReason::Stored(_)), "{damage}");
+        }
+    }
+}
+
+#[test]
+fn every_sector_that_is_missing_is_found_missing() {
+    for node in [NODE_ALONE, 2] {
+        for (before, payload) in cases() {
+            let sample = Sample::new(node, before, &payload);
+            for piece in sample.pieces() {
+                let mut content = sample.bytes.clone();
+                content[piece.clone()].fill(0);
+                let report = sample.open(&content).expect("a crash leaves it so");
+                let whole = content == sample.bytes;
+                assert_eq!(report.dropped.is_none(), whole, "{piece:?} of {}", content.len());
+                assert_eq!(report.end, Position(if whole { 2 } else { 1 }));
+            }
+        }
+    }
+}
+
+/// What one of several nodes has is a copy, and its frames do not say which zeros are their own.
+#[test]
+fn in_a_copy_of_a_shared_log_zeros_at_the_end_still_look_like_a_loss() {
+    let payload = [vec![b'x'; 400], vec![0; 511]].concat();
+    let sample = Sample::new(2, 0, &payload);
+    let mut content = sample.bytes.clone();
+    content[sample.start + 300] ^= 1;
+    let report = sample.open(&content).expect("it is taken for a torn end");
+    assert_eq!(report.end, Position(1));
+}
+
+/// Wherever the frame begins and ends within a sector.
+fn cases() -> Vec<(usize, Vec<u8>)> {
+    let payloads = payloads();
+    let each = |before| payloads.iter().map(move |payload| (before, payload.clone()));
+    (0..SECTOR).step_by(73).flat_map(each).collect()
+}

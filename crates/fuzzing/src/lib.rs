@@ -20,6 +20,7 @@ pub mod endpoint;
 pub mod history;
 pub mod ilp;
 mod json;
+pub mod kept;
 mod kernel;
 pub mod mutation;
 mod refusal;
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// Every target, those first whose subjects change least.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "prepare", run: bodies::prepare },
     Target { name: "fulfil", run: bodies::fulfil },
     Target { name: "error", run: bodies::error },
@@ -52,6 +53,9 @@ pub const TARGETS: [Target; 21] = [
     Target { name: "frame", run: stored::frame },
     Target { name: "command", run: stored::command },
     Target { name: "payload", run: stored::payload },
+    Target { name: "bundle", run: kept::bundle },
+    Target { name: "row", run: kept::row },
+    Target { name: "told", run: kept::told },
     Target { name: "signature", run: signature::signature },
     Target { name: "canonical", run: signature::canonical },
     Target { name: "endpoint", run: endpoint::endpoint },

@@ -22,6 +22,10 @@ use clap::Parser;
 use ledger::Outcome;
 use simulation::{Options, Regression, Report, Without, run, shrink};
 
+/// The switch's own; a run is a great many small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(about = "The deterministic simulator of the hub")]
 struct Arguments {

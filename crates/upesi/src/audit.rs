@@ -6,13 +6,15 @@
 //! after each batch the counts, every [`FULL_INTERVAL`] batches and at the end every account. The
 //! first difference is kept, with its place; nothing after it is looked at.
 //!
-//! Memory: 20 to 39 bytes per transfer that ended ([`ended`]), 200 per transfer in flight, 40 per
+//! Memory: 25 bytes per transfer, or of a file ([`reserved`]), 200 per transfer in flight, 40 per
 //! notice owed. Nothing of a message is kept.
 
-mod ended;
 mod folding;
+mod reserved;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io;
 
 use fspiop::body;
 use ledger::{
@@ -24,8 +26,8 @@ use record::frame::{Payload, Record, Records};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use self::ended::Ended;
 use self::folding::Folding;
+use self::reserved::Reserved;
 
 /// Batches between two comparisons of all accounts.
 const FULL_INTERVAL: u64 = 1_024;
@@ -81,7 +83,8 @@ pub(crate) struct Audit {
     open: HashMap<TransferId, Open, Folding>,
     /// By expiration, then by prepare.
     deadlines: BTreeMap<(u64, Position), TransferId>,
-    ended: Ended,
+    /// Every transfer that ever was in flight.
+    reserved: Reserved,
     outflows: HashMap<TransferId, Amount>,
     owed: HashSet<NoticeId, Folding>,
     dead: HashSet<NoticeId, Folding>,
@@ -103,6 +106,11 @@ struct Open {
 }
 
 impl Audit {
+    /// An account whose list of transfers goes to this file, which is empty.
+    pub(crate) fn within(scratch: File) -> Self {
+        Self { reserved: Reserved::within(scratch), ..Self::default() }
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         let pending = self.owed.len() as u64;
         Figures { notices_pending: pending, notices_dead: self.dead.len() as u64, ..self.figures }
@@ -163,8 +171,15 @@ impl Audit {
         }
     }
 
-    /// The end of the log: every account, every sum, every count.
-    pub(crate) fn close(&mut self, state: &State) {
+    /// The end of the log: every account, every sum, every count, and that no transfer came twice.
+    ///
+    /// # Errors
+    /// When the file with the list of transfers cannot be written or read: nothing is proved.
+    pub(crate) fn close(&mut self, state: &State) -> io::Result<()> {
+        if let Some((id, at)) = self.reserved.repeated()? {
+            let what = "reserved again; it has ended before".into();
+            self.finding.get_or_insert(Finding { position: at, transfer: Some(id), what });
+        }
         self.compare_all(state);
         let (own, kernel) = (self.figures(), state.counters());
         for (what, own, kernel) in [
@@ -183,6 +198,7 @@ impl Audit {
             let what = format!("{} notices were owed, but {ends} have ended", own.notices);
             self.find(None, what);
         }
+        Ok(())
     }
 
     fn find(&mut self, transfer: Option<TransferId>, what: String) {
@@ -227,9 +243,7 @@ impl Audit {
         else {
             return self.find(Some(prepare.id), "reserved between unknown accounts".into());
         };
-        if self.ended.contains(&prepare.id) {
-            return self.find(Some(prepare.id), "reserved again; it has ended before".into());
-        }
+        self.reserved.insert(&prepare.id, self.at);
         let in_flight = self.internal(AccountKind::InFlight, prepare.currency, state);
         self.post(holding.position, in_flight, prepare.amount);
         let (after, cover) = (self.value(holding.position), -self.value(holding.settlement));
@@ -280,14 +294,13 @@ impl Audit {
     /// The one end of a transfer.
     fn end(&mut self, id: &TransferId, outcome: Outcome, state: &State, new: &[Notice]) {
         let Some(open) = self.open.remove(id) else {
-            let what = match self.ended.contains(id) {
+            let what = match self.reserved.contains(id) {
                 true => "has two ends: this one and one before",
                 false => "ended without having been reserved",
             };
             return self.find(Some(*id), what.into());
         };
         self.deadlines.remove(&(open.expiration_ms, open.prepare));
-        self.ended.insert(id);
         let in_flight = self.internal(AccountKind::InFlight, open.currency, state);
         let (to, count) = match outcome {
             Outcome::Committed => (open.payee_account, &mut self.figures.committed),

@@ -206,8 +206,9 @@ enum Command {
     /// pending; every snapshot is the state that the log came to at its record.
     ///
     /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
-    /// transfer. It reads the log as a stream, and takes for every transfer in it what the switch
-    /// takes, about 160 bytes once it has ended, and up to 40 bytes of its own.
+    /// transfer. It reads the log as a stream. In memory it takes about 160 bytes for every transfer
+    /// in it, and 25 for a list of its own; with `--scratch` some 350 MB, two bytes for every
+    /// transfer, and what is in flight.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
     /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
@@ -279,6 +280,10 @@ pub(crate) struct VerifyArguments {
     /// Directory of the log, only read. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    /// Directory on a disk for what grows with the log, instead of memory: some 400 bytes for every
+    /// transfer, removed in the end. For logs of tens of millions; takes half as long again.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
     /// Print the result as JSON, a fault too.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,13 +1,20 @@
 //! `upesi verify`: reads a whole log, decides everything again, and keeps an account of its own
 //! ([`crate::audit`]). One pass; nothing in the data directory is changed.
 
-use std::time::Instant;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use journal::{Damage, Dropped, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
 use ports::{DiskError, Stop};
-use sequencer::{Replay, ReplayError};
+use record::frame::LogIdentity;
+use sequencer::{ColdSide, Replay, ReplayError, Start};
 use serde::Serialize;
+use store::{Behind, Disk, Options};
 
 use crate::audit::{Audit, Figures, Finding};
 use crate::offline::{OfflineLog, moment, print_json};
@@ -15,6 +22,10 @@ use crate::quarantine::{self, Noted, Notes};
 use crate::restore::tail_behind;
 use crate::snapshot::{Claims, Untrue};
 use crate::{Failure, VerifyArguments};
+
+/// How long a transfer that ended stays in memory, by the log's own time, where there is a scratch
+/// directory: most resends come within it.
+const KEEP: Duration = Duration::from_secs(1);
 
 /// What was proved.
 #[derive(Debug, Serialize)]
@@ -68,14 +79,22 @@ struct Fault {
     /// The same as one line.
     #[serde(skip)]
     line: String,
+    /// Whether it says nothing of the log, but of what was kept beside the proof.
+    #[serde(skip)]
+    of_scratch: bool,
 }
 
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let log = OfflineLog::open(&arguments.data)?;
-    let mut replay = Replay::without(quarantine::of(&log.quarantined));
+    let scratch = arguments.scratch.as_deref().map(Scratch::within).transpose()?;
+    let (cold, mut audit) = match &scratch {
+        Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
+        None => (None, Audit::default()),
+    };
+    let quarantine = quarantine::of(&log.quarantined);
+    let mut replay = Replay::from(Start { state: State::new(), quarantine, cold });
     let mut notes = Notes::default();
-    let mut audit = Audit::default();
     let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
     let mut fault = None;
     let walked = log.walk(&mut |placed| {
@@ -87,6 +106,9 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         Ok(())
     });
     let fault = match (fault, walked) {
+        (Some(fault), _) if fault.of_scratch => {
+            return Err(Failure::new(format!("the store in --scratch: {}", fault.what)));
+        }
         (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
         (None, Err(OpenError::Disk(DiskError::Damaged { file, reason }))) => {
@@ -95,11 +117,15 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         (None, Err(error)) => return Err(log.failure(error)),
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
         (None, Ok(walked)) => {
-            audit.close(replay.state());
+            audit.close(replay.state()).map_err(|error| {
+                Failure::new(format!("the list of transfers in --scratch: {error}"))
+            })?;
             let finding = audit.finding().cloned();
             let checked = notes.check(&log.quarantined, replay.state().position());
             match (finding, checked, claims.close()) {
-                (Some(finding), ..) | (None, Err(finding), _) => Fault::of_finding(&finding),
+                (Some(finding), ..) | (None, Err(finding), _) => {
+                    Fault::of_finding(&finding).placed(&log, finding.position)
+                }
                 (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
                 (None, Ok(quarantined), Ok(snapshots)) => {
                     let proof = prove(&replay, &audit, &walked, started);
@@ -115,6 +141,49 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         print_json(&Disproof { ok: false, fault, records, seconds })?;
     }
     Err(failure)
+}
+
+/// A directory for what grows with the log, removed in the end.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn within(above: &Path) -> Result<Self, Failure> {
+        let path = above.join(format!("upesi-verify-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| Self::failure(&path, &error))?;
+        Ok(Self { path })
+    }
+
+    /// Where the kernel's rows go.
+    fn side(&self) -> Result<ColdSide, Failure> {
+        let path = self.path.join("store");
+        let store = Disk::begin(&path, LogIdentity::default(), Options::default());
+        let store = store.map_err(|error| Failure::new(error.to_string()))?;
+        let behind =
+            Behind::start(Arc::new(store)).map_err(|error| Self::failure(&path, &error))?;
+        Ok(ColdSide::new(Box::new(behind), KEEP))
+    }
+
+    /// Where the account's own list goes.
+    fn list(&self) -> Result<File, Failure> {
+        let path = self.path.join("transfers");
+        let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        made.map_err(|error| Self::failure(&path, &error))
+    }
+
+    fn failure(path: &Path, error: &io::Error) -> Failure {
+        Failure::new(format!("{}: {error}", path.display()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("upesi: {} was left: {error}", self.path.display());
+        }
+    }
 }
 
 fn step(
@@ -193,7 +262,8 @@ impl Fault {
             | ReplayError::Diverged { position } => Some(position.0),
         };
         let what = error.to_string();
-        Self { position, line: what.clone(), what, ..Self::default() }
+        let of_scratch = matches!(error, ReplayError::Store(_));
+        Self { position, line: what.clone(), what, of_scratch, ..Self::default() }
     }
 
     fn of_finding(finding: &Finding) -> Self {
@@ -206,6 +276,20 @@ impl Fault {
             transfer,
             ..Self::default()
         }
+    }
+
+    /// At the frame with this record, which was passed long ago.
+    fn placed(self, log: &OfflineLog, position: Position) -> Self {
+        let mut fault = Some(self);
+        let mut found = None;
+        let _read_before = log.walk(&mut |placed| match placed.frame.header().last() < position {
+            true => Ok(()),
+            false => {
+                found = fault.take().map(|fault| fault.at(placed));
+                Err(Stop)
+            }
+        });
+        found.or(fault).expect("it was moved once at most")
     }
 
     fn at(self, placed: &Placed<'_>) -> Self {

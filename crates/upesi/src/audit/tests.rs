@@ -141,7 +141,7 @@ fn check(told: Told, message: Option<&Message>, expected: Option<&str>) {
         })
         .collect();
     assert!(outcomes.ends_with(&[Outcome::Committed, Outcome::Accepted, Outcome::AnswerResent]));
-    bench.audit.close(&bench.state);
+    bench.audit.close(&bench.state).expect("it needs no file");
     let found = bench.audit.finding().map(|finding| finding.what.clone());
     match (found, expected) {
         (None, None) => assert_eq!(bench.audit.figures().fulfilments_hashed, 1),

@@ -108,6 +108,18 @@ fn a_proof_says_what_it_counted() {
     let output = home.offline(&["verify"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 fulfilments hash to their conditions"), "{said}");
+
+    // With little memory the same is proved, and nothing is left behind.
+    let scratch = tempfile::tempdir().unwrap();
+    let place = scratch.path().to_str().unwrap();
+    let (mut small, _) = answer(&home, &["verify", "--json", "--scratch", place]);
+    for measured in ["seconds", "records_per_second"] {
+        small[measured] = proof[measured].clone();
+    }
+    assert_eq!(small, proof);
+    assert_eq!(fs::read_dir(place).unwrap().count(), 0);
+    let output = home.offline(&["verify", "--scratch", "/nowhere"]);
+    assert!(complaint(&output).contains("/nowhere/upesi-verify-"), "{}", complaint(&output));
 }
 
 #[test]

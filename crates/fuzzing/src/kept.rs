@@ -1,0 +1,427 @@
+//! What is kept beside the log, and what a node proposes for a shared one: bundles, rows of ended
+//! transfers, and what is told of decisions.
+//!
+//! Each is read a second time here, field by field, with sums of its own. Both readers take the
+//! same bytes and find the same in them; what was found is written again and read as the same.
+
+use ledger::{
+    AccountKind, Amount, Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Held,
+    NoticeId, Numbers, Outcome, Owed, ParticipantIndex, Position, Side, Stamp, TransferId,
+};
+use record::bundle::{self, BUNDLE_BYTES_MAX, BUNDLE_MAGIC, BUNDLE_VERSION, Bundle, BundleError};
+use record::cold;
+use record::frame::{FRAME_RECORDS_MAX, RECORD_BYTES_MAX};
+use record::told::{self, Told};
+
+/// Bytes of a bundle before its node's name.
+const HEAD: usize = 144;
+const AT_CRC: usize = 140;
+const ID: usize = 17;
+
+/// A bundle: as it is, and with what random bytes never get right put right.
+pub fn bundle(data: &[u8]) {
+    judge_bundle(data);
+    if HEAD <= data.len() {
+        let mut sound = data.to_vec();
+        let length = sound.len() as u32;
+        sound[..4].copy_from_slice(&BUNDLE_MAGIC);
+        sound[4..6].copy_from_slice(&BUNDLE_VERSION.to_le_bytes());
+        sound[8..12].copy_from_slice(&length.to_le_bytes());
+        let crc = bundle_crc(&sound);
+        sound[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        judge_bundle(&sound);
+        let at = data.len().wrapping_mul(31) % sound.len();
+        sound[at] ^= 1 << (data[0] % 8);
+        assert!(Bundle::parse(&sound).is_err(), "one bit at {at} is noticed");
+    }
+}
+
+fn judge_bundle(bytes: &[u8]) {
+    let found = match Bundle::parse(bytes) {
+        Err(BundleError::Version(version)) => {
+            assert!(bytes.starts_with(&BUNDLE_MAGIC) && version != BUNDLE_VERSION);
+            return;
+        }
+        Err(BundleError::Foreign(why)) => {
+            assert!(!is_bundle(bytes), "it is a bundle, though {why}");
+            return;
+        }
+        Ok(found) => found,
+    };
+    assert!(is_bundle(bytes), "it is none");
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+    let header = &found.header;
+    assert_eq!((header.sequence, header.wall.0), (number(32), number(40)));
+    assert_eq!((header.instance, header.claim.position.0), (number(48), number(56)));
+    assert_eq!(header.identity.0, bytes[16..32]);
+    assert_eq!(
+        (&header.claim.digest.0[..], &header.claim.chain.0[..]),
+        bytes[64..128].split_at(32)
+    );
+    assert_eq!(u64::from(header.node) | u64::from(header.epoch) << 32, number(128));
+    let mut written = Vec::new();
+    bundle::write(header, found.count, found.records, &mut written);
+    assert_eq!(written, bytes, "a bundle has one stored form");
+    let positions = found.records_from(Position(7)).map(|record| record.position.0);
+    assert!(positions.eq(7..7 + u64::from(found.count)));
+}
+
+/// Whether bytes are a bundle of this version, by a second reading of its description.
+fn is_bundle(bytes: &[u8]) -> bool {
+    if bytes.len() < HEAD || BUNDLE_BYTES_MAX < bytes.len() {
+        return false;
+    }
+    let short = |at: usize| usize::from(bytes[at]) + 256 * usize::from(bytes[at + 1]);
+    let long = |at: usize| short(at) + 65_536 * short(at + 2);
+    let (flags, count, name) = (short(6), long(12), short(136));
+    bytes[..4] == BUNDLE_MAGIC
+        && short(4) == usize::from(BUNDLE_VERSION)
+        && flags <= 1
+        && long(8) == bytes.len()
+        && (1..=FRAME_RECORDS_MAX as usize).contains(&count)
+        && long(128) != 0
+        && short(138) == 0
+        && name <= 64
+        && long(AT_CRC) == bundle_crc(bytes) as usize
+        && bytes.get(HEAD..HEAD + name).is_some_and(|name| std::str::from_utf8(name).is_ok())
+        && records_in(&bytes[HEAD + name..]) == Some(count)
+}
+
+/// How many records these bytes are, if they are nothing else.
+fn records_in(mut bytes: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let long = |at: usize| -> Option<usize> {
+            Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
+        };
+        let (length, fields, original) = (long(0)?, long(12)?, long(16)?);
+        let record = bytes.get(..length).filter(|it| it.len() <= RECORD_BYTES_MAX)?;
+        let digest = record.get(20_usize.checked_add(fields)?..)?.get(..32)?;
+        let stored = length.checked_sub(52 + fields)?;
+        let is_blank = digest.iter().all(|byte| *byte == 0);
+        let sound = match record.get(4..8)? {
+            [0, 0, 0, 0] => is_blank && stored == 0 && original == 0,
+            [1, 0, 0, 0] => !is_blank && stored == original,
+            [2, 0, 0, 0] => !is_blank && stored == 0,
+            _ => false,
+        };
+        if !sound {
+            return None;
+        }
+        (count, bytes) = (count + 1, &bytes[length..]);
+    }
+    Some(count)
+}
+
+/// Over everything but itself; bit by bit, where the product has tables or an instruction.
+fn bundle_crc(bytes: &[u8]) -> u32 {
+    let crc = |bytes: &[u8]| {
+        !bytes.iter().fold(u32::MAX, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+                crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 }
+            })
+        })
+    };
+    crc(&bytes[..AT_CRC]) ^ crc(&bytes[HEAD..]).rotate_left(1)
+}
+
+/// The value under a transfer's id: the id, a record up to which is asked, the value.
+pub fn row(data: &[u8]) {
+    let Some((id, rest)) = data.split_first_chunk::<ID>() else { return };
+    let Some((at, stored)) = rest.split_first_chunk::<8>() else { return };
+    let Some(id) = TransferId::from_bytes(*id) else { return };
+    let at = Position(u64::from_le_bytes(*at));
+    let versions = versions(id, stored);
+    let named = versions.as_ref().map(|versions| {
+        let records = |row: &Ended| [Some(row.prepare), Some(row.changed), row.answer.map(place)];
+        versions.iter().flat_map(records).flatten().collect::<Vec<_>>()
+    });
+    assert_eq!(cold::records_of(&id, stored).ok(), named);
+    let Some(versions) = versions else { return };
+    let until = versions.iter().take_while(|row| row.changed <= at).last();
+    assert_eq!(cold::version_at(&id, stored, at), Ok(until.cloned()));
+    if versions.is_sorted_by(|one, next| one.changed < next.changed) && !versions.is_empty() {
+        for order in [versions.clone(), versions.iter().rev().cloned().collect()] {
+            let (mut value, mut longer) = (Vec::new(), Vec::new());
+            for row in &order {
+                cold::add_version(&value, row, &mut longer).expect("it was written");
+                std::mem::swap(&mut value, &mut longer);
+            }
+            assert_eq!(value, stored, "versions have one order and one form");
+        }
+    }
+}
+
+fn place(answer: Answer) -> Position {
+    answer.position
+}
+
+/// All versions of a row, read a second time.
+fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<Ended>> {
+    let mut versions = Vec::new();
+    let Some((1, mut rest)) = stored.split_first().map(|(version, rest)| (*version, rest)) else {
+        return stored.is_empty().then_some(versions);
+    };
+    while !rest.is_empty() {
+        let second = &mut Second(rest);
+        let (changed, flags) = (Position(second.fixed()?), second.byte()?);
+        if 15 < flags || flags & 12 == 8 {
+            return None;
+        }
+        let mut party = |bit| match flags & bit {
+            0 => Some(None),
+            _ => Some(Some(ParticipantIndex(u32::from_le_bytes(second.array()?)))),
+        };
+        let (payer, payee) = (party(1)?, party(2)?);
+        let (hash, prepare) = (Digest(second.array()?), Position(second.fixed()?));
+        let outcome = Outcome::from_number(u16::from_le_bytes(second.array()?))?;
+        let completed = Stamp(second.fixed()?);
+        let answer = match flags & 12 {
+            0 => None,
+            bits => {
+                let kind = if bits == 4 { AnswerKind::Fulfil } else { AnswerKind::Abort };
+                let (hash, position) = (Digest(second.array()?), Position(second.fixed()?));
+                Some(Answer { kind, hash, position })
+            }
+        };
+        rest = second.0;
+        versions.push(Ended {
+            id,
+            payer,
+            payee,
+            hash,
+            prepare,
+            answer,
+            outcome,
+            completed,
+            changed,
+        });
+    }
+    Some(versions)
+}
+
+/// A value that holds decisions, and one that holds where deliveries ended.
+pub fn told(data: &[u8]) {
+    decisions(data);
+    ends(data);
+}
+
+fn decisions(stored: &[u8]) {
+    let found = told::read_all(stored).ok();
+    let second = all_said(stored);
+    assert_eq!(found.as_deref().map(|all| all.iter().map(say).collect::<Vec<_>>()), second);
+    let Some(mut found) = found else { return };
+    let mut written = Vec::new();
+    told::begin(&mut written);
+    for told in &mut found {
+        let start = written.len();
+        told::write(&told.decided, told.owed.iter().cloned(), &mut written);
+        // Accounts of the hub that did not move are not written.
+        let hub = told.decided.numbers.as_mut().map(|numbers| &mut numbers.hub);
+        for account in hub.into_iter().flatten() {
+            *account = account.filter(|(_, held)| held.before != held.after);
+        }
+        assert_eq!(told::read_one(&written[start..]).as_ref(), Ok(&*told));
+    }
+    assert!(written.len() <= stored.len(), "what is written is the shortest form");
+    assert_eq!(told::read_all(&written).as_ref(), Ok(&found), "what is written is read back");
+}
+
+fn ends(data: &[u8]) {
+    let Some((base, stored)) = data.split_first_chunk::<8>() else { return };
+    let base = u64::from_le_bytes(*base);
+    let second = all_ends(base, stored);
+    for low in [0, 1, 255, data[0]] {
+        let notice = NoticeId(256 * 9 + u64::from(low));
+        let own = second.as_ref().map(|all| {
+            let of_notice = all.iter().filter(|(lowest, _)| *lowest == low);
+            of_notice.map(|(_, position)| Position(*position)).collect::<Vec<_>>()
+        });
+        assert_eq!(told::ends_of(notice, Position(base), stored).ok(), own, "notice {low}");
+    }
+    let Some(second) = second else { return };
+    let all: Vec<_> = second.iter().map(|(low, at)| (NoticeId((*low).into()), *at)).collect();
+    let all: Vec<_> = all.into_iter().map(|(notice, at)| (notice, Position(at))).collect();
+    let mut written = Vec::new();
+    told::write_ends(Position(base), &all, &mut written);
+    assert_eq!(all_ends(base, &written), Some(second), "what is written is read back");
+}
+
+fn all_ends(base: u64, stored: &[u8]) -> Option<Vec<(u8, u64)>> {
+    let mut second = Second(stored);
+    let mut all = Vec::new();
+    if second.byte()? != 1 {
+        return None;
+    }
+    while !second.0.is_empty() {
+        let (low, more) = (second.byte()?, second.small()?);
+        all.push((low, base.checked_add(more)?));
+    }
+    Some(all)
+}
+
+/// What a decision says, as words; [`all_said`] reads the same from its bytes.
+fn say(told: &Told) -> String {
+    let Told { decided: Decided { transfer, position, outcome, numbers }, owed } = told;
+    let numbers = numbers.as_ref().map(say_numbers).unwrap_or_default();
+    let owed: Vec<_> = owed
+        .iter()
+        .map(|Owed { notice, recipient, kind, outcome }| {
+            let (kind, outcome) = (*kind as u8, outcome.number());
+            format!("{} {kind} {outcome} {}", notice.0, recipient.as_str())
+        })
+        .collect();
+    let id: Vec<u8> = transfer.to_bytes().into();
+    format!("{id:?} {} {} [{numbers}] {owed:?}", position.0, outcome.number())
+}
+
+fn say_numbers(numbers: &Numbers) -> String {
+    let Numbers { currency, sides, hub, hub_name, lane_capacity } = numbers;
+    let held =
+        |held: &Held| format!("{} {} {}", held.account.0, held.before.units(), held.after.units());
+    let side = |side: &Side| {
+        let cap = side.cap.map(Amount::units);
+        let (active, account) = (side.active, side.account_active);
+        let (position, settlement) = (held(&side.position), held(&side.settlement));
+        let name = side.name.as_str();
+        format!("{name} {active} {account} {position} {settlement} {cap:?} {}", side.owed)
+    };
+    let sides = sides.map(|found| found.as_ref().map(side));
+    let hub = hub.map(|found| found.map(|(kind, it)| format!("{} {}", kind.number(), held(&it))));
+    format!("{} {lane_capacity} {} {sides:?} {hub:?}", currency.as_str(), hub_name.as_str())
+}
+
+fn all_said(stored: &[u8]) -> Option<Vec<String>> {
+    let mut second = Second(stored);
+    let mut all = Vec::new();
+    if second.byte()? != 1 {
+        return None;
+    }
+    while !second.0.is_empty() {
+        all.push(said(&mut second)?);
+    }
+    Some(all)
+}
+
+fn said(second: &mut Second<'_>) -> Option<String> {
+    let id = second.take(ID)?.to_vec();
+    TransferId::from_bytes(id.as_slice().try_into().ok()?)?;
+    let (position, outcome) = (second.small()?, second.outcome()?);
+    let (flags, mut names) = (second.byte()?, [None, None]);
+    let numbers = match flags {
+        0 => String::new(),
+        flags if flags & 1 == 1 && flags < 32 => second.numbers(flags, &mut names)?,
+        _ => return None,
+    };
+    let mut owed = Vec::new();
+    for _ in 0..second.byte()? {
+        let (notice, kind) = (second.small()?, second.byte()?);
+        if !(1..=KINDS_OF_NOTICES).contains(&kind) {
+            return None;
+        }
+        let outcome = second.outcome()?;
+        let name = match second.byte()? {
+            at @ (0 | 1) => names[usize::from(at)].clone()?,
+            2 => second.name()?,
+            _ => return None,
+        };
+        owed.push(format!("{notice} {kind} {outcome} {name}"));
+    }
+    Some(format!("{id:?} {position} {outcome} [{numbers}] {owed:?}"))
+}
+
+/// How many kinds of notices there are; they are numbered from 1.
+const KINDS_OF_NOTICES: u8 = 13;
+
+/// A reader of its own.
+struct Second<'a>(&'a [u8]);
+
+impl<'a> Second<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let taken = self.0.get(..length)?;
+        self.0 = &self.0[length..];
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|byte| byte[0])
+    }
+
+    fn fixed(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Seven bits a byte, the lowest first, eighteen bytes at most.
+    fn number(&mut self) -> Option<u128> {
+        let length = 1 + self.0.iter().position(|byte| *byte < 128)?;
+        let groups = self.take(length).filter(|groups| groups.len() <= 18)?;
+        Some(groups.iter().rev().fold(0, |sum, byte| sum * 128 + u128::from(byte % 128)))
+    }
+
+    fn small(&mut self) -> Option<u64> {
+        u64::try_from(self.number()?).ok()
+    }
+
+    /// 0, -1, 1, -2 and so on.
+    fn signed(&mut self) -> Option<i128> {
+        let folded = self.number()?;
+        let half = i128::try_from(folded / 2).ok()?;
+        Some(if folded.is_multiple_of(2) { half } else { -half - 1 })
+    }
+
+    fn outcome(&mut self) -> Option<u16> {
+        let number = u16::try_from(self.number()?).ok()?;
+        Outcome::from_number(number).map(|_| number)
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let length = self.byte()?;
+        let text = std::str::from_utf8(self.take(length.into())?).ok()?;
+        FspName::new(text).map(|name| name.as_str().to_owned())
+    }
+
+    fn numbers(&mut self, flags: u8, names: &mut [Option<String>; 2]) -> Option<String> {
+        let currency = std::str::from_utf8(self.take(3)?).ok()?;
+        Currency::parse(currency)?;
+        let capacity = u32::try_from(self.number()?).ok()?;
+        let hub_name = self.name()?;
+        let (mut sides, mut hub) = ([None, None], [None, None]);
+        for at in 0..2 {
+            if flags & (2 << at) != 0 {
+                let (name, said) = self.side()?;
+                (names[at], sides[at]) = (Some(name), Some(said));
+            }
+        }
+        for (at, account) in hub.iter_mut().enumerate() {
+            if flags & (8 << at) != 0 {
+                let kind = self.byte()?;
+                AccountKind::from_number(kind)?;
+                *account = Some(format!("{kind} {}", self.held()?));
+            }
+        }
+        Some(format!("{currency} {capacity} {hub_name} {sides:?} {hub:?}"))
+    }
+
+    fn side(&mut self) -> Option<(String, String)> {
+        let (name, flags) = (self.name()?, self.byte()?);
+        if 7 < flags {
+            return None;
+        }
+        let (active, account) = (flags % 2 == 1, flags / 2 % 2 == 1);
+        let (position, settlement) = (self.held()?, self.held()?);
+        let cap = if 4 <= flags { Some(self.signed()?) } else { None };
+        let owed = u32::try_from(self.number()?).ok()?;
+        let said = format!("{name} {active} {account} {position} {settlement} {cap:?} {owed}");
+        Some((name, said))
+    }
+
+    fn held(&mut self) -> Option<String> {
+        let account = u32::try_from(self.number()?).ok()?;
+        let (before, change) = (self.signed()?, self.signed()?);
+        Some(format!("{account} {before} {}", before.checked_add(change)?))
+    }
+}

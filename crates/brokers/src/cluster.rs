@@ -1,7 +1,7 @@
 //! A cluster of brokers: each is its own controller too, as in KRaft's combined mode.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -36,13 +36,17 @@ pub struct Options {
     pub heap_mib: u32,
     /// Where Kafka's packages are kept.
     pub cache: PathBuf,
+    /// The address of this machine that they listen on.
+    pub listen: IpAddr,
 }
 
 impl Options {
     /// So many brokers in a directory, with small heaps and the usual cache.
     #[must_use]
     pub fn new(brokers: u32, directory: impl Into<PathBuf>) -> Self {
-        Self { brokers, directory: directory.into(), heap_mib: 256, cache: default_cache() }
+        let (directory, cache) = (directory.into(), default_cache());
+        let listen = IpAddr::from([127, 0, 0, 1]);
+        Self { brokers, directory, heap_mib: 256, cache, listen }
     }
 }
 
@@ -122,7 +126,7 @@ impl Cluster {
     /// If there is no such broker; they are numbered from 1.
     #[must_use]
     pub fn address(&self, number: u32) -> SocketAddr {
-        ([127, 0, 0, 1], self.broker(number).port).into()
+        (self.options.listen, self.broker(number).port).into()
     }
 
     /// Ends a broker at once, as a crash does.
@@ -165,6 +169,31 @@ impl Cluster {
     pub fn restart(&mut self, number: u32) -> Result<(), BrokersError> {
         self.spawn(number)?;
         self.wait_for(number)
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// [`BrokersError`].
+    pub fn launch(&mut self, number: u32) -> Result<(), BrokersError> {
+        self.spawn(number)
+    }
+
+    /// The broker that leads the first partition of a topic, as the running ones have last said.
+    #[must_use]
+    pub fn leader(&self, topic: &str) -> Option<u32> {
+        let running = self.description.brokers.iter().filter(|broker| broker.process != 0);
+        let said = running.filter_map(|broker| {
+            let log = fs::read_to_string(self.home(broker.number).join("broker.log")).ok()?;
+            Some((leader_epoch(&log, topic)?, broker.number))
+        });
+        said.max().map(|(_, number)| number)
+    }
+
+    /// The process of each broker that runs.
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        let processes = self.description.brokers.iter().map(|broker| broker.process);
+        processes.filter_map(|process| u32::try_from(process).ok()).filter(|process| 0 < *process)
     }
 
     /// Leaves the brokers running when this program ends, until [`stop`].
@@ -365,55 +394,77 @@ const CLUSTER_ID: &str = "dXBlc2ktb24tbG9vcGJhYw";
 /// Chooses ports and writes the files of every broker.
 fn lay_out(options: &Options) -> Result<Description, BrokersError> {
     let count = options.brokers as usize;
-    let ports = free_ports(2 * count).map_err(BrokersError::file("127.0.0.1"))?;
+    let listen = options.listen;
+    let ports = free_ports(listen, 2 * count).map_err(BrokersError::file(listen.to_string()))?;
     let (broker_ports, controller_ports) = ports.split_at(count);
     let voters: Vec<_> = controller_ports
         .iter()
         .enumerate()
-        .map(|(at, port)| format!("{}@127.0.0.1:{port}", at + 1))
+        .map(|(at, port)| format!("{}@{listen}:{port}", at + 1))
         .collect();
     let mut brokers = Vec::new();
     for (number, (port, controller)) in (1..).zip(broker_ports.iter().zip(controller_ports)) {
         let home = home(&options.directory, number);
         fs::create_dir_all(&home).map_err(BrokersError::file(&home))?;
-        let text = properties(number, (*port, *controller), &voters.join(","), &home);
+        let addresses = [port, controller].map(|port| SocketAddr::new(listen, *port));
+        let text = properties(number, addresses, &voters.join(","), &home);
         for (name, text) in [("server.properties", &*text), ("log4j2.properties", LOGGING)] {
             let path = home.join(name);
             fs::write(&path, text).map_err(BrokersError::file(path))?;
         }
         brokers.push(Broker { number, port: *port, process: 0 });
     }
-    let bootstrap: Vec<_> = broker_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let bootstrap: Vec<_> = broker_ports.iter().map(|port| format!("{listen}:{port}")).collect();
     let kafka = crate::KAFKA_VERSION.to_owned();
     Ok(Description { kafka, bootstrap: bootstrap.join(","), brokers })
 }
 
+/// The last epoch of which a broker has said that it leads the first partition of a topic.
+fn leader_epoch(log: &str, topic: &str) -> Option<u64> {
+    let begin = format!(" Leader {topic}-0 with topic id ");
+    let said = log.lines().rev().find_map(|line| Some(line.split_once(&begin)?.1));
+    let (_, epoch) = said?.split_once(" starts at leader epoch ")?;
+    epoch.split(' ').next()?.parse().ok()
+}
+
 /// Ports that nobody listens on. Somebody else may take one before a broker does: its start then
 /// fails and says so.
-fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
-    let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+fn free_ports(listen: IpAddr, count: usize) -> std::io::Result<Vec<u16>> {
+    let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((listen, 0))).collect();
     bound?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 
 /// A dead broker is noticed after three seconds instead of nine, and one that lags as soon.
-fn properties(number: u32, (port, controller): (u16, u16), voters: &str, home: &Path) -> String {
+fn properties(
+    number: u32,
+    [broker, controller]: [SocketAddr; 2],
+    voters: &str,
+    home: &Path,
+) -> String {
     format!(
         "process.roles=broker,controller\n\
          node.id={number}\n\
          controller.quorum.voters={voters}\n\
          controller.listener.names=CONTROLLER\n\
-         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+         listeners=PLAINTEXT://{broker},CONTROLLER://{controller}\n\
+         advertised.listeners=PLAINTEXT://{broker}\n\
          listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
          inter.broker.listener.name=PLAINTEXT\n\
          log.dirs={}\n\
-         num.network.threads=2\n\
-         num.io.threads=2\n\
+         num.network.threads=1\n\
+         num.io.threads=1\n\
+         background.threads=2\n\
+         log.cleaner.enable=false\n\
          auto.create.topics.enable=false\n\
          offsets.topic.replication.factor=1\n\
+         offsets.topic.num.partitions=1\n\
+         initial.broker.registration.timeout.ms=180000\n\
          broker.session.timeout.ms=3000\n\
          broker.heartbeat.interval.ms=500\n\
          replica.lag.time.max.ms=3000\n\
+         controller.quorum.fetch.timeout.ms=1000\n\
+         controller.quorum.election.timeout.ms=500\n\
+         controller.quorum.election.backoff.max.ms=250\n\
          controlled.shutdown.max.retries=1\n",
         home.join("data").display()
     )

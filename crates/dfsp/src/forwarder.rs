@@ -77,7 +77,7 @@ impl Forwarder {
     /// Makes an FSP and its subscribers known.
     pub fn register(&self, name: &str, address: SocketAddr, subscribers: Range<u64>) {
         let options = LinkOptions { resends_max: 0, ..LinkOptions::default() };
-        let links = Links::new(address, options, |(), _| {});
+        let links = Links::new(&[address], options, |(), _| {});
         let fsp = Fsp { name: name.to_owned(), subscribers, links };
         self.0.fsps.borrow_mut().push(Rc::new(fsp));
     }

@@ -34,7 +34,8 @@ pub use crate::correspondence::{Correspondence, Letters};
 pub use crate::message::Bodies;
 pub use crate::payer::{Cause, Course, End, Outcome, Payment};
 pub use crate::simulator::{
-    Expiry, RegistrationError, Simulator, SimulatorOptions, StartError, Style, Version,
+    ACKNOWLEDGED_MAX, Acknowledged, Expiry, RegistrationError, Said, Simulator, SimulatorOptions,
+    StartError, Style, Version,
 };
 pub use crate::tally::{Counts, Sum, Tally};
 pub use crate::tune::tune;

@@ -1,4 +1,4 @@
-//! Pooled keep-alive connections to one address: the sending side of a simulator.
+//! Pooled keep-alive connections to one hub: the sending side of a simulator.
 //!
 //! A message is one buffer. When a connection is free it is written at once, inside the caller, by
 //! one system call; else it waits in a bounded queue and is written by the connection that becomes
@@ -6,6 +6,10 @@
 //! used one is taken first, so that few stay busy. A message that got no answer, or one that says
 //! "later" (408, 425, 429, 5xx), is sent again unchanged after a pause, as FSPIOP allows. Nothing
 //! has a timer of its own: the owner calls [`Links::maintain`] every [`TICK`].
+//!
+//! A hub may have several addresses, one of each of its nodes. The first is home; when a node cannot
+//! be reached, leaves a message unanswered or says 503, all goes to the next one, as behind a load
+//! balancer, and home again after a while, which grows while home is no better.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,6 +30,11 @@ pub const TICK: Duration = Duration::from_millis(20);
 const SPARE_BUFFERS_MAX: usize = 256;
 const SPARE_BUFFER_BYTES_MAX: usize = 16 * 1024;
 const READ_BYTES: usize = 4 * 1024;
+/// How long a node that could not be reached is left alone, in ticks; twice as long each time.
+const AWAY: u64 = 50;
+/// The same for one that took messages and answered nothing.
+const AWAY_SILENT: u64 = 400;
+const AWAY_MAX: u64 = 1_600;
 
 /// Bounds of the sending side.
 #[derive(Clone, Copy, Debug)]
@@ -80,11 +89,12 @@ pub struct LinkCounts {
     pub opened: u64,
 }
 
-/// Connections to one address; `T` tells the owner which message an answer belongs to.
+/// Connections to one hub; `T` tells the owner which message an answer belongs to.
 pub struct Links<T>(Rc<Inner<T>>);
 
 struct Inner<T> {
-    address: SocketAddr,
+    /// Never empty; the first is home.
+    addresses: Vec<SocketAddr>,
     options: LinkOptions,
     answered: Box<dyn Fn(T, Answer)>,
     state: RefCell<State<T>>,
@@ -98,12 +108,27 @@ struct State<T> {
     later: VecDeque<(u64, Message<T>)>,
     spare: Vec<Vec<u8>>,
     opening: usize,
+    /// Connections in a row that could not be opened.
+    refused: usize,
+    /// Which address is the one at the moment.
+    place: usize,
+    /// When home is tried again, and how long it was left alone.
+    home_tick: u64,
+    away: u64,
     ticks: u64,
     counts: LinkCounts,
     closed: bool,
 }
 
+/// Why a node is left for the next one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Unreachable,
+    Silent,
+}
+
 struct Link<T> {
+    place: usize,
     write: Option<Rc<OwnedWriteHalf>>,
     reader: Option<AbortHandle>,
     current: Option<Message<T>>,
@@ -117,14 +142,19 @@ struct Message<T> {
 }
 
 impl<T: Copy + 'static> Links<T> {
-    /// Links to `address`; `answered` is told the end of every message that was taken.
+    /// Links to a hub with these addresses; `answered` is told the end of every message that was
+    /// taken.
+    ///
+    /// # Panics
+    /// There is no address.
     pub fn new(
-        address: SocketAddr,
+        addresses: &[SocketAddr],
         options: LinkOptions,
         answered: impl Fn(T, Answer) + 'static,
     ) -> Self {
+        assert!(!addresses.is_empty(), "a hub has an address");
         Self(Rc::new(Inner {
-            address,
+            addresses: addresses.to_vec(),
             options,
             answered: Box::new(answered),
             state: RefCell::new(State {
@@ -135,6 +165,10 @@ impl<T: Copy + 'static> Links<T> {
                 later: VecDeque::new(),
                 spare: Vec::new(),
                 opening: 0,
+                refused: 0,
+                place: 0,
+                home_tick: 0,
+                away: 0,
                 ticks: 0,
                 counts: LinkCounts::default(),
                 closed: false,
@@ -207,37 +241,62 @@ impl<T: Copy + 'static> Inner<T> {
             return Err(Full);
         }
         state.queue.push_back(message);
+        drop(state);
+        self.open_more();
+        Ok(())
+    }
+
+    /// Opens another connection if somebody waits for one.
+    fn open_more(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
         let open = state.links.len() - state.vacant.len() + state.opening;
         if open < self.options.connections_max && state.opening < state.queue.len() {
             state.opening += 1;
             drop(state);
             spawn_local(open_link(Rc::clone(self)));
         }
-        Ok(())
     }
 
     /// The connection at `index` has answered; gives it the next message or lets it rest.
     fn answer(self: &Rc<Self>, index: usize, status: u16) {
         let mut state = self.state.borrow_mut();
         let Some(message) = state.links[index].current.take() else { return };
-        if let Some(next) = state.queue.pop_front() {
+        let place = state.links[index].place;
+        match status {
+            503 => state.leave(place, Trouble::Unreachable, self.addresses.len()),
+            _ if place == 0 => state.away = 0,
+            _ => {}
+        }
+        let mut retired = false;
+        if place != state.place {
+            retired = true;
+            state.retire(index);
+        } else if let Some(next) = state.queue.pop_front() {
             write(&mut state, index, next);
         } else {
             state.idle.push(index);
         }
         self.settle(state, message, Answer::Status(status));
+        if retired {
+            self.open_more();
+        }
     }
 
     /// The connection at `index` is gone.
-    fn gone(self: &Rc<Self>, index: usize) {
+    fn gone(self: &Rc<Self>, index: usize, trouble: Trouble) {
         let mut state = self.state.borrow_mut();
         let link = &mut state.links[index];
-        link.write = None;
+        // One that was retired may still hear of its own end.
+        if link.write.take().is_none() {
+            return;
+        }
+        let place = link.place;
         link.reader = None;
         let message = link.current.take();
         state.idle.retain(|&idle| idle != index);
         state.vacant.push(index);
         if let Some(message) = message {
+            state.leave(place, trouble, self.addresses.len());
             self.settle(state, message, Answer::Lost);
         }
     }
@@ -260,8 +319,12 @@ impl<T: Copy + 'static> Inner<T> {
             message.resends += 1;
             state.counts.resent += 1;
             let pause = self.options.resend_pause.as_millis() / TICK.as_millis();
-            let due = state.ticks + pause as u64;
-            state.later.push_back((due, message));
+            // Another node is asked at once.
+            let next =
+                answer == Answer::Lost && usize::from(message.resends) < self.addresses.len();
+            let due = state.ticks + if next { 1 } else { pause as u64 };
+            let at = state.later.partition_point(|&(tick, _)| tick <= due);
+            state.later.insert(at, (due, message));
             return;
         }
         state.counts.lost += u64::from(again);
@@ -278,6 +341,9 @@ impl<T: Copy + 'static> Inner<T> {
         let mut state = self.state.borrow_mut();
         state.ticks += 1;
         let now = state.ticks;
+        if state.place != 0 && state.home_tick <= now {
+            state.go_to(0);
+        }
         let patience = (self.options.answer_timeout.as_millis() / TICK.as_millis()) as u64;
         let late: Vec<usize> = (0..state.links.len())
             .filter(|&index| {
@@ -300,7 +366,7 @@ impl<T: Copy + 'static> Inner<T> {
         for index in late {
             let reader = self.state.borrow_mut().links[index].reader.take();
             reader.inspect(AbortHandle::abort);
-            self.gone(index);
+            self.gone(index, Trouble::Silent);
         }
         for message in due {
             let (token, refused) = (message.token, self.dispatch(message).is_err());
@@ -310,10 +376,18 @@ impl<T: Copy + 'static> Inner<T> {
         }
     }
 
-    /// Nothing listens at the address: everything that waits has used up an attempt.
-    fn unreachable(&self) {
+    /// Nothing listens at the address. When that is so of all of them, everything that waits has
+    /// used up an attempt.
+    fn unreachable(self: &Rc<Self>, place: usize) {
         let mut state = self.state.borrow_mut();
         state.opening -= 1;
+        state.refused += 1;
+        state.leave(place, Trouble::Unreachable, self.addresses.len());
+        if state.refused < self.addresses.len() {
+            drop(state);
+            return self.open_more();
+        }
+        state.refused = 0;
         let all_gone = state.links.len() == state.vacant.len();
         if !all_gone || state.opening > 0 {
             return;
@@ -326,14 +400,16 @@ impl<T: Copy + 'static> Inner<T> {
     }
 
     /// Takes a fresh connection into the pool; `None` when the links were closed meanwhile.
-    fn install(&self, write_half: OwnedWriteHalf) -> Option<usize> {
+    fn install(&self, write_half: OwnedWriteHalf, place: usize) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         state.opening -= 1;
         if state.closed {
             return None;
         }
+        state.refused = 0;
         state.counts.opened += 1;
         let link = Link {
+            place,
             write: Some(Rc::new(write_half)),
             reader: None,
             current: None,
@@ -350,6 +426,37 @@ impl<T: Copy + 'static> Inner<T> {
             }
         };
         Some(index)
+    }
+}
+
+impl<T> State<T> {
+    /// Leaves a node for the next one, if it is the one at the moment.
+    fn leave(&mut self, place: usize, trouble: Trouble, places: usize) {
+        if place != self.place || places == 1 {
+            return;
+        }
+        if place == 0 {
+            let least = if trouble == Trouble::Silent { AWAY_SILENT } else { AWAY };
+            self.away = (2 * self.away).clamp(least, AWAY_MAX);
+            self.home_tick = self.ticks + self.away;
+        }
+        self.go_to((place + 1) % places);
+    }
+
+    /// Connections to other nodes are closed as soon as they wait for nothing.
+    fn go_to(&mut self, place: usize) {
+        self.place = place;
+        for index in std::mem::take(&mut self.idle) {
+            self.retire(index);
+        }
+    }
+
+    /// Closes a connection that waits for nothing.
+    fn retire(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        link.write = None;
+        link.reader.take().inspect(AbortHandle::abort);
+        self.vacant.push(index);
     }
 }
 
@@ -382,19 +489,22 @@ async fn write_rest(write_half: Rc<OwnedWriteHalf>, rest: Vec<u8>) {
 }
 
 async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
-    let Ok(stream) = TcpStream::connect(inner.address).await else {
-        inner.unreachable();
-        return;
+    let place = inner.state.borrow().place;
+    let connecting = TcpStream::connect(inner.addresses[place]);
+    let connected = tokio::time::timeout(inner.options.answer_timeout, connecting).await;
+    let Ok(Ok(stream)) = connected else {
+        return inner.unreachable(place);
     };
     tune(&stream);
     let (read_half, write_half) = stream.into_split();
-    let Some(index) = inner.install(write_half) else { return };
+    let Some(index) = inner.install(write_half, place) else { return };
     let reader = spawn_local(read_answers(Rc::clone(&inner), index, read_half));
     let mut state = inner.state.borrow_mut();
     state.links[index].reader = Some(reader.abort_handle());
     match state.queue.pop_front() {
         Some(message) => write(&mut state, index, message),
-        None => state.idle.push(index),
+        None if place == state.place => state.idle.push(index),
+        None => state.retire(index),
     }
 }
 
@@ -425,7 +535,7 @@ async fn read_answers<T: Copy + 'static>(
             Ok(_) => {}
         }
     }
-    inner.gone(index);
+    inner.gone(index, Trouble::Unreachable);
 }
 
 /// The hub answered and closes the connection.
@@ -433,7 +543,7 @@ fn close_after<T: Copy + 'static>(inner: &Rc<Inner<T>>, index: usize, status: u1
     let mut state = inner.state.borrow_mut();
     let message = state.links[index].current.take();
     drop(state);
-    inner.gone(index);
+    inner.gone(index, Trouble::Unreachable);
     state = inner.state.borrow_mut();
     if let Some(message) = message {
         inner.settle(state, message, Answer::Status(status));

@@ -129,11 +129,15 @@ pub(crate) struct Payer {
     transactions: HashMap<u64, Transaction>,
     deadlines: VecDeque<(Instant, u64)>,
     patience: Duration,
+    /// Look-ups and quotes in the order in which they were asked for; `None` where none is asked
+    /// for again.
+    asked: Option<VecDeque<(Instant, u64, Leg)>>,
 }
 
 impl Payer {
-    pub(crate) fn new(seed: u64, patience: Duration) -> Self {
+    pub(crate) fn new(seed: u64, patience: Duration, asks_again: bool) -> Self {
         Self {
+            asked: asks_again.then(VecDeque::new),
             ids: Ids::new(seed),
             transactions: HashMap::new(),
             deadlines: VecDeque::new(),
@@ -170,7 +174,35 @@ impl Payer {
         };
         self.transactions.insert(id.sequence(), transaction);
         self.deadlines.push_back((now + self.patience, id.sequence()));
+        self.note_asked(id.sequence(), payment.course.first_leg());
         id
+    }
+
+    fn note_asked(&mut self, sequence: u64, leg: Leg) {
+        if let Some(asked) = self.asked.as_mut().filter(|_| leg != Leg::Transfer) {
+            asked.push_back((Instant::now(), sequence, leg));
+        }
+    }
+
+    /// Goes on to the quote of a transaction, to the FSP that the look-up named.
+    pub(crate) fn found(&mut self, sequence: u64, payee: FspName) {
+        self.numbered(sequence).into_iter().for_each(|transaction| transaction.found(payee));
+        self.note_asked(sequence, Leg::Quote);
+    }
+
+    /// A look-up or quote that was asked for before `until` and is still waited for; it counts as
+    /// asked for again now.
+    pub(crate) fn next_overdue(&mut self, until: Instant) -> Option<(TransactionId, Leg)> {
+        loop {
+            let asked = self.asked.as_mut()?;
+            let (_, sequence, leg) = asked.pop_front_if(|(at, ..)| *at <= until)?;
+            let transaction = self.transactions.get(&sequence);
+            if let Some(transaction) = transaction.filter(|waiting| waiting.leg == leg) {
+                let id = transaction.id;
+                self.note_asked(sequence, leg);
+                return Some((id, leg));
+            }
+        }
     }
 
     /// The transaction that waits in `leg` for this id.
@@ -300,8 +332,7 @@ impl End {
 }
 
 impl Transaction {
-    /// Goes on to the quote, to the FSP that the look-up named.
-    pub(crate) fn found(&mut self, payee: FspName) {
+    fn found(&mut self, payee: FspName) {
         self.payee = payee;
         self.leg = Leg::Quote;
         self.lookup = Some(self.lap());
@@ -345,11 +376,12 @@ mod tests {
 
     #[test]
     fn a_callback_moves_only_the_transaction_that_waits_for_it() {
-        let mut payer = Payer::new(7, Duration::from_secs(30));
+        let mut payer = Payer::new(7, Duration::from_secs(30), true);
         let id = payer.begin(payment(), Completion::Observer, 1_000);
         let other = payer.begin(payment(), Completion::Observer, 1_000);
         assert!(payer.waiting(id.quote(), Leg::Quote).is_none(), "still looking up");
-        payer.looking_up(2).expect("two wait").found(FspName::new("b").expect("a name"));
+        let looking_up = payer.looking_up(2).expect("two wait").id.sequence();
+        payer.found(looking_up, FspName::new("b").expect("a name"));
         assert!(payer.waiting(id.quote(), Leg::Quote).is_some());
         assert!(payer.waiting(other.quote(), Leg::Quote).is_none());
         assert!(payer.waiting(id.transfer(), Leg::Quote).is_none());
@@ -360,8 +392,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_answered_is_asked_for_again_until_it_is() {
+        let mut payer = Payer::new(7, Duration::from_secs(30), true);
+        let id = payer.begin(payment(), Completion::Observer, 1_000);
+        assert_eq!(payer.next_overdue(Instant::now()), Some((id, Leg::Lookup)));
+        payer.found(id.sequence(), FspName::new("b").expect("a name"));
+        let now = Instant::now();
+        assert_eq!(payer.next_overdue(now), Some((id, Leg::Quote)), "and the look-up no more");
+        assert_eq!(payer.next_overdue(now), None, "it was asked for just now");
+        payer.numbered(id.sequence()).expect("in flight").quoted([0; 32]);
+        assert_eq!(payer.next_overdue(Instant::now()), None, "a transfer is not forgotten");
+    }
+
+    #[test]
     fn deadlines_end_what_still_waits_and_name_the_leg() {
-        let mut payer = Payer::new(7, Duration::from_secs(30));
+        let mut payer = Payer::new(7, Duration::from_secs(30), true);
         let ended = payer.begin(payment(), Completion::Observer, 1_000);
         let hung = payer.begin(payment(), Completion::Observer, 1_000);
         payer.end(ended.sequence(), End::Committed);

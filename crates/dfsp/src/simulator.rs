@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use crate::behaviour::{Behaviour, Leg};
 use crate::clock::millis_now;
-use crate::ids::{trace_of, traced_id};
+use crate::ids::{TransactionId, trace_of, traced_id};
 use crate::ilp::{Secret, condition, read_digest};
 use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK};
 use crate::message::{
@@ -91,6 +91,8 @@ pub struct SimulatorOptions {
     pub currency: Currency,
     /// The hub's FSPIOP address.
     pub hub: SocketAddr,
+    /// Further nodes of the same hub, to which it turns when that one does not answer.
+    pub other_nodes: Vec<SocketAddr>,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Protocol version of its messages.
@@ -114,8 +116,37 @@ pub struct SimulatorOptions {
     pub match_by_number: bool,
     /// Most transactions in flight as payer.
     pub in_flight_max: usize,
+    /// As payer: after so long a look-up or a quote without a callback is asked for again, with the
+    /// same id. A hub only passes these on, and may forget them when it ends.
+    pub ask_again: Option<Duration>,
+    /// Whether it keeps which messages about transfers the hub has taken
+    /// ([`Simulator::take_acknowledged`]), up to [`ACKNOWLEDGED_MAX`].
+    pub keeps_acknowledged: bool,
     /// Bounds of the connections to the hub.
     pub links: LinkOptions,
+}
+
+/// Messages that an FSP keeps as taken by the hub.
+pub const ACKNOWLEDGED_MAX: usize = 4_000_000;
+
+/// A message about a transfer that the hub answered 2xx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Acknowledged {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// What was said of it.
+    pub said: Said,
+}
+
+/// What an FSP says of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Said {
+    /// `POST /transfers`.
+    Prepare,
+    /// `PUT /transfers/{id}`.
+    Fulfil,
+    /// `PUT /transfers/{id}/error`.
+    Abort,
 }
 
 /// A transaction could not be started; nothing was sent.
@@ -178,6 +209,7 @@ struct State {
     terms: TermsBook,
     held: HashMap<TransferId, courses::Held>,
     registration: Registration,
+    acknowledged: Vec<Acknowledged>,
 }
 
 #[derive(Default)]
@@ -198,9 +230,11 @@ struct Registration {
 #[derive(Clone, Copy)]
 enum Token {
     /// A leg of this FSP's own transaction.
-    Leg(Leg, u64),
-    /// An answer as payee.
+    Leg(Leg, TransactionId),
+    /// The answer to a look-up or a quote as payee.
     Callback,
+    /// What this payee says of a transfer.
+    Says(Said, TransferId),
     /// The registration of a subscriber.
     Registration(u64),
 }
@@ -241,7 +275,7 @@ impl Simulator {
             };
             Inner {
                 address,
-                links: Links::new(options.hub, options.links, answered),
+                links: Links::new(&addresses(&options), options.links, answered),
                 state: RefCell::new(State::new(&options, seed)),
                 observer: RefCell::new(None),
                 receipts: RefCell::new(None),
@@ -403,6 +437,12 @@ impl Simulator {
         self.tally().counts
     }
 
+    /// Messages about transfers that the hub has taken since this was asked last, with repeats.
+    #[must_use]
+    pub fn take_acknowledged(&self) -> Vec<Acknowledged> {
+        std::mem::take(&mut self.0.state.borrow_mut().acknowledged)
+    }
+
     /// The change of its position that follows from what it saw.
     #[must_use]
     pub fn position(&self) -> Amount {
@@ -465,18 +505,43 @@ impl Inner {
                 }
                 self.register_next();
             }
-            Token::Leg(leg, sequence) if good => {
+            Token::Leg(leg, id) if good => {
                 let mut state = self.state.borrow_mut();
-                let waiting = state.payer.numbered(sequence).filter(|waiting| waiting.leg == leg);
-                if let Some(transaction) = waiting {
+                if leg == Leg::Transfer {
+                    state.acknowledge(&self.options, Said::Prepare, id.transfer());
+                }
+                let waiting = state.payer.numbered(id.sequence());
+                if let Some(transaction) = waiting.filter(|waiting| waiting.leg == leg) {
                     transaction.accepted();
                 }
             }
-            _ if good => {}
-            Token::Callback => self.state.borrow_mut().tally.counts.refused += 1,
-            Token::Leg(leg, sequence) => {
-                let ended = self.state.borrow_mut().leg_refused(leg, sequence, answer);
+            Token::Says(said, id) if good => {
+                self.state.borrow_mut().acknowledge(&self.options, said, id);
+            }
+            Token::Callback if good => {}
+            Token::Callback | Token::Says(..) => {
+                self.state.borrow_mut().tally.counts.refused += 1;
+            }
+            Token::Leg(leg, id) => {
+                let ended = self.state.borrow_mut().leg_refused(leg, id.sequence(), answer);
                 self.ended(ended);
+            }
+        }
+    }
+
+    /// Asks once more for what should have been answered by now.
+    fn ask_again(&self, now: Instant) {
+        let Some(pause) = self.options.ask_again else { return };
+        loop {
+            let mut message = self.links.buffer();
+            let asked = self.state.borrow_mut().ask_next_again(
+                &mut message,
+                &self.options,
+                now.checked_sub(pause),
+            );
+            let Some(token) = asked else { return };
+            if self.links.send(message, token).is_err() {
+                return;
             }
         }
     }
@@ -564,7 +629,7 @@ impl State {
     fn new(options: &SimulatorOptions, seed: u64) -> Self {
         Self {
             writer: Writer::new(options, seed),
-            payer: Payer::new(seed, options.patience),
+            payer: Payer::new(seed, options.patience, options.ask_again.is_some()),
             tally: Tally::default(),
             behaviour: options.behaviour,
             secret: Secret::of(&options.name),
@@ -572,6 +637,13 @@ impl State {
             terms: TermsBook::default(),
             held: HashMap::new(),
             registration: Registration::default(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    fn acknowledge(&mut self, options: &SimulatorOptions, said: Said, transfer: TransferId) {
+        if options.keeps_acknowledged && self.acknowledged.len() < ACKNOWLEDGED_MAX {
+            self.acknowledged.push(Acknowledged { transfer, said });
         }
     }
 
@@ -651,8 +723,8 @@ impl<'a> Context<'a> {
         let Some(fsp) = found.and_then(|found| found.fsp()) else {
             return self.malformed(Leg::Lookup, sequence);
         };
+        self.state.payer.found(sequence, fsp);
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
-        transaction.found(fsp);
         let (id, payment) = (transaction.id, transaction.payment);
         if payment.course == Course::Lookup {
             return Reaction::ending(self.state.payer.end(sequence, End::Reached));
@@ -668,7 +740,7 @@ impl<'a> Context<'a> {
         let trace = id.trace();
         let envelope = self.on(fsp.as_str(), &trace);
         self.state.writer.post_quote(&mut message, &quote, &envelope);
-        Reaction::leg(message, Leg::Quote, sequence)
+        Reaction::leg(message, Leg::Quote, id)
     }
 
     /// PUT /parties/…/error: the transaction ends.
@@ -745,7 +817,7 @@ impl<'a> Context<'a> {
         let trace = id.trace();
         let envelope = self.on(payee.as_str(), &trace);
         self.state.writer.post_transfer(&mut message, &transfer, &envelope);
-        Reaction::leg(message, Leg::Transfer, sequence)
+        Reaction::leg(message, Leg::Transfer, id)
     }
 
     /// PUT /quotes/{id}/error: the transaction ends.
@@ -772,7 +844,7 @@ impl<'a> Context<'a> {
             Behaviour::Silent(Leg::Transfer) => return Reaction::only(Status::Accepted),
             Behaviour::Erroring(Leg::Transfer, code) => {
                 self.refuse(&mut message, id, code, &envelope);
-                return Reaction::callback(message);
+                return Reaction::says(message, Said::Abort, id);
             }
             Behaviour::WrongFulfilment => WRONG_FULFILMENT,
             _ => self.state.secret.fulfilment(posted.ilp_packet.as_bytes()),
@@ -786,7 +858,7 @@ impl<'a> Context<'a> {
         let completed_millis = self.state.completed(self.options, id, envelope.now_millis, first);
         let writer = &mut self.state.writer;
         writer.put_transfer(&mut message, id, &fulfilment, completed_millis, &envelope);
-        Reaction::callback(message)
+        Reaction::says(message, Said::Fulfil, id)
     }
 
     /// PUT or PATCH /transfers/{id}: the hub's word on a transfer.
@@ -934,8 +1006,13 @@ impl Reaction {
         Self { message, ..Self::only(Status::Accepted) }
     }
 
-    fn leg(message: Vec<u8>, leg: Leg, sequence: u64) -> Self {
-        let message = Some((message, Token::Leg(leg, sequence)));
+    fn says(message: Vec<u8>, said: Said, transfer: TransferId) -> Self {
+        let message = Some((message, Token::Says(said, transfer)));
+        Self { message, ..Self::only(Status::Accepted) }
+    }
+
+    fn leg(message: Vec<u8>, leg: Leg, id: TransactionId) -> Self {
+        let message = Some((message, Token::Leg(leg, id)));
         Self { message, ..Self::only(Status::Ok) }
     }
 
@@ -1022,6 +1099,7 @@ impl SimulatorOptions {
             name: name.to_owned(),
             currency,
             hub,
+            other_nodes: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             version: Version::default(),
             style: Style::default(),
@@ -1033,6 +1111,8 @@ impl SimulatorOptions {
             holds: false,
             match_by_number: true,
             in_flight_max: 100_000,
+            ask_again: None,
+            keeps_acknowledged: false,
             links: LinkOptions::default(),
         }
     }
@@ -1042,6 +1122,11 @@ impl SimulatorOptions {
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(millis_now())
+}
+
+/// Every node of the hub, home first.
+fn addresses(options: &SimulatorOptions) -> Vec<SocketAddr> {
+    [&[options.hub], &*options.other_nodes].concat()
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -1082,6 +1167,7 @@ async fn maintain(inner: Rc<Inner>) {
         ticks.tick().await;
         inner.links.maintain();
         let now = Instant::now();
+        inner.ask_again(now);
         loop {
             let expired = inner.state.borrow_mut().payer.expire(now);
             if expired.is_none() {

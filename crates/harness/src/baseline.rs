@@ -58,8 +58,8 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
     let thread = std::thread::spawn(move || forward(received, &tell));
     let hub = told.recv().map_err(|_| HarnessError::Fleet)?;
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
-    let fleet_plan = FleetPlan { scenario, pairs, load: Load::Closed, threads };
-    let fleets = Fleets::start(&plan(&options.fsps, hub), fleet_plan)?;
+    let fleet_plan = FleetPlan { scenario, pairs, load: Load::Closed, threads, keeps_ends: false };
+    let fleets = Fleets::start(&plan(&options.fsps, &[hub]), fleet_plan)?;
     let gone = |_| HarnessError::Fleet;
     orders.blocking_send(Order::Register(fleets.bound())).map_err(gone)?;
     let forwarder_cpu = || {

@@ -7,20 +7,22 @@ use dfsp::SimulatorOptions;
 
 use crate::baseline::baseline;
 use crate::bench_report::{
-    BenchReport, Ceiling, Configuration, Durability, OverOneSecond, Payload, Security, Share,
-    Spread, Stored, SystemCalls, Window,
+    BenchReport, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload, Security,
+    Share, Spread, Stored, SystemCalls, Window,
 };
 use crate::child::{Confirm, SwitchCommand};
 use crate::demo::{Profile, check_writable, summary, write_json};
 use crate::driver::TIMED_OUT;
 use crate::engine::{Drive, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
+use crate::faults::spread;
 use crate::fleet::{FleetResult, place};
 use crate::hello::hello;
 use crate::html;
 use crate::hub::{HubChoice, RemoteHub};
-use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions};
-use crate::proof::Check;
+use crate::nodes::NodesPlan;
+use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
+use crate::proof::{Check, differences};
 use crate::report::Latency;
 use crate::scenario::Scenario;
 
@@ -95,6 +97,9 @@ pub fn run(
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
     options.check(scenario)?;
+    if options.nodes.nodes.is_some() {
+        return beside_embedded(scenario, options, command);
+    }
     if !options.ceiling {
         let (command, measured) = measure(scenario, options, command)?;
         return Ok(report(scenario, options, &command, measured));
@@ -114,18 +119,79 @@ pub fn run(
     Ok(report)
 }
 
+/// Several nodes, and before and after them one switch with its log in files.
+fn beside_embedded(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<BenchReport, HarnessError> {
+    // Where something is broken on the way, a ratio would say nothing.
+    if !options.kill.is_empty() {
+        let (own, measured) = measure(scenario, options, command)?;
+        return Ok(report(scenario, options, &own, measured));
+    }
+    let before = embedded(scenario, options, command)?;
+    let (own, measured) = measure(scenario, options, command)?;
+    let cut = measured.cut.is_some();
+    let mut report = report(scenario, options, &own, measured);
+    if cut {
+        return Ok(report);
+    }
+    let after = embedded(scenario, options, command)?;
+    let all = Embedded {
+        rate_per_s: (before.rate_per_s + after.rate_per_s) / 2.0,
+        p50_ms: (before.p50_ms + after.p50_ms) / 2.0,
+        before_per_s: before.rate_per_s,
+        after_per_s: after.rate_per_s,
+    };
+    report.ratio_to_embedded = Some(report.achieved_per_s / all.rate_per_s);
+    report.embedded = Some(all);
+    Ok(report)
+}
+
+/// What one switch reaches, in half of the time or count.
+fn embedded(
+    scenario: Scenario,
+    options: &BenchOptions,
+    command: &SwitchCommand,
+) -> Result<Embedded, HarnessError> {
+    eprintln!("beside it: one switch, its log in files");
+    let half = BenchOptions { nodes: NodesOptions::none(), ..half_of(options) };
+    let (_, measured) = measure(scenario, &half, command)?;
+    if let Some(cut) = measured.cut {
+        return Err(cut);
+    }
+    if let Some(problem) = differences(&measured.checks).first() {
+        return Err(HarnessError::Hub(format!("as one switch: {problem}")));
+    }
+    let rate_per_s = measured.good as f64 / measured.seconds;
+    let p50_ms = Latency::of(&measured.result.latencies.whole).p50;
+    Ok(Embedded { rate_per_s, p50_ms, before_per_s: rate_per_s, after_per_s: rate_per_s })
+}
+
+/// The same run, half as long.
+fn half_of(options: &BenchOptions) -> BenchOptions {
+    BenchOptions {
+        seconds: options.seconds / 2.0,
+        count: options.count.map(|count| count.div_ceil(2)),
+        data: None,
+        ..options.clone()
+    }
+}
+
+/// The nodes of a run, and what is done to them.
+fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
+    let length = Duration::from_secs_f64(options.seconds);
+    options.nodes.plan(spread(&options.kill, length))
+}
+
 /// What a switch reaches that neither records nor decides, in half of the time or count.
 fn ceiling(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
 ) -> Result<f64, HarnessError> {
-    let half = BenchOptions {
-        seconds: options.seconds / 2.0,
-        count: options.count.map(|count| count.div_ceil(2)),
-        data: None,
-        ..options.clone()
-    };
+    let half = half_of(options);
     eprintln!("the ceiling: a switch that neither records nor decides");
     let (_, measured) = measure(scenario, &half, &command.null())?;
     if let Some(cut) = measured.cut {
@@ -153,7 +219,10 @@ fn measure(
             remote.process = options.pid;
             HubChoice::Remote(remote)
         }
-        None => HubChoice::Spawn { command: &command, data: options.data.clone() },
+        None => match plan_of(options) {
+            Some(plan) => HubChoice::Nodes { command: &command, data: options.data.clone(), plan },
+            None => HubChoice::Spawn { command: &command, data: options.data.clone() },
+        },
     };
     let setup = Setup {
         scenario,
@@ -219,7 +288,15 @@ pub(crate) fn report(
         durability: if spawned { command.durability.clone() } else { "not known".to_owned() },
         confirm_to_payee: options.confirm_to_payee,
         offered_rate_per_s: options.rate,
+        nodes: None,
     };
+    let plan = plan_of(options);
+    let durability_of = match &plan {
+        Some(plan) => Durability::shared(plan.replicas()),
+        None if spawned => Durability::embedded(),
+        None => Durability::unknown(),
+    };
+    let profile = profile.sharing(plan);
     let summary = summary(&measured, &options.fsps, &profile);
     let units = measured.good.max(1) as f64;
     let stored = |metrics: &crate::admin::Metrics| {
@@ -257,8 +334,10 @@ pub(crate) fn report(
         harness_cpu_ms_per_tx: summary.simulators_cpu_ms_per_tx,
         ceiling: None,
         ratio_to_ceiling: None,
+        embedded: None,
+        ratio_to_embedded: None,
         system_calls: measured.hub.map(|used| SystemCalls::of(&used, units)),
-        durability_of: if spawned { Durability::embedded() } else { Durability::unknown() },
+        durability_of,
         security: Security::plain(),
         payload: payload(result),
         stored_transfers: Stored {
@@ -267,7 +346,7 @@ pub(crate) fn report(
         },
         environment: measured.environment.clone(),
         commit: env!("UPESI_COMMIT"),
-        spread: spread(options, result),
+        spread: spread_of(options, result),
         configuration: Configuration::of(options, command),
         began: measured.began,
         seconds_one_by_one: result.seconds.clone(),
@@ -308,7 +387,7 @@ fn payload(result: &FleetResult) -> Payload {
 }
 
 /// The shares that payers, payees and pairs really had.
-fn spread(options: &BenchOptions, result: &FleetResult) -> Spread {
+fn spread_of(options: &BenchOptions, result: &FleetResult) -> Spread {
     let all: u64 = result.routes.iter().map(|route| route.2).sum();
     let share = |count: u64| count as f64 / all.max(1) as f64;
     let largest = |of: fn(&(String, String, u64)) -> &String| {

@@ -57,6 +57,10 @@ pub struct BenchReport {
     pub ceiling: Option<Ceiling>,
     /// Achieved rate by that of the ceiling.
     pub ratio_to_ceiling: Option<f64>,
+    /// What one switch with its log in files reaches; `null` unless nodes are measured.
+    pub embedded: Option<Embedded>,
+    /// Achieved rate by that of one switch.
+    pub ratio_to_embedded: Option<f64>,
     /// System calls and context switches of the switch; `null` when its process is not known.
     pub system_calls: Option<SystemCalls>,
     /// What an acknowledgement survives.
@@ -115,6 +119,19 @@ pub struct Ceiling {
     /// Units a second through a switch that neither records nor decides: the mean of both runs.
     pub rate_per_s: f64,
     /// In the run before.
+    pub before_per_s: f64,
+    /// In the run after.
+    pub after_per_s: f64,
+}
+
+/// What one switch with its log in files reaches, synced before it answers.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Embedded {
+    /// Units a second: the mean of both runs.
+    pub rate_per_s: f64,
+    /// Median latency: the mean of both runs.
+    pub p50_ms: f64,
+    /// Units a second in the run before.
     pub before_per_s: f64,
     /// In the run after.
     pub after_per_s: f64,
@@ -263,6 +280,11 @@ impl Durability {
         Self { fsync: Some(true), replicas: Some(1), acks: Some(1) }
     }
 
+    /// A log on so many brokers, of which so many must have a record first.
+    pub(crate) const fn shared((replicas, acks): (u32, u32)) -> Self {
+        Self { fsync: Some(false), replicas: Some(replicas), acks: Some(acks) }
+    }
+
     pub(crate) const fn unknown() -> Self {
         Self { fsync: None, replicas: None, acks: None }
     }
@@ -404,6 +426,17 @@ impl BenchReport {
         if let (Some(ceiling), Some(ratio)) = (&self.ceiling, self.ratio_to_ceiling) {
             let rate = ceiling.rate_per_s;
             writeln!(f, "ceiling         {rate:.0}/s without a switch's work, ratio {ratio:.2}")?;
+        }
+        if let (Some(embedded), Some(ratio)) = (&self.embedded, self.ratio_to_embedded) {
+            writeln!(
+                f,
+                "one switch      {:.0}/s, p50 {:.2} ms with its log in files, synced before it \
+                 answers; ratio {ratio:.2}",
+                embedded.rate_per_s, embedded.p50_ms
+            )?;
+        }
+        if let Some(nodes) = &summary.nodes {
+            write!(f, "{nodes}")?;
         }
         Ok(())
     }

@@ -67,14 +67,26 @@ pub(crate) struct Switch {
     pub(crate) admin: SocketAddr,
     log: PathBuf,
     token: PathBuf,
+    started: Instant,
+    /// How long it may take until it is healthy.
+    within: Duration,
     /// From the start of the process until it was healthy.
     pub(crate) ready_after: Duration,
 }
 
 /// What `verify` says.
 #[derive(Debug, Deserialize)]
-struct Verified {
+pub(crate) struct Verified {
     ok: bool,
+    /// Records in the log, which is also the position of the last one.
+    #[serde(default)]
+    pub(crate) records: u64,
+}
+
+/// What `replay` says.
+#[derive(Debug, Deserialize)]
+struct Replayed {
+    state_hash: String,
 }
 
 impl SwitchCommand {
@@ -123,26 +135,55 @@ impl SwitchCommand {
     }
 
     /// Whether the log in `data` is good; else what `verify` said.
-    pub(crate) fn verify(&self, data: &Path) -> Result<(), String> {
+    pub(crate) fn verify(&self, data: &Path) -> Result<Verified, String> {
         let places = Places { data, fspiop: None, admin: None };
         let mut command = Command::new(&self.program);
         command.args(self.verify.iter().map(|argument| places.fill(argument)));
         let output = command.output().map_err(|error| format!("verify: {error}"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         match serde_json::from_str::<Verified>(&said) {
-            Ok(Verified { ok: true }) if output.status.success() => Ok(()),
+            Ok(verified) if verified.ok && output.status.success() => Ok(verified),
             _ => {
                 let errors = String::from_utf8_lossy(&output.stderr);
                 Err(format!("verify: {} {} {}", output.status, said.trim(), errors.trim()))
             }
         }
     }
+
+    /// The hash of the state that the log in `data` comes to at this record.
+    pub(crate) fn state_at(&self, data: &Path, position: u64) -> Result<String, String> {
+        let mut command = Command::new(&self.program);
+        command.arg("replay").arg("--data").arg(data);
+        command.args(["--until", &position.to_string(), "--json"]);
+        let output = command.output().map_err(|error| format!("replay: {error}"))?;
+        match serde_json::from_slice::<Replayed>(&output.stdout) {
+            Ok(replayed) if output.status.success() => Ok(replayed.state_hash),
+            _ => {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                Err(format!("replay: {} {}", output.status, errors.trim()))
+            }
+        }
+    }
 }
 
 impl Switch {
-    /// Starts the switch on two free ports and waits until it is healthy. What it prints goes to
-    /// `switch.log` in the data directory.
+    /// Starts the switch on two free ports and waits until it is healthy.
     pub(crate) fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
+        let addresses = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
+        let mut switch = Self::begin(command, data, addresses)?;
+        while !switch.is_healthy()? {
+            std::thread::sleep(POLL);
+        }
+        Ok(switch)
+    }
+
+    /// Starts the switch on these addresses, for FSPIOP and admin. What it prints goes to
+    /// `switch.log` in the data directory.
+    pub(crate) fn begin(
+        command: &SwitchCommand,
+        data: &Path,
+        [fspiop, admin]: [SocketAddr; 2],
+    ) -> Result<Self, HarnessError> {
         let mut directory = DirBuilder::new();
         let made = directory.recursive(true).mode(0o700).create(data);
         made.map_err(HarnessError::file(data))?;
@@ -153,7 +194,6 @@ impl Switch {
             let path = data.join(CONFIGURATION);
             std::fs::write(&path, text).map_err(HarnessError::file(&path))?;
         }
-        let [fspiop, admin] = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let places = Places { data, fspiop: Some(fspiop), admin: Some(admin) };
         let stored = Footprint::of(data).total();
         let started = Instant::now();
@@ -168,10 +208,8 @@ impl Switch {
             .map_err(HarnessError::file(&command.program))?;
         let token = data.join(&command.token_file);
         let ready_after = Duration::ZERO;
-        let mut switch = Self { child, fspiop, admin, log, token, ready_after };
         let within = HEALTHY_WITHIN + Duration::from_secs(stored / READ_BYTES_PER_S);
-        switch.wait_healthy(started, within)?;
-        Ok(switch)
+        Ok(Self { child, fspiop, admin, log, token, started, within, ready_after })
     }
 
     /// A client of its admin API, with the token it has written.
@@ -222,16 +260,23 @@ impl Switch {
         Err(HarnessError::Switch(format!("does not stop within {STOPPED_WITHIN:?}")))
     }
 
-    fn wait_healthy(&mut self, started: Instant, within: Duration) -> Result<(), HarnessError> {
-        while started.elapsed() < within {
-            self.check_alive()?;
-            if Admin::new(self.admin, None).healthy() {
-                self.ready_after = started.elapsed();
-                return Ok(());
-            }
-            std::thread::sleep(POLL);
+    /// Whether it says that it is well. Fails when it has ended, or takes too long.
+    pub(crate) fn is_healthy(&mut self) -> Result<bool, HarnessError> {
+        self.check_alive()?;
+        if Admin::new(self.admin, None).healthy() {
+            self.ready_after = self.started.elapsed();
+            return Ok(true);
         }
-        Err(HarnessError::Switch(format!("is not healthy within {within:?}")))
+        if self.started.elapsed() < self.within {
+            return Ok(false);
+        }
+        Err(HarnessError::Switch(format!("is not healthy within {:?}", self.within)))
+    }
+
+    /// Sends a signal; one that has ended does not mind.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _gone = id.map(|id| kill_process(id, signal));
     }
 
     fn ended(&self, status: ExitStatus) -> HarnessError {
@@ -288,7 +333,7 @@ impl Places<'_> {
 }
 
 /// Two addresses that were free a moment ago.
-fn free_addresses() -> io::Result<[SocketAddr; 2]> {
+pub(crate) fn free_addresses() -> io::Result<[SocketAddr; 2]> {
     let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
 }

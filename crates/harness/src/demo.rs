@@ -6,10 +6,13 @@ use std::time::Duration;
 use crate::child::SwitchCommand;
 use crate::engine::{Drive, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
+use crate::faults::demonstration;
 use crate::hub::HubChoice;
 use crate::lanes::Pairs;
 use crate::machine::machine;
+use crate::nodes::NodesPlan;
 use crate::options::{DemoOptions, FspOptions};
+use crate::outage::NodesReport;
 use crate::proof::differences;
 use crate::report::{DemoReport, Latency, Legs};
 use crate::scenario::Scenario;
@@ -27,7 +30,9 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     if let Some(path) = &options.json {
         check_writable(path)?;
     }
-    let time = Duration::from_secs_f64(options.seconds);
+    let time = options.length();
+    let plan = options.nodes.plan(demonstration(time));
+    let data = options.data.clone();
     let setup = Setup {
         scenario: Scenario::Whole,
         fsps: &options.fsps,
@@ -40,7 +45,10 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
         length: options.transactions.map_or(Length::Time(time), Length::Count),
         warm_up: WARM_UP,
         stock: 0,
-        hub: HubChoice::Spawn { command, data: options.data.clone() },
+        hub: match &plan {
+            Some(plan) => HubChoice::Nodes { command, data, plan: plan.clone() },
+            None => HubChoice::Spawn { command, data },
+        },
         adjust: &|_, _| {},
         onboard: true,
         register: true,
@@ -50,7 +58,8 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     if let Some(error) = measured.cut.take() {
         return Err(error);
     }
-    let report = summary(&measured, &options.fsps, &Profile::of(command, options.rate));
+    let profile = Profile::of(command, options.rate).sharing(plan);
+    let report = summary(&measured, &options.fsps, &profile);
     println!("{report}");
     if let Some(path) = &options.json {
         write_json(path, &report)?;
@@ -63,12 +72,24 @@ pub(crate) struct Profile {
     pub(crate) durability: String,
     pub(crate) confirm_to_payee: bool,
     pub(crate) offered_rate_per_s: Option<f64>,
+    /// Of several nodes.
+    pub(crate) nodes: Option<NodesPlan>,
 }
 
 impl Profile {
     fn of(command: &SwitchCommand, offered_rate_per_s: Option<f64>) -> Self {
         let durability = command.durability.clone();
-        Self { durability, confirm_to_payee: command.confirm_to_payee, offered_rate_per_s }
+        let confirm_to_payee = command.confirm_to_payee;
+        Self { durability, confirm_to_payee, offered_rate_per_s, nodes: None }
+    }
+
+    /// The same of nodes that share a log, if there are.
+    pub(crate) fn sharing(mut self, nodes: Option<NodesPlan>) -> Self {
+        if let Some(plan) = &nodes {
+            self.durability = plan.durability();
+        }
+        self.nodes = nodes;
+        self
     }
 }
 
@@ -113,6 +134,7 @@ pub(crate) fn summary(measured: &Measured, fsps: &FspOptions, profile: &Profile)
         repeated_notices: result.fsps.iter().map(|fsp| fsp.counts.repeated).sum(),
         failures: failures.collect(),
         differences,
+        nodes: profile.nodes.as_ref().map(|plan| NodesReport::of(plan, measured, each)),
     }
 }
 

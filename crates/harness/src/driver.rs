@@ -89,6 +89,8 @@ pub(crate) struct DriverPlan {
     pub(crate) scenario: Scenario,
     pub(crate) load: Load,
     pub(crate) lanes: Vec<LanePlan>,
+    /// Whether the moment of each end is kept.
+    pub(crate) keeps_ends: bool,
 }
 
 /// Drives the FSPs of one thread.
@@ -181,7 +183,7 @@ impl Driver {
             backlog_max: Cell::new(0),
             budget: Cell::new(u64::MAX),
             measured_from: Cell::new(None),
-            records: RefCell::new(Records::new()),
+            records: RefCell::new(Records::new(plan.keeps_ends)),
         });
         driver.listen();
         spawn_local(tick(Rc::clone(&driver)));
@@ -350,7 +352,7 @@ impl Driver {
                 let mut records = self.records.borrow_mut();
                 record(&mut records.recent, outcome.whole);
                 if self.is_measured(intended) {
-                    records.good(outcome, Instant::now());
+                    records.good(outcome, index, Instant::now());
                     self.control.measured.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -561,9 +563,10 @@ mod tests {
                 hub.register(&name, address, simulator.subscribers());
                 simulator
             };
-            let simulators: Vec<_> = plan(&options, hub.address()).into_iter().map(bind).collect();
+            let simulators: Vec<_> =
+                plan(&options, &[hub.address()]).into_iter().map(bind).collect();
             let lanes = lanes(Pairs::Uniform, 2);
-            let plan = DriverPlan { scenario: Scenario::Lookup, load, lanes };
+            let plan = DriverPlan { scenario: Scenario::Lookup, load, lanes, keeps_ends: false };
             let driver = Driver::start(&simulators, plan, Arc::new(Control::new()));
             driver.control.set_phase(Phase::Measure);
             course(&driver).await;

@@ -7,11 +7,13 @@
 //!
 //! The calling thread only sleeps, reads counters and prints, ten times a second at most.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use dfsp::SimulatorOptions;
+use dfsp::{Acknowledged, SimulatorOptions};
 
 use crate::admin::{Admin, Metrics};
+use crate::copies::{self, Agreed};
 use crate::driver::{Load, Phase};
 use crate::error::HarnessError;
 use crate::fleet::{FleetPlan, FleetResult, Fleets, Glance, plan};
@@ -20,9 +22,10 @@ use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
 use crate::live::Live;
 use crate::machine::{Environment, ProcessFigures, environment, own_cpu};
+use crate::nodes::Done;
 use crate::onboarding::onboard;
 use crate::options::FspOptions;
-use crate::proof::{Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED};
+use crate::proof::{Books, Check, Evidence, IN_FLIGHT, NOTICES_OWED, same_everywhere};
 use crate::records::Bounds;
 use crate::scenario::Scenario;
 
@@ -114,8 +117,23 @@ pub(crate) struct Measured {
     pub(crate) trim: Trim,
     pub(crate) environment: Environment,
     pub(crate) checks: Vec<Check>,
+    /// Of a hub of several nodes.
+    pub(crate) nodes: Option<OfNodes>,
     /// Why the run ended before its time.
     pub(crate) cut: Option<HarnessError>,
+}
+
+/// What is measured and proved of several nodes beside the rest.
+#[derive(Debug, Default)]
+pub(crate) struct OfNodes {
+    /// What was done to them.
+    pub(crate) done: Vec<Done>,
+    /// Messages that were answered 2xx, each once.
+    pub(crate) acknowledged: usize,
+    /// What their copies agree on.
+    pub(crate) agreed: Agreed,
+    /// What the brokers used in the measured part.
+    pub(crate) brokers_cpu: Duration,
 }
 
 /// What is left out of the steady part, in seconds, or in units when the run has a count.
@@ -133,12 +151,11 @@ pub(crate) struct Trim {
 pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     let interrupt = Interrupt::listen();
     let mut live = Live::new();
-    if setup.hub.is_spawned() {
-        live.step("starting the switch");
-    }
-    let hub = setup.hub.start()?;
+    let mut hub = setup.hub.start(&mut |what| live.step(what))?;
+    interrupt.check()?;
     let environment = environment(hub.data());
-    let mut simulators = plan(setup.fsps, hub.fspiop());
+    let mut simulators = plan(setup.fsps, &hub.fspiop());
+    let listen = hub.nodes().and_then(|nodes| nodes.participants());
     for (index, simulator) in simulators.iter_mut().enumerate() {
         simulator.holds = setup.scenario.holds();
         // A stock is larger than what is ever in flight.
@@ -147,15 +164,19 @@ pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
             simulator.expiration_ahead = HELD_FOR;
         }
         (setup.adjust)(index, simulator);
+        listen.into_iter().for_each(|address| simulator.listen.set_ip(address));
     }
     let load = match setup.drive {
         Drive::Climb | Drive::Closed(_) => Load::Closed,
         Drive::Open { rate, backlog } => Load::Open { rate, backlog },
     };
     let (scenario, pairs, threads) = (setup.scenario, setup.pairs, setup.fsps.threads);
-    let fleets = Fleets::start(&simulators, FleetPlan { scenario, pairs, load, threads })?;
+    let keeps_ends = setup.hub.nodes().is_some();
+    let plan = FleetPlan { scenario, pairs, load, threads, keeps_ends };
+    let fleets = Fleets::start(&simulators, plan)?;
     let admin = hub.admin()?;
-    let mut run = Run { setup, interrupt, live, hub, fleets, admin };
+    let began = None;
+    let mut run = Run { setup, interrupt, live, hub, fleets, admin, began };
     run.prepare()?;
     run.go_on(environment)
 }
@@ -171,6 +192,8 @@ struct Run<'a> {
     hub: Hub,
     fleets: Fleets,
     admin: Option<Admin>,
+    /// When the measured part began, as long as it goes on.
+    began: Option<Instant>,
 }
 
 /// Counters at one moment.
@@ -180,6 +203,7 @@ struct Reading {
     good: u64,
     figures: Option<ProcessFigures>,
     own_cpu: Duration,
+    brokers_cpu: Duration,
     metrics: Metrics,
 }
 
@@ -213,8 +237,12 @@ impl Run<'_> {
         let start = self.reading();
         let mut part = Part { end: start.clone(), start, concurrency: None };
         let mut cut = self.measure(&mut part).err();
+        self.began = None;
         self.fleets.set_phase(Phase::Stop);
         let mut open = None;
+        if cut.is_none() {
+            cut = self.hub.nodes().and_then(|nodes| nodes.mend().err());
+        }
         if cut.is_none() {
             self.live.step("waiting for the last transactions and notices");
             match self.wait_for_quiet() {
@@ -225,7 +253,7 @@ impl Run<'_> {
         if cut.is_some() {
             self.settle();
         }
-        let result = self.fleets.collect()?;
+        let mut result = self.fleets.collect()?;
         let glance = self.fleets.glance();
         let after = if cut.is_none() { self.books() } else { Ok(None) };
         let after = after.unwrap_or_else(|error| {
@@ -233,10 +261,11 @@ impl Run<'_> {
             None
         });
         let (mut checks, metrics_after) = match &cut {
-            None => (
-                self.checks(&before, &after, &result, &glance),
-                after.map(|books| books.metrics).unwrap_or_default(),
-            ),
+            None => {
+                let mut checks = self.checks(&before, &after, &result, &glance);
+                checks.extend(self.compare_nodes(&after));
+                (checks, after.map(|books| books.metrics).unwrap_or_default())
+            }
             Some(error) => {
                 let why = error.to_string();
                 (vec![Check::failed("the run went to its end", why)], Metrics::default())
@@ -244,8 +273,18 @@ impl Run<'_> {
         };
         checks.extend(open.map(|open| Check::failed("everything came to rest", open)));
         let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
-        checks.extend(self.stop(cut.is_some()));
+        let acknowledged = std::mem::take(&mut result.acknowledged).into_iter().collect();
+        let mut nodes = self.hub.nodes().map(|nodes| OfNodes {
+            done: nodes.done().to_vec(),
+            brokers_cpu: part.end.brokers_cpu.saturating_sub(part.start.brokers_cpu),
+            ..OfNodes::default()
+        });
+        checks.extend(match &mut nodes {
+            None => self.stop(cut.is_some()),
+            Some(nodes) => self.stop_nodes(nodes, &acknowledged, cut.is_some()),
+        });
         Ok(Measured {
+            nodes,
             began: Some(part.start.moment),
             seconds: (part.end.moment - part.start.moment).as_secs_f64(),
             good: match self.setup.length {
@@ -280,6 +319,7 @@ impl Run<'_> {
         part.start = self.reading();
         part.end = part.start.clone();
         self.live.step("measuring");
+        self.began = Some(part.start.moment);
         let ran = match self.setup.length {
             Length::Count(count) => {
                 self.fleets.set_budget(count);
@@ -379,6 +419,7 @@ impl Run<'_> {
             good: self.fleets.glance().good,
             figures: self.hub.figures(),
             own_cpu: own_cpu(),
+            brokers_cpu: self.hub.nodes().map_or(Duration::ZERO, |nodes| nodes.brokers_cpu()),
         }
     }
 
@@ -396,6 +437,7 @@ impl Run<'_> {
             }
             self.interrupt.pause(rest.min(POLL * 10))?;
             self.hub.check_alive()?;
+            self.disturb()?;
             let mut glance = self.fleets.glance();
             if what == STOCKING {
                 glance.good = glance.stock as u64;
@@ -407,6 +449,15 @@ impl Run<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// What goes wrong on purpose in the measured part.
+    fn disturb(&mut self) -> Result<(), HarnessError> {
+        let (Some(began), Some(nodes)) = (self.began, self.hub.nodes()) else { return Ok(()) };
+        for what in nodes.disturb(began.elapsed())? {
+            self.live.step(&format!("{:>8.1} s  {what}", began.elapsed().as_secs_f64()));
+        }
+        Ok(())
     }
 
     /// Waits until nothing is in flight and nothing is owed; says what still is when that takes
@@ -470,6 +521,41 @@ impl Run<'_> {
             confirm_to_payee: self.setup.confirm_to_payee,
         };
         evidence.checks()
+    }
+
+    /// Asks every node for its books when everything has come to rest.
+    fn compare_nodes(&mut self, here: &Option<Books>) -> Vec<Check> {
+        let (Some(nodes), Some(here)) = (self.hub.nodes(), here) else { return Vec::new() };
+        let read = nodes.admins().and_then(|admins| {
+            let read = |(name, mut admin): (String, Admin)| Ok((name, Books::read(&mut admin)?));
+            admins.into_iter().map(read).collect::<Result<Vec<_>, HarnessError>>()
+        });
+        match read {
+            Ok(books) => vec![same_everywhere(here, &books)],
+            Err(error) => vec![Check::failed("every node answers", error.to_string())],
+        }
+    }
+
+    /// Stops all nodes and proves their copies.
+    fn stop_nodes(
+        &mut self,
+        of_nodes: &mut OfNodes,
+        acknowledged: &BTreeSet<Acknowledged>,
+        cut: bool,
+    ) -> Vec<Check> {
+        let HubChoice::Nodes { command, .. } = &self.setup.hub else { return Vec::new() };
+        self.live.step("stopping the nodes, verifying the log of each, and comparing them");
+        let Some(nodes) = self.hub.nodes() else { return Vec::new() };
+        of_nodes.acknowledged = acknowledged.len();
+        let problems = nodes.stop();
+        if cut {
+            return Vec::new();
+        }
+        let mut checks = vec![Check::of("every node stopped in order", problems)];
+        let (proved, agreed) = copies::prove(command, &nodes.copies(), acknowledged);
+        checks.extend(proved);
+        of_nodes.agreed = agreed;
+        checks
     }
 
     /// Stops a switch of ours and proves its log.

@@ -23,6 +23,12 @@ pub enum HarnessError {
     /// The switch could not be started, or it ended, or it is not healthy in time.
     #[error("the switch {0}")]
     Switch(String),
+    /// Brokers could not be started, or do not do what they are told.
+    #[error("brokers: {0}")]
+    Brokers(#[from] brokers::BrokersError),
+    /// A network for one node cannot be made or changed.
+    #[error("network: {0}")]
+    Network(String),
     /// The hub does not do what a run needs.
     #[error("the hub {0}")]
     Hub(String),

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dfsp::links::LinkCounts;
 use dfsp::tally::Exchange;
-use dfsp::{Behaviour, Bodies, Counts, Simulator, SimulatorOptions};
+use dfsp::{Acknowledged, Behaviour, Bodies, Counts, Simulator, SimulatorOptions};
 use ledger::{Amount, FspName};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
@@ -29,6 +29,11 @@ use crate::scenario::Scenario;
 
 const REGISTRATIONS_AT_ONCE: usize = 32;
 const REGISTRATION_PATIENCE: Duration = Duration::from_secs(60);
+/// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and how
+/// often a message is sent again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_secs(3);
+const RESENDS_MAX: u8 = 100;
 const SUBSCRIBER_NUMBERS: u64 = 25_500_000_000;
 const SUBSCRIBERS_PER_FSP: u64 = 100_000;
 
@@ -87,6 +92,10 @@ pub(crate) struct FleetResult {
     pub(crate) failures: BTreeMap<String, (u64, String)>,
     /// CPU time of the simulators' threads.
     pub(crate) cpu: Duration,
+    /// Moments at which units of the measured part ended well, and in which lane; where kept.
+    pub(crate) ends: Vec<(Instant, u16)>,
+    /// Messages that the hub answered 2xx; where kept.
+    pub(crate) acknowledged: Vec<Acknowledged>,
 }
 
 /// All fleets of a run.
@@ -114,6 +123,8 @@ pub(crate) struct FleetPlan {
     pub(crate) pairs: Pairs,
     pub(crate) load: Load,
     pub(crate) threads: usize,
+    /// Whether moments of ends are kept.
+    pub(crate) keeps_ends: bool,
 }
 
 /// One thread's part of it.
@@ -123,11 +134,24 @@ struct Share {
 }
 
 /// The options of every simulated FSP, in order.
-pub(crate) fn plan(options: &FspOptions, hub: SocketAddr) -> Vec<SimulatorOptions> {
+///
+/// Those of a hub with several nodes are spread over them, and do what senders do whose hub may
+/// lose a node: they turn to the next one soon, and for longer.
+pub(crate) fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
     let one = |index: usize| {
         let name = options.name(index);
+        let mut addresses = hub.to_vec();
+        addresses.rotate_left(index % hub.len());
+        let others = addresses.split_off(1);
         let start = SUBSCRIBER_NUMBERS + (options.first + index as u64) * SUBSCRIBERS_PER_FSP;
-        let mut simulator = SimulatorOptions::new(&name, options.currency, hub);
+        let mut simulator = SimulatorOptions::new(&name, options.currency, addresses[0]);
+        if !others.is_empty() {
+            simulator.other_nodes = others;
+            simulator.keeps_acknowledged = true;
+            simulator.ask_again = Some(ASK_AGAIN);
+            simulator.links.answer_timeout = ANSWER_WITHIN;
+            simulator.links.resends_max = RESENDS_MAX;
+        }
         simulator.version = options.fspiop_version;
         simulator.style = options.style;
         simulator.subscribers = start..start + options.subscribers;
@@ -306,6 +330,9 @@ impl FleetResult {
             self.failures.entry(failure).or_insert((0, example)).0 += count;
         }
         self.cpu += other.cpu;
+        let lanes = self.ends.iter().map(|end| end.1 + 1).max().unwrap_or(0);
+        self.ends.extend(other.ends.into_iter().map(|(at, lane)| (at, lanes + lane)));
+        self.acknowledged.extend(other.acknowledged);
         self
     }
 }
@@ -407,6 +434,8 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {
         routes: driver.routes_taken(),
         failures: records.failures.clone(),
         cpu: thread_cpu(),
+        ends: records.ends.clone().unwrap_or_default(),
+        acknowledged: simulators.iter().flat_map(Simulator::take_acknowledged).collect(),
     }
 }
 
@@ -420,7 +449,12 @@ fn deal(simulators: &[SimulatorOptions], plan: FleetPlan) -> Vec<Share> {
     };
     let empty = |_| Share {
         simulators: Vec::new(),
-        driver: DriverPlan { scenario: plan.scenario, load, lanes: Vec::new() },
+        driver: DriverPlan {
+            scenario: plan.scenario,
+            load,
+            lanes: Vec::new(),
+            keeps_ends: plan.keeps_ends,
+        },
     };
     let mut shares: Vec<Share> = (0..plan.threads).map(empty).collect();
     for (index, lane) in lanes(plan.pairs, simulators.len()).into_iter().enumerate() {

@@ -126,7 +126,7 @@ async fn ask(server: SocketAddr, options: &HelloOptions) -> Asked {
     let link_options =
         LinkOptions { connections_max: options.concurrency, ..LinkOptions::default() };
     let owner = Rc::downgrade(&asking);
-    let links = Links::new(server, link_options, move |sent, answer| {
+    let links = Links::new(&[server], link_options, move |sent, answer| {
         if let Some(asking) = owner.upgrade() {
             asking.answered(sent, answer);
         }

@@ -1,4 +1,5 @@
-//! The hub that is measured: a switch started for the run, or any other that is there already.
+//! The hub that is measured: a switch started for the run, several nodes over brokers started for it,
+//! or any other that is there already.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use crate::admin::{Admin, resolve};
 use crate::child::{Switch, SwitchCommand, read_token};
 use crate::error::HarnessError;
 use crate::machine::{ProcessFigures, process_figures};
+use crate::nodes::{Nodes, NodesPlan};
 
 /// Which hub a run is about.
 pub(crate) enum HubChoice<'a> {
@@ -16,6 +18,14 @@ pub(crate) enum HubChoice<'a> {
         command: &'a SwitchCommand,
         /// Where its log is kept, and left.
         data: Option<PathBuf>,
+    },
+    /// Several nodes of its own, over brokers of its own.
+    Nodes {
+        /// How each is started.
+        command: &'a SwitchCommand,
+        /// Where everything is kept, and left.
+        data: Option<PathBuf>,
+        plan: NodesPlan,
     },
     /// One that runs already.
     Remote(RemoteHub),
@@ -33,28 +43,46 @@ pub(crate) struct RemoteHub {
 
 /// A hub in use.
 pub(crate) struct Hub {
-    switch: Option<Switch>,
-    remote: Option<RemoteHub>,
+    kind: Kind,
     data: Option<Data>,
 }
 
+enum Kind {
+    Switch(Switch),
+    Nodes(Box<Nodes>),
+    Remote(RemoteHub),
+    Stopped,
+}
+
 impl HubChoice<'_> {
-    /// The hub's admin API and FSPIOP address, the switch started if it is to be.
-    pub(crate) fn start(&self) -> Result<Hub, HarnessError> {
+    /// The hub, started if it is to be.
+    pub(crate) fn start(&self, say: &mut dyn FnMut(&str)) -> Result<Hub, HarnessError> {
         match self {
             Self::Spawn { command, data } => {
+                say("starting the switch");
                 let data = Data::new(data.clone());
                 let switch = Switch::start(command, &data.path)?;
-                Ok(Hub { switch: Some(switch), remote: None, data: Some(data) })
+                Ok(Hub { kind: Kind::Switch(switch), data: Some(data) })
             }
-            Self::Remote(remote) => {
-                Ok(Hub { switch: None, remote: Some(remote.clone()), data: None })
+            Self::Nodes { command, data, plan } => {
+                let data = Data::new(data.clone());
+                let nodes = Nodes::start(plan, command, &data.path, say)?;
+                Ok(Hub { kind: Kind::Nodes(Box::new(nodes)), data: Some(data) })
             }
+            Self::Remote(remote) => Ok(Hub { kind: Kind::Remote(remote.clone()), data: None }),
         }
     }
 
     pub(crate) fn is_spawned(&self) -> bool {
-        matches!(self, Self::Spawn { .. })
+        !matches!(self, Self::Remote(_))
+    }
+
+    /// How many nodes and brokers, where there are several.
+    pub(crate) fn nodes(&self) -> Option<&NodesPlan> {
+        match self {
+            Self::Nodes { plan, .. } => Some(plan),
+            Self::Spawn { .. } | Self::Remote(_) => None,
+        }
     }
 }
 
@@ -72,42 +100,67 @@ impl RemoteHub {
 }
 
 impl Hub {
-    pub(crate) fn fspiop(&self) -> SocketAddr {
-        let spawned = self.switch.as_ref().map(|switch| switch.fspiop);
-        let remote = self.remote.as_ref().map(|remote| remote.fspiop);
-        spawned.or(remote).expect("a hub is one or the other")
+    /// Its FSPIOP addresses, one of each node.
+    pub(crate) fn fspiop(&self) -> Vec<SocketAddr> {
+        match &self.kind {
+            Kind::Switch(switch) => vec![switch.fspiop],
+            Kind::Nodes(nodes) => nodes.fspiop(),
+            Kind::Remote(remote) => vec![remote.fspiop],
+            Kind::Stopped => Vec::new(),
+        }
     }
 
     /// A client of its admin API, when that is known.
     pub(crate) fn admin(&self) -> Result<Option<Admin>, HarnessError> {
-        match &self.switch {
-            Some(switch) => switch.admin().map(Some),
-            None => {
-                let known = self.remote.as_ref().and_then(|remote| remote.admin.clone());
+        match &self.kind {
+            Kind::Switch(switch) => switch.admin().map(Some),
+            Kind::Nodes(nodes) => nodes.admin().map(Some),
+            Kind::Remote(remote) => {
+                let known = remote.admin.clone();
                 Ok(known.map(|(address, token)| Admin::new(address, token)))
             }
+            Kind::Stopped => Ok(None),
         }
     }
 
-    /// What its process used so far, when that is known.
+    /// What its processes used so far, when that is known.
     pub(crate) fn figures(&self) -> Option<ProcessFigures> {
-        let process = self.remote.as_ref().and_then(|remote| remote.process);
-        self.switch.as_ref().map(Switch::figures).or_else(|| process.map(process_figures))
+        match &self.kind {
+            Kind::Switch(switch) => Some(switch.figures()),
+            Kind::Nodes(nodes) => Some(nodes.figures()),
+            Kind::Remote(remote) => remote.process.map(process_figures),
+            Kind::Stopped => None,
+        }
     }
 
-    /// The directory of its log, when it is a switch of ours.
+    /// The directory of its log, when it is ours.
     pub(crate) fn data(&self) -> Option<&Path> {
         self.data.as_ref().map(|data| &*data.path)
     }
 
+    /// Its nodes, where there are several.
+    pub(crate) fn nodes(&mut self) -> Option<&mut Nodes> {
+        match &mut self.kind {
+            Kind::Nodes(nodes) => Some(nodes),
+            Kind::Switch(_) | Kind::Remote(_) | Kind::Stopped => None,
+        }
+    }
+
     /// Fails when a switch of ours has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
-        self.switch.as_mut().map_or(Ok(()), Switch::check_alive)
+        match &mut self.kind {
+            Kind::Switch(switch) => switch.check_alive(),
+            Kind::Nodes(nodes) => nodes.check_alive(),
+            Kind::Remote(_) | Kind::Stopped => Ok(()),
+        }
     }
 
     /// Stops a switch of ours; another hub is left as it is.
     pub(crate) fn stop(&mut self) -> Result<(), HarnessError> {
-        self.switch.take().map_or(Ok(()), Switch::stop)
+        match std::mem::replace(&mut self.kind, Kind::Stopped) {
+            Kind::Switch(switch) => switch.stop(),
+            Kind::Nodes(_) | Kind::Remote(_) | Kind::Stopped => Ok(()),
+        }
     }
 }
 

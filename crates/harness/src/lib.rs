@@ -26,10 +26,12 @@ mod bench;
 mod bench_report;
 mod chart;
 mod child;
+mod copies;
 mod demo;
 mod driver;
 mod engine;
 mod error;
+mod faults;
 mod fleet;
 mod footprint;
 mod hello;
@@ -39,8 +41,11 @@ mod interrupt;
 mod lanes;
 mod live;
 mod machine;
+mod network;
+mod nodes;
 mod onboarding;
 mod options;
+mod outage;
 mod pace;
 mod preparing;
 mod progress;
@@ -65,12 +70,13 @@ pub use crate::admin::{Admin, Answered};
 pub use crate::baseline::{BaselineReport, baseline};
 pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{
-    BenchReport, Ceiling, Configuration, Durability, OverOneSecond, Payload, Security, Share,
-    Spread, Stored, SystemCalls, Window,
+    BenchReport, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload, Security,
+    Share, Spread, Stored, SystemCalls, Window,
 };
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
 pub use crate::error::HarnessError;
+pub use crate::faults::Fault;
 pub use crate::footprint::Footprint;
 pub use crate::hello::{HelloReport, hello};
 pub use crate::html::report as html_report;
@@ -78,8 +84,10 @@ pub use crate::interrupt::Interrupt;
 pub use crate::lanes::Pairs;
 pub use crate::machine::{Environment, free_bytes};
 pub use crate::options::{
-    BaselineOptions, BenchOptions, DemoOptions, FspOptions, HelloOptions, SimulateOptions, count,
+    BaselineOptions, BenchOptions, DemoOptions, FspOptions, HelloOptions, NodesOptions,
+    SimulateOptions, count,
 };
+pub use crate::outage::{Event, NodesReport, Outage};
 pub use crate::preparing::{correspondents, onboard_directory};
 pub use crate::progress::Progress;
 pub use crate::proof::Check;

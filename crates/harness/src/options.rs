@@ -10,17 +10,19 @@ use dfsp::{Behaviour, Style, Version};
 use ledger::Currency;
 
 use crate::error::HarnessError;
+use crate::faults::{Act, Fault};
 use crate::lanes::{Pairs, SKEWED_MAX};
+use crate::nodes::NodesPlan;
 use crate::scenario::Scenario;
 
 /// Options of a demonstration.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Length of the measured part, in seconds.
-    #[arg(long, default_value_t = 15.0)]
-    pub seconds: f64,
-    /// End the measured part after this many transactions instead.
+    /// Length of the measured part, in seconds: 15 unless given, 40 with --nodes.
     #[arg(long)]
+    pub seconds: Option<f64>,
+    /// End the measured part after this many transactions instead.
+    #[arg(long, conflicts_with = "nodes")]
     pub transactions: Option<u64>,
     /// Transactions in flight; without it the smallest number that reaches the highest rate.
     #[arg(long)]
@@ -35,9 +37,38 @@ pub struct DemoOptions {
     /// Data directory of the switch, kept; without it a temporary one, removed at the end.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Several nodes; a node and a broker are killed on the way.
+    #[command(flatten)]
+    pub nodes: NodesOptions,
     /// What the FSPs are like.
     #[command(flatten)]
     pub fsps: FspOptions,
+}
+
+/// Several nodes instead of one switch.
+#[derive(Args, Clone, Debug)]
+pub struct NodesOptions {
+    /// Start this many nodes that share one log over Kafka, with brokers of their own, instead of one
+    /// switch. Brokers need Java 17, and Maven the first time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9))]
+    pub nodes: Option<u32>,
+    /// So many brokers, with --nodes.
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "nodes",
+        value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub brokers: u32,
+}
+
+impl NodesOptions {
+    /// One switch, no brokers.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { nodes: None, brokers: 3 }
+    }
+
+    /// The nodes that are wanted, and what is done to them.
+    pub(crate) fn plan(&self, acts: Vec<Act>) -> Option<NodesPlan> {
+        Some(NodesPlan { nodes: self.nodes?, brokers: self.brokers, acts })
+    }
 }
 
 /// Options of simulated FSPs.
@@ -184,7 +215,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "FILE", conflicts_with = "hub")]
     pub program: Option<PathBuf>,
     /// Measure the hub at this FSPIOP address instead, such as http://127.0.0.1:4000.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "nodes")]
     pub hub: Option<String>,
     /// Its admin address, for onboarding and for the checks.
     #[arg(long, value_name = "URL", requires = "hub")]
@@ -215,8 +246,18 @@ pub struct BenchOptions {
     pub report: Option<PathBuf>,
     /// Before and after, measure a switch that forwards transfers without recording or deciding
     /// them, and tell the ratio to it.
-    #[arg(long, conflicts_with_all = ["hub", "confirm_to_payee"])]
+    #[arg(long, conflicts_with_all = ["hub", "confirm_to_payee", "nodes"])]
     pub ceiling: bool,
+    /// Measure several nodes; before and after, for half of the time each, one switch with its log
+    /// in files, and tell the ratio to it.
+    #[command(flatten)]
+    pub nodes: NodesOptions,
+    /// With --nodes: break this in the middle, mend it, and tell the outage: node (kill -9), broker
+    /// (kill -9), pause (SIGSTOP for longer than the lease), cut (the network between a node and all
+    /// brokers; only behind `unshare --net`). Several, with commas, one after the other.
+    #[arg(long, value_name = "FAULTS", requires = "nodes", value_delimiter = ',',
+        conflicts_with = "count", value_parser = Fault::from_str)]
+    pub kill: Vec<Fault>,
     /// What the FSPs are like.
     #[command(flatten)]
     pub fsps: FspOptions,
@@ -282,24 +323,43 @@ impl FspOptions {
     }
 }
 
+const DEMO: Duration = Duration::from_secs(15);
+const DEMO_NODES: Duration = Duration::from_secs(40);
+/// So that there is something to see before and after each fault.
+const DEMO_NODES_MIN: Duration = Duration::from_secs(15);
+const KILL_MIN_S: f64 = 10.0;
+
 impl DemoOptions {
+    /// Length of the measured part.
+    pub(crate) fn length(&self) -> Duration {
+        let usual = if self.nodes.nodes.is_some() { DEMO_NODES } else { DEMO };
+        let given = self.seconds.filter(|seconds| (0.0..=1e9).contains(seconds));
+        given.map_or(usual, Duration::from_secs_f64)
+    }
+
     /// A run of the defaults of the command line.
     #[must_use]
     pub fn standard() -> Self {
         Self {
-            seconds: 15.0,
+            seconds: None,
             transactions: None,
             concurrency: None,
             rate: None,
             json: None,
             data: None,
+            nodes: NodesOptions::none(),
             fsps: FspOptions::standard(),
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), HarnessError> {
         self.fsps.check()?;
-        check_seconds(self.seconds)?;
+        check_seconds(self.length().as_secs_f64())?;
+        let long_enough = self.nodes.nodes.is_none() || DEMO_NODES_MIN <= self.length();
+        require(
+            long_enough,
+            "--seconds takes 15 or more with --nodes: a node and a broker are killed meanwhile",
+        )?;
         check_rate(self.rate)?;
         let concurrency = self.concurrency.is_none_or(|it| (1..=100_000).contains(&it));
         require(concurrency, "--concurrency takes 1 to 100000")?;
@@ -334,6 +394,8 @@ impl BenchOptions {
             json: None,
             report: None,
             ceiling: false,
+            nodes: NodesOptions::none(),
+            kill: Vec::new(),
             fsps: FspOptions::standard(),
         }
     }
@@ -379,6 +441,8 @@ impl BenchOptions {
             !self.ceiling || bare,
             "--ceiling goes with transfer, prepare and whole, and payees that answer COMMITTED",
         )?;
+        let long_enough = self.kill.is_empty() || KILL_MIN_S <= self.seconds;
+        require(long_enough, "--kill takes --seconds of 10 or more")?;
         let known = self.hub.is_none() || self.admin.is_some() || self.existing;
         require(known, "--hub needs --admin for onboarding, or --existing")
     }

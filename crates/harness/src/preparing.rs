@@ -21,7 +21,7 @@ use crate::scenario::Scenario;
 #[must_use]
 pub fn correspondents(options: &FspOptions, life: Duration) -> Vec<SimulatorOptions> {
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
-    let mut simulators = plan(options, nowhere);
+    let mut simulators = plan(options, &[nowhere]);
     simulators.iter_mut().for_each(|simulator| simulator.expiration_ahead = life);
     simulators
 }
@@ -41,8 +41,8 @@ pub fn onboard_directory(
     let switch = Switch::start(command, data)?;
     // They listen so that their addresses are ones that were had once; nobody calls them yet.
     let (scenario, pairs, load) = (Scenario::Transfer, Pairs::default(), Load::Closed);
-    let fleet = FleetPlan { scenario, pairs, load, threads: 1 };
-    let fleets = Fleets::start(&plan(options, switch.fspiop), fleet)?;
+    let fleet = FleetPlan { scenario, pairs, load, threads: 1, keeps_ends: false };
+    let fleets = Fleets::start(&plan(options, &[switch.fspiop]), fleet)?;
     onboard(&mut switch.admin()?, options.currency, &fleets.bound(), &interrupt)?;
     switch.stop()
 }

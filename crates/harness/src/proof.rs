@@ -77,7 +77,7 @@ impl Books {
 }
 
 impl Check {
-    fn of(name: &'static str, problems: Vec<String>) -> Self {
+    pub(crate) fn of(name: &'static str, problems: Vec<String>) -> Self {
         Self { name, passed: Some(problems.is_empty()), problems }
     }
 
@@ -90,6 +90,13 @@ impl Check {
     pub(crate) fn failed(name: &'static str, problem: String) -> Self {
         Self { name, passed: Some(false), problems: vec![problem] }
     }
+}
+
+/// At rest every node shows the same accounts as `here`.
+pub(crate) fn same_everywhere(here: &Books, nodes: &[(String, Books)]) -> Check {
+    let differs = nodes.iter().filter(|(_, books)| books.accounts != here.accounts);
+    let lines = differs.map(|(name, _)| format!("node {name} shows other accounts than node a"));
+    Check::of("all nodes show the same accounts", lines.collect())
 }
 
 /// Everything that is not as it must be, one line each.
@@ -252,7 +259,10 @@ impl Evidence<'_> {
         let sum =
             |of: fn(&Exchange) -> u64| fsp.exchanges.iter().map(|(_, it)| of(it)).sum::<u64>();
         let confirmed = self.style == Style::Reserved || self.confirm_to_payee;
-        let confirmations = if confirmed { sum(|it| it.received.committed.count) } else { 0 };
+        // A payee that sends its answer again is told how the transfer ended, confirmed or not.
+        let told_again = counts.confirmations.min(fsp.links.resent);
+        let confirmations =
+            if confirmed { sum(|it| it.received.committed.count) } else { told_again };
         for (what, seen, expected) in [
             ("commits heard as payer", counts.commits, sum(|it| it.sent.committed.count)),
             ("transfers received", counts.prepares, sum(|it| it.received.begun.count)),

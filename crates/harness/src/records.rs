@@ -14,6 +14,8 @@ use serde::Serialize;
 
 /// Seconds of a run that are kept one by one; later ones show in the totals only.
 pub(crate) const SECONDS_MAX: usize = 86_400;
+/// Moments that are kept.
+const ENDS_MAX: usize = 4_000_000;
 const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
 
 /// Latencies in microseconds.
@@ -73,6 +75,8 @@ pub(crate) struct Records {
     pub(crate) recent: Histogram<u64>,
     /// Failures by leg and cause: how many, and the id of one.
     pub(crate) failures: BTreeMap<String, (u64, String)>,
+    /// When each unit ended well, and in which lane, where that is wanted.
+    pub(crate) ends: Option<Vec<(Instant, u16)>>,
     bounds: Bounds,
     from: Option<Instant>,
     ended: u64,
@@ -90,8 +94,9 @@ pub(crate) enum Fate {
 }
 
 impl Records {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(keeps_ends: bool) -> Self {
         Self {
+            ends: keeps_ends.then(Vec::new),
             latencies: Latencies::new(),
             steady: Steady { whole: histogram(), ended: 0, span: None },
             recent: histogram(),
@@ -115,8 +120,11 @@ impl Records {
     }
 
     /// A unit of the measured part ended well, now.
-    pub(crate) fn good(&mut self, outcome: &Outcome, now: Instant) {
+    pub(crate) fn good(&mut self, outcome: &Outcome, lane: usize, now: Instant) {
         self.latencies.record(outcome);
+        if let Some(ends) = self.ends.as_mut().filter(|ends| ends.len() < ENDS_MAX) {
+            ends.push((now, u16::try_from(lane).unwrap_or(u16::MAX)));
+        }
         let Some(from) = self.from else { return };
         let (end, intended) =
             (now - from, outcome.payment.intended.saturating_duration_since(from));
@@ -285,11 +293,11 @@ mod tests {
 
     fn records(bounds: Bounds, units: &[(u64, u64)]) -> Records {
         let from = Instant::now();
-        let mut records = Records::new();
+        let mut records = Records::new(true);
         records.begin(from, bounds);
         for &(intended, end) in units {
             let (outcome, end) = outcome(from, intended, end);
-            records.good(&outcome, end);
+            records.good(&outcome, 0, end);
         }
         records
     }

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 pub use crate::machine::Machine;
+use crate::outage::NodesReport;
 use crate::records::Latencies;
 
 /// Results of a demonstration. Times are in milliseconds, sizes in megabytes of 1,000,000 bytes.
@@ -61,6 +62,9 @@ pub struct DemoReport {
     pub failures: Vec<String>,
     /// What was not as it must be; empty when verified.
     pub differences: Vec<String>,
+    /// Of several nodes that share a log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodesReport>,
 }
 
 /// A distribution in milliseconds.
@@ -184,6 +188,9 @@ impl fmt::Display for DemoReport {
         )?;
         let Machine { cores, processor, kernel } = &self.machine;
         writeln!(f, "machine         {cores} cores ({processor}), Linux {kernel}")?;
+        if let Some(nodes) = &self.nodes {
+            writeln!(f, "{nodes}")?;
+        }
         for failure in &self.failures {
             writeln!(f, "FAILED          {failure}")?;
         }

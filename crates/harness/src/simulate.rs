@@ -26,12 +26,12 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     let mut live = Live::new();
     let hub = resolve(&options.hub)?;
     let load = options.rate.map_or(Load::None, |rate| Load::Open { rate, backlog: usize::MAX });
-    let mut placed = plan(&options.fsps, hub);
+    let mut placed = plan(&options.fsps, &[hub]);
     for (index, simulator) in placed.iter_mut().enumerate() {
         simulator.listen = place(options.listen, options.port, index);
     }
     let (scenario, pairs, threads) = (Scenario::Whole, Pairs::Uniform, options.fsps.threads);
-    let fleet_plan = FleetPlan { scenario, pairs, load, threads };
+    let fleet_plan = FleetPlan { scenario, pairs, load, threads, keeps_ends: false };
     let fleets = Fleets::start(&placed, fleet_plan)?;
     for fsp in fleets.bound() {
         live.step(&format!("{} at http://{}", fsp.name, fsp.address));

@@ -201,7 +201,7 @@ pub(crate) fn goals(seats: &[AliasSeat]) -> Vec<Goal> {
 fn write(path: &Path, aliases: u64, fsps: &FspOptions) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(file, "type,id,sub_id,fsp,currency")?;
-    let simulators = plan(fsps, ([127, 0, 0, 1], 4_000).into());
+    let simulators = plan(fsps, &[([127, 0, 0, 1], 4_000).into()]);
     let of_fsps = simulators.iter().flat_map(|it| it.subscribers.clone().map(|id| (id, &it.name)));
     let others = (0..).zip(simulators.iter().cycle()).map(|(at, it)| (OTHERS + at, &it.name));
     for (id, name) in of_fsps.chain(others).take(aliases as usize) {

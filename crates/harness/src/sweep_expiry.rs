@@ -176,17 +176,22 @@ impl Run {
         let interrupt = Interrupt::listen();
         let mut show = Live::new();
         show.step("starting the switch");
-        let hub = HubChoice::Spawn { command, data: None }.start()?;
+        let hub = HubChoice::Spawn { command, data: None }.start(&mut |_| {})?;
         let environment = environment(hub.data());
         let around = Duration::from_secs(u64::from(size.around));
         let moment = SystemTime::now() + size.reserve + WARM_UP + around;
-        let mut holders = plan(&size.holders, hub.fspiop());
+        let mut holders = plan(&size.holders, &hub.fspiop());
         holders.iter_mut().for_each(|holder| hold(holder, size, moment));
-        let fleet =
-            |scenario, load| FleetPlan { scenario, pairs: Pairs::Uniform, load, threads: 1 };
+        let fleet = |scenario, load| FleetPlan {
+            scenario,
+            pairs: Pairs::Uniform,
+            load,
+            threads: 1,
+            keeps_ends: false,
+        };
         let holders = Fleets::start(&holders, fleet(Scenario::Fulfil, Load::Closed))?;
         let open = Load::Open { rate: size.rate, backlog: 100_000 };
-        let live = plan(&size.live, hub.fspiop());
+        let live = plan(&size.live, &hub.fspiop());
         let live = Fleets::start(&live, fleet(Scenario::Transfer, open))?;
         let mut admin = hub.admin()?.ok_or(HarnessError::Fleet)?;
         let all = [live.bound(), holders.bound()].concat();
@@ -342,6 +347,7 @@ impl Run {
             trim: size.trim(notes.seconds),
             environment: self.environment,
             checks,
+            nodes: None,
             cut,
         };
         measured.checks.extend(unit_checks(&measured));
@@ -378,7 +384,7 @@ impl Run {
         let stopped = self.hub.stop().map_err(|error| error.to_string());
         let data = self.hub.data().expect("a switch of ours has a directory");
         match stopped.and_then(|()| command.verify(data)) {
-            Ok(()) => Check { name, passed: Some(true), problems: Vec::new() },
+            Ok(_) => Check { name, passed: Some(true), problems: Vec::new() },
             Err(problem) => Check::failed(name, problem),
         }
     }

@@ -218,7 +218,7 @@ fn send(
     let mut live = Live::new();
     live.step("starting the switch");
     let command = command.clone().confirming(Confirm::Off);
-    let mut hub = HubChoice::Spawn { command: &command, data: None }.start()?;
+    let mut hub = HubChoice::Spawn { command: &command, data: None }.start(&mut |_| {})?;
     let mut admin = hub.admin()?.expect("a switch of ours has an admin API");
     let fsps = FspOptions { fsps: 2, subscribers: 1, ..FspOptions::standard() };
     let mut builder = Builder::new_current_thread();
@@ -226,7 +226,7 @@ fn send(
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(HarnessError::file("the runtime"))?;
-    let pair = runtime.block_on(async { Pair::bind(plan(&fsps, hub.fspiop())) })?;
+    let pair = runtime.block_on(async { Pair::bind(plan(&fsps, &hub.fspiop())) })?;
     // The simulators must answer while the onboarding waits: their runtime runs on.
     onboard(&mut admin, fsps.currency, &pair.bound(), &interrupt)?;
     admin.must("PUT", "/waterfall", Some(r#"{"enabled":true}"#), &[200])?;

@@ -40,7 +40,7 @@ use crate::stages::WatchedLog;
 use crate::{Attached, Handle, Shared, Sharing, Submission, Ticket};
 
 /// Bundles under way; the next one gathers until one of them has come back.
-const DEPTH: usize = 4;
+const DEPTH: usize = 2;
 /// By so much later than the one before it each node meets a deadline.
 const TICK_RANK_US: u64 = 100_000;
 /// A deadline is not met again for so long.

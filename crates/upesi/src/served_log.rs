@@ -193,7 +193,7 @@ impl Place {
         if arguments.log.is_some() {
             return Err(Failure::new(
                 "--log: this binary was built without Kafka; build it with \
-                 `cargo build --release --features kafka`",
+                 `cargo build --release`, without --no-default-features",
             ));
         }
         Ok(Self::Files)

@@ -141,7 +141,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             work: Work::Inside(|root| counts::run(root, true)),
         },
     ];
-    steps.extend(surroundings(itself));
+    steps.extend(surroundings(itself, share));
     steps.extend([
         cargo(
             "schemathesis",
@@ -158,12 +158,23 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
 }
 
 /// What needs others: brokers, a server of objects, readers of documents and of charts.
-fn surroundings(itself: &str) -> [Step; 4] {
+fn surroundings(itself: &str, share: u64) -> [Step; 5] {
     [
         cargo(
             "scheme on brokers",
             "nodes over real brokers lose nothing when nodes, brokers and disks are lost or stop",
-            "test --locked --package upesi --features real-brokers --test product -- kafka",
+            "test --locked --package upesi --features real-brokers --test product -- kafka \
+             --skip kafka_matrix",
+        ),
+        with(
+            cargo(
+                "faults",
+                "every 2xx is in the log of each node, whatever is killed, stopped or cut off",
+                "test --release --locked --package upesi --features real-brokers --test product \
+                 -- kafka_matrix",
+            ),
+            "UPESI_PROOF_SECONDS",
+            share.to_string(),
         ),
         cargo(
             "object stores",

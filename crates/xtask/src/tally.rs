@@ -21,8 +21,12 @@ const KILLS: &str = "sigkill-cycles";
 /// Of processor time, and the target's name behind it; written by the step `fuzz`.
 const FUZZ_SECONDS: &str = "fuzz-cpu-seconds:";
 
+/// Written by the test `kafka_matrix`.
+const FAULT_ROUNDS: &str = "kafka-fault-rounds";
+
 const TRANSFERS_GOAL: f64 = 10_000_000.0;
 const KILLS_GOAL: f64 = 1_000.0;
+const FAULT_ROUNDS_GOAL: f64 = 20.0;
 const FUZZ_MINUTES_GOAL: f64 = 30.0;
 
 /// Where it is.
@@ -62,6 +66,7 @@ fn render(sums: &BTreeMap<String, f64>, targets: &[String]) -> String {
     };
     line("SIGKILL cycles", sum(KILLS), KILLS_GOAL);
     line("simulated transfers", sum(TRANSFERS), TRANSFERS_GOAL);
+    line("rounds of faults on brokers", sum(FAULT_ROUNDS), FAULT_ROUNDS_GOAL);
     for target in targets {
         let minutes = sum(&format!("{FUZZ_SECONDS}{target}")) / 60.0;
         line(&format!("CPU minutes of fuzz {target}"), minutes, FUZZ_MINUTES_GOAL);
@@ -92,12 +97,13 @@ mod tests {
     #[test]
     fn runs_add_up_against_their_goals() {
         let text = "sigkill-cycles 600\nsimulated-transfers 250000\nfuzz-cpu-seconds:prepare 90\n\
-                    sigkill-cycles 500\ncut sho\n\nfuzz-cpu-seconds:prepare 1710\nsimulated-tra";
+                    sigkill-cycles 500\nkafka-fault-rounds 1\ncut sho\n\nfuzz-cpu-seconds:prepare 1710\nsimulated-tra";
         let targets = ["prepare".to_owned(), "quote".to_owned()];
         let expected = "\
 all runs together                      so far         goal
 SIGKILL cycles                           1100         1000  reached
 simulated transfers                    250000     10000000
+rounds of faults on brokers                 1           20
 CPU minutes of fuzz prepare                30           30  reached
 CPU minutes of fuzz quote                   0           30
 ";

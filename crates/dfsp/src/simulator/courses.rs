@@ -11,7 +11,7 @@ use crate::ids::{TransactionId, push_id, trace_of};
 use crate::links::Answer;
 use crate::message::{Envelope, Party, QuoteRequest, TransferRequest};
 use crate::payer::{Cause, Completion, Course, End, Payment};
-use crate::simulator::{Context, Reaction, SimulatorOptions, Status};
+use crate::simulator::{Context, Reaction, Said, SimulatorOptions, Status};
 use crate::tally::Role;
 
 /// Transfers that a payee holds at most; it answers further ones at once.
@@ -45,7 +45,7 @@ impl Inner {
         }
         drop(state);
         let sequence = id.sequence();
-        self.links.send(message, Token::Leg(leg, sequence)).map_err(|_| {
+        self.links.send(message, Token::Leg(leg, id)).map_err(|_| {
             let mut state = self.state.borrow_mut();
             if leg == Leg::Transfer {
                 state.tally.conclude(id.transfer(), crate::tally::Verdict::Aborted);
@@ -72,8 +72,9 @@ impl Inner {
         let writer = &mut state.writer;
         writer.put_transfer(&mut message, id, &held.fulfilment, completed_millis, &envelope);
         drop(state);
-        if self.links.send(message, Token::Callback).is_err() {
-            self.answered(Token::Callback, Answer::Lost);
+        let token = Token::Says(Said::Fulfil, id);
+        if self.links.send(message, token).is_err() {
+            self.answered(token, Answer::Lost);
         }
         true
     }
@@ -91,6 +92,25 @@ impl Inner {
 }
 
 impl State {
+    /// The oldest look-up or quote that was asked for before `until` and is still waited for, asked
+    /// for again with the same id.
+    pub(super) fn ask_next_again(
+        &mut self,
+        message: &mut Vec<u8>,
+        options: &SimulatorOptions,
+        until: Option<Instant>,
+    ) -> Option<Token> {
+        let (id, leg) = self.payer.next_overdue(until?)?;
+        let transaction = self.payer.numbered(id.sequence())?;
+        let (payment, payee) = (transaction.payment, transaction.payee);
+        let now_millis = millis_now();
+        match leg {
+            Leg::Lookup => self.look_up(message, id, &payment, now_millis),
+            _ => self.ask_quote(message, (id, now_millis), &payment, (payee, options)),
+        }
+        Some(Token::Leg(leg, id))
+    }
+
     fn look_up(
         &mut self,
         message: &mut Vec<u8>,

@@ -26,42 +26,46 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// machine that has nothing else to do; tests run on others too.
 const BACK_WITHIN: Duration = Duration::from_secs(20);
 
-fn home(cluster: &Cluster, node: &str) -> Home {
+pub(crate) fn home(cluster: &Cluster, node: &str) -> Home {
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
     Home::new().told(&["--log", &log, "--node", node])
 }
 
-fn start_brokers(directory: &TempDir) -> Cluster {
+pub(crate) fn start_brokers(directory: &TempDir) -> Cluster {
     let options = Options::new(3, directory.path());
     Cluster::start(options, &mut |line| println!("{line}")).unwrap()
 }
 
 /// A node beside that of the scheme.
-struct Node {
-    home: Home,
-    switch: Switch,
+pub(crate) struct Node {
+    pub(crate) home: Home,
+    pub(crate) switch: Switch,
 }
 
 impl Node {
-    fn start(cluster: &Cluster, name: &str) -> Self {
+    pub(crate) fn start(cluster: &Cluster, name: &str) -> Self {
         let home = home(cluster, name);
         let switch = home.serve();
         Self { home, switch }
     }
 
-    fn admin(&self) -> Admin {
+    pub(crate) fn admin(&self) -> Admin {
         Admin::new(&self.home, &self.switch)
     }
 }
 
-fn send(address: SocketAddr, message: &Message, status: u16) {
+pub(crate) fn send(address: SocketAddr, message: &Message, status: u16) {
     let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
     assert_eq!(answer.status(), status, "{message:?}: {}", answer.text());
 }
 
 /// One transfer from beginning to end, which both sides hear of: its prepare by one node, its
 /// fulfilment by another.
-fn play(scheme: &Scheme, [prepare_at, fulfil_at]: [SocketAddr; 2], amount: &str) -> Transfer {
+pub(crate) fn play(
+    scheme: &Scheme,
+    [prepare_at, fulfil_at]: [SocketAddr; 2],
+    amount: &str,
+) -> Transfer {
     let transfer = Transfer::of(amount);
     send(prepare_at, &transfer.prepare(), 202);
     wait_for_prepare(scheme, &transfer);
@@ -85,7 +89,7 @@ fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
 }
 
 /// What `GET /cluster` says, once it says that so many nodes are there.
-fn cluster_of(admin: &Admin, count: usize) -> Value {
+pub(crate) fn cluster_of(admin: &Admin, count: usize) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let said: Value = serde_json::from_str(&admin.get("/cluster")).unwrap();
@@ -98,7 +102,7 @@ fn cluster_of(admin: &Admin, count: usize) -> Value {
 }
 
 /// The node that sends to a participant.
-fn owner(admin: &Admin, participant: &str, count: usize) -> String {
+pub(crate) fn owner(admin: &Admin, participant: &str, count: usize) -> String {
     let said = cluster_of(admin, count);
     let lanes = said["lanes"].as_array().unwrap();
     let lane = lanes.iter().find(|lane| lane["participant"] == participant).unwrap();
@@ -106,7 +110,7 @@ fn owner(admin: &Admin, participant: &str, count: usize) -> String {
 }
 
 /// Every log is sound, and the copies hold the same bytes as far as they go.
-fn prove(homes: &[&Home]) {
+pub(crate) fn prove(homes: &[&Home]) {
     let mut copies = Vec::new();
     for home in homes {
         let output = home.verify();
@@ -346,7 +350,7 @@ fn names_directories_and_brokers() {
     prove(&[&scheme.home, &b.home, &namesake.home]);
 }
 
-fn wait_until(mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "it did not come");

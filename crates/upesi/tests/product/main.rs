@@ -18,6 +18,10 @@ mod edge;
 mod faults;
 #[cfg(feature = "real-brokers")]
 mod kafka;
+#[cfg(feature = "real-brokers")]
+mod kafka_faults;
+#[cfg(feature = "real-brokers")]
+mod kafka_matrix;
 mod kill;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]

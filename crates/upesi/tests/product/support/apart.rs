@@ -8,8 +8,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use super::switch::finish;
+use super::http::PATIENCE;
+use super::switch::finish_within;
 
 /// Where tools of administrators are, which not everybody's path has.
 const MORE_PATH: &str = ":/usr/sbin:/sbin";
@@ -63,6 +65,11 @@ impl Need {
 
 /// Runs `body` in namespaces of its own. `test` is the test that calls, by its whole name.
 pub(crate) fn apart(test: &str, need: Need, body: fn()) {
+    apart_within(test, (need, PATIENCE), body);
+}
+
+/// The same for one that may take longer.
+pub(crate) fn apart_within(test: &str, (need, within): (Need, Duration), body: fn()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();
     }
@@ -86,7 +93,7 @@ pub(crate) fn apart(test: &str, need: Need, body: fn()) {
         let mut again = unshare();
         again.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
         again.env(INSIDE, "1");
-        let output = finish(again);
+        let output = finish_within(again, within);
         let said = String::from_utf8_lossy(&output.stdout);
         let complained = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}{complained}");

@@ -1,0 +1,156 @@
+//! A node in a network of its own, with one cable to the participants and one to the brokers, so that
+//! either can be pulled. Only in a network that is nobody else's: whoever wants it starts the
+//! program under `unshare --net`, and everything is gone with it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::HarnessError;
+
+/// Where participants listen, as far as the node knows.
+const PARTICIPANTS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 8);
+/// Where brokers listen.
+const BROKERS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
+/// The node's end of the cable to the participants.
+const NODE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+/// The cable to the brokers, as it is called outside.
+const CABLE: &str = "to-brokers";
+/// Where tools of administrators are, which not everybody's path has.
+const MORE_PATH: &str = ":/usr/sbin:/sbin";
+const MADE_WITHIN: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5);
+
+/// The network of one node. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Lives in the network; ends with its standard input.
+    holder: Child,
+}
+
+impl Network {
+    /// Lays the cables.
+    pub(crate) fn new() -> Result<Self, HarnessError> {
+        refuse_a_shared_one()?;
+        ip("link set lo up")?;
+        for address in [PARTICIPANTS, BROKERS] {
+            ip(&format!("address add {address}/32 dev lo"))?;
+        }
+        let mut holder = program("unshare");
+        let holder = holder.args(["--net", "cat"]).stdin(Stdio::piped()).spawn();
+        let network = Self { holder: holder.map_err(HarnessError::file("unshare"))? };
+        network.wait_until_made()?;
+        network.inside("ip link set lo up")?;
+        network.lay("to-participants", [Ipv4Addr::new(10, 78, 0, 1), NODE], PARTICIPANTS)?;
+        let ends = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
+        network.lay(CABLE, ends, BROKERS)?;
+        Ok(network)
+    }
+
+    /// Where brokers must listen.
+    pub(crate) const fn brokers(&self) -> IpAddr {
+        IpAddr::V4(BROKERS)
+    }
+
+    /// Where participants must listen.
+    pub(crate) const fn participants(&self) -> IpAddr {
+        IpAddr::V4(PARTICIPANTS)
+    }
+
+    /// Where the node must listen.
+    pub(crate) const fn node(&self) -> IpAddr {
+        IpAddr::V4(NODE)
+    }
+
+    /// Pulls the cable to the brokers.
+    pub(crate) fn cut(&self) -> Result<(), HarnessError> {
+        ip(&format!("link set {CABLE} down"))
+    }
+
+    /// Puts it back.
+    pub(crate) fn mend(&self) -> Result<(), HarnessError> {
+        ip(&format!("link set {CABLE} up"))
+    }
+
+    /// What a command begins with that is to run inside.
+    pub(crate) fn entry(&self) -> [String; 2] {
+        ["nsenter".to_owned(), format!("--net={}", self.path())]
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/{}/ns/net", self.holder.id())
+    }
+
+    fn wait_until_made(&self) -> Result<(), HarnessError> {
+        let name = |path: &str| std::fs::read_link(path).map_err(HarnessError::file(path));
+        let here = name("/proc/self/ns/net")?;
+        let deadline = Instant::now() + MADE_WITHIN;
+        while name(&self.path())? == here {
+            if deadline < Instant::now() {
+                return Err(HarnessError::Network("the node's own one is not made".to_owned()));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// A cable between these ends, over which the node reaches `far`.
+    fn lay(&self, name: &str, ends: [Ipv4Addr; 2], far: Ipv4Addr) -> Result<(), HarnessError> {
+        let [outside, inside] = ends;
+        let id = self.holder.id();
+        ip(&format!("link add {name} type veth peer name eth netns {id}"))?;
+        self.inside(&format!("ip link set eth name {name}"))?;
+        ip(&format!("address add {outside}/24 dev {name}"))?;
+        self.inside(&format!("ip address add {inside}/24 dev {name}"))?;
+        self.inside(&format!("ip link set {name} up"))?;
+        ip(&format!("link set {name} up"))?;
+        self.inside(&format!("ip route add {far}/32 via {outside}"))
+    }
+
+    fn inside(&self, command: &str) -> Result<(), HarnessError> {
+        let [nsenter, within] = self.entry();
+        run(program(&nsenter).arg(within).args(command.split(' ')))
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        // It has nothing else to do than to end.
+        let _ended = self.holder.wait();
+    }
+}
+
+/// Addresses and cables are for a network that ends with the run.
+fn refuse_a_shared_one() -> Result<(), HarnessError> {
+    let name = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    // Who may not know which one the machine has cannot change it either.
+    if name("1").is_none() || name("1") != name("self") {
+        return Ok(());
+    }
+    Err(HarnessError::Network(
+        "a cut needs one of its own: run the same command behind `unshare --user --map-root-user \
+         --net`"
+            .to_owned(),
+    ))
+}
+
+fn ip(command: &str) -> Result<(), HarnessError> {
+    run(program("ip").args(command.split(' ')))
+}
+
+fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env("PATH", std::env::var("PATH").unwrap_or_default() + MORE_PATH);
+    command
+}
+
+fn run(command: &mut Command) -> Result<(), HarnessError> {
+    let name = command.get_program().to_owned();
+    let output = command.output().map_err(HarnessError::file(name))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(HarnessError::Network(format!("{command:?}: {}", said.trim())))
+}

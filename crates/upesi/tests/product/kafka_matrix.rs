@@ -1,0 +1,116 @@
+//! Faults in every combination: a node killed, a broker killed, a node that stands still, a node cut
+//! off from the brokers. Each round is a measurement by the program itself, with three nodes and
+//! three brokers, and counts only if every check passes that it makes: positions as the FSPs counted
+//! them, every message answered 2xx in the log of every node, each log verified, all of one state.
+//!
+//! One round unless `UPESI_PROOF_SECONDS` gives time for more; where rounds are counted
+//! (`UPESI_PROOF_TALLY`) it goes on from the last one.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::apart::{Need, apart_within};
+use crate::support::switch::{PROGRAM, finish_within};
+
+const FAULTS: [&str; 4] = ["node", "broker", "pause", "cut"];
+/// Every set of them but the empty one.
+const COMBINATIONS: u64 = 15;
+/// Longest round.
+const ROUND: Duration = Duration::from_secs(240);
+/// In the tally.
+const ROUNDS: &str = "kafka-fault-rounds";
+
+#[test]
+fn nothing_is_lost_by_faults_in_any_combination() {
+    let test = "kafka_matrix::nothing_is_lost_by_faults_in_any_combination";
+    apart_within(test, (Need::Network, budget() + 2 * ROUND), || {
+        let started = Instant::now();
+        let mut round = rounds_so_far();
+        loop {
+            play(round);
+            count();
+            round += 1;
+            if budget() < started.elapsed() {
+                return;
+            }
+        }
+    });
+}
+
+/// The faults of a round, in the order in which they begin; later rounds begin with others.
+fn faults(round: u64) -> Vec<&'static str> {
+    let set = 1 + round % COMBINATIONS;
+    let mut faults: Vec<_> =
+        (0..FAULTS.len()).filter(|at| set >> at & 1 == 1).map(|at| FAULTS[at]).collect();
+    let turn = (round / COMBINATIONS) as usize % faults.len();
+    faults.rotate_left(turn);
+    faults
+}
+
+fn play(round: u64) {
+    let faults = faults(round);
+    let home = TempDir::new().unwrap();
+    let json = home.path().join("result.json");
+    let mut command = Command::new(PROGRAM);
+    command.args(["bench", "transfer", "--nodes", "3", "--brokers", "3"]);
+    command.args(["--kill", &faults.join(","), "--seconds", &seconds(&faults).to_string()]);
+    // Nothing is to end by time, however slow the machine.
+    command.args(["--concurrency", "16", "--timeout", "120"]);
+    command.arg("--data").arg(home.path().join("data")).arg("--json").arg(&json);
+    let output = finish_within(command, ROUND);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "round {round}, {faults:?}: {said}{complained}");
+    let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let nodes = &result["nodes"];
+    assert_eq!(nodes["outages"].as_array().unwrap().len(), faults.len(), "{nodes}");
+    assert!(0 < nodes["acknowledged"].as_u64().unwrap(), "{nodes}");
+    let outages: Vec<_> = nodes["outages"].as_array().unwrap().iter().map(outage).collect();
+    println!("round {round}: {} acknowledged; {}", nodes["acknowledged"], outages.join(", "));
+}
+
+/// Long enough that each fault lasts longer than a session.
+fn seconds(faults: &[&str]) -> usize {
+    16 + 4 * faults.len()
+}
+
+fn outage(outage: &Value) -> String {
+    let fault = outage["fault"].as_str().unwrap();
+    format!("{fault} {:.0} ms", outage["outage_ms"].as_f64().unwrap())
+}
+
+fn budget() -> Duration {
+    let seconds = std::env::var("UPESI_PROOF_SECONDS").ok();
+    Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(0))
+}
+
+/// Rounds of all runs before, where somebody keeps count.
+fn rounds_so_far() -> u64 {
+    let tally = std::env::var_os("UPESI_PROOF_TALLY").map(fs::read_to_string);
+    let tally = tally.and_then(Result::ok).unwrap_or_default();
+    let count = |line: &str| line.strip_prefix(ROUNDS)?.trim().parse::<u64>().ok();
+    tally.lines().filter_map(count).sum()
+}
+
+fn count() {
+    let Some(path) = std::env::var_os("UPESI_PROOF_TALLY") else { return };
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let added = file.and_then(|mut file| writeln!(file, "{ROUNDS} 1"));
+    added.expect("the tally can be written");
+}
+
+#[test]
+fn fifteen_rounds_have_every_combination_once() {
+    let mut sets: Vec<_> = (0..COMBINATIONS).map(faults).collect();
+    assert!(sets.iter().all(|set| !set.is_empty()));
+    sets.sort();
+    sets.dedup();
+    assert_eq!(sets.len() as u64, COMBINATIONS);
+    assert_eq!(faults(14), FAULTS);
+    assert_eq!(faults(29), ["broker", "pause", "cut", "node"]);
+}

@@ -1,5 +1,5 @@
-//! How long the scheme stood still when something was broken: computed from the moment at which each
-//! unit ended, and drawn as a line of bars for a terminal.
+//! How long the scheme stood still when something was broken: computed from the moment at which
+//! each unit ended, and drawn as a line of bars for a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -270,7 +270,7 @@ mod tests {
         bars.extend([0, 0, 3, 7, 8, 9, 9, 10]);
         let (rate, back) = recovery(&bars, 3.9);
         assert_eq!(rate, 50.0);
-        assert!((back.expect("it is back") - 0.9).abs() < 0.11, "{back:?}");
+        assert!((back.expect("it is back") - 0.7).abs() < 0.01, "{back:?}");
         let (_, never) = recovery(&bars[..23], 3.9);
         assert_eq!(never, None);
     }

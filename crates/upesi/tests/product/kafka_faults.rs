@@ -1,5 +1,5 @@
-//! What else may go wrong with nodes over real brokers: a broker's disk is full, a node stands still
-//! for a minute or comes back from an old disk, somebody else writes to the topic.
+//! What else may go wrong with nodes over real brokers: a broker's disk is full, a node stands
+//! still for a minute or comes back from an old disk, somebody else writes to the topic.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -61,8 +61,8 @@ fn fill_up(path: &Path) {
     }
 }
 
-/// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it goes
-/// on it catches up and has its lanes again.
+/// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it
+/// goes on it catches up and has its lanes again.
 #[test]
 fn a_node_that_stands_still_for_a_minute() {
     let directory = TempDir::new().unwrap();
@@ -143,8 +143,12 @@ fn say_something_else(cluster: &Cluster) {
     let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();
     stream.send(b"hello", 1).unwrap();
     // It is there when it comes back.
-    let came = |arrival: &ports::Arrival| matches!(arrival, ports::Arrival::Message { bytes, .. } if bytes == b"hello");
-    while !came(&arrivals.recv_timeout(MINUTE).unwrap()) {}
+    loop {
+        match arrivals.recv_timeout(MINUTE).unwrap() {
+            ports::Arrival::Message { bytes, .. } if bytes == b"hello" => return,
+            _ => {}
+        }
+    }
 }
 
 fn copy(home: &Home, to: &Path) {

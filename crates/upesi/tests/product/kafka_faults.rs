@@ -82,8 +82,10 @@ fn a_node_that_stands_still_for_a_minute() {
         std::thread::sleep(Duration::from_millis(500));
     }
     still.switch.signal(Signal::CONT);
-    cluster_of(&scheme.admin, 3);
-    wait_until(|| owner(&scheme.admin, "payeefsp", 3) == served);
+    // The connection of before has been closed meanwhile.
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    cluster_of(&admin, 3);
+    wait_until(|| owner(&admin, "payeefsp", 3) == served);
     play(&scheme, [still.switch.fspiop, scheme.switch.fspiop], "1");
     let total = (count + 1).to_string();
     assert_eq!(still.admin().position("payerfsp"), total, "it has applied what it missed");

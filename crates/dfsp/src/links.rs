@@ -7,9 +7,9 @@
 //! "later" (408, 425, 429, 5xx), is sent again unchanged after a pause, as FSPIOP allows. Nothing
 //! has a timer of its own: the owner calls [`Links::maintain`] every [`TICK`].
 //!
-//! A hub may have several addresses, one of each of its nodes. The first is home; when a node cannot
-//! be reached, leaves a message unanswered or says 503, all goes to the next one, as behind a load
-//! balancer, and home again after a while, which grows while home is no better.
+//! A hub may have several addresses, one of each of its nodes. The first is home; when a node
+//! cannot be reached, leaves a message unanswered or says 503, all goes to the next one, as behind
+//! a load balancer, and home again after a while, which grows while home is no better.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dfsp::forwarder::Forwarder;
 use dfsp::{
-    Behaviour, Cause, Course, End, Leg, Outcome, Payment, Simulator, SimulatorOptions, Style,
+    Behaviour, Cause, Course, End, Leg, Outcome, Payment, Said, Simulator, SimulatorOptions, Style,
     Version,
 };
 use ledger::{Amount, Currency};
@@ -174,6 +174,84 @@ fn a_hub_that_is_not_there_is_tried_again_and_then_given_up() {
         let outcome = scheme.pay(PAYEES.start).await;
         assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unsent));
         assert_eq!((scheme.payer.link_counts().resent, scheme.payer.link_counts().lost), (2, 1));
+        scheme.stop();
+    });
+}
+
+/// A node that does something with each connection, and then no more.
+async fn node(serve: impl AsyncFnOnce(tokio::net::TcpListener) + 'static) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::task::spawn_local(serve(listener));
+    address
+}
+
+/// FSPs that have this node at home, and the scheme's hub as the next one.
+fn at_home(home: SocketAddr) -> Scheme {
+    Scheme::new(|options| {
+        options.other_nodes = vec![options.hub];
+        options.hub = home;
+        options.links.answer_timeout = Duration::from_millis(200);
+        options.ask_again = Some(Duration::from_millis(100));
+        options.keeps_acknowledged = true;
+    })
+}
+
+#[test]
+fn a_node_that_answers_nothing_is_left_for_the_next_one() {
+    run(async {
+        let silent = node(async |listener| {
+            let mut open = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                open.push(stream);
+            }
+        });
+        let scheme = at_home(silent.await);
+        assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
+        let said = |fsp: &Simulator| -> Vec<Said> {
+            fsp.take_acknowledged().into_iter().map(|message| message.said).collect()
+        };
+        until(|| scheme.payer.unanswered() + scheme.payee.unanswered() == 0).await;
+        assert_eq!(said(&scheme.payer), [Said::Prepare]);
+        assert_eq!(said(&scheme.payee), [Said::Fulfil]);
+        assert!(0 < scheme.payer.link_counts().resent);
+        scheme.stop();
+    });
+}
+
+#[test]
+fn a_look_up_that_a_node_took_to_its_grave_is_asked_for_again() {
+    run(async {
+        let dying = node(async |listener| {
+            let (mut stream, _) = listener.accept().await.expect("somebody comes");
+            let mut request = [0; 4_096];
+            let length = stream.read(&mut request).await.expect("a request");
+            assert!(request[..length].starts_with(b"GET /parties/"));
+            let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.expect("it is heard");
+        });
+        let scheme = at_home(dying.await);
+        let outcome = scheme.pay(PAYEES.start).await;
+        assert_eq!(outcome.end, End::Committed);
+        assert!(outcome.lookup.is_some_and(|time| Duration::from_millis(100) <= time));
+        scheme.stop();
+    });
+}
+
+#[test]
+fn a_node_that_comes_back_is_home_again() {
+    run(async {
+        let address = node(async |listener| drop(listener)).await;
+        until(|| std::net::TcpStream::connect(address).is_err()).await;
+        let scheme = at_home(address);
+        assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
+        let home = Forwarder::bind(address).expect("the port is free again");
+        home.register("payer", scheme.payer.address(), 1..2);
+        home.register("payee", scheme.payee.address(), PAYEES);
+        scheme.hub.stop();
+        until(|| std::net::TcpStream::connect(scheme.hub.address()).is_err()).await;
+        assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
+        home.stop();
         scheme.stop();
     });
 }

@@ -283,20 +283,7 @@ pub(crate) fn report(
     command: &SwitchCommand,
     measured: Measured,
 ) -> BenchReport {
-    let spawned = options.hub.is_none();
-    let profile = Profile {
-        durability: if spawned { command.durability.clone() } else { "not known".to_owned() },
-        confirm_to_payee: options.confirm_to_payee,
-        offered_rate_per_s: options.rate,
-        nodes: None,
-    };
-    let plan = plan_of(options);
-    let durability_of = match &plan {
-        Some(plan) => Durability::shared(plan.replicas()),
-        None if spawned => Durability::embedded(),
-        None => Durability::unknown(),
-    };
-    let profile = profile.sharing(plan);
+    let (profile, durability_of) = profile(options, command);
     let summary = summary(&measured, &options.fsps, &profile);
     let units = measured.good.max(1) as f64;
     let stored = |metrics: &crate::admin::Metrics| {
@@ -352,6 +339,24 @@ pub(crate) fn report(
         seconds_one_by_one: result.seconds.clone(),
         summary,
     }
+}
+
+/// What is said of a run that was so set, and what an acknowledgement survives.
+fn profile(options: &BenchOptions, command: &SwitchCommand) -> (Profile, Durability) {
+    let spawned = options.hub.is_none();
+    let profile = Profile {
+        durability: if spawned { command.durability.clone() } else { "not known".to_owned() },
+        confirm_to_payee: options.confirm_to_payee,
+        offered_rate_per_s: options.rate,
+        nodes: None,
+    };
+    let plan = plan_of(options);
+    let durability_of = match &plan {
+        Some(plan) => Durability::shared(plan.replicas()),
+        None if spawned => Durability::embedded(),
+        None => Durability::unknown(),
+    };
+    (profile.sharing(plan), durability_of)
 }
 
 fn steady(measured: &Measured) -> Window {

@@ -237,22 +237,7 @@ impl Run<'_> {
         let start = self.reading();
         let mut part = Part { end: start.clone(), start, concurrency: None };
         let mut cut = self.measure(&mut part).err();
-        self.began = None;
-        self.fleets.set_phase(Phase::Stop);
-        let mut open = None;
-        if cut.is_none() {
-            cut = self.hub.nodes().and_then(|nodes| nodes.mend().err());
-        }
-        if cut.is_none() {
-            self.live.step("waiting for the last transactions and notices");
-            match self.wait_for_quiet() {
-                Ok(still) => open = still,
-                Err(error) => cut = Some(error),
-            }
-        }
-        if cut.is_some() {
-            self.settle();
-        }
+        let open = self.come_to_rest(&mut cut);
         let mut result = self.fleets.collect()?;
         let glance = self.fleets.glance();
         let after = if cut.is_none() { self.books() } else { Ok(None) };
@@ -309,6 +294,27 @@ impl Run<'_> {
             checks,
             cut,
         })
+    }
+
+    /// Lets everything end that was begun; says what has not.
+    fn come_to_rest(&mut self, cut: &mut Option<HarnessError>) -> Option<String> {
+        self.began = None;
+        self.fleets.set_phase(Phase::Stop);
+        let mut open = None;
+        if cut.is_none() {
+            *cut = self.hub.nodes().and_then(|nodes| nodes.mend().err());
+        }
+        if cut.is_none() {
+            self.live.step("waiting for the last transactions and notices");
+            match self.wait_for_quiet() {
+                Ok(still) => open = still,
+                Err(error) => *cut = Some(error),
+            }
+        }
+        if cut.is_some() {
+            self.settle();
+        }
+        open
     }
 
     /// Lays in, warms up, measures; `part` is filled as far as it gets.

@@ -31,7 +31,8 @@ pub(crate) enum Turn {
     Mend,
 }
 
-/// Shares of the measured part: before the first fault, up to the last one, and how long each lasts.
+/// Shares of the measured part: before the first fault, up to the last one, and how long each
+/// lasts.
 const FIRST: f64 = 0.20;
 const LAST: f64 = 0.65;
 const LASTS: f64 = 0.25;

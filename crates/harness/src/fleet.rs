@@ -29,8 +29,8 @@ use crate::scenario::Scenario;
 
 const REGISTRATIONS_AT_ONCE: usize = 32;
 const REGISTRATION_PATIENCE: Duration = Duration::from_secs(60);
-/// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and how
-/// often a message is sent again.
+/// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and
+/// how often a message is sent again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 const RESENDS_MAX: u8 = 100;

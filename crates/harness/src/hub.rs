@@ -1,5 +1,5 @@
-//! The hub that is measured: a switch started for the run, several nodes over brokers started for it,
-//! or any other that is there already.
+//! The hub that is measured: a switch started for the run, several nodes over brokers started for
+//! it, or any other that is there already.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,8 @@ use crate::error::HarnessError;
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for interrupts and termination from now on, on one thread per process.
+    /// Listens for interrupts, termination and a terminal that is gone from now on, on one thread
+    /// per process.
     #[must_use]
     pub fn listen() -> Self {
         static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -52,11 +53,13 @@ impl Interrupt {
 
 async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
-        (Ok(mut interrupt), Ok(mut terminate)) => {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    match kinds.map(signal) {
+        [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] => {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
         }
         _ => std::future::pending().await,

@@ -1,5 +1,5 @@
-//! A node in a network of its own, with one cable to the participants and one to the brokers, so that
-//! either can be pulled. Only in a network that is nobody else's: whoever wants it starts the
+//! A node in a network of its own, with one cable to the participants and one to the brokers, so
+//! that either can be pulled. Only in a network that is nobody else's: whoever wants it starts the
 //! program under `unshare --net`, and everything is gone with it.
 
 use std::net::{IpAddr, Ipv4Addr};

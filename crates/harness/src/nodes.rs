@@ -1,8 +1,8 @@
 //! Several nodes that share one log over brokers, all started for a run, and what is done to them.
 //!
 //! The nodes are called a, b, c and so on. Node a is never touched, for the harness asks it; a node
-//! is killed that sends to participants, and the last one is paused and cut off. Everything is ended
-//! and, but for a directory that was named, deleted when this is dropped.
+//! is killed that sends to participants, and the last one is paused and cut off. Everything is
+//! ended and, but for a directory that was named, deleted when this is dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -180,8 +180,8 @@ impl Nodes {
 
     /// Fails when a node that should run has ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), HarnessError> {
-        let running = self.nodes.iter_mut().filter_map(|node| node.switch.as_mut());
-        running.map(Switch::check_alive).collect()
+        let mut running = self.nodes.iter_mut().filter_map(|node| node.switch.as_mut());
+        running.try_for_each(Switch::check_alive)
     }
 
     /// Does what is due so long after the begin of the measured part, and notes who is back. Gives

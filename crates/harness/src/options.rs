@@ -48,8 +48,8 @@ pub struct DemoOptions {
 /// Several nodes instead of one switch.
 #[derive(Args, Clone, Debug)]
 pub struct NodesOptions {
-    /// Start this many nodes that share one log over Kafka, with brokers of their own, instead of one
-    /// switch. Brokers need Java 17, and Maven the first time.
+    /// Start this many nodes that share one log over Kafka, with brokers of their own, instead of
+    /// one switch. Brokers need Java 17, and Maven the first time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9))]
     pub nodes: Option<u32>,
     /// So many brokers, with --nodes.
@@ -252,9 +252,9 @@ pub struct BenchOptions {
     /// in files, and tell the ratio to it.
     #[command(flatten)]
     pub nodes: NodesOptions,
-    /// With --nodes: break this in the middle, mend it, and tell the outage: node (kill -9), broker
-    /// (kill -9), pause (SIGSTOP for longer than the lease), cut (the network between a node and all
-    /// brokers; only behind `unshare --net`). Several, with commas, one after the other.
+    /// With --nodes: break this in the middle, mend it, and tell the outage: node (kill -9),
+    /// broker (kill -9), pause (SIGSTOP for longer than the lease), cut (the network between a node
+    /// and all brokers; only behind `unshare --net`). Several, with commas, one after the other.
     #[arg(long, value_name = "FAULTS", requires = "nodes", value_delimiter = ',',
         conflicts_with = "count", value_parser = Fault::from_str)]
     pub kill: Vec<Fault>,

@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn runs_add_up_against_their_goals() {
         let text = "sigkill-cycles 600\nsimulated-transfers 250000\nfuzz-cpu-seconds:prepare 90\n\
-                    sigkill-cycles 500\nkafka-fault-rounds 1\ncut sho\n\nfuzz-cpu-seconds:prepare 1710\nsimulated-tra";
+                    sigkill-cycles 500\nkafka-fault-rounds 1\ncut sho\n\n\
+                    fuzz-cpu-seconds:prepare 1710\nsimulated-tra";
         let targets = ["prepare".to_owned(), "quote".to_owned()];
         let expected = "\
 all runs together                      so far         goal

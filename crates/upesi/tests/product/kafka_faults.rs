@@ -1,5 +1,5 @@
-//! What else may go wrong with nodes over real brokers: a broker's disk is full, a node stands still
-//! for a minute or comes back from an old disk, somebody else writes to the topic.
+//! What else may go wrong with nodes over real brokers: a broker's disk is full, a node stands
+//! still for a minute or comes back from an old disk, somebody else writes to the topic.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -61,8 +61,8 @@ fn fill_up(path: &Path) {
     }
 }
 
-/// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it goes
-/// on it catches up and has its lanes again.
+/// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it
+/// goes on it catches up and has its lanes again.
 #[test]
 fn a_node_that_stands_still_for_a_minute() {
     let directory = TempDir::new().unwrap();
@@ -82,8 +82,10 @@ fn a_node_that_stands_still_for_a_minute() {
         std::thread::sleep(Duration::from_millis(500));
     }
     still.switch.signal(Signal::CONT);
-    cluster_of(&scheme.admin, 3);
-    wait_until(|| owner(&scheme.admin, "payeefsp", 3) == served);
+    // The connection of before has been closed meanwhile.
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    cluster_of(&admin, 3);
+    wait_until(|| owner(&admin, "payeefsp", 3) == served);
     play(&scheme, [still.switch.fspiop, scheme.switch.fspiop], "1");
     let total = (count + 1).to_string();
     assert_eq!(still.admin().position("payerfsp"), total, "it has applied what it missed");
@@ -143,8 +145,12 @@ fn say_something_else(cluster: &Cluster) {
     let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();
     stream.send(b"hello", 1).unwrap();
     // It is there when it comes back.
-    let came = |arrival: &ports::Arrival| matches!(arrival, ports::Arrival::Message { bytes, .. } if bytes == b"hello");
-    while !came(&arrivals.recv_timeout(MINUTE).unwrap()) {}
+    loop {
+        match arrivals.recv_timeout(MINUTE).unwrap() {
+            ports::Arrival::Message { bytes, .. } if bytes == b"hello" => return,
+            _ => {}
+        }
+    }
 }
 
 fn copy(home: &Home, to: &Path) {

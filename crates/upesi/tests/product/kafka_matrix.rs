@@ -1,7 +1,8 @@
-//! Faults in every combination: a node killed, a broker killed, a node that stands still, a node cut
-//! off from the brokers. Each round is a measurement by the program itself, with three nodes and
-//! three brokers, and counts only if every check passes that it makes: positions as the FSPs counted
-//! them, every message answered 2xx in the log of every node, each log verified, all of one state.
+//! Faults in every combination: a node killed, a broker killed, a node that stands still, a node
+//! cut off from the brokers. Each round is a measurement by the program itself, with three nodes
+//! and three brokers, and counts only if every check passes that it makes: positions as the FSPs
+//! counted them, every message answered 2xx in the log of every node, each log verified, all of one
+//! state.
 //!
 //! One round unless `UPESI_PROOF_SECONDS` gives time for more; where rounds are counted
 //! (`UPESI_PROOF_TALLY`) it goes on from the last one.

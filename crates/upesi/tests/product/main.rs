@@ -19,6 +19,8 @@ mod faults;
 #[cfg(feature = "real-brokers")]
 mod kafka;
 #[cfg(feature = "real-brokers")]
+mod kafka_demo;
+#[cfg(feature = "real-brokers")]
 mod kafka_faults;
 #[cfg(feature = "real-brokers")]
 mod kafka_matrix;

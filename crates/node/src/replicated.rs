@@ -28,7 +28,8 @@ use std::time::Duration;
 use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
-use record::frame::{Payload, Record};
+use record::frame::{LogIdentity, Payload, Record, Records};
+use record::message::Message;
 use sequencer::{Committed, Delivered, Durability, HEARTBEAT_US, LEASE_US, Lanes, Passed, Replica};
 
 use crate::directory::Directory;
@@ -312,8 +313,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         match arrival {
             Arrival::Message { offset, at, bytes } => {
                 self.next = offset + 1;
-                match Bundle::parse(&bytes) {
-                    Ok(bundle) => self.deliver(&bundle, at),
+                match Message::parse(&bytes) {
+                    Ok(message) => self.hear(&message, at),
                     Err(BundleError::Foreign(why)) => {
                         self.pass_foreign(offset, why);
                         Ok(())
@@ -344,6 +345,43 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
     }
 
+    fn hear(&mut self, message: &Message<'_>, at: Stamp) -> Result<(), String> {
+        match message {
+            Message::Bundle(bundle) => self.deliver(bundle, at),
+            Message::Frame(frame) => {
+                let restored = self.replica.restore(frame).map_err(|error| error.to_string())?;
+                self.delivered_us = self.clock.now().monotonic_us;
+                if let Delivered::Framed { committed, members_changed } = restored {
+                    if members_changed {
+                        self.note_members(&committed);
+                    }
+                    self.release(frame.records(), &committed, None);
+                    self.posting.post();
+                }
+                Ok(())
+            }
+            Message::Whole(end) => {
+                // What is not the end of it is no part of the log either.
+                let _is_whole = self.replica.note_whole(end);
+                Ok(())
+            }
+            Message::Left(identity) => self.part(*identity),
+        }
+    }
+
+    /// The log goes on elsewhere, if it is this one.
+    fn part(&self, identity: LogIdentity) -> Result<(), String> {
+        let tail = self.replica.sequencer().log().tail();
+        if identity != tail.identity || self.replica.is_partial() {
+            return Ok(());
+        }
+        Err(format!(
+            "the log has left this topic behind record {}: `upesi import-log` has moved it to the \
+             files of one switch, and nothing may be added here",
+            tail.end.0
+        ))
+    }
+
     fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<(), String> {
         let name = self.replica.name();
         let header = &bundle.header;
@@ -363,7 +401,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                     self.note_members(&committed);
                 }
                 let own = is_ours.then(|| self.come_back(header.sequence)).flatten();
-                self.release(bundle, &committed, own);
+                let records = bundle.records_from(committed.first);
+                self.release(records, &committed, own);
                 self.move_lanes(members_changed);
                 self.posting.post();
                 Ok(())
@@ -404,7 +443,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
 
     /// Everything that follows from a batch: our own senders hear of it, and what is owed goes to
     /// the lanes that are ours.
-    fn release(&mut self, bundle: &Bundle<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
+    fn release(&mut self, records: Records<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
         let Self { replica, posting, lanes, hooks, .. } = self;
         let sequencer = replica.sequencer();
         let last = sequencer.state().position().0;
@@ -418,8 +457,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                 }
             }
             let is_wanted = sequencer.effects().notices.iter().any(|one| serves(one.recipient));
-            let records: Vec<_> =
-                is_wanted.then(|| bundle.records_from(first)).into_iter().flatten().collect();
+            let records: Vec<_> = is_wanted.then_some(records).into_iter().flatten().collect();
             let message = |source: Position| message_in(&records, (first, source), hooks.message);
             let commands = replica.commands().iter();
             return posting.announce(sequencer, first, commands, (&message, &serves));
@@ -500,12 +538,26 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     fn advance(&mut self) -> Result<(), String> {
         match self.phase {
             Phase::CatchingUp { until: Some(until) } if until <= self.next => {
+                self.must_be_whole()?;
                 self.phase = Phase::Joining;
                 self.lanes.note_change(self.replica.sequencer().state().position());
                 self.join()
             }
             _ => Ok(()),
         }
+    }
+
+    /// Nobody may go on a log of which more is to come.
+    fn must_be_whole(&self) -> Result<(), String> {
+        if !self.replica.is_partial() {
+            return Ok(());
+        }
+        let end = self.replica.sequencer().state().position();
+        Err(format!(
+            "the topic holds a log that is being moved there, up to record {} so far: start nodes \
+             when `upesi export-log` has finished. If it was interrupted, the same command goes on",
+            end.0
+        ))
     }
 
     /// Proposes the first bundle of a new life.

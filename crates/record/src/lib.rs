@@ -12,6 +12,7 @@ pub mod checksum;
 pub mod cold;
 pub mod command;
 pub mod frame;
+pub mod message;
 pub mod snapshot;
 pub mod told;
 

@@ -4,7 +4,8 @@
 //! Every frame is a heartbeat of the node that proposed it. The time in which silence is measured
 //! is the log's own, of which a pause of the whole log counts for little ([`PASS_MAX_US`]): where
 //! nobody could write, nobody is to blame. So members are a function of the frames alone; the last
-//! few seconds of them are enough to compute it ([`Members::recall`]).
+//! few seconds of them are enough to compute it ([`Members::recall`]). Number 0 is that of a node
+//! that had its log alone, before it was moved to a topic: it is never one of several.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -53,6 +54,9 @@ impl Members {
         self.nodes
             .retain(|number, member| *number == node || now_us - member.seen_us <= SESSION_US);
         let mut has_changed = self.nodes.len() != before;
+        if node == 0 {
+            return has_changed;
+        }
         match self.nodes.entry(node) {
             Entry::Vacant(entry) => {
                 entry.insert(Member { epoch, seen_us: now_us, replaced: None });

@@ -124,10 +124,10 @@ fn conclude(waited: Result<Ending, Failure>, broken: bool) -> Result<(), Failure
 /// What a node that shares its log begins its life with.
 #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "nobody shares a log there"))]
 pub(crate) struct Sharing {
-    topic: Topic,
+    pub(crate) topic: Topic,
     /// Records set aside of which the log does not say so.
     missing: Vec<Entry>,
-    quarantine: Quarantine,
+    pub(crate) quarantine: Quarantine,
 }
 
 /// Starts the sequencer's thread.
@@ -424,7 +424,7 @@ pub(crate) struct Opened {
     pub(crate) directory: Directory,
     following: Following,
     segments: Segments,
-    sharing: Option<Sharing>,
+    pub(crate) sharing: Option<Sharing>,
 }
 
 /// What the thread that takes snapshots works with.

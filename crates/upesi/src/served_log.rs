@@ -30,7 +30,7 @@ use crate::Failure;
 use crate::serve::Log;
 
 /// Beside the files of a log that is the copy of a topic: the topic's name.
-const MARKER: &str = "kafka-topic";
+pub(crate) const MARKER: &str = "kafka-topic";
 
 /// `--log` and `--node` of a switch.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -67,6 +67,8 @@ pub(crate) enum Place {
         address: kafka::Address,
         /// This node's name.
         node: String,
+        /// Whether a log is begun where there is none.
+        begins: bool,
     },
 }
 
@@ -81,10 +83,10 @@ pub(crate) struct Served {
 /// The topic behind a copy.
 #[cfg(feature = "kafka")]
 pub(crate) struct Topic {
-    address: kafka::Address,
-    options: kafka::Options,
-    next: i64,
-    last: Option<sequencer::LastMessage>,
+    pub(crate) address: kafka::Address,
+    pub(crate) options: kafka::Options,
+    pub(crate) next: i64,
+    pub(crate) last: Option<sequencer::LastMessage>,
 }
 
 /// There is none without the feature `kafka`.
@@ -161,7 +163,7 @@ impl Starting {
 /// Beside the copy: the node's number and its newest life, which has ended when the directory is
 /// nobody else's.
 #[cfg(feature = "kafka")]
-const LIFE: &str = "node-life";
+pub(crate) const LIFE: &str = "node-life";
 
 #[cfg(feature = "kafka")]
 fn former_life(path: &Path, node: u32) -> u32 {
@@ -181,7 +183,7 @@ impl Place {
             (Some(log), Some(node)) => {
                 let address =
                     log.parse().map_err(|error| Failure::new(format!("--log: {error}")))?;
-                Ok(Self::Kafka { address, node: node.clone() })
+                Ok(Self::Kafka { address, node: node.clone(), begins: true })
             }
             _ => Ok(Self::Files),
         }
@@ -237,7 +239,7 @@ impl Place {
                 Ok(Served { log: ServedLog::Files(log), recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
-            Self::Kafka { address, node } => {
+            Self::Kafka { address, node, begins } => {
                 let options =
                     kafka::Options { node: node.clone(), patience: PATIENCE, copy: options };
                 let founding = kafka::Founding {
@@ -246,7 +248,11 @@ impl Place {
                     node: self.node(),
                     wall: SystemClock::new().now().wall,
                 };
-                let opened = kafka::open(address, disk, &options, &founding)
+                let missing = match begins {
+                    true => kafka::Missing::Begin(&founding),
+                    false => kafka::Missing::Refuse,
+                };
+                let opened = kafka::open(address, disk, &options, missing)
                     .map_err(|error| Failure::new(error.to_string()))?;
                 let kafka::Opened { copy, next, last, report } = opened;
                 tell(address, &report);
@@ -285,15 +291,33 @@ impl Place {
             #[cfg(feature = "kafka")]
             (Self::Kafka { .. }, Some(_)) => Ok(()),
             #[cfg(feature = "kafka")]
+            (Self::Kafka { address, .. }, None) if holds_segments(data) => {
+                Err(Failure::new(format!(
+                    "{} holds a log in files that is no copy of a topic: `upesi export-log --data \
+                     {} --log {address}` moves it to a new one",
+                    data.display(),
+                    data.display()
+                )))
+            }
+            #[cfg(feature = "kafka")]
             (Self::Kafka { address, .. }, None) => fs::write(&path, &address.topic).map_err(cannot),
         }
     }
 }
 
+/// Whether there is a log in a directory, wherever its segments are.
+#[cfg(feature = "kafka")]
+fn holds_segments(data: &Path) -> bool {
+    let names = fs::read_dir(data).into_iter().flatten().flatten();
+    let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_segment = |name: &str| name.ends_with(".segment") || name.ends_with(".packed");
+    names.any(|name| is_segment(&name) || name == journal::CATALOGUE)
+}
+
 /// How long brokers may take to answer at the start, and to acknowledge a batch. A broker that
 /// died is noticed by the others after its session, 9 s unless they are set otherwise.
 #[cfg(feature = "kafka")]
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[cfg(feature = "kafka")]
 fn tell(address: &kafka::Address, report: &kafka::Report) {

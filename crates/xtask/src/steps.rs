@@ -62,9 +62,9 @@ pub(crate) fn ci() -> Vec<Step> {
         ),
         cargo(
             "nodes",
-            "three nodes over real brokers, one of which is killed",
+            "three nodes over real brokers, one of which is killed; a scheme moves there and back",
             "test --locked --package upesi --features real-brokers --test product -- \
-             kafka::three_nodes",
+             kafka::three_nodes kafka_moving",
         ),
     ];
     steps.extend(conversations(&[]));

@@ -18,6 +18,8 @@ mod edge;
 mod faults;
 #[cfg(feature = "real-brokers")]
 mod kafka;
+#[cfg(feature = "real-brokers")]
+mod kafka_moving;
 mod kill;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]

@@ -8,6 +8,9 @@
 //!    under way, and gathers otherwise. Each bundle that comes back is applied, whoever proposed
 //!    it; with its own the node answers who waited for it, and prolongs its lease.
 //!
+//! 4. *Leaving*: told to end, it proposes what it has left to say, and then its last word, with
+//!    which the others have its lanes. Whoever sends for this node has ended before.
+//!
 //! A node that proposed nothing for a second says so by a record that only says what time it is;
 //! so does the first of all when a deadline is due, and each other a little later if it did not.
 //!
@@ -30,7 +33,9 @@ use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
 use record::message::Message;
-use sequencer::{Committed, Delivered, Durability, HEARTBEAT_US, LEASE_US, Lanes, Passed, Replica};
+use sequencer::{
+    Committed, Delivered, Durability, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Passed, Replica,
+};
 
 use crate::directory::Directory;
 use crate::inbox::{InboxLimits, Question, Refused, Taken};
@@ -50,7 +55,7 @@ const TICK_PAUSE_US: u64 = 20_000;
 const LEASE_STEP_US: u64 = 100_000;
 /// Longest sleep.
 const SLEEP_MAX_US: u64 = 200_000;
-/// How long a node that is shut down waits for what is under way.
+/// How long a node that is shut down waits for what is under way, its last word included.
 const FAREWELL_US: u64 = 5_000_000;
 
 /// With which records a life begins, given the state that it begins with.
@@ -208,6 +213,8 @@ enum Phase {
     Joining,
     /// It is one of the nodes.
     There,
+    /// Its last bundle is under way.
+    Leaving,
 }
 
 /// A bundle under way.
@@ -285,7 +292,13 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             let now_us = self.clock.now().monotonic_us;
             let until = *farewell.get_or_insert(now_us + FAREWELL_US);
             let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
-            if is_done || self.phase != Phase::There || until < now_us {
+            let is_leaving = match self.phase {
+                Phase::There if is_done => self.leave().is_ok(),
+                Phase::There => true,
+                Phase::Leaving => !is_done,
+                Phase::CatchingUp { .. } | Phase::Joining => false,
+            };
+            if !is_leaving || until < now_us {
                 return self.refuse_all(Refused::Stopped);
             }
         }
@@ -353,7 +366,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                 self.delivered_us = self.clock.now().monotonic_us;
                 if let Delivered::Framed { committed, members_changed } = restored {
                     if members_changed {
-                        self.note_members(&committed);
+                        self.note_members(&committed, None);
                     }
                     self.release(frame.records(), &committed, None);
                     self.posting.post();
@@ -398,7 +411,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             )),
             Delivered::Framed { committed, members_changed } => {
                 if members_changed {
-                    self.note_members(&committed);
+                    let is_last = header.sequence == LAST_WORD;
+                    self.note_members(&committed, is_last.then_some(header.node));
                 }
                 let own = is_ours.then(|| self.come_back(header.sequence)).flatten();
                 let records = bundle.records_from(committed.first);
@@ -494,7 +508,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
     }
 
-    fn note_members(&mut self, committed: &Committed) {
+    /// Who is there has changed; `leaver` has said so itself.
+    fn note_members(&mut self, committed: &Committed, leaver: Option<u32>) {
         let position = self.replica.sequencer().state().position();
         self.lanes.note_change(position);
         self.must_speak = true;
@@ -504,15 +519,20 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         if gone.is_empty() {
             return;
         }
-        let gone: Vec<_> = gone.into_iter().map(|node| self.replica.name_of(node)).collect();
         if self.phase == Phase::There {
-            (self.hooks.say)(&format!(
-                "{} said nothing for {} s: what it served is taken over",
-                gone.join(", "),
-                sequencer::SESSION_US / 1_000_000
-            ));
+            gone.iter().for_each(|node| self.say_gone(*node, leaver));
         }
+        let gone: Vec<_> = gone.into_iter().map(|node| self.replica.name_of(node)).collect();
         self.last_takeover = Some(Takeover { position, stamp: committed.stamp, gone });
+    }
+
+    fn say_gone(&self, node: u32, leaver: Option<u32>) {
+        let name = self.replica.name_of(node);
+        let why = match leaver == Some(node) {
+            true => "has left".into(),
+            false => format!("said nothing for {} s", sequencer::SESSION_US / 1_000_000),
+        };
+        (self.hooks.say)(&format!("{name} {why}: what it served is taken over"));
     }
 
     fn move_lanes(&mut self, members_changed: bool) {
@@ -573,6 +593,16 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         self.send(&mut waiting, now)?;
         assert!(waiting.is_empty(), "what a life begins with is one batch");
         Ok(())
+    }
+
+    /// Says the last word of this life.
+    fn leave(&mut self) -> Result<(), String> {
+        self.phase = Phase::Leaving;
+        let now = self.clock.now();
+        let sequence = self.replica.farewell(now.wall, &mut self.bundle);
+        let (proposed_us, batch) = (now.monotonic_us, Vec::new());
+        self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns: None, batch });
+        self.topic.send(&self.bundle, sequence)
     }
 
     /// Proposes what waits, or that time has passed.
@@ -640,7 +670,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     /// A bundle is not known to have arrived: who waits for it, and for those behind it, does not
     /// wait any longer.
     fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), String> {
-        if self.phase != Phase::There {
+        if matches!(self.phase, Phase::CatchingUp { .. } | Phase::Joining) {
             return Err(format!("this node could not join: {reason}"));
         }
         let Some(at) = self.under_way.iter().position(|one| one.sequence == sequence) else {

@@ -41,7 +41,9 @@ use record::frame::{
 pub use arrival::{AGREEMENT_US, JUMP_US, LastMessage, Timekeeper};
 pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use lanes::{Lanes, Moves};
-pub use members::{HEARTBEAT_US, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner};
+pub use members::{
+    HEARTBEAT_US, LAST_WORD, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner,
+};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use replica::{Delivered, Name, Passed, Replica, ReplicaError};
 pub use stamp::{SLEW_DIVISOR, StampClock};

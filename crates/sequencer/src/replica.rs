@@ -24,7 +24,7 @@ use record::frame::{BatchHeader, Frame, FrameHeader, Records};
 use record::message::End;
 
 use crate::arrival::{LastMessage, Timekeeper};
-use crate::members::Members;
+use crate::members::{LAST_WORD, Members};
 use crate::replay::read_command;
 use crate::{
     CommitError, Committed, Origin, Quarantine, ReplayError, Sequencer, Submission, Writer,
@@ -172,6 +172,26 @@ impl<L: Log> Replica<L> {
         sequencer.fill(waiting, batch);
         let sequence = sequencer.sequence;
         sequencer.sequence += batch.len() as u64;
+        self.write(sequence, wall, out);
+        sequence
+    }
+
+    /// Makes the bundle with which this life ends: whoever reads it knows that nothing of it
+    /// follows, and that this node sends to nobody any more. Gives its sequence number.
+    ///
+    /// # Panics
+    /// When the time of day cannot be encoded, which is one byte.
+    pub fn farewell(&mut self, wall: Stamp, out: &mut Vec<u8>) -> u64 {
+        let record = crate::encode(&Command::Tick, None).expect("the time of day is short");
+        self.sequencer.builder.clear();
+        self.sequencer.builder.push(&record).expect("an empty frame has room for any record");
+        self.sequencer.sequence = LAST_WORD;
+        self.write(LAST_WORD, wall, out);
+        LAST_WORD
+    }
+
+    fn write(&self, sequence: u64, wall: Stamp, out: &mut Vec<u8>) {
+        let sequencer = &self.sequencer;
         let header = BundleHeader {
             identity: sequencer.log.tail().identity,
             founding: false,
@@ -185,7 +205,6 @@ impl<L: Log> Replica<L> {
         };
         let builder = &sequencer.builder;
         bundle::write(&header, builder.count(), builder.records(), out);
-        sequence
     }
 
     /// Takes the next message of the topic, which the brokers appended at `at`.
@@ -206,7 +225,8 @@ impl<L: Log> Replica<L> {
         self.sequencer.builder.hold(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
         let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
-        let members_changed = !bundle.header.founding && self.members.see(node, epoch, stamp);
+        let members_changed =
+            !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         self.hear(&bundle.header)?;
         Ok(Delivered::Framed { committed, members_changed })
@@ -230,7 +250,7 @@ impl<L: Log> Replica<L> {
         self.is_partial = true;
         // As they are recalled: whoever began the log did so before he was there.
         let is_later = Position(1) < header.first;
-        let members_changed = is_later && self.members.see(node, epoch, stamp);
+        let members_changed = is_later && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         Ok(Delivered::Framed { committed, members_changed })
     }

@@ -19,6 +19,8 @@ mod faults;
 #[cfg(feature = "real-brokers")]
 mod kafka;
 #[cfg(feature = "real-brokers")]
+mod kafka_leaving;
+#[cfg(feature = "real-brokers")]
 mod kafka_moving;
 mod kill;
 mod lookup_and_quotes;

@@ -70,7 +70,8 @@ pub enum OpenError {
     /// The first messages are gone.
     #[error(
         "topic {topic} begins at offset {offset}: what stood before was deleted, and the copy in \
-         the data directory ends before it. Start from the data directory of a node that has it"
+         the data directory ends before it. Start with an empty directory and a copy of the log: \
+         --from, or `upesi restore`"
     )]
     Beheaded {
         /// The topic.

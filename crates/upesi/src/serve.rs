@@ -54,6 +54,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let fspiop = switch::bind(config.fspiop.listen, config.threads())
         .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
     let fspiop_address = fspiop.address();
+    begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
@@ -186,6 +187,23 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
             Err(TryRecvError::Empty) => {}
         }
     }
+}
+
+/// A node's directory that holds nothing is made from a copy, if one is named.
+#[cfg(feature = "kafka")]
+fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
+    match &arguments.log.from {
+        Some(from) if !crate::served_log::has_segments(&arguments.data) => {
+            crate::restore::begin(from, &arguments.data)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Without Kafka there is no other node.
+#[cfg(not(feature = "kafka"))]
+fn begin_with_copy(_arguments: &ServeArguments) -> Result<(), Failure> {
+    Ok(())
 }
 
 /// For tests: has the process end in the midst of its work on the disk.

@@ -40,6 +40,10 @@ pub(crate) struct LogArguments {
     /// if it could lose records. The data directory holds a copy, and may be empty at the start.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
+    /// With --log, if the data directory is empty: begin with this copy of the log, as for `restore`,
+    /// and fetch from the topic what it lacks. For topics that do not hold their beginning any more.
+    #[arg(long, value_name = "URL|DIR", requires = "log")]
+    pub(crate) from: Option<String>,
     /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one
     /// name the later one goes on, and the earlier one stops.
     #[arg(long, value_name = "NAME", requires = "log", value_parser = node_name)]
@@ -248,12 +252,18 @@ impl Place {
                     node: self.node(),
                     wall: SystemClock::new().now().wall,
                 };
-                let missing = match begins {
+                let marker = data.join(MARKER);
+                let is_marked = marker.exists();
+                let missing = match *begins && is_marked {
                     true => kafka::Missing::Begin(&founding),
                     false => kafka::Missing::Refuse,
                 };
                 let opened = kafka::open(address, disk, &options, missing)
-                    .map_err(|error| Failure::new(error.to_string()))?;
+                    .map_err(|error| refusal(&error, (data, address), is_marked))?;
+                if !is_marked {
+                    fs::write(&marker, &address.topic)
+                        .map_err(|error| Failure::new(format!("{}: {error}", marker.display())))?;
+                }
                 let kafka::Opened { copy, next, last, report } = opened;
                 tell(address, &report);
                 let topic = Topic { address: address.clone(), options, next, last };
@@ -290,24 +300,36 @@ impl Place {
             }
             #[cfg(feature = "kafka")]
             (Self::Kafka { .. }, Some(_)) => Ok(()),
+            // What was restored from a copy is held against the topic first.
             #[cfg(feature = "kafka")]
-            (Self::Kafka { address, .. }, None) if holds_segments(data) => {
-                Err(Failure::new(format!(
-                    "{} holds a log in files that is no copy of a topic: `upesi export-log --data \
-                     {} --log {address}` moves it to a new one",
-                    data.display(),
-                    data.display()
-                )))
-            }
+            (Self::Kafka { .. }, None) if has_segments(data) => Ok(()),
             #[cfg(feature = "kafka")]
             (Self::Kafka { address, .. }, None) => fs::write(&path, &address.topic).map_err(cannot),
         }
     }
 }
 
+/// Why a log was not opened; with what to do about a directory that is not known to be a copy.
+#[cfg(feature = "kafka")]
+fn refusal(
+    error: &kafka::OpenError,
+    (data, address): (&Path, &kafka::Address),
+    is_marked: bool,
+) -> Failure {
+    let is_its_own = matches!(error, kafka::OpenError::NoLog(_) | kafka::OpenError::Another { .. });
+    if is_marked || !is_its_own {
+        return Failure::new(error.to_string());
+    }
+    let data = data.display();
+    Failure::new(format!(
+        "{error}. If {data} holds a scheme that shall go on over Kafka, `upesi export-log --data \
+         {data} --log {address}` moves it to a topic that is not there yet"
+    ))
+}
+
 /// Whether there is a log in a directory, wherever its segments are.
 #[cfg(feature = "kafka")]
-fn holds_segments(data: &Path) -> bool {
+pub(crate) fn has_segments(data: &Path) -> bool {
     let names = fs::read_dir(data).into_iter().flatten().flatten();
     let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_segment = |name: &str| name.ends_with(".segment") || name.ends_with(".packed");

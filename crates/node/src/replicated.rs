@@ -165,9 +165,85 @@ where
     M: Send + Sync + 'static,
     T: Topic + 'static,
 {
+    let (mut runner, is_ready) =
+        assemble(replica, offset, (clock, directory), (mailboxes, limits), hooks, connect)?;
+    let handle = Handle { shared: Arc::clone(&runner.shared) };
+    let thread = std::thread::Builder::new()
+        .name("sequencer".into())
+        .spawn(move || {
+            let _closing = Closing(Arc::clone(&runner.shared));
+            runner.begin();
+            while runner.go_on(runner.patience()) {}
+        })
+        .map_err(|error| error.to_string())?;
+    Ok((Node::of(handle, thread), is_ready))
+}
+
+/// A node without a thread, for who drives it turn by turn.
+pub struct Driven<L, C, M, T>(Runner<L, C, M, T>);
+
+impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
+    /// As [`start_replicated`].
+    ///
+    /// # Errors
+    /// When the topic cannot be started.
+    pub fn new(
+        replica: Replica<WatchedLog<L>>,
+        offset: i64,
+        beside: (C, Directory),
+        of_io: (Vec<Arc<Mailbox<M>>>, InboxLimits),
+        hooks: Hooks<M>,
+        connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
+    ) -> Result<Self, String> {
+        let (mut runner, _) = assemble(replica, offset, beside, of_io, hooks, connect)?;
+        runner.begin();
+        Ok(Self(runner))
+    }
+
+    /// Takes what waits, and does what follows. False once the node has ended.
+    pub fn turn(&mut self) -> bool {
+        self.0.go_on(Duration::ZERO)
+    }
+
+    /// After how long at the latest the next turn is due, whatever comes.
+    pub fn patience(&self) -> Duration {
+        self.0.patience()
+    }
+
+    /// Access as for other threads.
+    pub fn handle(&self) -> Handle<M> {
+        Handle { shared: Arc::clone(&self.0.shared) }
+    }
+
+    /// Tells the node to leave: it ends within some turns.
+    pub fn close(&self) {
+        self.0.shared.inbox.close();
+    }
+
+    /// What the node has of the log.
+    pub const fn replica(&self) -> &Replica<WatchedLog<L>> {
+        &self.0.replica
+    }
+
+    /// Whether the node is one of several.
+    pub fn is_there(&self) -> bool {
+        self.0.phase == Phase::There
+    }
+}
+
+/// A node that has asked nothing yet, and who hears when it is there.
+type Assembled<L, C, M, T> = (Runner<L, C, M, T>, Receiver<()>);
+
+fn assemble<L: Log, C: Clock, M, T: Topic>(
+    replica: Replica<WatchedLog<L>>,
+    offset: i64,
+    (clock, directory): (C, Directory),
+    (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+    hooks: Hooks<M>,
+    connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
+) -> Result<Assembled<L, C, M, T>, String> {
     let sharing = (limits, Sharing::Shared);
     let shared = share(replica.sequencer(), directory, mailboxes, sharing);
-    let handle = Handle { shared: Arc::clone(&shared) };
     let topic = connect(Arrivals(Arc::clone(&shared)))?;
     let (ready, is_ready) = sync_channel(1);
     let now = clock.now();
@@ -196,12 +272,9 @@ where
         last_takeover: None,
         published_us: 0,
         published_there: 0,
+        farewell_us: None,
     };
-    let thread = std::thread::Builder::new()
-        .name("sequencer".into())
-        .spawn(|| runner.run())
-        .map_err(|error| error.to_string())?;
-    Ok((Node::of(handle, thread), is_ready))
+    Ok((runner, is_ready))
 }
 
 /// How far a node has got.
@@ -272,36 +345,44 @@ struct Runner<L, C, M, T> {
     published_us: u64,
     /// How many nodes were there then.
     published_there: usize,
+    /// Told to end, it waits so long for what is under way.
+    farewell_us: Option<u64>,
 }
 
 impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
-    fn run(mut self) {
-        let _closing = Closing(Arc::clone(&self.shared));
+    /// Asks how much there is to catch up with.
+    fn begin(&mut self) {
         self.topic.ask_end(0);
-        let mut farewell = None;
-        loop {
-            let room = self.phase == Phase::There && self.under_way.len() < DEPTH;
-            let patience = Duration::from_micros(self.patience_us());
-            let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
-            if let Err(reason) = self.turn() {
-                return self.give_up(&reason);
-            }
-            if is_open {
-                continue;
-            }
-            let now_us = self.clock.now().monotonic_us;
-            let until = *farewell.get_or_insert(now_us + FAREWELL_US);
-            let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
-            let is_leaving = match self.phase {
-                Phase::There if is_done => self.leave().is_ok(),
-                Phase::There => true,
-                Phase::Leaving => !is_done,
-                Phase::CatchingUp { .. } | Phase::Joining => false,
-            };
-            if !is_leaving || until < now_us {
-                return self.refuse_all(Refused::Stopped);
-            }
+    }
+
+    /// One turn, after sleeping until there is something to do, or for `patience`. False when this
+    /// node has ended.
+    fn go_on(&mut self, patience: Duration) -> bool {
+        let room = self.phase == Phase::There && self.under_way.len() < DEPTH;
+        let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
+        if let Err(reason) = self.turn() {
+            self.give_up(&reason);
+            return false;
         }
+        let goes_on = is_open || self.is_leaving();
+        if !goes_on {
+            self.refuse_all(Refused::Stopped);
+        }
+        goes_on
+    }
+
+    /// Told to end: whether something is left to be waited for.
+    fn is_leaving(&mut self) -> bool {
+        let now_us = self.clock.now().monotonic_us;
+        let until = *self.farewell_us.get_or_insert(now_us + FAREWELL_US);
+        let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
+        let is_leaving = match self.phase {
+            Phase::There if is_done => self.leave().is_ok(),
+            Phase::There => true,
+            Phase::Leaving => !is_done,
+            Phase::CatchingUp { .. } | Phase::Joining => false,
+        };
+        is_leaving && now_us <= until
     }
 
     fn turn(&mut self) -> Result<(), String> {
@@ -434,11 +515,18 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
     }
 
-    /// A bundle of ours came too late: another program of our name was quicker.
+    /// A bundle of ours came too late: another program of our name was quicker. Or it came before
+    /// and is in the topic twice.
     fn overtaken(&mut self, sequence: u64) -> Result<(), String> {
         if self.phase == Phase::Joining {
             self.under_way.clear();
             return self.join();
+        }
+        let sequencer = self.replica.sequencer();
+        let writer = sequencer.writer();
+        let newest = sequencer.state().tail_of(writer.node);
+        if newest.is_none_or(|newest| newest.epoch <= writer.epoch) {
+            return Ok(());
         }
         if let Some(own) = self.come_back(sequence) {
             self.posting.refuse(own.batch.into_iter(), Refused::Stopped);
@@ -654,6 +742,10 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         Some(wait.max(pause))
     }
 
+    fn patience(&self) -> Duration {
+        Duration::from_micros(self.patience_us())
+    }
+
     fn patience_us(&self) -> u64 {
         if self.phase != Phase::There {
             return SLEEP_MAX_US;
@@ -756,7 +848,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     }
 
     /// This node must stop: refuse everything, say why, end the thread.
-    fn give_up(mut self, reason: &str) {
+    fn give_up(&mut self, reason: &str) {
         self.refuse_all(Refused::Stopped);
         self.posting.say_stopped(reason);
     }

@@ -96,7 +96,8 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
     };
     let proof = make(&arguments)?;
     println!(
-        "upesi: began with the copy in {from}: {} records decided again, up to record {}, in {:.1} s",
+        "upesi: began with the copy in {from}: {} records decided again, up to record {}, in \
+         {:.1} s",
         proof.records, proof.last_record, proof.seconds
     );
     Ok(())

@@ -40,8 +40,9 @@ pub(crate) struct LogArguments {
     /// if it could lose records. The data directory holds a copy, and may be empty at the start.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
-    /// With --log, if the data directory is empty: begin with this copy of the log, as for `restore`,
-    /// and fetch from the topic what it lacks. For topics that do not hold their beginning any more.
+    /// With --log, if the data directory is empty: begin with this copy of the log, as for
+    /// `restore`, and fetch from the topic what it lacks. For topics that do not hold their
+    /// beginning any more.
     #[arg(long, value_name = "URL|DIR", requires = "log")]
     pub(crate) from: Option<String>,
     /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one

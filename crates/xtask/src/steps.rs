@@ -115,6 +115,13 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string(),
         ),
         simulate(&["--seed".into(), fresh_seed(), "--seconds".into(), share.to_string()]),
+        simulate(&[
+            "--cluster".into(),
+            "--seed".into(),
+            fresh_seed(),
+            "--seconds".into(),
+            (share / 4).to_string(),
+        ]),
         bugs(),
         with(
             cargo(

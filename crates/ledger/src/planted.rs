@@ -27,14 +27,9 @@ pub enum Bug {
     BatchAddsRoom = 5,
     /// A replay takes the newest version of a cold row, whichever record made it.
     ReplayReadsFuture = 6,
-    /// A node takes a lane before the others have heard of it.
-    LaneTakenUnheard = 7,
 }
 
-/// Those that only several nodes can show.
-pub const OF_SEVERAL: [Bug; 1] = [Bug::LaneTakenUnheard];
-
-/// All that one switch can show.
+/// All of them.
 pub const ALL: [Bug; 6] = [
     Bug::AcknowledgeBeforeSync,
     Bug::ExpiryKeepsPosition,
@@ -53,7 +48,6 @@ impl fmt::Display for Bug {
             Self::RestartForgetsNotice => "a restart drops an entry of the outbox",
             Self::BatchAddsRoom => "within a batch room is added instead of subtracted",
             Self::ReplayReadsFuture => "a cold row is read from the future at replay",
-            Self::LaneTakenUnheard => "a lane is taken before the others have heard of it",
         })
     }
 }

@@ -4,7 +4,6 @@
 //! one lane; that a node which stood still does not either is the lease's work
 //! ([`crate::LEASE_US`]).
 
-use ledger::planted::{Bug, is_planted};
 use ledger::{ParticipantIndex, Position};
 use ports::Log;
 
@@ -73,8 +72,7 @@ impl Lanes {
             let mut heard = others.map(|(node, _)| claimed(node));
             let all_heard = heard.all(|claimed| claimed.is_some_and(|at| position <= at));
             let former_is_gone = former_us.is_none_or(|at| at + SESSION_US < members.now_us());
-            let is_heard = all_heard && former_is_gone;
-            if is_heard || is_planted(Bug::LaneTakenUnheard) {
+            if all_heard && former_is_gone {
                 self.unheard = None;
             }
         }

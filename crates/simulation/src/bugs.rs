@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ledger::planted::{ALL, Bug, OF_SEVERAL, plant};
-use simulation::{Options, Report, run, run_cluster, shrink};
+use ledger::planted::{ALL, Bug, plant};
+use simulation::{Options, Report, run, shrink};
 
 /// Within this time of one core every bug must be caught.
 const CATCH_MAX: Duration = Duration::from_secs(60);
@@ -28,44 +28,7 @@ pub(crate) fn plant_all(seed: u64) -> ExitCode {
         let caught = catch(bug, seed);
         sound &= tell(&caught);
     }
-    for bug in OF_SEVERAL {
-        sound &= catch_among_nodes(bug, seed);
-    }
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Plants a bug that only several nodes can show; false if it was not caught, or something else
-/// was.
-fn catch_among_nodes(bug: Bug, first: u64) -> bool {
-    let transfers = Options::default().transfers;
-    plant(Some(bug));
-    let (start, mut runs) = (Instant::now(), 0);
-    let mut caught = None;
-    while caught.is_none() && start.elapsed() < CATCH_MAX {
-        let report = run_cluster(first + runs, transfers, false);
-        runs += 1;
-        caught = Some(report).filter(|report| report.failure.is_some());
-    }
-    let took = start.elapsed();
-    plant(None);
-    let Some(report) = caught else {
-        println!("\n{bug}: NOT CAUGHT in {runs} runs, {} s", took.as_secs());
-        return false;
-    };
-    let (failure, place) = report.failure.clone().unwrap_or_default();
-    println!(
-        "\n{bug}: caught by seed {} of three nodes after {runs} runs, {} ms, at {} virtual ms\n  \
-         {}\n  at {place}",
-        report.seed,
-        took.as_millis(),
-        report.virtual_us / 1_000,
-        failure.replace('\n', "\n  "),
-    );
-    let without_it = run_cluster(report.seed, transfers, false);
-    if let Some((other, _)) = &without_it.failure {
-        println!("  BUT the seed fails without the bug too: {other}");
-    }
-    without_it.failure.is_none()
 }
 
 fn catch(bug: Bug, first: u64) -> Catch {

@@ -1,14 +1,14 @@
 //! The client library, configured; and what it has to say, kept for error messages.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ports::Arrival;
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
@@ -17,6 +17,9 @@ use crate::{Address, Options};
 
 /// The log's only partition.
 pub(crate) const PARTITION: i32 = 0;
+
+/// Between two looks whether there is room for a message.
+const ROOM: Duration = Duration::from_millis(5);
 
 /// Settings that every client has.
 pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
@@ -116,11 +119,31 @@ impl Outbound {
 
     /// Hands a message over; the library has copied it when this returns.
     pub(crate) fn send(&self, message: &[u8], tag: u64) -> Result<(), String> {
-        let tag = usize::try_from(tag).map_err(|error| error.to_string())?;
+        self.hand_over(message, tag).map_err(|error| error.to_string())
+    }
+
+    /// The same, once there is room among what waits to be sent, within `patience`.
+    pub(crate) fn send_patiently(&self, message: &[u8], patience: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.hand_over(message, 0) {
+                Err(error)
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull)
+                        && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(ROOM);
+                }
+                sent => return sent.map_err(|error| error.to_string()),
+            }
+        }
+    }
+
+    fn hand_over(&self, message: &[u8], tag: u64) -> KafkaResult<()> {
+        let tag = usize::try_from(tag).map_err(|_| KafkaError::Canceled)?;
         let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.topic, tag)
             .partition(PARTITION)
             .payload(message);
-        self.producer.send(record).map_err(|(error, _)| error.to_string())
+        self.producer.send(record).map_err(|(error, _)| error)
     }
 
     /// Waits until everything sent has an end.

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use ledger::Stamp;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::BorrowedMessage;
-use rdkafka::{Message, Offset, TopicPartitionList};
+use rdkafka::message::{BorrowedMessage, Message as _};
+use rdkafka::{Offset, TopicPartitionList};
 use record::bundle::{Bundle, BundleHeader};
 use record::frame::{FrameHeader, LogIdentity};
+use record::message::Message;
 use sequencer::LastMessage;
 
 use crate::client::{PARTITION, Quiet};
@@ -24,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long before its stamp a message is looked for, in milliseconds: the stamp may lie before
 /// the time of its arrival, never behind it by much.
 const EARLIER_MS: u64 = 10_000;
+/// How many messages are looked through first when one is looked for from the end on; then four
+/// times as many.
+const BACK: i64 = 1_024;
 
 /// A message as it was read.
 pub(crate) struct Found<'a> {
@@ -98,71 +102,70 @@ impl Feed {
 
     /// Shows the messages at these offsets in order, until the visitor has enough.
     pub(crate) fn read(&self, offsets: Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
-        if offsets.is_empty() {
-            return Ok(());
-        }
-        self.seek(offsets.start)?;
-        let result = self.follow(&offsets, visit);
-        self.consumer.unassign().map_err(|error| OpenError::Brokers(error.to_string()))?;
-        result
-    }
-
-    fn follow(&self, offsets: &Range<i64>, visit: &mut Visit<'_>) -> Result<(), OpenError> {
-        let mut next = offsets.start;
-        let mut heard = Instant::now();
-        while next < offsets.end {
-            match self.consumer.poll(POLL) {
-                Some(Ok(message)) => {
-                    heard = Instant::now();
-                    // What was fetched for an earlier place may still come.
-                    if message.offset() < next {
-                        continue;
-                    }
-                    next = message.offset() + 1;
-                    if visit(&Found::of(&message)).is_break() {
-                        return Ok(());
-                    }
-                }
-                Some(Err(error)) if !is_passing(&error) => {
-                    return Err(OpenError::Brokers(format!("reading offset {next}: {error}")));
-                }
-                _ if self.patience < heard.elapsed() => {
-                    let seconds = self.patience.as_secs();
-                    let what = format!("nothing came from offset {next} on for {seconds} s");
-                    return Err(OpenError::Brokers(what));
-                }
-                _ => {}
+        let mut messages = self.messages(offsets)?;
+        while let Some(message) = messages.next()? {
+            if visit(&Found::of(&message)).is_break() {
+                break;
             }
         }
         Ok(())
     }
 
-    /// The identity of the log in the topic: that of the first bundle which begins one.
+    /// The messages at these offsets, one after the other.
+    pub(crate) fn messages(&self, offsets: Range<i64>) -> Result<Messages<'_>, OpenError> {
+        if !offsets.is_empty() {
+            self.seek(offsets.start)?;
+        }
+        Ok(Messages { feed: self, offsets })
+    }
+
+    /// The identity of the log in the topic: that of the first message which begins one.
     pub(crate) fn identity(&self, range: &Range<i64>) -> Result<Option<LogIdentity>, OpenError> {
         let mut found = None;
-        self.read(range.clone(), &mut |message| match Bundle::parse(message.bytes) {
-            Ok(bundle) if bundle.header.founding || 0 < range.start => {
-                found = Some(bundle.header.identity);
-                ControlFlow::Break(())
+        self.read(range.clone(), &mut |read| {
+            let Ok(message) = Message::parse(read.bytes) else {
+                return ControlFlow::Continue(());
+            };
+            let begins = match &message {
+                Message::Bundle(bundle) => bundle.header.founding,
+                Message::Frame(frame) => frame.header().first.0 == 1,
+                Message::Whole(_) | Message::Left(_) => false,
+            };
+            if !begins && range.start == 0 {
+                return ControlFlow::Continue(());
             }
-            _ => ControlFlow::Continue(()),
+            found = Some(message.identity());
+            ControlFlow::Break(())
         })?;
         Ok(found)
     }
 
-    /// Where the bundle stands that the copy's last frame was made of. Looks around the time of
-    /// its stamp, and through all of the topic when it is not there.
+    /// Where the message stands that the copy's last frame was made of, and what the next stamp
+    /// needs to know of it, if it is a bundle. Looks around the time of its stamp, and backwards
+    /// from there or from the end.
     pub(crate) fn locate(
         &self,
         range: &Range<i64>,
         last: &FrameHeader,
-    ) -> Result<Option<(i64, LastMessage)>, OpenError> {
+    ) -> Result<Place, OpenError> {
         let near = self.offset_at(last.batch.stamp.millis().saturating_sub(EARLIER_MS))?;
         let near = near.unwrap_or(range.start).clamp(range.start, range.end);
-        match self.find(near..range.end, last)? {
-            None => self.find(range.start..near, last),
-            found => Ok(found),
+        let (mut until, mut back) = (range.end, BACK);
+        // What was moved here carries stamps of long before: all of the topic came later.
+        if range.start < near {
+            if let Some(found) = self.find(near..range.end, last)? {
+                return Ok(Some(found));
+            }
+            until = near;
         }
+        while range.start < until {
+            let from = until.saturating_sub(back).max(range.start);
+            if let Some(found) = self.find(from..until, last)? {
+                return Ok(Some(found));
+            }
+            (until, back) = (from, back.saturating_mul(4));
+        }
+        Ok(None)
     }
 
     /// The first offset whose message arrived at this time, or later.
@@ -176,28 +179,75 @@ impl Feed {
         Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| 0 <= *offset))
     }
 
-    fn find(
-        &self,
-        offsets: Range<i64>,
-        last: &FrameHeader,
-    ) -> Result<Option<(i64, LastMessage)>, OpenError> {
-        let wanted = (last.identity, last.count, last.batch.node, last.batch.epoch);
+    fn find(&self, offsets: Range<i64>, last: &FrameHeader) -> Result<Place, OpenError> {
         let mut found = None;
-        self.read(offsets, &mut |message| {
-            let Ok(bundle) = Bundle::parse(message.bytes) else {
-                return ControlFlow::Continue(());
+        self.read(offsets, &mut |read| {
+            let of_it = match Message::parse(read.bytes) {
+                Ok(Message::Bundle(bundle)) if is_made_of(last, &bundle) => {
+                    let BundleHeader { node, wall, .. } = bundle.header;
+                    Some(Some(LastMessage { at: read.at, node, wall }))
+                }
+                Ok(Message::Frame(frame)) if frame.header() == last => Some(None),
+                _ => None,
             };
-            let header = bundle.header;
-            let is_it = wanted == (header.identity, bundle.count, header.node, header.epoch)
-                && (last.batch.sequence, last.batch.wall) == (header.sequence, header.wall);
-            if !is_it {
-                return ControlFlow::Continue(());
-            }
-            let BundleHeader { node, wall, .. } = header;
-            found = Some((message.offset, LastMessage { at: message.at, node, wall }));
+            let Some(last) = of_it else { return ControlFlow::Continue(()) };
+            found = Some((read.offset, last));
             ControlFlow::Break(())
         })?;
         Ok(found)
+    }
+}
+
+/// Where a frame's message stands, and what the next stamp needs to know of a bundle.
+pub(crate) type Place = Option<(i64, Option<LastMessage>)>;
+
+/// Whether a frame was made of a bundle, by what stands in its header.
+pub(crate) fn is_made_of(frame: &FrameHeader, bundle: &Bundle<'_>) -> bool {
+    let BundleHeader { identity, node, epoch, sequence, wall, .. } = bundle.header;
+    let batch = &frame.batch;
+    (frame.identity, frame.count, batch.wall) == (identity, bundle.count, wall)
+        && (batch.node, batch.epoch, batch.sequence) == (node, epoch, sequence)
+}
+
+/// Messages being read; those that are not there yet are waited for.
+pub(crate) struct Messages<'a> {
+    feed: &'a Feed,
+    /// The next one, and where to end.
+    offsets: Range<i64>,
+}
+
+impl<'a> Messages<'a> {
+    /// The next one; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<BorrowedMessage<'a>>, OpenError> {
+        let next = self.offsets.start;
+        let heard = Instant::now();
+        while !self.offsets.is_empty() {
+            match self.feed.consumer.poll(POLL) {
+                // What was fetched for an earlier place may still come.
+                Some(Ok(message)) if message.offset() < next => {}
+                Some(Ok(message)) => {
+                    self.offsets.start = message.offset() + 1;
+                    return Ok((message.offset() < self.offsets.end).then_some(message));
+                }
+                Some(Err(error)) if !is_passing(&error) => {
+                    return Err(OpenError::Brokers(format!("reading offset {next}: {error}")));
+                }
+                _ if self.feed.patience < heard.elapsed() => {
+                    let seconds = self.feed.patience.as_secs();
+                    let what = format!("nothing came from offset {next} on for {seconds} s");
+                    return Err(OpenError::Brokers(what));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        // The next reading begins with a place of its own.
+        let _left = self.feed.consumer.unassign();
     }
 }
 

@@ -12,6 +12,9 @@
 //! and acknowledged by every replica in sync (`acks=all`), and in order; a message that is not
 //! acknowledged within [`Options::patience`] is given up and reported, and may arrive all the same.
 //!
+//! A log that was in files is moved here frame by frame ([`export`]), and back by reading it like
+//! any node, behind a word that it has left ([`say_left`]).
+//!
 //! # Costs and bounds
 //! Nothing blocks but `open`. A message is copied once into the client library and once out of it.
 //! Two threads of ours and a handful of the library's; what is read waits in a bounded inbox, and
@@ -21,13 +24,15 @@
 mod address;
 mod client;
 mod feed;
+mod moving;
 mod open;
 mod settings;
 mod stream;
 mod topic;
 
 pub use address::{Address, AddressError};
-pub use open::{Founding, Opened, Options, Report, open};
+pub use moving::{Exported, MoveError, Reader, Step, Watch, compare, export, say_left};
+pub use open::{Founding, Missing, Opened, Options, Report, open};
 pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
 pub use stream::Stream;
 
@@ -57,10 +62,14 @@ pub enum OpenError {
     /// The topic could lose records, or cannot hold them.
     #[error(transparent)]
     Unsafe(#[from] Unsafe),
+    /// There is no log, and none is to be begun.
+    #[error("topic {0} is not there, or holds no log")]
+    NoLog(String),
     /// The first messages are gone.
     #[error(
         "topic {topic} begins at offset {offset}: what stood before was deleted, and the copy in \
-         the data directory ends before it. Start from the data directory of a node that has it"
+         the data directory ends before it. Start with an empty directory and a copy of the log: \
+         --from, or `upesi restore`"
     )]
     Beheaded {
         /// The topic.

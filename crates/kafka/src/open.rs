@@ -11,7 +11,8 @@ use sequencer::LastMessage;
 
 use crate::client::{self, Outbound};
 use crate::feed::Feed;
-use crate::{Address, OpenError, topic};
+use crate::topic::{self, Make};
+use crate::{Address, OpenError};
 
 /// How a log on Kafka is opened.
 #[derive(Clone, Debug)]
@@ -35,6 +36,15 @@ pub struct Founding {
     pub node: u32,
     /// The node's wall clock.
     pub wall: Stamp,
+}
+
+/// What happens where there is no log.
+#[derive(Clone, Copy, Debug)]
+pub enum Missing<'a> {
+    /// The topic is made, and a log begun in it.
+    Begin(&'a Founding),
+    /// Nothing is made: [`OpenError::NoLog`].
+    Refuse,
 }
 
 /// What was found and done when a log was opened.
@@ -61,7 +71,8 @@ pub struct Opened<D: Disk> {
     pub copy: CopyLog<D>,
     /// The offset of the next message.
     pub next: i64,
-    /// The message that the copy ends with; `None` when it is empty.
+    /// The bundle that the copy ends with; `None` when it is empty, or ends with what was moved to
+    /// the topic.
     pub last: Option<LastMessage>,
     /// What was found and done.
     pub report: Report,
@@ -76,28 +87,22 @@ pub fn open<D: Disk + Clone>(
     address: &Address,
     disk: D,
     options: &Options,
-    founding: &Founding,
+    missing: Missing<'_>,
 ) -> Result<Opened<D>, OpenError> {
     let (consumer, quiet) = client::consumer(address, options).map_err(cannot)?;
-    let checked = topic::check((&consumer, &quiet), address, options)?;
+    let make = matches!(missing, Missing::Begin(_));
+    let checked = topic::check((&consumer, &quiet), address, options, make.then_some(Make))?;
     let feed = Feed::new(consumer, address, options.patience);
     let mut range = feed.range()?;
-    let identity = match feed.identity(&range)? {
-        Some(identity) => identity,
-        None => {
+    let identity = match (feed.identity(&range)?, missing) {
+        (Some(identity), _) => identity,
+        (None, Missing::Begin(founding)) => {
             found(address, options, founding)?;
-            let deadline = Instant::now() + options.patience;
-            loop {
-                range = feed.range()?;
-                if let Some(identity) = feed.identity(&range)? {
-                    break identity;
-                }
-                if deadline < Instant::now() {
-                    let what = "the first message of the log did not arrive in time";
-                    return Err(OpenError::Brokers(what.into()));
-                }
-            }
+            let identity = wait_for_identity(&feed, options)?;
+            range = feed.range()?;
+            identity
         }
+        (None, Missing::Refuse) => return Err(OpenError::NoLog(address.topic.clone())),
     };
     let (mut copy, recovery) = FileLog::open_or_create(disk, identity, options.copy)?;
     let tail = copy.tail();
@@ -113,7 +118,7 @@ pub fn open<D: Disk + Clone>(
     if 0 < tail.end.0 {
         let header = last_frame(&mut copy)?.ok_or_else(another)?;
         let (offset, message) = feed.locate(&range, &header)?.ok_or_else(another)?;
-        (next, last) = (offset + 1, Some(message));
+        (next, last) = (offset + 1, message);
     }
     let report = Report {
         created: checked.created,
@@ -124,6 +129,16 @@ pub fn open<D: Disk + Clone>(
         copy: recovery,
     };
     Ok(Opened { copy: CopyLog::of(copy), next, last, report })
+}
+
+fn wait_for_identity(feed: &Feed, options: &Options) -> Result<LogIdentity, OpenError> {
+    let deadline = Instant::now() + options.patience;
+    while Instant::now() < deadline {
+        if let Some(identity) = feed.identity(&feed.range()?)? {
+            return Ok(identity);
+        }
+    }
+    Err(OpenError::Brokers("the first message of the log did not arrive in time".into()))
 }
 
 pub(crate) fn cannot(error: rdkafka::error::KafkaError) -> OpenError {

@@ -23,20 +23,25 @@ pub(crate) struct Checked {
     pub(crate) created: bool,
 }
 
+/// A topic that is not there is to be made.
+pub(crate) struct Make;
+
 /// Finds the topic, or makes it, and checks it.
 ///
 /// # Errors
-/// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`].
+/// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`], [`OpenError::NoLog`].
 pub(crate) fn check(
     (consumer, quiet): (&BaseConsumer<Quiet>, &Quiet),
     address: &Address,
     options: &Options,
+    make: Option<Make>,
 ) -> Result<Checked, OpenError> {
     let ask = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
     let metadata =
         ask(options.patience).map_err(|error| unreachable(address, options, quiet, &error))?;
     let (layout, created) = match layout(&metadata)? {
         Some(layout) => (layout, false),
+        None if make.is_none() => return Err(OpenError::NoLog(address.topic.clone())),
         None => {
             let brokers = metadata.brokers().len();
             create(address, options, brokers)?;

@@ -7,16 +7,19 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;
-use journal::{CopyLog, RealDisk};
-use kafka::{Address, Founding, OpenError, Opened, Options, Stream, open};
+use journal::{CopyLog, FileLog, RealDisk};
+use kafka::{
+    Address, Founding, Missing, MoveError, OpenError, Opened, Options, Reader, Step, Stream, Watch,
+    compare, export, open,
+};
 use ledger::{Command, FspName, Genesis, Position, Stamp};
 use ports::{Arrival, Log, Now, Topic};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use record::bundle::Bundle;
 use record::frame::LogIdentity;
+use record::message::{End, Message};
 use sequencer::{Delivered, Durability, Name, Quarantine, Replica, Sequencer, Submission};
 use tempfile::TempDir;
 
@@ -50,7 +53,12 @@ fn try_open(
     (node, patience): (u32, Duration),
 ) -> Result<Opened<RealDisk>, OpenError> {
     let disk = RealDisk::open(copy.path()).unwrap();
-    open(address, disk, &options(&format!("node-{node}"), patience), &founding(node))
+    open(
+        address,
+        disk,
+        &options(&format!("node-{node}"), patience),
+        Missing::Begin(&founding(node)),
+    )
 }
 
 /// A node without a switch around it.
@@ -94,11 +102,19 @@ impl Node {
                 Arrival::Message { offset, at, bytes } => {
                     assert_eq!(offset, self.next, "no message is left out");
                     self.next = offset + 1;
-                    let framed = Bundle::parse(&bytes).is_ok_and(|bundle| {
-                        let delivered = self.replica.deliver(&bundle, at).unwrap();
-                        matches!(delivered, Delivered::Framed { .. })
-                    });
-                    passed += usize::from(!framed);
+                    let delivered = match Message::parse(&bytes) {
+                        Ok(Message::Bundle(bundle)) => self.replica.deliver(&bundle, at).unwrap(),
+                        Ok(Message::Frame(frame)) => self.replica.restore(&frame).unwrap(),
+                        Ok(Message::Whole(end)) => {
+                            assert!(self.replica.note_whole(&end));
+                            continue;
+                        }
+                        Ok(Message::Left(_)) | Err(_) => {
+                            passed += 1;
+                            continue;
+                        }
+                    };
+                    passed += usize::from(!matches!(delivered, Delivered::Framed { .. }));
                 }
                 other => panic!("{other:?}"),
             }
@@ -134,6 +150,7 @@ fn one_broker() {
     nodes_make_one_log(&cluster);
     a_copy_of_another_log_is_refused(&cluster);
     an_unsafe_topic_is_refused(&cluster);
+    a_log_is_moved(&cluster);
     no_brokers(cluster);
 }
 
@@ -190,6 +207,112 @@ fn a_copy_of_another_log_is_refused(cluster: &Cluster) {
     drop(Node::open(&other, &away, 2));
     let refused = try_open(&other, &copy, (1, PATIENCE)).unwrap_err();
     assert!(matches!(refused, OpenError::Another { .. }), "{refused}");
+}
+
+/// A log of one switch is moved in three attempts, two of which are interrupted. Two nodes go on
+/// from it, one with its files and one without.
+fn a_log_is_moved(cluster: &Cluster) {
+    let address = address(cluster, "moved");
+    let home = TempDir::new().unwrap();
+    let end = write_alone(&home, 300);
+    let options = options("moving", PATIENCE);
+    let disk = RealDisk::open(home.path()).unwrap();
+    let refused = |topic: &str, watch: &mut Moving| {
+        let address = Address { topic: topic.to_owned(), ..address.clone() };
+        export(&address, &disk, &options, watch).unwrap_err()
+    };
+    let mut watch = Moving { steps: 100, has_left: false };
+    assert!(matches!(refused("moved", &mut watch), MoveError::Stopped(_)));
+    watch.steps = 450;
+    let mut half_way = Node::open(&address, &TempDir::new().unwrap(), 9);
+    half_way.catch_up();
+    assert!(half_way.replica.is_partial() && half_way.end().0 < end.position);
+    assert!(matches!(refused("moved", &mut watch), MoveError::Stopped(_)));
+    assert!(!watch.has_left);
+    watch.steps = usize::MAX;
+    let moved = export(&address, &disk, &options, &mut watch).unwrap();
+    assert!(watch.has_left);
+    assert_eq!((moved.end, moved.frames, moved.sent, moved.created), (end, 300, 0, false));
+    let again = export(&address, &disk, &options, &mut watch).unwrap();
+    assert_eq!((again.end, again.sent), (end, 0));
+    drop(disk);
+    half_way.catch_up();
+    assert_eq!(half_way.end(), (end.position, end.chain));
+
+    // What is not a place for it is refused, and says why.
+    let disk = RealDisk::open(home.path()).unwrap();
+    produce(&self::address(cluster, "one"), b"hello");
+    let refused_by = |topic, part: &str| {
+        let address = self::address(cluster, topic);
+        let mut watch = Moving { steps: usize::MAX, has_left: false };
+        let error = export(&address, &disk, &options, &mut watch).unwrap_err().to_string();
+        assert!(error.contains(part) && !watch.has_left, "{error}");
+    };
+    refused_by("one", "holds a log that began there at offset 0");
+    refused_by("unsafe", "retention.ms is 604800000 and must be -1");
+    drop(disk);
+
+    let fresh = TempDir::new().unwrap();
+    let (mut one, mut two) = (Node::open(&address, &home, 1), Node::open(&address, &fresh, 2));
+    assert_eq!((one.behind, two.behind), (1, 301));
+    one.begin();
+    two.begin();
+    one.propose(3);
+    two.propose(2);
+    drain(&mut [&mut one, &mut two], 303);
+    assert_eq!((one.end(), one.end().0), (two.end(), Position(end.position.0 + 5)));
+    let (same, _) = one.end();
+    drop(one);
+    // Its files are those of a node now, and the older ones are not taken for the log.
+    let one = Node::open(&address, &home, 1);
+    assert_eq!(one.end().0, same);
+    drop(one);
+    let reader = Reader::open(&address, &options).unwrap();
+    let disk = RealDisk::open(home.path()).unwrap();
+    let compared = compare(&reader, &address, &disk, &mut |_| ()).unwrap();
+    assert_eq!(compared.tail.end, same);
+    let error = export(&address, &disk, &options, &mut watch).unwrap_err();
+    assert!(matches!(error, MoveError::Older { .. }), "{error}");
+}
+
+/// Ends a move after so many steps.
+struct Moving {
+    steps: usize,
+    has_left: bool,
+}
+
+impl Watch for Moving {
+    fn tell(&mut self, _step: Step) -> Result<(), String> {
+        match self.steps.checked_sub(1) {
+            Some(left) => {
+                self.steps = left;
+                Ok(())
+            }
+            None => Err("it was interrupted".into()),
+        }
+    }
+
+    fn note_left(&mut self) -> Result<(), String> {
+        self.has_left = true;
+        Ok(())
+    }
+}
+
+/// A log in files of so many batches, and its end.
+fn write_alone(home: &TempDir, batches: usize) -> End {
+    let disk = RealDisk::open(home.path()).unwrap();
+    let options = journal::Options { segment_bytes: 16 << 10, ..journal::Options::default() };
+    let log = FileLog::create(disk, LogIdentity([77; 16]), options).unwrap();
+    let mut alone = Sequencer::open(log, 0, Now::default(), &mut |_| ()).unwrap();
+    let genesis = Command::Genesis(founding(1).genesis);
+    for batch in 0..batches {
+        let command = if batch == 0 { genesis.clone() } else { Command::Tick };
+        let one = Submission::without_payload(command, Durability::Synced, ()).unwrap();
+        let now = Now { wall: Stamp(1_000_000), monotonic_us: 0 };
+        alone.commit(&mut VecDeque::from([one]), &mut Vec::new(), now).unwrap();
+    }
+    let tail = alone.log().tail();
+    End { identity: tail.identity, position: tail.end, chain: tail.chain }
 }
 
 fn produce(address: &Address, bytes: &[u8]) {

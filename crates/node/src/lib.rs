@@ -41,7 +41,7 @@ pub use directory::Directory;
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
 pub use replicated::{
-    Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Hooks, Takeover, start_replicated,
+    Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Driven, Hooks, Takeover, start_replicated,
 };
 pub use run::{Node, start};
 pub use view::{Member, View};

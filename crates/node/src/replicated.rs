@@ -8,6 +8,9 @@
 //!    under way, and gathers otherwise. Each bundle that comes back is applied, whoever proposed
 //!    it; with its own the node answers who waited for it, and prolongs its lease.
 //!
+//! 4. *Leaving*: told to end, it proposes what it has left to say, and then its last word, with
+//!    which the others have its lanes. Whoever sends for this node has ended before.
+//!
 //! A node that proposed nothing for a second says so by a record that only says what time it is;
 //! so does the first of all when a deadline is due, and each other a little later if it did not.
 //!
@@ -28,8 +31,11 @@ use std::time::Duration;
 use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
-use record::frame::{Payload, Record};
-use sequencer::{Committed, Delivered, Durability, HEARTBEAT_US, LEASE_US, Lanes, Passed, Replica};
+use record::frame::{LogIdentity, Payload, Record, Records};
+use record::message::Message;
+use sequencer::{
+    Committed, Delivered, Durability, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Passed, Replica,
+};
 
 use crate::directory::Directory;
 use crate::inbox::{InboxLimits, Question, Refused, Taken};
@@ -49,7 +55,7 @@ const TICK_PAUSE_US: u64 = 20_000;
 const LEASE_STEP_US: u64 = 100_000;
 /// Longest sleep.
 const SLEEP_MAX_US: u64 = 200_000;
-/// How long a node that is shut down waits for what is under way.
+/// How long a node that is shut down waits for what is under way, its last word included.
 const FAREWELL_US: u64 = 5_000_000;
 
 /// With which records a life begins, given the state that it begins with.
@@ -159,9 +165,85 @@ where
     M: Send + Sync + 'static,
     T: Topic + 'static,
 {
+    let (mut runner, is_ready) =
+        assemble(replica, offset, (clock, directory), (mailboxes, limits), hooks, connect)?;
+    let handle = Handle { shared: Arc::clone(&runner.shared) };
+    let thread = std::thread::Builder::new()
+        .name("sequencer".into())
+        .spawn(move || {
+            let _closing = Closing(Arc::clone(&runner.shared));
+            runner.begin();
+            while runner.go_on(runner.patience()) {}
+        })
+        .map_err(|error| error.to_string())?;
+    Ok((Node::of(handle, thread), is_ready))
+}
+
+/// A node without a thread, for who drives it turn by turn.
+pub struct Driven<L, C, M, T>(Runner<L, C, M, T>);
+
+impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
+    /// As [`start_replicated`].
+    ///
+    /// # Errors
+    /// When the topic cannot be started.
+    pub fn new(
+        replica: Replica<WatchedLog<L>>,
+        offset: i64,
+        beside: (C, Directory),
+        of_io: (Vec<Arc<Mailbox<M>>>, InboxLimits),
+        hooks: Hooks<M>,
+        connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
+    ) -> Result<Self, String> {
+        let (mut runner, _) = assemble(replica, offset, beside, of_io, hooks, connect)?;
+        runner.begin();
+        Ok(Self(runner))
+    }
+
+    /// Takes what waits, and does what follows. False once the node has ended.
+    pub fn turn(&mut self) -> bool {
+        self.0.go_on(Duration::ZERO)
+    }
+
+    /// After how long at the latest the next turn is due, whatever comes.
+    pub fn patience(&self) -> Duration {
+        self.0.patience()
+    }
+
+    /// Access as for other threads.
+    pub fn handle(&self) -> Handle<M> {
+        Handle { shared: Arc::clone(&self.0.shared) }
+    }
+
+    /// Tells the node to leave: it ends within some turns.
+    pub fn close(&self) {
+        self.0.shared.inbox.close();
+    }
+
+    /// What the node has of the log.
+    pub const fn replica(&self) -> &Replica<WatchedLog<L>> {
+        &self.0.replica
+    }
+
+    /// Whether the node is one of several.
+    pub fn is_there(&self) -> bool {
+        self.0.phase == Phase::There
+    }
+}
+
+/// A node that has asked nothing yet, and who hears when it is there.
+type Assembled<L, C, M, T> = (Runner<L, C, M, T>, Receiver<()>);
+
+fn assemble<L: Log, C: Clock, M, T: Topic>(
+    replica: Replica<WatchedLog<L>>,
+    offset: i64,
+    (clock, directory): (C, Directory),
+    (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+    hooks: Hooks<M>,
+    connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
+) -> Result<Assembled<L, C, M, T>, String> {
     let sharing = (limits, Sharing::Shared);
     let shared = share(replica.sequencer(), directory, mailboxes, sharing);
-    let handle = Handle { shared: Arc::clone(&shared) };
     let topic = connect(Arrivals(Arc::clone(&shared)))?;
     let (ready, is_ready) = sync_channel(1);
     let now = clock.now();
@@ -190,12 +272,9 @@ where
         last_takeover: None,
         published_us: 0,
         published_there: 0,
+        farewell_us: None,
     };
-    let thread = std::thread::Builder::new()
-        .name("sequencer".into())
-        .spawn(|| runner.run())
-        .map_err(|error| error.to_string())?;
-    Ok((Node::of(handle, thread), is_ready))
+    Ok((runner, is_ready))
 }
 
 /// How far a node has got.
@@ -207,6 +286,8 @@ enum Phase {
     Joining,
     /// It is one of the nodes.
     There,
+    /// Its last bundle is under way.
+    Leaving,
 }
 
 /// A bundle under way.
@@ -264,30 +345,44 @@ struct Runner<L, C, M, T> {
     published_us: u64,
     /// How many nodes were there then.
     published_there: usize,
+    /// Told to end, it waits so long for what is under way.
+    farewell_us: Option<u64>,
 }
 
 impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
-    fn run(mut self) {
-        let _closing = Closing(Arc::clone(&self.shared));
+    /// Asks how much there is to catch up with.
+    fn begin(&mut self) {
         self.topic.ask_end(0);
-        let mut farewell = None;
-        loop {
-            let room = self.phase == Phase::There && self.under_way.len() < DEPTH;
-            let patience = Duration::from_micros(self.patience_us());
-            let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
-            if let Err(reason) = self.turn() {
-                return self.give_up(&reason);
-            }
-            if is_open {
-                continue;
-            }
-            let now_us = self.clock.now().monotonic_us;
-            let until = *farewell.get_or_insert(now_us + FAREWELL_US);
-            let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
-            if is_done || self.phase != Phase::There || until < now_us {
-                return self.refuse_all(Refused::Stopped);
-            }
+    }
+
+    /// One turn, after sleeping until there is something to do, or for `patience`. False when this
+    /// node has ended.
+    fn go_on(&mut self, patience: Duration) -> bool {
+        let room = self.phase == Phase::There && self.under_way.len() < DEPTH;
+        let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
+        if let Err(reason) = self.turn() {
+            self.give_up(&reason);
+            return false;
         }
+        let goes_on = is_open || self.is_leaving();
+        if !goes_on {
+            self.refuse_all(Refused::Stopped);
+        }
+        goes_on
+    }
+
+    /// Told to end: whether something is left to be waited for.
+    fn is_leaving(&mut self) -> bool {
+        let now_us = self.clock.now().monotonic_us;
+        let until = *self.farewell_us.get_or_insert(now_us + FAREWELL_US);
+        let is_done = self.under_way.is_empty() && self.taken.submissions.is_empty();
+        let is_leaving = match self.phase {
+            Phase::There if is_done => self.leave().is_ok(),
+            Phase::There => true,
+            Phase::Leaving => !is_done,
+            Phase::CatchingUp { .. } | Phase::Joining => false,
+        };
+        is_leaving && now_us <= until
     }
 
     fn turn(&mut self) -> Result<(), String> {
@@ -312,8 +407,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         match arrival {
             Arrival::Message { offset, at, bytes } => {
                 self.next = offset + 1;
-                match Bundle::parse(&bytes) {
-                    Ok(bundle) => self.deliver(&bundle, at),
+                match Message::parse(&bytes) {
+                    Ok(message) => self.hear(&message, at),
                     Err(BundleError::Foreign(why)) => {
                         self.pass_foreign(offset, why);
                         Ok(())
@@ -344,6 +439,43 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
     }
 
+    fn hear(&mut self, message: &Message<'_>, at: Stamp) -> Result<(), String> {
+        match message {
+            Message::Bundle(bundle) => self.deliver(bundle, at),
+            Message::Frame(frame) => {
+                let restored = self.replica.restore(frame).map_err(|error| error.to_string())?;
+                self.delivered_us = self.clock.now().monotonic_us;
+                if let Delivered::Framed { committed, members_changed } = restored {
+                    if members_changed {
+                        self.note_members(&committed, None);
+                    }
+                    self.release(frame.records(), &committed, None);
+                    self.posting.post();
+                }
+                Ok(())
+            }
+            Message::Whole(end) => {
+                // What is not the end of it is no part of the log either.
+                let _is_whole = self.replica.note_whole(end);
+                Ok(())
+            }
+            Message::Left(identity) => self.part(*identity),
+        }
+    }
+
+    /// The log goes on elsewhere, if it is this one.
+    fn part(&self, identity: LogIdentity) -> Result<(), String> {
+        let tail = self.replica.sequencer().log().tail();
+        if identity != tail.identity || self.replica.is_partial() {
+            return Ok(());
+        }
+        Err(format!(
+            "the log has left this topic behind record {}: `upesi import-log` has moved it to the \
+             files of one switch, and nothing may be added here",
+            tail.end.0
+        ))
+    }
+
     fn deliver(&mut self, bundle: &Bundle<'_>, at: Stamp) -> Result<(), String> {
         let name = self.replica.name();
         let header = &bundle.header;
@@ -360,10 +492,12 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             )),
             Delivered::Framed { committed, members_changed } => {
                 if members_changed {
-                    self.note_members(&committed);
+                    let is_last = header.sequence == LAST_WORD;
+                    self.note_members(&committed, is_last.then_some(header.node));
                 }
                 let own = is_ours.then(|| self.come_back(header.sequence)).flatten();
-                self.release(bundle, &committed, own);
+                let records = bundle.records_from(committed.first);
+                self.release(records, &committed, own);
                 self.move_lanes(members_changed);
                 self.posting.post();
                 Ok(())
@@ -381,11 +515,18 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
     }
 
-    /// A bundle of ours came too late: another program of our name was quicker.
+    /// A bundle of ours came too late: another program of our name was quicker. Or it came before
+    /// and is in the topic twice.
     fn overtaken(&mut self, sequence: u64) -> Result<(), String> {
         if self.phase == Phase::Joining {
             self.under_way.clear();
             return self.join();
+        }
+        let sequencer = self.replica.sequencer();
+        let writer = sequencer.writer();
+        let newest = sequencer.state().tail_of(writer.node);
+        if newest.is_none_or(|newest| newest.epoch <= writer.epoch) {
+            return Ok(());
         }
         if let Some(own) = self.come_back(sequence) {
             self.posting.refuse(own.batch.into_iter(), Refused::Stopped);
@@ -404,7 +545,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
 
     /// Everything that follows from a batch: our own senders hear of it, and what is owed goes to
     /// the lanes that are ours.
-    fn release(&mut self, bundle: &Bundle<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
+    fn release(&mut self, records: Records<'_>, committed: &Committed, own: Option<UnderWay<M>>) {
         let Self { replica, posting, lanes, hooks, .. } = self;
         let sequencer = replica.sequencer();
         let last = sequencer.state().position().0;
@@ -418,8 +559,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                 }
             }
             let is_wanted = sequencer.effects().notices.iter().any(|one| serves(one.recipient));
-            let records: Vec<_> =
-                is_wanted.then(|| bundle.records_from(first)).into_iter().flatten().collect();
+            let records: Vec<_> = is_wanted.then_some(records).into_iter().flatten().collect();
             let message = |source: Position| message_in(&records, (first, source), hooks.message);
             let commands = replica.commands().iter();
             return posting.announce(sequencer, first, commands, (&message, &serves));
@@ -456,7 +596,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
     }
 
-    fn note_members(&mut self, committed: &Committed) {
+    /// Who is there has changed; `leaver` has said so itself.
+    fn note_members(&mut self, committed: &Committed, leaver: Option<u32>) {
         let position = self.replica.sequencer().state().position();
         self.lanes.note_change(position);
         self.must_speak = true;
@@ -466,15 +607,20 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         if gone.is_empty() {
             return;
         }
-        let gone: Vec<_> = gone.into_iter().map(|node| self.replica.name_of(node)).collect();
         if self.phase == Phase::There {
-            (self.hooks.say)(&format!(
-                "{} said nothing for {} s: what it served is taken over",
-                gone.join(", "),
-                sequencer::SESSION_US / 1_000_000
-            ));
+            gone.iter().for_each(|node| self.say_gone(*node, leaver));
         }
+        let gone: Vec<_> = gone.into_iter().map(|node| self.replica.name_of(node)).collect();
         self.last_takeover = Some(Takeover { position, stamp: committed.stamp, gone });
+    }
+
+    fn say_gone(&self, node: u32, leaver: Option<u32>) {
+        let name = self.replica.name_of(node);
+        let why = match leaver == Some(node) {
+            true => "has left".into(),
+            false => format!("said nothing for {} s", sequencer::SESSION_US / 1_000_000),
+        };
+        (self.hooks.say)(&format!("{name} {why}: what it served is taken over"));
     }
 
     fn move_lanes(&mut self, members_changed: bool) {
@@ -500,12 +646,26 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     fn advance(&mut self) -> Result<(), String> {
         match self.phase {
             Phase::CatchingUp { until: Some(until) } if until <= self.next => {
+                self.must_be_whole()?;
                 self.phase = Phase::Joining;
                 self.lanes.note_change(self.replica.sequencer().state().position());
                 self.join()
             }
             _ => Ok(()),
         }
+    }
+
+    /// Nobody may go on a log of which more is to come.
+    fn must_be_whole(&self) -> Result<(), String> {
+        if !self.replica.is_partial() {
+            return Ok(());
+        }
+        let end = self.replica.sequencer().state().position();
+        Err(format!(
+            "the topic holds a log that is being moved there, up to record {} so far: start nodes \
+             when `upesi export-log` has finished. If it was interrupted, the same command goes on",
+            end.0
+        ))
     }
 
     /// Proposes the first bundle of a new life.
@@ -521,6 +681,16 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         self.send(&mut waiting, now)?;
         assert!(waiting.is_empty(), "what a life begins with is one batch");
         Ok(())
+    }
+
+    /// Says the last word of this life.
+    fn leave(&mut self) -> Result<(), String> {
+        self.phase = Phase::Leaving;
+        let now = self.clock.now();
+        let sequence = self.replica.farewell(now.wall, &mut self.bundle);
+        let (proposed_us, batch) = (now.monotonic_us, Vec::new());
+        self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns: None, batch });
+        self.topic.send(&self.bundle, sequence)
     }
 
     /// Proposes what waits, or that time has passed.
@@ -572,6 +742,10 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         Some(wait.max(pause))
     }
 
+    fn patience(&self) -> Duration {
+        Duration::from_micros(self.patience_us())
+    }
+
     fn patience_us(&self) -> u64 {
         if self.phase != Phase::There {
             return SLEEP_MAX_US;
@@ -588,7 +762,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     /// A bundle is not known to have arrived: who waits for it, and for those behind it, does not
     /// wait any longer.
     fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), String> {
-        if self.phase != Phase::There {
+        if matches!(self.phase, Phase::CatchingUp { .. } | Phase::Joining) {
             return Err(format!("this node could not join: {reason}"));
         }
         let Some(at) = self.under_way.iter().position(|one| one.sequence == sequence) else {
@@ -675,7 +849,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     }
 
     /// This node must stop: refuse everything, say why, end the thread.
-    fn give_up(mut self, reason: &str) {
+    fn give_up(&mut self, reason: &str) {
         self.refuse_all(Refused::Stopped);
         self.posting.say_stopped(reason);
     }

@@ -182,7 +182,8 @@ impl<'a> Bundle<'a> {
         let name = core::str::from_utf8(name).map_err(|_| foreign("its name is no text"))?;
         let header = Self::header(head, flags == FLAG_FOUNDING, name);
         let count = u32_at(head, 12);
-        if !(1..=FRAME_RECORDS_MAX).contains(&count) || header.node == 0 {
+        let has_numbers = header.sequence.checked_add(u64::from(count.saturating_sub(1))).is_some();
+        if !(1..=FRAME_RECORDS_MAX).contains(&count) || header.node == 0 || !has_numbers {
             return Err(foreign("a field of its header is out of range"));
         }
         split_records(records, count).map_err(|_| foreign("its records are malformed"))?;
@@ -278,6 +279,20 @@ mod tests {
         let mut longer = bytes;
         longer.push(0);
         assert!(Bundle::parse(&longer).is_err());
+    }
+
+    #[test]
+    fn the_last_number_is_that_of_one_record() {
+        let mut out = Vec::new();
+        let bytes = sample();
+        let bundle = Bundle::parse(&bytes).expect("it is a bundle");
+        let end = BundleHeader { sequence: u64::MAX - 1, ..header() };
+        write(&end, 2, bundle.records, &mut out);
+        assert!(Bundle::parse(&out).is_ok());
+        out[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        let crc = checksum(&out);
+        out[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(Bundle::parse(&out).err(), Some(BundleError::Foreign(_))));
     }
 
     #[test]

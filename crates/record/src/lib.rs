@@ -13,6 +13,7 @@ pub mod cold;
 pub mod command;
 mod fixed;
 pub mod frame;
+pub mod message;
 pub mod snapshot;
 pub mod told;
 mod zeros;

@@ -97,11 +97,12 @@ mod tests {
     use ledger::Stamp;
 
     use super::*;
+    use crate::Writer;
 
     fn members(nodes: &[u32]) -> Members {
         let mut members = Members::default();
         for node in nodes {
-            members.see(*node, 1, Stamp(1));
+            members.see(Writer { node: *node, epoch: 1 }, 1, Stamp(1));
         }
         members
     }
@@ -132,12 +133,13 @@ mod tests {
     #[test]
     fn a_former_life_has_its_time() {
         let mut members = members(&[1]);
-        members.see(1, 2, Stamp(500_000));
+        let later = Writer { node: 1, epoch: 2 };
+        members.see(later, 1, Stamp(500_000));
         let mut lanes = Lanes::default();
         lanes.note_change(Position(2));
         assert_eq!(lanes.look_among(1, &members, (3, Some(1)), |_| None), Moves::default());
         for tenth in 6..=37 {
-            members.see(1, 2, Stamp(tenth * 100_000));
+            members.see(later, 1, Stamp(tenth * 100_000));
         }
         assert_eq!(lanes.look_among(1, &members, (3, Some(1)), |_| None).taken.len(), 3);
     }

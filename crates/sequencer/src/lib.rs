@@ -35,13 +35,15 @@ use ledger::planted::{Bug, is_planted};
 use ledger::{Command, Effects, Outcome, Position, Stamp, State, TransferId};
 use ports::{Log, LogError, Mark, Now, StoreError};
 use record::frame::{
-    BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, FrameBuilder, NewRecord, RecordTooLarge,
+    BatchHeader, EncodedRecord, FRAME_RECORDS_MAX, Frame, FrameBuilder, NewRecord, RecordTooLarge,
 };
 
 pub use arrival::{AGREEMENT_US, JUMP_US, LastMessage, Timekeeper};
 pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
 pub use lanes::{Lanes, Moves};
-pub use members::{HEARTBEAT_US, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner};
+pub use members::{
+    HEARTBEAT_US, LAST_WORD, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner,
+};
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
 pub use replica::{Delivered, Name, Passed, Replica, ReplicaError};
 pub use stamp::{SLEW_DIVISOR, StampClock};
@@ -399,14 +401,16 @@ impl<L: Log> Sequencer<L> {
             outcome_digest: *self.state.digest(),
         };
         let frame = self.builder.seal(&tail, &header);
-        self.log.append(frame.bytes).map_err(|error| match error {
-            LogError::Full => CommitError::Full,
-            other => CommitError::Stopped(other),
-        })?;
-        self.counts.batches += 1;
-        self.counts.records += u64::from(self.builder.count());
-        self.counts.bytes += self.builder.length() as u64;
+        append(&mut self.log, frame.bytes)?;
+        self.counts.note(u64::from(self.builder.count()), self.builder.length());
         Ok(tail.next())
+    }
+
+    /// Appends a frame that was sealed elsewhere.
+    fn take(&mut self, frame: &Frame<'_>) -> Result<(), CommitError> {
+        append(&mut self.log, frame.as_bytes())?;
+        self.counts.note(u64::from(frame.header().count), frame.as_bytes().len());
+        Ok(())
     }
 
     /// Syncs what was appended, unless nobody waits for that. A deadline that the stamp meets ends
@@ -451,6 +455,21 @@ impl<L: Log> Sequencer<L> {
         }
         Ok(Committed { first, stamp: origin.stamp, durable: self.log.tail().durable })
     }
+}
+
+impl Counts {
+    fn note(&mut self, records: u64, bytes: usize) {
+        self.batches += 1;
+        self.records += records;
+        self.bytes += bytes as u64;
+    }
+}
+
+fn append(log: &mut impl Log, frame: &[u8]) -> Result<(), CommitError> {
+    log.append(frame).map_err(|error| match error {
+        LogError::Full => CommitError::Full,
+        other => CommitError::Stopped(other),
+    })
 }
 
 /// Where a batch comes from, and when.

@@ -4,13 +4,19 @@
 //! Every frame is a heartbeat of the node that proposed it. The time in which silence is measured
 //! is the log's own, of which a pause of the whole log counts for little ([`PASS_MAX_US`]): where
 //! nobody could write, nobody is to blame. So members are a function of the frames alone; the last
-//! few seconds of them are enough to compute it ([`Members::recall`]).
+//! few seconds of them are enough to compute it ([`Members::recall`]). Number 0 is that of a node
+//! that had its log alone, before it was moved to a topic: it is never one of several.
+//!
+//! A node that ends in order says so: its last record has the highest number that there is
+//! ([`LAST_WORD`]), so that nothing of that life can follow, and is gone with it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use ledger::{Position, Stamp};
 use ports::{Log, LogError};
+
+use crate::Writer;
 
 /// A node that has not written for so long is gone, in microseconds of the members' own time.
 pub const SESSION_US: u64 = 3_000_000;
@@ -22,6 +28,9 @@ pub const PASS_MAX_US: u64 = 1_000_000;
 /// clock. It has ended before the others let the session end, though the brokers' time may have
 /// jumped by [`PASS_MAX_US`].
 pub const LEASE_US: u64 = SESSION_US - PASS_MAX_US;
+
+/// The number of the last record of a life that ends in order.
+pub const LAST_WORD: u64 = u64::MAX;
 
 const _: () = assert!(HEARTBEAT_US < LEASE_US, "a node that writes in time keeps its lease");
 
@@ -46,13 +55,20 @@ pub struct Members {
 
 impl Members {
     /// Takes the next frame of the log. Whether who is there has changed.
-    pub fn see(&mut self, node: u32, epoch: u32, stamp: Stamp) -> bool {
+    pub fn see(&mut self, writer: Writer, sequence: u64, stamp: Stamp) -> bool {
+        let Writer { node, epoch } = writer;
         self.now_us += stamp.0.saturating_sub(self.stamp.0).min(PASS_MAX_US);
         self.stamp = stamp;
         let (now_us, before) = (self.now_us, self.nodes.len());
         self.nodes
             .retain(|number, member| *number == node || now_us - member.seen_us <= SESSION_US);
         let mut has_changed = self.nodes.len() != before;
+        if node == 0 {
+            return has_changed;
+        }
+        if sequence == LAST_WORD {
+            return self.nodes.remove(&node).is_some() || has_changed;
+        }
         match self.nodes.entry(node) {
             Entry::Vacant(entry) => {
                 entry.insert(Member { epoch, seen_us: now_us, replaced: None });
@@ -89,7 +105,8 @@ impl Members {
                     let batch = frame.header().batch;
                     // Whoever began the log did so before he was there.
                     if Position(1) < frame.header().first {
-                        members.see(batch.node, batch.epoch, batch.stamp);
+                        let writer = Writer { node: batch.node, epoch: batch.epoch };
+                        members.see(writer, batch.sequence, batch.stamp);
                     }
                     Ok(())
                 })?;
@@ -159,7 +176,8 @@ mod tests {
     fn after(frames: &[(u64, u32, u32)]) -> (Members, Vec<u32>) {
         let mut members = Members::default();
         for (tenths, node, epoch) in frames {
-            members.see(*node, *epoch, Stamp(tenths * 100_000));
+            let writer = Writer { node: *node, epoch: *epoch };
+            members.see(writer, 1, Stamp(tenths * 100_000));
         }
         let there = members.iter().map(|(node, _)| node).collect();
         (members, there)
@@ -181,6 +199,18 @@ mod tests {
         let mut frames = frames.to_vec();
         frames.push((2_701, 1, 1));
         assert_eq!(after(&frames).1, [1]);
+    }
+
+    #[test]
+    fn a_node_that_says_its_last_word_is_gone_at_once() {
+        let (mut members, _) = after(&[(0, 1, 1), (0, 2, 1)]);
+        let two = Writer { node: 2, epoch: 1 };
+        assert!(members.see(two, LAST_WORD, Stamp(100_000)));
+        assert!(members.get(2).is_none() && members.is_alone(1));
+        // A later life begins as one that was never there.
+        assert!(members.see(Writer { epoch: 2, ..two }, 1, Stamp(200_000)));
+        assert_eq!(members.get(2).expect("it is there").replaced, None);
+        assert!(!members.see(Writer { node: 9, epoch: 1 }, LAST_WORD, Stamp(200_000)));
     }
 
     #[test]

@@ -7,18 +7,24 @@
 //! - nothing comes of a bundle of another log, of one that a later one of its node has overtaken
 //!   (by epoch, then sequence), or of one that would begin a log that has begun.
 //!
+//! A log that was moved to the topic stands there frame by frame, before every bundle
+//! ([`record::message`]): [`Replica::restore`] takes these as they are, [`Replica::note_whole`] the
+//! word that this was all.
+//!
 //! The frame goes into the log at hand, a copy of what the topic says, and is applied. Whose
 //! bundle it was decides nothing. What nodes claim to have applied is held against what this one
 //! has: when half of those who are there contradict it, or more, it says where and stops.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::{Command, Position, Stamp};
+use ledger::{Command, Position, RULES_VERSION, Stamp};
 use ports::{Log, LogError};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
+use record::frame::{BatchHeader, Frame, FrameHeader, Records};
+use record::message::End;
 
 use crate::arrival::{LastMessage, Timekeeper};
-use crate::members::Members;
+use crate::members::{LAST_WORD, Members};
 use crate::replay::read_command;
 use crate::{
     CommitError, Committed, Origin, Quarantine, ReplayError, Sequencer, Submission, Writer,
@@ -47,6 +53,8 @@ pub struct Replica<L> {
     name: Name,
     quarantine: Quarantine,
     keeper: Timekeeper,
+    /// What was moved here is not known to be whole.
+    is_partial: bool,
     members: Members,
     names: BTreeMap<u32, String>,
     claims: BTreeMap<u32, (u32, Position)>,
@@ -74,7 +82,7 @@ pub enum Delivered {
 pub enum Passed {
     /// It belongs to another log.
     AnotherLog,
-    /// It would begin a log that has begun, or continue one that has not.
+    /// It would begin a log that has begun, or continue one that has not, or that is not whole.
     OutOfPlace,
     /// Its node has written later ones, or has begun a new life.
     Repeat,
@@ -107,7 +115,8 @@ pub enum ReplicaError {
 }
 
 impl<L: Log> Replica<L> {
-    /// Goes on behind the last message that became part of the log; `None` before the first.
+    /// Goes on behind the last bundle that became part of the log; `None` before the first, though
+    /// there may be a log that was moved here.
     ///
     /// # Errors
     /// [`LogError`] when the log's end cannot be read.
@@ -123,10 +132,12 @@ impl<L: Log> Replica<L> {
             Position(0) => Members::default(),
             _ => Members::recall(&mut sequencer.log)?,
         };
+        let is_partial = last.is_none() && sequencer.state.position() != Position(0);
         let mut replica = Self {
             sequencer,
             name,
             quarantine,
+            is_partial,
             keeper: Timekeeper::after(last),
             members,
             names: BTreeMap::new(),
@@ -161,6 +172,26 @@ impl<L: Log> Replica<L> {
         sequencer.fill(waiting, batch);
         let sequence = sequencer.sequence;
         sequencer.sequence += batch.len() as u64;
+        self.write(sequence, wall, out);
+        sequence
+    }
+
+    /// Makes the bundle with which this life ends: whoever reads it knows that nothing of it
+    /// follows, and that this node sends to nobody any more. Gives its sequence number.
+    ///
+    /// # Panics
+    /// When the time of day cannot be encoded, which is one byte.
+    pub fn farewell(&mut self, wall: Stamp, out: &mut Vec<u8>) -> u64 {
+        let record = crate::encode(&Command::Tick, None).expect("the time of day is short");
+        self.sequencer.builder.clear();
+        self.sequencer.builder.push(&record).expect("an empty frame has room for any record");
+        self.sequencer.sequence = LAST_WORD;
+        self.write(LAST_WORD, wall, out);
+        LAST_WORD
+    }
+
+    fn write(&self, sequence: u64, wall: Stamp, out: &mut Vec<u8>) {
+        let sequencer = &self.sequencer;
         let header = BundleHeader {
             identity: sequencer.log.tail().identity,
             founding: false,
@@ -174,7 +205,6 @@ impl<L: Log> Replica<L> {
         };
         let builder = &sequencer.builder;
         bundle::write(&header, builder.count(), builder.records(), out);
-        sequence
     }
 
     /// Takes the next message of the topic, which the brokers appended at `at`.
@@ -186,7 +216,7 @@ impl<L: Log> Replica<L> {
         if let Some(passed) = self.passes(&bundle.header) {
             return Ok(Delivered::Passed(passed));
         }
-        self.read(bundle)?;
+        self.read(bundle.records_from(self.sequencer.log.tail().next()))?;
         let BundleHeader { node, epoch, sequence, wall, .. } = bundle.header;
         let message = LastMessage { at, node, wall };
         let before = self.sequencer.state.stamp();
@@ -195,10 +225,75 @@ impl<L: Log> Replica<L> {
         self.sequencer.builder.hold(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
         let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
-        let members_changed = !bundle.header.founding && self.members.see(node, epoch, stamp);
+        let members_changed =
+            !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
         self.remember();
         self.hear(&bundle.header)?;
         Ok(Delivered::Framed { committed, members_changed })
+    }
+
+    /// Takes the next frame of a log that was moved to the topic.
+    ///
+    /// # Errors
+    /// As [`Replica::deliver`].
+    pub fn restore(&mut self, frame: &Frame<'_>) -> Result<Delivered, ReplicaError> {
+        if let Some(passed) = self.passes_moved(frame) {
+            return Ok(Delivered::Passed(passed));
+        }
+        let header = frame.header();
+        self.check_decided(header)?;
+        self.read(frame.records())?;
+        let BatchHeader { node, epoch, sequence, stamp, wall, .. } = header.batch;
+        let origin = Origin { writer: Writer { node, epoch }, sequence, stamp, wall };
+        self.sequencer.take(frame)?;
+        let committed = self.sequencer.decide(header.first, &origin, self.commands.iter())?;
+        self.is_partial = true;
+        // As they are recalled: whoever began the log did so before he was there.
+        let is_later = Position(1) < header.first;
+        let members_changed = is_later && self.members.see(origin.writer, sequence, stamp);
+        self.remember();
+        Ok(Delivered::Framed { committed, members_changed })
+    }
+
+    /// Takes the word that all of a log was moved to the topic. False when this is not all of it.
+    pub fn note_whole(&mut self, end: &End) -> bool {
+        let tail = self.sequencer.log.tail();
+        let here = End { identity: tail.identity, position: tail.end, chain: tail.chain };
+        self.is_partial &= here != *end;
+        here == *end
+    }
+
+    /// Whether more is to come of a log that was moved to the topic: nothing else counts before.
+    pub const fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Why nothing comes of a frame that was moved here, if so.
+    fn passes_moved(&self, frame: &Frame<'_>) -> Option<Passed> {
+        let tail = self.sequencer.log.tail();
+        let header = frame.header();
+        if header.identity != tail.identity {
+            return Some(Passed::AnotherLog);
+        }
+        if header.last() <= tail.end {
+            return Some(Passed::Repeat);
+        }
+        let may_follow = self.is_partial || tail.end == Position(0);
+        (!may_follow || frame.follows(&tail).is_err()).then_some(Passed::OutOfPlace)
+    }
+
+    /// Holds what a frame says of its rules, and of what came of the records before it, against
+    /// what this node knows and has decided.
+    fn check_decided(&self, header: &FrameHeader) -> Result<(), ReplayError> {
+        let (batch, state) = (&header.batch, &self.sequencer.state);
+        if RULES_VERSION < batch.rules_version {
+            let version = batch.rules_version;
+            return Err(ReplayError::UnknownRules { position: header.first, version });
+        }
+        if batch.applied == state.position() && batch.outcome_digest != *state.digest() {
+            return Err(ReplayError::Diverged { position: state.position() });
+        }
+        Ok(())
     }
 
     /// Why nothing comes of a bundle, if so.
@@ -207,7 +302,7 @@ impl<L: Log> Replica<L> {
         if header.identity != self.sequencer.log.tail().identity {
             return Some(Passed::AnotherLog);
         }
-        if header.founding != (state.position() == Position(0)) {
+        if self.is_partial || header.founding != (state.position() == Position(0)) {
             return Some(Passed::OutOfPlace);
         }
         match state.tail_of(header.node) {
@@ -218,9 +313,9 @@ impl<L: Log> Replica<L> {
         }
     }
 
-    fn read(&mut self, bundle: &Bundle<'_>) -> Result<(), ReplayError> {
+    fn read(&mut self, records: Records<'_>) -> Result<(), ReplayError> {
         self.commands.clear();
-        for record in bundle.records_from(self.sequencer.log.tail().next()) {
+        for record in records {
             self.commands.push(match self.quarantine.holds(&record)? {
                 true => Command::Tick,
                 false => read_command(&record)?,

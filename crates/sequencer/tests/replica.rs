@@ -225,6 +225,16 @@ impl World {
         }
     }
 
+    /// A node says its last word, which may arrive before what it said, and begins anew.
+    fn leave(&mut self, at: usize) {
+        let mut bytes = Vec::new();
+        let wall = Stamp(self.now);
+        self.nodes[at].replica.farewell(wall, &mut bytes);
+        self.sent.push(bytes.clone());
+        self.arrive(bytes);
+        self.restart(at);
+    }
+
     fn step(&mut self) {
         self.now += self.random.below(SECOND / 5);
         let at = self.random.below(NODES as u64) as usize;
@@ -244,6 +254,7 @@ impl World {
             95 => self.arrive(b"somebody else's".to_vec()),
             96 => self.now += 20 * SECOND,
             97 => self.now -= SECOND,
+            98 => self.leave(at),
             _ => {}
         }
     }
@@ -269,6 +280,38 @@ fn every_node_makes_the_same_frames() {
             assert_eq!(replica.held_us(), world.nodes[0].replica.held_us(), "seed {seed}");
         }
     }
+}
+
+/// Everybody knows at once that a node has left, and nothing of that life comes behind it.
+#[test]
+fn a_last_word_is_the_last() {
+    let mut world = World::new(1);
+    (0..NODES).for_each(|at| world.propose(at));
+    (0..NODES).for_each(|at| {
+        let bytes = world.nodes[at].outgoing.pop_front().expect("it proposed");
+        world.arrive(bytes);
+    });
+    world.propose(0);
+    let late = world.nodes[0].outgoing.pop_front().expect("it proposed");
+    let mut last = Vec::new();
+    let wall = Stamp(world.now);
+    world.nodes[0].replica.farewell(wall, &mut last);
+    world.arrive(last);
+    (0..NODES).for_each(|at| world.take(at, usize::MAX));
+    for node in &mut world.nodes {
+        let there: Vec<_> = node.replica.members().iter().map(|(number, _)| number).collect();
+        assert_eq!(there, [2, 3]);
+        let bundle = Bundle::parse(&late).expect("it is a bundle");
+        let delivered = node.replica.deliver(&bundle, Stamp(world.now)).expect("it goes on");
+        assert_eq!(delivered, Delivered::Passed(Passed::Repeat));
+    }
+    world.begin(0);
+    world.propose(0);
+    let bytes = world.nodes[0].outgoing.pop_front().expect("it proposed");
+    world.arrive(bytes);
+    (0..NODES).for_each(|at| world.take(at, usize::MAX));
+    let member = world.nodes[1].replica.members().get(1).copied().expect("it is there");
+    assert_eq!((member.epoch, member.replaced), (3, None), "no former life is waited for");
 }
 
 #[test]

@@ -42,6 +42,7 @@
 
 mod archive;
 mod clerk;
+mod cluster;
 mod damage;
 mod desk;
 mod echo;
@@ -64,12 +65,14 @@ mod without;
 mod witness;
 mod world;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use ledger::{Counters, Outcome};
 
+pub use cluster::{ClusterReport, ClusterTally, run_cluster};
 pub use regression::Regression;
 pub use report::{Report, Tally};
 pub use shrink::{Shrunk, shrink};
@@ -103,11 +106,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
     BROKEN.set(Some(String::new()));
     let failure = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let place = BROKEN.take().unwrap_or_default();
-    let failure = failure.map(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-        said.unwrap_or("something panicked without words").to_owned()
-    });
+    let failure = failure.map(|panic| words_of(&*panic));
     let counters = world.state().map_or_else(Counters::default, |state| *state.counters());
     let outcomes = ledger::ALL_OUTCOMES.iter().map(|outcome| {
         let count = match outcome {
@@ -131,6 +130,13 @@ pub fn run(seed: u64, options: &Options) -> Report {
         place,
         tally: world.desk.tally,
     }
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+    said.unwrap_or("something panicked without words").to_owned()
 }
 
 thread_local! {

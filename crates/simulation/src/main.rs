@@ -1,4 +1,5 @@
-//! Runs simulations: `simulation --seed N [--runs K] [--seconds S] [--transfers T] [--verbose]`.
+//! Runs simulations: `simulation --seed N [--runs K] [--seconds S] [--transfers T] [--verbose]`;
+//! with `--cluster` of three nodes over a model of Kafka.
 //!
 //! Without `--runs` and `--seconds` one run is made. With `--seconds` runs are made, seed after
 //! seed, until the time is over. The first failure ends it: its seed comes first, then what went
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use ledger::Outcome;
-use simulation::{Options, Regression, Report, Without, run, shrink};
+use simulation::{Options, Regression, Report, Without, run, run_cluster, shrink};
 
 /// The switch's own; a run is a great many small allocations.
 #[global_allocator]
@@ -53,6 +54,9 @@ struct Arguments {
     /// Prints a line per run.
     #[arg(long)]
     each: bool,
+    /// Runs three nodes over a model of Kafka instead of one hub over a disk.
+    #[arg(long, conflicts_with_all = ["regression", "outcomes"])]
+    cluster: bool,
     /// Prints how often each outcome was reached.
     #[arg(long)]
     outcomes: bool,
@@ -86,6 +90,9 @@ fn main() -> ExitCode {
     if arguments.bugs {
         return bugs::plant_all(arguments.seed);
     }
+    if arguments.cluster {
+        return run_clusters(&arguments);
+    }
     let without = Without::default();
     let mut options =
         Options { transfers: arguments.transfers, verbose: arguments.verbose, without };
@@ -117,6 +124,37 @@ fn main() -> ExitCode {
     if arguments.outcomes {
         total.outcomes.iter().for_each(|(outcome, count)| println!("{count:>10}  {outcome:?}"));
     }
+    ExitCode::SUCCESS
+}
+
+/// Runs of three nodes, seed after seed.
+fn run_clusters(arguments: &Arguments) -> ExitCode {
+    let Arguments { seed, transfers, verbose, .. } = *arguments;
+    println!("seed {seed}, three nodes, {transfers} transfers a run");
+    let (start, mut runs, mut made) = (Instant::now(), 0, 0);
+    while is_wanted(arguments, runs, start.elapsed()) {
+        let report = run_cluster(seed + runs, transfers, verbose);
+        runs += 1;
+        made += report.tally.transfers;
+        if let Some((failure, place)) = &report.failure {
+            println!("seed {} failed at {} microseconds:", report.seed, report.virtual_us);
+            println!("{failure}\n  at {place}\n  {report}");
+            println!(
+                "Repeat it with: cargo run --release -p simulation -- --cluster --verbose \
+                 --seed {} --transfers {transfers}",
+                report.seed
+            );
+            return ExitCode::FAILURE;
+        }
+        if arguments.each {
+            println!("{report}");
+        }
+    }
+    let took = start.elapsed().as_millis();
+    println!(
+        "{runs} runs of three nodes from seed {seed}, {made} transfers in {took} ms; all passed"
+    );
+    count(made);
     ExitCode::SUCCESS
 }
 

@@ -67,6 +67,13 @@ fn flush(edge: &Edge, deliveries: Durability) {
     }
 }
 
+/// Hands finished deliveries over: nobody comes by to take them along any more.
+pub(crate) fn record(edge: &Edge) {
+    if !edge.finished.borrow().is_empty() {
+        flush(edge, Durability::Synced);
+    }
+}
+
 fn take_finished(
     edge: &Edge,
     durability: Durability,
@@ -198,12 +205,14 @@ fn force_record(edge: &Edge) {
 
 async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
     let notice = attempt.notice;
+    edge.attempts.update(|count| count + 1);
     let result = match notices::send(&edge, attempt).await {
         Ok(status) => AttemptResult::Status(status.as_u16()),
         Err(Failure::Connect | Failure::Denied) => AttemptResult::ConnectFailed,
         Err(Failure::TimedOut) => AttemptResult::TimedOut,
         Err(Failure::Broken | Failure::Unanswered) => AttemptResult::Broken,
     };
+    edge.attempts.update(|count| count - 1);
     let now = edge.moment();
     let verdict = edge.delivery.borrow_mut().finished(notice, result, now);
     match verdict {

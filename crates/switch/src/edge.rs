@@ -139,6 +139,10 @@ pub(crate) struct Edge {
     pub(crate) forcing_record: Cell<bool>,
     /// Until then attempts may begin ([`node::Event::Lease`]).
     pub(crate) lease_us: Cell<u64>,
+    /// No attempt begins any more.
+    pub(crate) is_stopping: Cell<bool>,
+    /// Attempts under way.
+    pub(crate) attempts: Cell<usize>,
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) keys: KeyBook,
@@ -186,6 +190,8 @@ impl Edge {
             finished: RefCell::new(Vec::new()),
             forcing_record: Cell::new(false),
             lease_us: Cell::new(handle.first_lease_us()),
+            is_stopping: Cell::new(false),
+            attempts: Cell::new(0),
             pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),
             addresses: RefCell::new(AddressBook::default()),
             keys: KeyBook::default(),
@@ -275,7 +281,7 @@ impl Edge {
 
     /// Whether an attempt may begin now: on a shared log only within the lease.
     pub(crate) fn may_send(&self) -> bool {
-        self.clock.now().monotonic_us < self.lease_us.get()
+        !self.is_stopping.get() && self.clock.now().monotonic_us < self.lease_us.get()
     }
 
     /// Monotonic time, for the delivery policy.

@@ -75,6 +75,8 @@ use edge::{Counters, Edge, Seat};
 const BACKLOG: i32 = 4_096;
 /// How long requests under way may take to end once the switch stops.
 const GRACE: Duration = Duration::from_secs(3);
+/// How long callbacks under way may take to end after that.
+const LAST_CALLBACKS: Duration = Duration::from_millis(500);
 
 /// A recorded message as it will be forwarded.
 #[derive(Clone, Debug)]
@@ -274,12 +276,15 @@ fn run(
         accepting.abort();
         drain(&edge).await;
     });
-    // Callbacks under way are abandoned: they are owed, and sent again after the next start.
+    // Callbacks still under way are abandoned: they are owed, and sent again after the next start.
     drop(runtime);
 }
 
-/// Lets the requests that wait for the sequencer have their answers.
+/// Lets the requests that wait for the sequencer have their answers. Meanwhile no callback begins;
+/// those under way have a moment to end, and are recorded: whoever sends the rest, this switch
+/// after its next start or another node, repeats as few as can be.
 async fn drain(edge: &Edge) {
+    edge.is_stopping.set(true);
     let waiting = async {
         while edge.waiters.len() > 0 || !edge.forwards.borrow().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -288,6 +293,13 @@ async fn drain(edge: &Edge) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     let _in_time = tokio::time::timeout(GRACE, waiting).await;
+    let sending = async {
+        while 0 < edge.attempts.get() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _in_time = tokio::time::timeout(LAST_CALLBACKS, sending).await;
+    driver::record(edge);
 }
 
 /// What the I/O threads have counted since they started.

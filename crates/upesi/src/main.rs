@@ -17,6 +17,7 @@ mod hub;
 mod keeper;
 mod life;
 mod mark;
+mod moving;
 mod offline;
 mod parties;
 mod preload;
@@ -158,9 +159,25 @@ enum Command {
     /// end of the log is decided again, so it takes as long as a start of the switch.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
+    /// Move a log from files to a Kafka topic, with its history: every record keeps its place and
+    /// its time, and every id that was ever answered is known there.
+    ///
+    /// The switch must not be running. The topic is made; one that is there must be empty, or hold
+    /// what an interrupted attempt sent. What was sent is read back and compared, byte by byte, and
+    /// then the directory becomes a copy of the topic: `serve --log` goes on from it at once, and
+    /// other nodes begin with empty directories.
+    #[command(after_help = moving::EXPORT_EXAMPLES)]
+    ExportLog(moving::ExportArguments),
     /// Ask a running switch how it is, and end with 0 or 1: for containers and supervisors.
     #[command(after_help = health::EXAMPLES)]
     Health(health::HealthArguments),
+    /// Move a log from a Kafka topic to files, with its history, for one switch without Kafka.
+    ///
+    /// First the topic is told that the log has left: from there on no node adds to it, and each
+    /// that runs stops with that word. What stands before it is all of the log. The directory may
+    /// be empty, or be a node's copy, which is quicker. Interrupted, the same command goes on.
+    #[command(after_help = moving::IMPORT_EXAMPLES)]
+    ImportLog(moving::ImportArguments),
     /// Set aside a record that breaks an invariant and so stops every start of the switch, so that
     /// exactly this record decides nothing from now on.
     ///
@@ -376,7 +393,9 @@ fn main() -> ExitCode {
         Command::Waterfall(options) => waterfall(&options),
         Command::CheckConfig(arguments) => check_config::check_config(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::ExportLog(arguments) => moving::export(&arguments),
         Command::Health(arguments) => health::health(&arguments),
+        Command::ImportLog(arguments) => moving::import(&arguments),
         Command::Parties(arguments) => parties::parties(&arguments),
         Command::Preload(arguments) => preload::preload(&arguments),
         Command::Quarantine(arguments) => quarantine::quarantine(&arguments),

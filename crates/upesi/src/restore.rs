@@ -85,7 +85,30 @@ struct Proof {
     seconds: f64,
 }
 
+/// Makes a directory that is not there or empty from a copy, for a node that goes on from it.
+#[cfg(feature = "kafka")]
+pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
+    let arguments = RestoreArguments {
+        from: from.to_owned(),
+        data: data.to_owned(),
+        state_hash: None,
+        json: false,
+    };
+    let proof = make(&arguments)?;
+    println!(
+        "upesi: began with the copy in {from}: {} records decided again, up to record {}, in \
+         {:.1} s",
+        proof.records, proof.last_record, proof.seconds
+    );
+    Ok(())
+}
+
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
+    let proof = make(arguments)?;
+    print(&proof, arguments)
+}
+
+fn make(arguments: &RestoreArguments) -> Result<Proof, Failure> {
     let started = Instant::now();
     let target = Target::of(&arguments.data)?;
     let made = match Copy::of(&arguments.from)? {
@@ -96,7 +119,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
     let Proved { beside, walked, snapshots, quarantined } = proved;
     let Beside { records, state_hash } = target.put_beside(beside, &walked.tail)?;
     target.finish()?;
-    let proof = Proof {
+    Ok(Proof {
         ok: true,
         segments: walked.segments,
         files,
@@ -111,8 +134,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
         chain_head: walked.tail.chain.to_string(),
         state_hash,
         seconds: started.elapsed().as_secs_f64(),
-    };
-    print(&proof, arguments)
+    })
 }
 
 /// Where the log stands behind a frame.

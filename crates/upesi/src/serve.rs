@@ -57,6 +57,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let fspiop = switch::bind(config.fspiop.listen, config.threads())
         .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
     let fspiop_address = fspiop.address();
+    begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
@@ -127,10 +128,10 @@ fn conclude(waited: Result<Ending, Failure>, broken: bool) -> Result<(), Failure
 /// What a node that shares its log begins its life with.
 #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "nobody shares a log there"))]
 pub(crate) struct Sharing {
-    topic: Topic,
+    pub(crate) topic: Topic,
     /// Records set aside of which the log does not say so.
     missing: Vec<Entry>,
-    quarantine: Quarantine,
+    pub(crate) quarantine: Quarantine,
 }
 
 /// Starts the sequencer's thread.
@@ -189,6 +190,23 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
             Err(TryRecvError::Empty) => {}
         }
     }
+}
+
+/// A node's directory that holds nothing is made from a copy, if one is named.
+#[cfg(feature = "kafka")]
+fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
+    match &arguments.log.from {
+        Some(from) if !crate::served_log::has_segments(&arguments.data) => {
+            crate::restore::begin(from, &arguments.data)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Without Kafka there is no other node.
+#[cfg(not(feature = "kafka"))]
+fn begin_with_copy(_arguments: &ServeArguments) -> Result<(), Failure> {
+    Ok(())
 }
 
 /// For tests: has the process end in the midst of its work on the disk.
@@ -426,7 +444,7 @@ pub(crate) struct Opened {
     pub(crate) directory: Directory,
     following: Following,
     segments: Segments,
-    sharing: Option<Sharing>,
+    pub(crate) sharing: Option<Sharing>,
 }
 
 /// What the thread that takes snapshots works with.

@@ -30,7 +30,7 @@ use crate::Failure;
 use crate::serve::Log;
 
 /// Beside the files of a log that is the copy of a topic: the topic's name.
-const MARKER: &str = "kafka-topic";
+pub(crate) const MARKER: &str = "kafka-topic";
 
 /// `--log` and `--node` of a switch.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -40,6 +40,11 @@ pub(crate) struct LogArguments {
     /// if it could lose records. The data directory holds a copy, and may be empty at the start.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
+    /// With --log, if the data directory is empty: begin with this copy of the log, as for
+    /// `restore`, and fetch from the topic what it lacks. For topics that do not hold their
+    /// beginning any more.
+    #[arg(long, value_name = "URL|DIR", requires = "log")]
+    pub(crate) from: Option<String>,
     /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one
     /// name the later one goes on, and the earlier one stops.
     #[arg(long, value_name = "NAME", requires = "log", value_parser = node_name)]
@@ -67,6 +72,8 @@ pub(crate) enum Place {
         address: kafka::Address,
         /// This node's name.
         node: String,
+        /// Whether a log is begun where there is none.
+        begins: bool,
     },
 }
 
@@ -81,10 +88,10 @@ pub(crate) struct Served {
 /// The topic behind a copy.
 #[cfg(feature = "kafka")]
 pub(crate) struct Topic {
-    address: kafka::Address,
-    options: kafka::Options,
-    next: i64,
-    last: Option<sequencer::LastMessage>,
+    pub(crate) address: kafka::Address,
+    pub(crate) options: kafka::Options,
+    pub(crate) next: i64,
+    pub(crate) last: Option<sequencer::LastMessage>,
 }
 
 /// There is none without the feature `kafka`.
@@ -161,7 +168,7 @@ impl Starting {
 /// Beside the copy: the node's number and its newest life, which has ended when the directory is
 /// nobody else's.
 #[cfg(feature = "kafka")]
-const LIFE: &str = "node-life";
+pub(crate) const LIFE: &str = "node-life";
 
 #[cfg(feature = "kafka")]
 fn former_life(path: &Path, node: u32) -> u32 {
@@ -181,7 +188,7 @@ impl Place {
             (Some(log), Some(node)) => {
                 let address =
                     log.parse().map_err(|error| Failure::new(format!("--log: {error}")))?;
-                Ok(Self::Kafka { address, node: node.clone() })
+                Ok(Self::Kafka { address, node: node.clone(), begins: true })
             }
             _ => Ok(Self::Files),
         }
@@ -237,7 +244,7 @@ impl Place {
                 Ok(Served { log: ServedLog::Files(log), recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
-            Self::Kafka { address, node } => {
+            Self::Kafka { address, node, begins } => {
                 let options =
                     kafka::Options { node: node.clone(), patience: PATIENCE, copy: options };
                 let founding = kafka::Founding {
@@ -246,8 +253,18 @@ impl Place {
                     node: self.node(),
                     wall: SystemClock::new().now().wall,
                 };
-                let opened = kafka::open(address, disk, &options, &founding)
-                    .map_err(|error| Failure::new(error.to_string()))?;
+                let marker = data.join(MARKER);
+                let is_marked = marker.exists();
+                let missing = match *begins && is_marked {
+                    true => kafka::Missing::Begin(&founding),
+                    false => kafka::Missing::Refuse,
+                };
+                let opened = kafka::open(address, disk, &options, missing)
+                    .map_err(|error| refusal(&error, (data, address), is_marked))?;
+                if !is_marked {
+                    fs::write(&marker, &address.topic)
+                        .map_err(|error| Failure::new(format!("{}: {error}", marker.display())))?;
+                }
                 let kafka::Opened { copy, next, last, report } = opened;
                 tell(address, &report);
                 let topic = Topic { address: address.clone(), options, next, last };
@@ -284,16 +301,46 @@ impl Place {
             }
             #[cfg(feature = "kafka")]
             (Self::Kafka { .. }, Some(_)) => Ok(()),
+            // What was restored from a copy is held against the topic first.
+            #[cfg(feature = "kafka")]
+            (Self::Kafka { .. }, None) if has_segments(data) => Ok(()),
             #[cfg(feature = "kafka")]
             (Self::Kafka { address, .. }, None) => fs::write(&path, &address.topic).map_err(cannot),
         }
     }
 }
 
+/// Why a log was not opened; with what to do about a directory that is not known to be a copy.
+#[cfg(feature = "kafka")]
+fn refusal(
+    error: &kafka::OpenError,
+    (data, address): (&Path, &kafka::Address),
+    is_marked: bool,
+) -> Failure {
+    let is_its_own = matches!(error, kafka::OpenError::NoLog(_) | kafka::OpenError::Another { .. });
+    if is_marked || !is_its_own {
+        return Failure::new(error.to_string());
+    }
+    let data = data.display();
+    Failure::new(format!(
+        "{error}. If {data} holds a scheme that shall go on over Kafka, `upesi export-log --data \
+         {data} --log {address}` moves it to a topic that is not there yet"
+    ))
+}
+
+/// Whether there is a log in a directory, wherever its segments are.
+#[cfg(feature = "kafka")]
+pub(crate) fn has_segments(data: &Path) -> bool {
+    let names = fs::read_dir(data).into_iter().flatten().flatten();
+    let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_segment = |name: &str| name.ends_with(".segment") || name.ends_with(".packed");
+    names.any(|name| is_segment(&name) || name == journal::CATALOGUE)
+}
+
 /// How long brokers may take to answer at the start, and to acknowledge a batch. A broker that
 /// died is noticed by the others after its session, 9 s unless they are set otherwise.
 #[cfg(feature = "kafka")]
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[cfg(feature = "kafka")]
 fn tell(address: &kafka::Address, report: &kafka::Report) {

@@ -62,9 +62,9 @@ pub(crate) fn ci() -> Vec<Step> {
         ),
         cargo(
             "nodes",
-            "three nodes over real brokers, one of which is killed",
+            "three nodes over real brokers, one of which is killed; a scheme moves there and back",
             "test --locked --package upesi --features real-brokers --test product -- \
-             kafka::three_nodes",
+             kafka::three_nodes kafka_moving",
         ),
     ];
     steps.extend(conversations(&[]));
@@ -115,6 +115,13 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             (u64::from(minutes) * PROPERTY_CASES_PER_MINUTE).to_string(),
         ),
         simulate(&["--seed".into(), fresh_seed(), "--seconds".into(), share.to_string()]),
+        simulate(&[
+            "--cluster".into(),
+            "--seed".into(),
+            fresh_seed(),
+            "--seconds".into(),
+            (share / 4).to_string(),
+        ]),
         bugs(),
         with(
             cargo(

@@ -23,7 +23,11 @@ mod kafka_demo;
 #[cfg(feature = "real-brokers")]
 mod kafka_faults;
 #[cfg(feature = "real-brokers")]
+mod kafka_leaving;
+#[cfg(feature = "real-brokers")]
 mod kafka_matrix;
+#[cfg(feature = "real-brokers")]
+mod kafka_moving;
 mod kill;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]

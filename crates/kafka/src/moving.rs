@@ -1,0 +1,417 @@
+//! Moving a log between files and a topic.
+//!
+//! # To a topic
+//! [`export`], in this order: the topic is found or made, and checked; what it holds is compared
+//! with the files, frame by frame, and must be their beginning; the rest is sent; all of the topic
+//! is read back and compared; whoever moves the log notes that it has left the files; the word that
+//! it is whole is sent. Up to the note the log goes on in the files, from that word on in the
+//! topic, and in between nowhere. What was interrupted goes on with the next attempt.
+//!
+//! # From a topic
+//! A word that the log has left ([`say_left`]) ends it for every node: what stands behind is no
+//! part of it. Whoever has read up to there ([`Reader`]) has all of it; [`compare`] holds the files
+//! against the topic once more.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use journal::Placed;
+use ledger::{Position, Stamp};
+use ports::{Arrival, Disk, Stop};
+use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity};
+use record::message::{self, End, Message};
+
+use crate::client::{self, Outbound, locked};
+use crate::feed::{Feed, Found, Messages, is_made_of};
+use crate::open::cannot;
+use crate::topic::{self, Make};
+use crate::{Address, OpenError, Options};
+
+/// Why a log was not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// As when a log is opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The files cannot be read, or are damaged.
+    #[error(transparent)]
+    Files(#[from] journal::OpenError),
+    /// The topic holds something else.
+    #[error(
+        "topic {topic} holds {what} at offset {offset}: a log is moved to a topic of its own. Name \
+         one that does not exist, and it is made as it must be"
+    )]
+    Occupied {
+        /// The topic.
+        topic: String,
+        /// Where.
+        offset: i64,
+        /// What.
+        what: &'static str,
+    },
+    /// The log was moved before, and the files hold something else than then.
+    #[error(
+        "topic {topic} holds this log whole, up to record {}, and the files end at record {}: they \
+         are a copy from another time. Start nodes with --log and a directory of their own",
+        .whole.0,
+        .files.0
+    )]
+    Older {
+        /// The topic.
+        topic: String,
+        /// Where the log ended when it was moved.
+        whole: Position,
+        /// Where the files end.
+        files: Position,
+    },
+    /// The files are not what the topic says.
+    #[error(
+        "topic {topic} does not hold the frame that begins with record {} as the files have it",
+        .position.0
+    )]
+    Differs {
+        /// The topic.
+        topic: String,
+        /// First record of the frame.
+        position: Position,
+    },
+    /// Whoever moves the log gave up.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Records were compared with what the topic held, or sent to it.
+    Sent(Position),
+    /// Records were read back and compared.
+    Read(Position),
+}
+
+/// What whoever moves a log says to it.
+pub trait Watch {
+    /// So much is done. With an error the move ends, and goes on with the next attempt.
+    ///
+    /// # Errors
+    /// Whatever ends it.
+    fn tell(&mut self, step: Step) -> Result<(), String>;
+
+    /// All of the log is in the topic: notes, durably, that it goes on there and not in the files.
+    ///
+    /// # Errors
+    /// When that cannot be noted: then the log goes on in the files.
+    fn note_left(&mut self) -> Result<(), String>;
+}
+
+/// What was moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Exported {
+    /// Where the log ends.
+    pub end: End,
+    /// Its frames.
+    pub frames: u64,
+    /// Frames that the topic did not have before.
+    pub sent: u64,
+    /// Bytes of all frames.
+    pub bytes: u64,
+    /// Whether the topic was made just now.
+    pub created: bool,
+}
+
+/// Moves a log in files to a topic.
+///
+/// # Errors
+/// [`MoveError`]; the log goes on in the files unless `watch` has noted that it left.
+pub fn export<D: Disk>(
+    address: &Address,
+    disk: &D,
+    options: &Options,
+    watch: &mut dyn Watch,
+) -> Result<Exported, MoveError> {
+    let (consumer, quiet) = client::consumer(address, options).map_err(cannot)?;
+    let checked = topic::check((&consumer, &quiet), address, options, Some(Make))?;
+    let feed = Feed::new(consumer, address, options.patience);
+    let outbound = Confirmed::open(address, options)?;
+    let range = feed.range()?;
+    if 0 < range.start {
+        let (topic, offset) = (address.topic.clone(), range.start);
+        return Err(MoveError::Occupied {
+            topic,
+            offset,
+            what: "what follows on deleted messages",
+        });
+    }
+    let mut sent = 0;
+    let mut held = History::of(&feed, address, range)?;
+    let mut bytes = Vec::new();
+    let walked = walk(disk, &mut |placed| {
+        if !held.has(placed.frame)? {
+            message::write_frame(placed.frame, &mut bytes);
+            outbound.send(&bytes)?;
+            sent += 1;
+        }
+        watch.tell(Step::Sent(placed.frame.header().last())).map_err(MoveError::Stopped)
+    })?;
+    let tail = walked.tail;
+    let end = End { identity: tail.identity, position: tail.end, chain: tail.chain };
+    let was_whole = held.close(&end)?;
+    drop(held);
+    outbound.flush()?;
+    let (frames, all) = (walked.frames, walked.bytes);
+    let exported = Exported { end, frames, sent, bytes: all, created: checked.created };
+    if was_whole {
+        watch.note_left().map_err(MoveError::Stopped)?;
+        return Ok(exported);
+    }
+
+    let until = feed.range()?.end;
+    let mut held = History::of(&feed, address, 0..until)?;
+    walk(disk, &mut |placed| {
+        let position = placed.frame.header().first;
+        if !held.has(placed.frame)? {
+            return Err(MoveError::Differs { topic: address.topic.clone(), position });
+        }
+        watch.tell(Step::Read(placed.frame.header().last())).map_err(MoveError::Stopped)
+    })?;
+    held.close(&end)?;
+    drop(held);
+    watch.note_left().map_err(MoveError::Stopped)?;
+    message::write_whole(&end, &mut bytes);
+    outbound.send(&bytes)?;
+    outbound.flush()?;
+    wait_for_whole(&feed, until, &end)?;
+    Ok(exported)
+}
+
+/// Reads the word that a log is whole back.
+fn wait_for_whole(feed: &Feed, from: i64, end: &End) -> Result<(), OpenError> {
+    let range = from..feed.range()?.end;
+    let mut is_there = false;
+    feed.read(range, &mut |found| {
+        is_there = matches!(Message::parse(found.bytes), Ok(Message::Whole(said)) if said == *end);
+        if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if is_there {
+        return Ok(());
+    }
+    let what = "the word that the log is whole was acknowledged and is not there; try again";
+    Err(OpenError::Brokers(what.into()))
+}
+
+/// Visits the frames of a log in files.
+fn walk<D: Disk>(
+    disk: &D,
+    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), MoveError>,
+) -> Result<journal::Walked, MoveError> {
+    let mut failed = None;
+    let walked = journal::walk(disk, &mut |placed| {
+        visit(placed).map_err(|error| {
+            failed = Some(error);
+            Stop
+        })
+    })?;
+    failed.map_or(Ok(walked), Err)
+}
+
+/// What a topic holds of a log that is moved to it, held against the frames in their order.
+struct History<'a> {
+    messages: Messages<'a>,
+    topic: &'a str,
+    /// The last record found.
+    last: Position,
+    /// The word that the log is whole.
+    whole: Option<End>,
+}
+
+impl<'a> History<'a> {
+    fn of(feed: &'a Feed, address: &'a Address, range: Range<i64>) -> Result<Self, MoveError> {
+        let messages = feed.messages(range)?;
+        Ok(Self { messages, topic: &address.topic, last: Position(0), whole: None })
+    }
+
+    /// Whether the topic holds the next frame of the files; false behind its end.
+    fn has(&mut self, frame: &Frame<'_>) -> Result<bool, MoveError> {
+        let first = frame.header().first;
+        let topic = || self.topic.to_owned();
+        if let Some(whole) = self.whole {
+            let files = frame.header().last();
+            return Err(MoveError::Older { topic: topic(), whole: whole.position, files });
+        }
+        while let Some(message) = self.messages.next()? {
+            let found = Found::of(&message);
+            let occupied =
+                |what| MoveError::Occupied { topic: topic(), offset: found.offset, what };
+            match Message::parse(found.bytes) {
+                Ok(Message::Frame(held)) if held.as_bytes() == frame.as_bytes() => {
+                    self.last = frame.header().last();
+                    return Ok(true);
+                }
+                Ok(Message::Frame(held)) if held.header().identity != frame.header().identity => {
+                    return Err(occupied("another log"));
+                }
+                // A message of an earlier attempt that came late.
+                Ok(Message::Frame(held)) if held.header().last() <= self.last => {}
+                Ok(Message::Frame(_)) => {
+                    return Err(MoveError::Differs { topic: topic(), position: first });
+                }
+                Ok(Message::Whole(whole)) => {
+                    let files = frame.header().last();
+                    return Err(MoveError::Older { topic: topic(), whole: whole.position, files });
+                }
+                Ok(Message::Bundle(_) | Message::Left(_)) => {
+                    return Err(occupied("a log that began there"));
+                }
+                Err(_) => return Err(occupied("a message that is no part of a log")),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Behind the last frame of the files: nothing more may be there but the word that this was
+    /// all, and what nodes wrote behind that. Whether it is.
+    fn close(&mut self, end: &End) -> Result<bool, MoveError> {
+        let topic = || self.topic.to_owned();
+        while let Some(message) = self.messages.next()? {
+            let found = Found::of(&message);
+            match Message::parse(found.bytes) {
+                Ok(Message::Whole(whole)) if whole == *end => return Ok(true),
+                Ok(Message::Frame(held)) if held.header().last() <= self.last => {}
+                Ok(Message::Frame(held)) => {
+                    let (whole, files) = (held.header().last(), end.position);
+                    return Err(MoveError::Older { topic: topic(), whole, files });
+                }
+                _ => {
+                    let what = "a message that is no part of this log";
+                    let offset = found.offset;
+                    return Err(MoveError::Occupied { topic: topic(), offset, what });
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Sends messages, all of which must be acknowledged.
+struct Confirmed {
+    outbound: Outbound,
+    /// Why one was not.
+    lost: Arc<Mutex<Option<String>>>,
+    patience: Duration,
+}
+
+impl Confirmed {
+    fn open(address: &Address, options: &Options) -> Result<Self, OpenError> {
+        let lost = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&lost);
+        let sink = Arc::new(move |arrival: Arrival| {
+            if let Arrival::Lost { reason, .. } = arrival {
+                locked(&noted).get_or_insert(reason);
+            }
+            true
+        });
+        let outbound = Outbound::open(address, options, sink).map_err(cannot)?;
+        Ok(Self { outbound, lost, patience: options.patience })
+    }
+
+    fn send(&self, message: &[u8]) -> Result<(), OpenError> {
+        self.check()?;
+        self.outbound.send_patiently(message, self.patience).map_err(OpenError::Brokers)
+    }
+
+    fn flush(&self) -> Result<(), OpenError> {
+        // Each message is acknowledged or given up within the patience, counted from its sending.
+        self.outbound.flush(2 * self.patience).map_err(cannot)?;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), OpenError> {
+        let lost = locked(&self.lost);
+        lost.as_ref().map_or(Ok(()), |reason| Err(OpenError::Brokers(reason.clone())))
+    }
+}
+
+/// Says in the topic that a log goes on elsewhere. What stands behind that is no part of it.
+///
+/// # Errors
+/// [`OpenError::Brokers`] when that is not known to have arrived; it may have.
+pub fn say_left(
+    address: &Address,
+    options: &Options,
+    identity: LogIdentity,
+) -> Result<(), OpenError> {
+    let outbound = Confirmed::open(address, options)?;
+    let mut bytes = Vec::new();
+    message::write_left(identity, &mut bytes);
+    outbound.send(&bytes)?;
+    outbound.flush()
+}
+
+/// Reads a topic from outside of a node.
+pub struct Reader(Feed);
+
+impl Reader {
+    /// Over a topic that is there.
+    ///
+    /// # Errors
+    /// [`OpenError::Brokers`].
+    pub fn open(address: &Address, options: &Options) -> Result<Self, OpenError> {
+        let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
+        Ok(Self(Feed::new(consumer, address, options.patience)))
+    }
+
+    /// The first offset, and the one that the next message gets.
+    ///
+    /// # Errors
+    /// [`OpenError::Brokers`].
+    pub fn range(&self) -> Result<Range<i64>, OpenError> {
+        self.0.range()
+    }
+
+    /// Shows the messages at these offsets, with the times of their arrival, until the visitor has
+    /// enough.
+    ///
+    /// # Errors
+    /// [`OpenError::Brokers`].
+    pub fn read(
+        &self,
+        offsets: Range<i64>,
+        visit: &mut dyn FnMut(Stamp, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), OpenError> {
+        self.0.read(offsets, &mut |found| visit(found.at, found.bytes))
+    }
+}
+
+/// Holds the frames of a copy against the messages of the topic from its first on: each was moved
+/// there as it is, or was made of a bundle with just these records. `tell` hears how far it is.
+///
+/// # Errors
+/// [`MoveError::Differs`] at the first frame that the topic does not hold, in this order.
+pub fn compare<D: Disk>(
+    reader: &Reader,
+    address: &Address,
+    disk: &D,
+    tell: &mut dyn FnMut(Position),
+) -> Result<journal::Walked, MoveError> {
+    let mut messages = reader.0.messages(reader.0.range()?)?;
+    walk(disk, &mut |placed| {
+        let frame = placed.frame;
+        tell(frame.header().last());
+        while let Some(message) = messages.next()? {
+            let is_it = match Message::parse(Found::of(&message).bytes) {
+                Ok(Message::Frame(held)) => held.as_bytes() == frame.as_bytes(),
+                Ok(Message::Bundle(bundle)) => {
+                    let records = &frame.as_bytes()[FRAME_HEADER_BYTES..];
+                    is_made_of(frame.header(), &bundle) && bundle.records == records
+                }
+                Ok(Message::Whole(_) | Message::Left(_)) | Err(_) => false,
+            };
+            if is_it {
+                return Ok(());
+            }
+        }
+        let (topic, position) = (address.topic.clone(), frame.header().first);
+        Err(MoveError::Differs { topic, position })
+    })
+}

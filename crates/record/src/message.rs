@@ -1,0 +1,181 @@
+//! A message of a topic: what a node proposes ([`crate::bundle`]), or a word about a log that moves
+//! to the topic or away from it.
+//!
+//! A log that was written elsewhere is moved to a topic as it is: frame by frame, each with its own
+//! position, stamp and chain, and then a word that this was all of it. Before that word no proposal
+//! counts, and behind it no frame. A word that the log has left ends it for the topic.
+//!
+//! The header is as long as that of a bundle: programs that know of bundles alone read in it that a
+//! newer version wrote it, and stop.
+//!
+//! # Layout, version 2 (all integers little endian)
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | magic `UpBu` |
+//! | 4 | 2 | format version, 2 |
+//! | 6 | 2 | kind: 1 a frame, 2 the log is whole, 3 the log has left |
+//! | 8 | 4 | length of the whole message |
+//! | 12 | 4 | CRC-32C of all other bytes |
+//! | 16 | 16 | identity of the log |
+//! | 32 | 8 | kinds 1 and 2: position of the log's last record so far; else zero |
+//! | 40 | 32 | kinds 1 and 2: chain head there; else zero |
+//! | 72 | 72 | zero |
+//! | 144 | | kind 1: the frame ([`crate::frame`]) |
+
+use alloc::vec::Vec;
+
+use ledger::{Digest, Position};
+
+use crate::bundle::{BUNDLE_MAGIC, BUNDLE_VERSION, Bundle, BundleError};
+use crate::checksum::crc32c;
+use crate::frame::{FRAME_BYTES_MAX, Frame, LogIdentity};
+
+/// The format version of everything but bundles.
+pub const MOVING_VERSION: u16 = 2;
+/// Longest message that holds a frame.
+pub const MOVED_BYTES_MAX: usize = HEAD + FRAME_BYTES_MAX;
+
+const HEAD: usize = 144;
+const AT_CRC: usize = 12;
+const BEHIND_CRC: usize = 16;
+const AT_ZERO: usize = 72;
+const KIND_FRAME: u16 = 1;
+const KIND_WHOLE: u16 = 2;
+const KIND_LEFT: u16 = 3;
+
+/// A message, checked: a view of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Message<'a> {
+    /// What a node proposes.
+    Bundle(Bundle<'a>),
+    /// The next frame of a log that was written elsewhere.
+    Frame(Frame<'a>),
+    /// Everything that was written elsewhere has been said.
+    Whole(End),
+    /// The log with this identity goes on elsewhere.
+    Left(LogIdentity),
+}
+
+/// Where a log that was moved ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The log.
+    pub identity: LogIdentity,
+    /// Its last record.
+    pub position: Position,
+    /// Chain head there.
+    pub chain: Digest,
+}
+
+/// Writes the message that holds a frame over whatever `out` holds.
+pub fn write_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let header = frame.header();
+    let end = End { identity: header.identity, position: header.last(), chain: frame.chain() };
+    write(KIND_FRAME, &end, frame.as_bytes(), out);
+}
+
+/// Writes the word that a log is whole over whatever `out` holds.
+pub fn write_whole(end: &End, out: &mut Vec<u8>) {
+    write(KIND_WHOLE, end, &[], out);
+}
+
+/// Writes the word that a log has left over whatever `out` holds.
+pub fn write_left(identity: LogIdentity, out: &mut Vec<u8>) {
+    let nowhere = End { identity, position: Position(0), chain: Digest([0; 32]) };
+    write(KIND_LEFT, &nowhere, &[], out);
+}
+
+fn write(kind: u16, end: &End, rest: &[u8], out: &mut Vec<u8>) {
+    let length = HEAD + rest.len();
+    out.clear();
+    out.extend_from_slice(&BUNDLE_MAGIC);
+    out.extend_from_slice(&MOVING_VERSION.to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&end.identity.0);
+    out.extend_from_slice(&end.position.0.to_le_bytes());
+    out.extend_from_slice(&end.chain.0);
+    out.extend_from_slice(&[0; HEAD - AT_ZERO]);
+    out.extend_from_slice(rest);
+    let crc = checksum(out);
+    out[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+    debug_assert!(Message::parse(out).is_ok(), "a message that was written is readable");
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message: all of it must be one.
+    ///
+    /// # Errors
+    /// [`BundleError`] for any bytes that no version up to this one wrote; it never panics.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
+        let version = bytes.first_chunk::<6>().filter(|head| head[..4] == BUNDLE_MAGIC);
+        match version.map(|head| u16::from_le_bytes([head[4], head[5]])) {
+            None | Some(BUNDLE_VERSION) => Bundle::parse(bytes).map(Self::Bundle),
+            Some(MOVING_VERSION) => Self::moving(bytes).map_err(BundleError::Foreign),
+            Some(version) => Err(BundleError::Version(version)),
+        }
+    }
+
+    fn moving(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let (head, rest) =
+            bytes.split_first_chunk::<HEAD>().ok_or("it is too short for what it says it is")?;
+        let kind = u16::from_le_bytes(array_at(head, 6));
+        let is_whole = u32::from_le_bytes(array_at(head, 8)) as usize == bytes.len();
+        if !is_whole || MOVED_BYTES_MAX < bytes.len() {
+            return Err("its length is not that of the message");
+        }
+        if checksum(bytes) != u32::from_le_bytes(array_at(head, AT_CRC)) {
+            return Err("its checksum is wrong");
+        }
+        if head[AT_ZERO..] != [0; HEAD - AT_ZERO] {
+            return Err("a field of its header is out of range");
+        }
+        let end = End {
+            identity: LogIdentity(array_at(head, BEHIND_CRC)),
+            position: Position(u64::from_le_bytes(array_at(head, 32))),
+            chain: Digest(array_at(head, 40)),
+        };
+        match (kind, rest) {
+            (KIND_FRAME, _) => framed(&end, rest),
+            (KIND_WHOLE, []) => Ok(Self::Whole(end)),
+            (KIND_LEFT, []) if end.position.0 == 0 && end.chain.0 == [0; 32] => {
+                Ok(Self::Left(end.identity))
+            }
+            _ => Err("a field of its header is out of range"),
+        }
+    }
+
+    /// The log that it is about.
+    #[must_use]
+    pub const fn identity(&self) -> LogIdentity {
+        match self {
+            Self::Bundle(bundle) => bundle.header.identity,
+            Self::Frame(frame) => frame.header().identity,
+            Self::Whole(end) => end.identity,
+            Self::Left(identity) => *identity,
+        }
+    }
+}
+
+fn framed<'a>(end: &End, bytes: &'a [u8]) -> Result<Message<'a>, &'static str> {
+    let frame = Frame::parse(bytes).map_err(|_| "its frame is not sound")?;
+    let header = frame.header();
+    let said = (header.identity, header.last(), frame.chain());
+    if frame.as_bytes().len() != bytes.len() || said != (end.identity, end.position, end.chain) {
+        return Err("its frame is not the one that it announces");
+    }
+    Ok(Message::Frame(frame))
+}
+
+/// Over everything but itself.
+fn checksum(bytes: &[u8]) -> u32 {
+    crc32c(&bytes[..AT_CRC]) ^ crc32c(&bytes[BEHIND_CRC..]).rotate_left(1)
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("the header is whole")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use super::*;
+use crate::frame::{BatchHeader, FrameBuilder, NewRecord, Tail};
+
+const IDENTITY: LogIdentity = LogIdentity([7; 16]);
+
+/// A frame that begins a log, with a payload.
+fn frame() -> Vec<u8> {
+    let mut builder = FrameBuilder::new();
+    let payload = b"body".as_slice();
+    let payload = Some((payload, crate::frame::payload_digest(payload)));
+    let record = NewRecord { kind: 1, version: 1, fields: b"fields", payload };
+    builder.push(&record.encode().expect("it fits")).expect("it fits");
+    let batch = BatchHeader { stamp: ledger::Stamp(5), rules_version: 1, ..BatchHeader::default() };
+    builder.seal(&Tail::genesis(IDENTITY), &batch).bytes.to_vec()
+}
+
+fn end() -> End {
+    End { identity: IDENTITY, position: Position(41), chain: Digest([3; 32]) }
+}
+
+fn samples() -> [Vec<u8>; 3] {
+    let mut out = [Vec::new(), Vec::new(), Vec::new()];
+    write_frame(&Frame::parse(&frame()).expect("it is a frame"), &mut out[0]);
+    write_whole(&end(), &mut out[1]);
+    write_left(IDENTITY, &mut out[2]);
+    out
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let [one, whole, left] = samples();
+    let Ok(Message::Frame(found)) = Message::parse(&one) else { panic!("no frame: {one:?}") };
+    assert_eq!(found.as_bytes(), frame());
+    assert!(matches!(Message::parse(&whole), Ok(Message::Whole(found)) if found == end()));
+    assert!(matches!(Message::parse(&left), Ok(Message::Left(IDENTITY))));
+    for bytes in [&one, &whole, &left] {
+        assert_eq!(Message::parse(bytes).map(|message| message.identity()), Ok(IDENTITY));
+    }
+}
+
+#[test]
+fn the_bytes_stay_as_they_are() {
+    let [_, whole, left] = samples();
+    let hex = |bytes: &[u8]| -> alloc::string::String {
+        bytes.iter().map(|byte| alloc::format!("{byte:02x}")).collect()
+    };
+    expect_test::expect!["55704275020002009000000093a20e0707070707070707070707070707070707290000000000000003030303030303030303030303030303030303030303030303030303030303035570427502000300"]
+    .assert_eq(&(hex(&whole[..72]) + &hex(&left[..8])));
+}
+
+#[test]
+fn a_changed_byte_is_noticed_wherever_it_is() {
+    for bytes in samples() {
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                assert!(Message::parse(&changed).is_err(), "byte {at}, bit {bit}");
+            }
+            assert!(Message::parse(&bytes[..at]).is_err(), "cut off at {at}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert!(Message::parse(&longer).is_err());
+    }
+}
+
+#[test]
+fn a_frame_that_is_announced_as_another_is_refused() {
+    let mut bytes = Vec::new();
+    for end in [
+        End { identity: LogIdentity([8; 16]), ..end() },
+        End { position: Position(1), ..end() },
+        end(),
+    ] {
+        bytes.clear();
+        let frame = frame();
+        bytes.extend_from_slice(&BUNDLE_MAGIC);
+        bytes.extend_from_slice(&[2, 0, 1, 0]);
+        bytes.extend_from_slice(&((HEAD + frame.len()) as u32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&end.identity.0);
+        bytes.extend_from_slice(&end.position.0.to_le_bytes());
+        bytes.extend_from_slice(&end.chain.0);
+        bytes.extend_from_slice(&[0; HEAD - AT_ZERO]);
+        bytes.extend_from_slice(&frame);
+        let crc = checksum(&bytes);
+        bytes[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+        let refused = Message::parse(&bytes).err();
+        let expected = "its frame is not the one that it announces";
+        assert_eq!(refused, Some(BundleError::Foreign(expected)), "{end:?}");
+    }
+}
+
+#[test]
+fn a_program_that_knows_bundles_alone_takes_it_for_a_newer_one() {
+    for bytes in samples() {
+        let refused = Bundle::parse(&bytes).err();
+        assert_eq!(refused, Some(BundleError::Version(MOVING_VERSION)));
+    }
+    let mut newer = samples()[1].clone();
+    newer[4] = 3;
+    assert_eq!(Message::parse(&newer).err(), Some(BundleError::Version(3)));
+    assert!(matches!(Message::parse(b"hello").err(), Some(BundleError::Foreign(_))));
+}

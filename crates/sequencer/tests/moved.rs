@@ -1,0 +1,273 @@
+//! A log that was one switch's alone and was moved to a topic: every node makes the same bytes of
+//! it, wherever it begins and whatever stands between, and goes on from its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use journal::{FileLog, MemoryDisk, Options};
+use ledger::{Administer, Change, Command, FspName, Genesis, Position, Stamp};
+use ports::{Log, LogError, Now, RecordReader, Visitor};
+use record::bundle::Bundle;
+use record::frame::{LogIdentity, Tail};
+use record::message::{self, End, Message};
+use sequencer::{
+    Delivered, Durability, LastMessage, Name, Passed, Quarantine, Replica, Sequencer, Submission,
+};
+
+const IDENTITY: LogIdentity = LogIdentity([7; 16]);
+const SECOND: u64 = 1_000_000;
+
+/// A copy of what a topic says: never synced.
+struct Copy(FileLog<MemoryDisk>);
+
+impl Log for Copy {
+    fn tail(&self) -> Tail {
+        self.0.tail()
+    }
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        self.0.append_durable(frame)
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
+        self.0.replay(from, visit)
+    }
+
+    fn reader(&self) -> Arc<dyn RecordReader> {
+        self.0.reader()
+    }
+}
+
+fn now(seconds: u64) -> Now {
+    Now { wall: Stamp(seconds * SECOND), monotonic_us: seconds * SECOND }
+}
+
+fn submissions(commands: Vec<Command>) -> VecDeque<Submission<()>> {
+    let encoded = commands
+        .into_iter()
+        .map(|command| Submission::without_payload(command, Durability::Synced, ()));
+    encoded.collect::<Result<_, _>>().expect("they fit")
+}
+
+fn genesis() -> Command {
+    let hub = FspName::new("Hub").expect("a name");
+    Command::Genesis(Genesis { seed: [1; 16], hub })
+}
+
+fn administer(number: u64) -> Command {
+    let name = FspName::new(&format!("dfsp{number}")).expect("a name");
+    let change = Change::SetParticipantActive { name, active: false };
+    Command::Administer(Box::new(Administer {
+        actor: "somebody".into(),
+        reason: "none".into(),
+        change,
+    }))
+}
+
+/// The frames of a log that a switch wrote alone, in two lives, and its end.
+fn history() -> (Vec<Vec<u8>>, End) {
+    let disk = MemoryDisk::new(1);
+    let mut frames = Vec::new();
+    for life in 0..2 {
+        let (log, _) =
+            FileLog::open_or_create(disk.clone(), IDENTITY, Options::default()).expect("it opens");
+        let from = log.end();
+        let mut alone = Sequencer::open(log, 0, now(100 + life * 50), &mut |_| ()).expect("sound");
+        for batch in 0..10 {
+            let mut commands = vec![Command::Tick, administer(batch), Command::Tick];
+            if from.0 == 0 && batch == 0 {
+                commands.insert(0, genesis());
+            }
+            commands.truncate(1 + batch as usize % 4);
+            alone
+                .commit(&mut submissions(commands), &mut Vec::new(), now(100 + life * 50 + batch))
+                .expect("it is recorded");
+        }
+        let (mut log, _) = FileLog::open(disk.clone(), Options::default()).expect("it opens");
+        frames.clear();
+        log.replay(Position(1), &mut |frame| {
+            frames.push(frame.as_bytes().to_vec());
+            Ok(())
+        })
+        .expect("it reads");
+    }
+    let (log, _) = FileLog::open(disk, Options::default()).expect("it opens");
+    let tail = log.tail();
+    (frames, End { identity: IDENTITY, position: tail.end, chain: tail.chain })
+}
+
+fn moved(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let frame = record::frame::Frame::parse(frame).expect("it is a frame");
+    message::write_frame(&frame, &mut bytes);
+    bytes
+}
+
+fn whole(end: &End) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message::write_whole(end, &mut bytes);
+    bytes
+}
+
+fn node(disk: &MemoryDisk, number: u32, last: Option<LastMessage>) -> Replica<Copy> {
+    let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
+    let copy = Copy(opened.expect("it opens").0);
+    let sequencer = Sequencer::open(copy, number, Now::default(), &mut |_| ()).expect("it replays");
+    let name = Name { name: format!("node-{number}"), node: number, instance: 1, ended: 0 };
+    Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads")
+}
+
+fn bundle(replica: &mut Replica<Copy>, wall: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut waiting = submissions(vec![Command::Tick, administer(wall)]);
+    replica.propose(&mut waiting, &mut Vec::new(), Stamp(wall * SECOND), &mut out);
+    out
+}
+
+/// What comes of a message.
+fn hear(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<Delivered> {
+    let at = Stamp(at * SECOND);
+    match Message::parse(bytes).expect("it is a message") {
+        Message::Bundle(bundle) => Some(replica.deliver(&bundle, at).expect("nobody differs")),
+        Message::Frame(frame) => Some(replica.restore(&frame).expect("nobody differs")),
+        Message::Whole(end) => {
+            replica.note_whole(&end);
+            None
+        }
+        Message::Left(_) => None,
+    }
+}
+
+fn hear_all(replica: &mut Replica<Copy>, frames: &[Vec<u8>]) {
+    for frame in frames {
+        hear(replica, &moved(frame), 900);
+    }
+}
+
+#[test]
+fn every_node_makes_the_same_of_it_and_goes_on() {
+    let (frames, end) = history();
+    let disks = [MemoryDisk::new(2), MemoryDisk::new(3)];
+    let mut nodes = [node(&disks[0], 1, None), node(&disks[1], 2, None)];
+    // Somebody who is not told to wait writes before all of it is there: nothing comes of that.
+    let mut early = node(&MemoryDisk::new(4), 3, None);
+    hear_all(&mut early, &frames);
+    early.begin_life();
+    let early = bundle(&mut early, 900);
+    let mut topic: Vec<Vec<u8>> = Vec::new();
+    for (at, frame) in frames.iter().enumerate() {
+        topic.push(moved(frame));
+        if at % 3 == 0 {
+            // An earlier attempt's, late.
+            topic.push(moved(&frames[at / 2]));
+        }
+        if at == 7 {
+            topic.push(early.clone());
+            // Said too early, by nobody.
+            topic.push(whole(&End { position: Position(3), ..end }));
+        }
+    }
+    for replica in &mut nodes {
+        let mut framed = 0;
+        for message in &topic {
+            match hear(replica, message, 1_000) {
+                Some(Delivered::Framed { .. }) => framed += 1,
+                Some(Delivered::Passed(Passed::Repeat | Passed::OutOfPlace)) | None => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(replica.is_partial());
+        }
+        assert_eq!(framed, frames.len());
+        assert!(replica.note_whole(&end) && !replica.is_partial());
+        assert_eq!(replica.members().iter().count(), 0, "who had it alone is none of several");
+        replica.begin_life();
+    }
+    let [one, two] = &mut nodes;
+    assert_eq!(end_of(one), (end.position, end.chain));
+    // Behind it frames count no more, and nodes are heard.
+    assert!(matches!(
+        hear(one, &moved(&frames[3]), 1_001),
+        Some(Delivered::Passed(Passed::Repeat))
+    ));
+    for round in 0..4 {
+        for message in [bundle(one, 1_001 + round), bundle(two, 1_001 + round)] {
+            for replica in [&mut *one, &mut *two] {
+                let delivered = hear(replica, &message, 1_001 + round);
+                assert!(matches!(delivered, Some(Delivered::Framed { .. })), "{delivered:?}");
+            }
+        }
+    }
+    assert_eq!(end_of(one), end_of(two));
+    assert_eq!(one.sequencer().state().hash(), two.sequencer().state().hash());
+    assert_eq!(one.sequencer().state().stamp(), Stamp(1_004 * SECOND), "the brokers' time");
+    let mut log = FileLog::open(disks[0].clone(), Options::default()).expect("it opens").0;
+    let copied = journal::contract::frames_of(&mut log, Position(1));
+    assert!(copied[..frames.len()] == frames[..], "the frames are those that were moved");
+}
+
+fn end_of(replica: &Replica<Copy>) -> (Position, ledger::Digest) {
+    let tail = replica.sequencer().log().tail();
+    (tail.end, tail.chain)
+}
+
+/// A node that ends anywhere in it begins anew with what its copy has.
+#[test]
+fn a_node_may_begin_anew_anywhere() {
+    let (frames, end) = history();
+    let mut ends = Vec::new();
+    for stop in 0..=frames.len() {
+        let disk = MemoryDisk::new(9);
+        let mut replica = node(&disk, 1, None);
+        hear_all(&mut replica, &frames[..stop]);
+        drop(replica);
+        let mut replica = node(&disk, 1, None);
+        assert_eq!(replica.is_partial(), 0 < stop);
+        hear_all(&mut replica, &frames);
+        assert!(replica.note_whole(&end));
+        replica.begin_life();
+        let message = bundle(&mut replica, 901);
+        hear(&mut replica, &message, 901);
+        ends.push(end_of(&replica));
+    }
+    assert!(ends.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// What is not the next frame of this log, as it was decided, changes nothing.
+#[test]
+fn what_does_not_follow_is_passed_over() {
+    let (frames, end) = history();
+    let disk = MemoryDisk::new(9);
+    let mut replica = node(&disk, 1, None);
+    let passed = |replica: &mut Replica<Copy>, bytes: &[u8]| match hear(replica, bytes, 900) {
+        Some(Delivered::Passed(passed)) => passed,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(passed(&mut replica, &moved(&frames[1])), Passed::OutOfPlace, "not the first");
+    hear(&mut replica, &moved(&frames[0]), 900);
+    assert_eq!(passed(&mut replica, &moved(&frames[2])), Passed::OutOfPlace, "one is missing");
+    assert_eq!(passed(&mut replica, &moved(&frames[0])), Passed::Repeat);
+    assert!(!replica.note_whole(&end), "it is not all of it");
+    assert!(!replica.note_whole(&End { identity: LogIdentity([8; 16]), ..end }));
+
+    // A log that began in the topic takes no frames.
+    let mut begun = node(&MemoryDisk::new(10), 2, None);
+    let mut other = node(&MemoryDisk::new(11), 3, None);
+    other.begin_life();
+    let mut founding = Vec::new();
+    let mut waiting = submissions(vec![genesis()]);
+    other.propose(&mut waiting, &mut Vec::new(), Stamp(1), &mut founding);
+    let mut header = Bundle::parse(&founding).expect("it is a bundle").header;
+    header.founding = true;
+    let bundle = Bundle::parse(&founding).expect("it is a bundle");
+    let mut first = Vec::new();
+    record::bundle::write(&header, bundle.count, bundle.records, &mut first);
+    assert!(matches!(hear(&mut begun, &first, 1), Some(Delivered::Framed { .. })));
+    assert!(!begun.is_partial());
+    for frame in &frames {
+        assert!(matches!(passed(&mut begun, &moved(frame)), Passed::Repeat | Passed::OutOfPlace));
+    }
+}

@@ -1,0 +1,747 @@
+//! Three nodes that share a log over a model of Kafka, among faults, in virtual time, all from one
+//! seed.
+//!
+//! The kernel, the replicas, the sequencer's thread ([`node::Driven`]), the lanes and the delivery
+//! policy are those that ship. The brokers are a model (module `brokers`): three of them, which
+//! copy from a leader, die, come back and choose another one; what was not committed may be cut
+//! off, what was never is. Messages are late, may be taken twice, and are given up after a while
+//! though they may arrive. Nodes are killed and go on from their copy, lose it, are told to leave,
+//! stand still with all their threads, are cut off from the brokers, and have clocks that are
+//! wrong.
+//!
+//! # What is watched (module `proof`)
+//! - At every record every node has the same chain, and at rest the same state.
+//! - A lane is sent to by nobody but the node that took it last, even by one that stood still.
+//! - No prepare begins long after the transfer's end, and no FSP is told two ends.
+//! - At rest each lane was repeated at most its window for each time that it was taken.
+//! - Whatever a sender was answered stands in the log; the independent model says the same of
+//!   every command, and of every notice that follows.
+//! - Within a bounded time after the faults stop every transfer has ended, everything owed was
+//!   delivered or is a dead letter, everybody has his answer, and all nodes are there.
+
+mod brokers;
+mod faults;
+mod node;
+mod people;
+mod proof;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ledger::{Change, Command, Digest, FspName, Genesis, Notice, Outcome, Stamp};
+use ports::{Arrival, Log};
+use record::bundle::{self, BundleHeader, Claim};
+use record::frame::{FrameBuilder, LogIdentity};
+
+use crate::operator::Operator;
+use crate::plan::{Plan, SECOND};
+use crate::random::{Random, mix, spread16};
+use crate::script::{Cast, Request, Script};
+use crate::{BROKEN, words_of};
+use brokers::{Again, BROKERS, Brokers};
+use delivery::AttemptResult;
+use journal::MemoryDisk;
+use node::{Post, Said, SimClock, Unsent, Up, open_copy};
+use people::key_of;
+use proof::Proof;
+
+const NODES: usize = 3;
+/// How long a message may take to be acknowledged before it is given up.
+const PATIENCE_US: u64 = 8 * SECOND;
+/// A broker that is down is noticed after so long.
+const BROKER_SESSION_US: u64 = 3 * SECOND;
+/// Between two attempts to hand the brokers what they have not acknowledged.
+const RESEND_US: u64 = SECOND / 5;
+/// Messages handed to a node at once.
+const FETCH_MAX: usize = 200;
+/// Within this time after the faults stopped everything must be at rest.
+const REST_US: u64 = 300 * SECOND;
+/// Finished deliveries wait so long for others.
+const RECORD_US: u64 = SECOND / 50;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Turn(usize, u32),
+    Mail(usize, u32),
+    Record(usize, u32),
+    Produce(usize, u32),
+    Fetch(usize, u32),
+    End(usize, u32, u64),
+    Replicate(usize),
+    Elect,
+    Arrive(usize, Request),
+    Answer(Request, Option<Outcome>),
+    Again(Request),
+    Receive(usize, u32, Box<Notice>),
+    Attempted(usize, u32, Box<Notice>, AttemptResult),
+    NewTransfer,
+    Fault,
+    Start(usize),
+    Leave(usize),
+    Uncut(usize),
+    BrokerStarts(usize),
+    Look,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterReport {
+    /// The run.
+    pub seed: u64,
+    /// Of all events, in order.
+    pub trace: u64,
+    /// Of the state at the end.
+    pub state: Digest,
+    /// What went wrong, and where.
+    pub failure: Option<(String, String)>,
+    /// How long it was.
+    pub virtual_us: u64,
+    /// What happened.
+    pub tally: ClusterTally,
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ClusterTally {
+    pub transfers: u64,
+    pub records: u64,
+    pub messages: u64,
+    pub kills: u64,
+    pub lost_copies: u64,
+    pub leaves: u64,
+    pub pauses: u64,
+    pub cuts: u64,
+    pub brokers_down: u64,
+    pub jumps: u64,
+    pub given_up: u64,
+    pub cut_off: u64,
+    pub taken_twice: u64,
+    pub stops: u64,
+    pub takes: u64,
+    pub repeats: u64,
+}
+
+impl fmt::Display for ClusterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, trace, state, virtual_us, tally, .. } = self;
+        write!(
+            f,
+            "seed {seed}: {} s, trace {trace:016x}, state {}, {tally:?}",
+            virtual_us / SECOND,
+            &state.to_string()[..16]
+        )
+    }
+}
+
+/// Makes the run of a seed over three nodes and reports on it.
+#[must_use]
+pub fn run_cluster(seed: u64, transfers: u32, verbose: bool) -> ClusterReport {
+    crate::watch_panics();
+    let mut world = World::new(seed, transfers, verbose);
+    BROKEN.set(Some(String::new()));
+    let failure = catch_unwind(AssertUnwindSafe(|| world.run())).err();
+    let place = BROKEN.take().unwrap_or_default();
+    let failure = failure.map(|panic| (words_of(&*panic), place));
+    world.tally.cut_off = world.brokers.cut_off;
+    world.tally.takes = world.proof.takes();
+    world.tally.repeats = world.proof.repeats();
+    world.tally.messages = world.brokers.committed() as u64;
+    ClusterReport {
+        seed,
+        trace: world.trace,
+        state: world.state,
+        failure,
+        virtual_us: world.now,
+        tally: world.tally,
+    }
+}
+
+/// A machine with a node on it, or none just now.
+struct Machine {
+    disk: MemoryDisk,
+    up: Option<Up>,
+    lives: u32,
+    clock: SimClock,
+    /// It stands still until then.
+    paused_until: u64,
+    is_cut: bool,
+    is_leaving: bool,
+    /// Its node has been told so.
+    is_told: bool,
+    /// The next turn is already due by then.
+    turn_at: u64,
+    mail_at: u64,
+    /// When the last request on its connection arrives at the brokers.
+    sent_until: u64,
+}
+
+struct World {
+    now: u64,
+    count: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    random: Random,
+    plan: Plan,
+    cast: Cast,
+    scripts: Vec<Script>,
+    changes: Vec<Change>,
+    funded: bool,
+    answered: u32,
+    waiting: BTreeSet<(u8, u32, u32)>,
+    told_to_answer: BTreeSet<u32>,
+    brokers: Brokers,
+    machines: Vec<Machine>,
+    proof: Proof,
+    tally: ClusterTally,
+    transfers: u32,
+    calm_since: Option<u64>,
+    jumped_at: u64,
+    clock: SimClock,
+    trace: u64,
+    state: Digest,
+    seed: u64,
+    is_over: bool,
+    verbose: bool,
+}
+
+impl World {
+    fn new(seed: u64, transfers: u32, verbose: bool) -> Self {
+        let mut random = Random::new(mix(seed ^ 0x6b61_666b_6120));
+        let mut plan = Plan::draw(&mut random, transfers);
+        plan.interval_us = random.pick(&[50_000, 200_000, 600_000]);
+        plan.network_us = random.pick(&[(100, 1_000), (200, 5_000), (300, 40_000)]);
+        plan.lifetime_ms = random.pick(&[(2_000, 8_000), (5_000, 20_000)]);
+        let cast = Cast::new(random.next(), &plan);
+        let changes = Operator::new(&cast).changes().to_vec();
+        let clock = SimClock::default();
+        let machine = |number: usize| Machine {
+            disk: MemoryDisk::new(seed ^ number as u64),
+            up: None,
+            lives: 0,
+            clock: clock.beside(),
+            paused_until: 0,
+            is_cut: false,
+            is_leaving: false,
+            is_told: false,
+            turn_at: u64::MAX,
+            mail_at: u64::MAX,
+            sent_until: 0,
+        };
+        let machines = (0..NODES).map(machine).collect();
+        Self {
+            now: 0,
+            count: 0,
+            queue: BTreeMap::new(),
+            random,
+            plan,
+            cast,
+            scripts: Vec::new(),
+            changes,
+            funded: false,
+            answered: 0,
+            waiting: BTreeSet::new(),
+            told_to_answer: BTreeSet::new(),
+            brokers: Brokers::new(),
+            machines,
+            proof: Proof::default(),
+            tally: ClusterTally::default(),
+            transfers,
+            calm_since: None,
+            jumped_at: 0,
+            clock,
+            trace: seed,
+            state: Digest::default(),
+            seed,
+            is_over: false,
+            verbose,
+        }
+    }
+
+    fn identity(&self) -> LogIdentity {
+        LogIdentity(spread16(self.seed ^ 2))
+    }
+
+    fn after(&mut self, wait: u64, event: Event) {
+        self.count += 1;
+        self.queue.insert((self.now + wait, self.count), event);
+    }
+
+    fn net(&mut self) -> u64 {
+        let ends = self.plan.network_us;
+        self.random.between(ends)
+    }
+
+    fn run(&mut self) {
+        self.found();
+        (0..NODES).for_each(|at| self.after(at as u64 * 1_000, Event::Start(at)));
+        self.after(2 * SECOND, Event::Fault);
+        self.ask_operator();
+        while !self.is_over {
+            let ((now, _), event) = self.queue.pop_first().expect("a run ends by looking around");
+            self.now = now;
+            self.clock.set(now);
+            if self.verbose {
+                println!("{now:>12} {event:?}");
+            }
+            self.handle(event);
+        }
+    }
+
+    /// The log begins.
+    fn found(&mut self) {
+        let hub = FspName::new("Hub").expect("a short name");
+        let genesis = Command::Genesis(Genesis { seed: spread16(self.seed ^ 1), hub });
+        let record = sequencer::encode(&genesis, None).expect("a beginning is short");
+        let mut builder = FrameBuilder::new();
+        builder.push(&record).expect("it fits");
+        let header = BundleHeader {
+            identity: self.identity(),
+            founding: true,
+            node: 1,
+            epoch: 1,
+            sequence: 1,
+            wall: Stamp(0),
+            instance: 0,
+            claim: Claim::default(),
+            name: "founder",
+        };
+        let mut bytes = Vec::new();
+        bundle::write(&header, 1, builder.records(), &mut bytes);
+        self.brokers.append(0, (u64::MAX, 0), &bytes, Again::No);
+        (0..BROKERS).for_each(|broker| _ = self.brokers.replicate(broker));
+    }
+
+    fn handle(&mut self, event: Event) {
+        if let Some((at, life)) = node_of(&event) {
+            let machine = &self.machines[at];
+            let is_gone = machine.up.as_ref().is_none_or(|up| up.life.1 != life);
+            if is_gone {
+                return;
+            }
+            if self.now < machine.paused_until && !matches!(event, Event::Receive(..)) {
+                let wait = machine.paused_until - self.now;
+                return self.after(wait, event);
+            }
+        }
+        match event {
+            // Another one was due before: this one is not wanted any more.
+            Event::Turn(at, _) if self.now < self.machines[at].turn_at => {}
+            Event::Mail(at, _) if self.now < self.machines[at].mail_at => {}
+            Event::Turn(at, _) => self.turn(at),
+            Event::Mail(at, _) => self.mail(at),
+            Event::Record(at, _) => {
+                self.up(at).record();
+                self.turn_soon(at, 1);
+            }
+            Event::Produce(at, _) => self.produce(at),
+            Event::Fetch(at, _) => self.fetch(at),
+            Event::End(at, _, number) => self.answer_end(at, number),
+            Event::Replicate(broker) => self.replicate(broker),
+            Event::Elect => self.elect(),
+            Event::Arrive(at, request) => self.arrive(at, request),
+            Event::Answer(request, outcome) => self.hear_answer(request, outcome),
+            Event::Again(request) => {
+                if self.waiting.contains(&key_of(request)) {
+                    self.send(request);
+                }
+            }
+            Event::Receive(at, life, notice) => self.receive((at, life), notice),
+            Event::Attempted(at, _, notice, result) => {
+                let clock = self.machines[at].clock.clone();
+                self.up(at).attempted(notice.id, result, &clock);
+                self.mail_soon(at, 1);
+            }
+            Event::NewTransfer => self.new_transfer(),
+            Event::Fault => self.fault(),
+            Event::Start(at) => self.start(at),
+            Event::Leave(at) => self.leave(at),
+            Event::Uncut(at) => {
+                self.machines[at].is_cut = false;
+                self.fetch_soon(at);
+                self.produce_soon(at);
+            }
+            Event::BrokerStarts(broker) => self.broker_starts(broker),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn up(&mut self, at: usize) -> &mut Up {
+        self.machines[at].up.as_mut().expect("events of the dead are dropped")
+    }
+
+    fn life(&self, at: usize) -> u32 {
+        self.machines[at].lives
+    }
+
+    fn start(&mut self, at: usize) {
+        if self.machines[at].up.is_some() {
+            return;
+        }
+        let identity = self.identity();
+        let seed = self.random.next();
+        let topic = self.brokers.all();
+        let machine = &mut self.machines[at];
+        let copy = open_copy(&machine.disk, identity);
+        let copy = copy.unwrap_or_else(|| {
+            // The end of a copy may be damaged: it is begun with an empty directory.
+            self.tally.lost_copies += 1;
+            machine.disk = MemoryDisk::new(seed);
+            open_copy(&machine.disk, identity).expect("an empty disk takes a log")
+        });
+        machine.lives += 1;
+        let life = (at, machine.lives);
+        let about = (machine.clock.clone(), self.plan.policy.clone(), seed);
+        machine.up = Some(Up::start(life, copy, &topic, about));
+        (machine.is_leaving, machine.is_told, machine.paused_until) = (false, false, 0);
+        (machine.turn_at, machine.mail_at) = (u64::MAX, u64::MAX);
+        self.turn_soon(at, 1);
+        self.fetch_soon(at);
+    }
+
+    fn turn_soon(&mut self, at: usize, wait: u64) {
+        let (due, life) = (self.now + wait, self.life(at));
+        if due < self.machines[at].turn_at {
+            self.machines[at].turn_at = due;
+            self.after(wait, Event::Turn(at, life));
+        }
+    }
+
+    fn mail_soon(&mut self, at: usize, wait: u64) {
+        let (due, life) = (self.now + wait, self.life(at));
+        if due < self.machines[at].mail_at {
+            self.machines[at].mail_at = due;
+            self.after(wait, Event::Mail(at, life));
+        }
+    }
+
+    fn fetch_soon(&mut self, at: usize) {
+        let (wait, life) = (self.net(), self.life(at));
+        self.after(wait, Event::Fetch(at, life));
+    }
+
+    fn produce_soon(&mut self, at: usize) {
+        let (due, life) = (self.now + self.net(), self.life(at));
+        // One connection: requests arrive in the order in which they were sent.
+        let due = due.max(self.machines[at].sent_until + 1);
+        self.machines[at].sent_until = due;
+        self.after(due - self.now, Event::Produce(at, life));
+    }
+
+    fn turn(&mut self, at: usize) {
+        self.machines[at].turn_at = u64::MAX;
+        let now = self.now;
+        let up = self.up(at);
+        let goes_on = up.driven.turn();
+        let said = up.said();
+        for one in said {
+            match one {
+                Said::Send { tag, bytes } => {
+                    let up = self.up(at);
+                    let number = up.sent;
+                    up.sent += 1;
+                    up.unsent.push_back(Unsent { number, tag, bytes, since: now });
+                    self.produce_soon(at);
+                }
+                Said::AskEnd(number) => {
+                    let (wait, life) = (self.net(), self.life(at));
+                    self.after(wait, Event::End(at, life, number));
+                }
+            }
+        }
+        let tail = self.up(at).driven.replica().sequencer().log().tail();
+        self.proof.applied(at, tail.end, tail.chain);
+        let head = tail.chain.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        self.trace = mix(self.trace ^ self.now ^ head);
+        if !goes_on {
+            return self.ended(at);
+        }
+        let patience = self.up(at).driven.patience().as_micros() as u64;
+        self.turn_soon(at, patience.max(50));
+        let wait = self.random.below(200);
+        self.mail_soon(at, wait);
+    }
+
+    /// The sequencer's thread has ended: in order, or because it must not go on.
+    fn ended(&mut self, at: usize) {
+        let reason = self.up(at).driven.handle().status().stopped;
+        if let Some(reason) = reason {
+            assert!(reason.contains("could not join"), "node {at} gave up: {reason}");
+            self.tally.stops += 1;
+        }
+        self.machines[at].disk = self.machines[at].disk.kill();
+        self.machines[at].up = None;
+        let wait = self.random.between((SECOND / 10, 3 * SECOND));
+        self.after(wait, Event::Start(at));
+    }
+
+    fn mail(&mut self, at: usize) {
+        self.machines[at].mail_at = u64::MAX;
+        let clock = self.machines[at].clock.clone();
+        let up = self.machines[at].up.as_mut().expect("events of the dead are dropped");
+        let Post { replies, attempts, retry_at, records } = up.read_mail(&clock, &mut self.proof);
+        let life = self.life(at);
+        for (request, outcome) in replies {
+            if let Some(outcome) = outcome {
+                self.proof.answered(request, outcome);
+            }
+            let wait = self.net();
+            self.after(wait, Event::Answer(request, outcome));
+        }
+        for notice in attempts {
+            let wait = self.net();
+            self.after(wait, Event::Receive(at, life, Box::new(notice)));
+        }
+        if let Some(due) = retry_at {
+            self.mail_soon(at, due.saturating_sub(self.now).max(1_000));
+        }
+        if records {
+            self.after(RECORD_US, Event::Record(at, life));
+        }
+        self.go_on_leaving(at);
+    }
+
+    /// Told to leave: callbacks begin no more; when those under way have ended and are on the way
+    /// to the record, the node itself is told.
+    fn leave(&mut self, at: usize) {
+        let now_us = self.now;
+        let machine = &mut self.machines[at];
+        if machine.up.is_none() || machine.is_leaving || now_us < machine.paused_until {
+            return;
+        }
+        machine.is_leaving = true;
+        self.tally.leaves += 1;
+        self.up(at).io.is_stopping = true;
+        self.mail_soon(at, 1);
+    }
+
+    fn go_on_leaving(&mut self, at: usize) {
+        let Machine { is_leaving, is_told, .. } = self.machines[at];
+        if !is_leaving || is_told || 0 < self.up(at).io.attempts {
+            return;
+        }
+        self.machines[at].is_told = true;
+        self.up(at).record();
+        self.up(at).driven.close();
+        self.turn_soon(at, 1);
+    }
+
+    fn produce(&mut self, at: usize) {
+        if self.machines[at].is_cut {
+            return self.produce_later(at);
+        }
+        let Machine { up, lives, .. } = &mut self.machines[at];
+        let up = up.as_mut().expect("events of the dead are dropped");
+        let producer = (at as u64) << 32 | u64::from(*lives);
+        let mut has_taken = false;
+        for unsent in &up.unsent {
+            let again = match self.random.chance(3) {
+                true => Again::Yes,
+                false => Again::No,
+            };
+            let source = (producer, unsent.number);
+            let is_taken = self.brokers.append(self.now, source, &unsent.bytes, again);
+            has_taken |= is_taken;
+            self.tally.taken_twice += u64::from(is_taken && again == Again::Yes);
+            if !is_taken {
+                break;
+            }
+        }
+        if has_taken {
+            self.replicate_soon();
+        }
+        self.produce_later(at);
+    }
+
+    /// Again, as long as something is not acknowledged; or it is given up.
+    fn produce_later(&mut self, at: usize) {
+        let Machine { up, lives, .. } = &mut self.machines[at];
+        let up = up.as_mut().expect("events of the dead are dropped");
+        let producer = (at as u64) << 32 | u64::from(*lives);
+        let (life, now) = (*lives, self.now);
+        let brokers = &self.brokers;
+        up.unsent.retain(|unsent| !brokers.has((producer, unsent.number)));
+        let mut lost = Vec::new();
+        while up.unsent.front().is_some_and(|unsent| unsent.since + PATIENCE_US < now) {
+            lost.extend(up.unsent.pop_front());
+        }
+        let is_empty = up.unsent.is_empty();
+        for unsent in &lost {
+            let reason = "the brokers acknowledged nothing".to_owned();
+            up.arrivals.push(Arrival::Lost { tag: unsent.tag, reason });
+        }
+        self.tally.given_up += lost.len() as u64;
+        if !lost.is_empty() {
+            self.turn_soon(at, 1);
+        }
+        if !is_empty {
+            self.after(RESEND_US, Event::Produce(at, life));
+        }
+    }
+
+    fn replicate_soon(&mut self) {
+        for broker in 0..BROKERS {
+            let wait = self.net();
+            self.after(wait, Event::Replicate(broker));
+        }
+    }
+
+    fn replicate(&mut self, broker: usize) {
+        if self.brokers.replicate(broker) {
+            for at in 0..NODES {
+                if self.machines[at].up.is_some() {
+                    self.fetch_soon(at);
+                }
+            }
+        }
+    }
+
+    fn fetch(&mut self, at: usize) {
+        let Machine { up, is_cut, .. } = &mut self.machines[at];
+        let up = up.as_mut().expect("events of the dead are dropped");
+        if *is_cut {
+            return;
+        }
+        let mut count = 0;
+        while count < FETCH_MAX
+            && let Some(entry) = self.brokers.read(up.fetched)
+        {
+            let (offset, bytes) = (up.fetched as i64, entry.bytes.clone());
+            up.arrivals.push(Arrival::Message { offset, at: entry.at, bytes });
+            up.fetched += 1;
+            count += 1;
+        }
+        if 0 < count {
+            let wait = 1 + self.random.below(100);
+            self.turn_soon(at, wait);
+        }
+        if count == FETCH_MAX {
+            self.fetch_soon(at);
+        }
+    }
+
+    fn answer_end(&mut self, at: usize, number: u64) {
+        let is_known = !self.machines[at].is_cut && self.brokers.leader().is_some();
+        let offset = is_known.then_some(self.brokers.committed() as i64);
+        self.up(at).arrivals.push(Arrival::End { number, offset });
+        let wait = if offset.is_some() { 1 } else { SECOND / 10 };
+        self.turn_soon(at, wait);
+    }
+
+    fn elect(&mut self) {
+        if self.brokers.elect() {
+            self.replicate_soon();
+        }
+    }
+
+    fn broker_starts(&mut self, broker: usize) {
+        self.brokers.start(broker);
+        if self.brokers.leader().is_none() {
+            self.elect();
+        }
+        self.replicate_soon();
+    }
+
+    fn look(&mut self) {
+        match self.calm_since {
+            None => self.calm_down(),
+            Some(_) if self.is_at_rest() => return self.finish(),
+            Some(since) => assert!(
+                self.now < since + REST_US,
+                "nothing is at rest {} s after the faults stopped: {}",
+                REST_US / SECOND,
+                self.unrest()
+            ),
+        }
+        self.after(SECOND / 2, Event::Look);
+    }
+
+    fn calm_down(&mut self) {
+        self.calm_since = Some(self.now);
+        for broker in 0..BROKERS {
+            if !self.brokers.is_up(broker) {
+                self.broker_starts(broker);
+            }
+        }
+        self.replicate_soon();
+        for at in 0..NODES {
+            self.machines[at].paused_until = self.now;
+            self.machines[at].clock.put_off(0);
+            self.after(0, Event::Uncut(at));
+            if self.machines[at].up.is_none() {
+                self.after(0, Event::Start(at));
+            }
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let is_all_made = self.scripts.len() as u32 == self.transfers;
+        let mut hashes = BTreeSet::new();
+        for machine in &self.machines {
+            let Some(up) = &machine.up else { return false };
+            let replica = up.driven.replica();
+            let state = replica.sequencer().state();
+            let is_quiet = state.transfers_in_flight() == 0 && state.notices_owed_count() == 0;
+            let all_there = replica.members().iter().count() == NODES;
+            if !is_quiet || !all_there || !up.is_idle() || !up.driven.is_there() {
+                return false;
+            }
+            hashes.insert((state.position(), state.hash().0));
+        }
+        is_all_made && self.waiting.is_empty() && hashes.len() == 1
+    }
+
+    fn unrest(&self) -> String {
+        let each = self.machines.iter().map(|machine| match &machine.up {
+            None => "down".to_owned(),
+            Some(up) => {
+                let replica = up.driven.replica();
+                let state = replica.sequencer().state();
+                format!(
+                    "at {}, there {}, members {}, {} in flight, {} owed, idle {}",
+                    state.position().0,
+                    up.driven.is_there(),
+                    replica.members().iter().count(),
+                    state.transfers_in_flight(),
+                    state.notices_owed_count(),
+                    up.is_idle()
+                )
+            }
+        });
+        let each: Vec<_> = each.collect();
+        let waiting: Vec<_> = self.waiting.iter().take(5).collect();
+        format!("{each:?}, waiting {waiting:?}, committed {}", self.brokers.committed())
+    }
+
+    fn finish(&mut self) {
+        self.proof.check_repeats(self.plan.policy.window);
+        let identity = self.identity();
+        let mut hashes = BTreeSet::new();
+        for machine in &mut self.machines {
+            let up = machine.up.take().expect("a node at rest is up");
+            let hash = up.driven.replica().sequencer().state().hash();
+            drop(up);
+            let mut copy = open_copy(&machine.disk.kill(), identity).expect("a sound copy opens");
+            assert_eq!(self.proof.check_log(&mut copy), hash, "the log alone gives another state");
+            self.tally.records = copy.tail().end.0;
+            hashes.insert(hash.0);
+            self.state = hash;
+        }
+        assert_eq!(hashes.len(), 1, "nodes at rest have one state");
+        self.is_over = true;
+    }
+}
+
+/// The life that an event is for, if it is for one.
+fn node_of(event: &Event) -> Option<(usize, u32)> {
+    match event {
+        Event::Turn(at, life)
+        | Event::Mail(at, life)
+        | Event::Record(at, life)
+        | Event::Produce(at, life)
+        | Event::Fetch(at, life)
+        | Event::End(at, life, _)
+        | Event::Attempted(at, life, ..) => Some((*at, *life)),
+        _ => None,
+    }
+}

@@ -1,0 +1,172 @@
+//! The model of the topic: one partition on three brokers, as far as nodes can tell.
+//!
+//! The leader appends and stamps; the others copy from it. What every broker in sync has is
+//! committed: only that is read, and only that is acknowledged. A leader is chosen among those in
+//! sync; what it does not have and was not committed is cut off from the others. Nothing is taken
+//! while fewer than two are in sync.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ledger::Stamp;
+
+use crate::plan::EPOCH_US;
+
+pub(crate) const BROKERS: usize = 3;
+/// Fewest brokers in sync that take anything.
+const IN_SYNC_MIN: usize = 2;
+
+/// Who sent a message, and its number among those that he sent.
+pub(crate) type Source = (u64, u64);
+
+/// A message in the topic.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) at: Stamp,
+    pub(crate) bytes: Vec<u8>,
+    source: Source,
+}
+
+#[derive(Debug, Default)]
+struct Broker {
+    log: Vec<Rc<Entry>>,
+    is_up: bool,
+    in_sync: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Brokers {
+    brokers: [Broker; BROKERS],
+    leader: Option<usize>,
+    /// So many messages are committed.
+    committed: usize,
+    /// Where the leader has the messages of each sender.
+    placed: BTreeMap<Source, usize>,
+    /// How far their clocks are ahead.
+    pub(crate) skew_us: u64,
+    /// Uncommitted messages that were cut off.
+    pub(crate) cut_off: u64,
+}
+
+impl Brokers {
+    pub(crate) fn new() -> Self {
+        let mut brokers = Self { leader: Some(0), ..Self::default() };
+        for broker in &mut brokers.brokers {
+            (broker.is_up, broker.in_sync) = (true, true);
+        }
+        brokers
+    }
+
+    pub(crate) fn committed(&self) -> usize {
+        self.committed
+    }
+
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.leader.filter(|leader| self.brokers[*leader].is_up)
+    }
+
+    pub(crate) fn is_up(&self, broker: usize) -> bool {
+        self.brokers[broker].is_up
+    }
+
+    pub(crate) fn ups(&self) -> usize {
+        self.brokers.iter().filter(|broker| broker.is_up).count()
+    }
+
+    /// The committed message at an offset.
+    pub(crate) fn read(&self, offset: usize) -> Option<Rc<Entry>> {
+        let leader = &self.brokers[self.leader()?];
+        (offset < self.committed).then(|| Rc::clone(&leader.log[offset]))
+    }
+
+    /// All committed messages, whoever is up.
+    pub(crate) fn all(&self) -> Vec<Rc<Entry>> {
+        let longest = self.brokers.iter().max_by_key(|one| one.log.len().min(self.committed));
+        longest.expect("there are brokers").log[..self.committed].to_vec()
+    }
+
+    /// Whether a message is committed: its sender hears so.
+    pub(crate) fn has(&self, source: Source) -> bool {
+        self.placed.get(&source).is_some_and(|at| *at < self.committed)
+    }
+
+    /// The leader takes a message, unless it has it; `again` takes it though it has. False when
+    /// nobody takes anything.
+    pub(crate) fn append(&mut self, now: u64, source: Source, bytes: &[u8], again: Again) -> bool {
+        let Some(leader) = self.leader() else { return false };
+        if self.brokers.iter().filter(|broker| broker.in_sync).count() < IN_SYNC_MIN {
+            return false;
+        }
+        if self.placed.contains_key(&source) && again == Again::No {
+            return true;
+        }
+        let at = Stamp((EPOCH_US + now + self.skew_us) / 1_000 * 1_000);
+        let log = &mut self.brokers[leader].log;
+        self.placed.entry(source).or_insert(log.len());
+        log.push(Rc::new(Entry { at, bytes: bytes.to_vec(), source }));
+        true
+    }
+
+    /// A follower copies what the leader has. True when more is committed.
+    pub(crate) fn replicate(&mut self, follower: usize) -> bool {
+        let Some(leader) = self.leader() else { return false };
+        if follower == leader || !self.brokers[follower].is_up {
+            return self.commit();
+        }
+        let theirs = self.brokers[leader].log.clone();
+        let own = &mut self.brokers[follower].log;
+        let both = own.len().min(theirs.len());
+        let mut same = self.committed.min(both);
+        while same < both && Rc::ptr_eq(&own[same], &theirs[same]) {
+            same += 1;
+        }
+        self.cut_off += (own.len() - same) as u64;
+        own.truncate(same);
+        own.extend_from_slice(&theirs[same..]);
+        self.brokers[follower].in_sync = true;
+        self.commit()
+    }
+
+    fn commit(&mut self) -> bool {
+        let in_sync = self.brokers.iter().filter(|broker| broker.in_sync);
+        let all_have = in_sync.map(|broker| broker.log.len()).min().unwrap_or(0);
+        let before = self.committed;
+        self.committed = before.max(all_have);
+        before < self.committed
+    }
+
+    pub(crate) fn stop(&mut self, broker: usize) {
+        self.brokers[broker].is_up = false;
+    }
+
+    pub(crate) fn start(&mut self, broker: usize) {
+        self.brokers[broker].is_up = true;
+    }
+
+    /// The sessions of those who are down have ended: they are in sync no longer, unless nobody
+    /// else is, and one who is leads. True when somebody leads.
+    pub(crate) fn elect(&mut self) -> bool {
+        let next = (0..BROKERS).find(|at| self.brokers[*at].in_sync && self.brokers[*at].is_up);
+        let Some(next) = self.leader().or(next) else { return false };
+        for broker in &mut self.brokers {
+            broker.in_sync &= broker.is_up;
+        }
+        if self.leader != Some(next) {
+            self.leader = Some(next);
+            let log = &self.brokers[next].log;
+            assert!(self.committed <= log.len(), "a leader has all that is committed");
+            self.placed.clear();
+            for (at, entry) in log.iter().enumerate() {
+                self.placed.entry(entry.source).or_insert(at);
+            }
+        }
+        true
+    }
+}
+
+/// Whether a message may be taken twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    No,
+    Yes,
+}

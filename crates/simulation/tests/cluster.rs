@@ -1,0 +1,48 @@
+//! Three nodes over a model of Kafka: seeds that are always played, and seeds never seen before.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use simulation::{ClusterReport, run_cluster};
+
+/// Real time for fresh seeds, unless `UPESI_PROOF_SECONDS` gives another.
+const FRESH_SECONDS: u64 = 10;
+const TRANSFERS: u32 = 100;
+
+fn check(seed: u64) -> ClusterReport {
+    println!("seed {seed}, three nodes, {TRANSFERS} transfers");
+    let report = run_cluster(seed, TRANSFERS, false);
+    if let Some((failure, place)) = &report.failure {
+        panic!(
+            "seed {seed}: {failure}\n  at {place}\n{report}\nrepeat it with: cargo run --release \
+             -p simulation -- --cluster --verbose --seed {seed} --transfers {TRANSFERS}"
+        );
+    }
+    report
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let (mut kills, mut pauses, mut takes) = (0, 0, 0);
+    for seed in 1..=6 {
+        let report = check(seed);
+        assert_eq!(check(seed), report);
+        kills += report.tally.kills;
+        pauses += report.tally.pauses;
+        takes += report.tally.takes;
+    }
+    assert!(0 < kills && 0 < pauses && 0 < takes, "{kills} kills, {pauses} pauses, {takes} takes");
+}
+
+#[test]
+fn fresh_seeds_pass() {
+    let seconds = std::env::var("UPESI_PROOF_SECONDS").ok().and_then(|text| text.parse().ok());
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(FRESH_SECONDS));
+    let first = RandomState::new().hash_one(0) >> 16;
+    let mut runs = 0;
+    while runs == 0 || Instant::now() < until {
+        check(first + runs);
+        runs += 1;
+    }
+    println!("{runs} runs from seed {first}");
+}

@@ -1,0 +1,82 @@
+//! A node that is told to stop leaves: nobody waits for its silence, and what was delivered is not
+//! delivered again.
+
+use std::time::{Duration, Instant};
+
+use brokers::{Cluster, Options};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::http::Connection;
+use crate::support::message::Transfer;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::Home;
+
+#[test]
+fn a_node_that_is_told_to_stop() {
+    let directory = TempDir::new().unwrap();
+    let cluster =
+        Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();
+    let log = format!("kafka://{}/leaving", cluster.bootstrap());
+    let mut scheme = Scheme::at(Home::new().told(&["--log", &log, "--node", "a"]));
+    let home = Home::new().told(&["--log", &log, "--node", "b"]);
+    let b = home.serve();
+    let admin = Admin::new(&home, &b);
+    // The lanes of one name each: whoever is told to stop serves the payee.
+    let lanes = |admin: &Admin| -> Value { serde_json::from_str(&admin.get("/cluster")).unwrap() };
+    let owner = |admin: &Admin| -> String {
+        let said = lanes(admin);
+        let mut all = said["lanes"].as_array().unwrap().iter();
+        let lane = all.find(|lane| lane["participant"] == "payeefsp").unwrap();
+        lane["node"].as_str().unwrap().to_owned()
+    };
+    while lanes(&scheme.admin)["nodes"].as_array().unwrap().len() < 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (mut stays, admin, ends) = match owner(&scheme.admin).as_str() {
+        "b" => {
+            let Scheme { switch, admin, home, payer, payee, other } = scheme;
+            let a_admin = Admin::new(&home, &switch);
+            scheme = Scheme { switch: b, admin, home, payer, payee, other };
+            (switch, a_admin, "b")
+        }
+        _ => (b, admin, "a"),
+    };
+    // A transfer just before: its callbacks are under way or not yet on record when the node ends.
+    let before = Transfer::of("5");
+    let send = |address, message: &crate::support::message::Message, status| {
+        let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
+        assert_eq!(answer.status(), status, "{}", answer.text());
+    };
+    send(stays.fspiop, &before.prepare(), 202);
+    scheme.payee.wait("POST", "/transfers");
+    let told = Instant::now();
+    let leaver = scheme.switch;
+    leaver.signal(Signal::TERM);
+    let after = Transfer::of("5");
+    send(stays.fspiop, &after.prepare(), 202);
+    let deadline = told + Duration::from_secs(60);
+    while !scheme.payee.heard().iter().any(|callback| callback.text().contains(&after.id)) {
+        assert!(Instant::now() < deadline, "nobody serves the payee");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    println!("a callback came {:.2} s after the node was told", told.elapsed().as_secs_f64());
+    let (status, said) = leaver.end();
+    assert!(status.success() && said.is_empty(), "{said}");
+    let line = stays.next_line();
+    assert_eq!(line, format!("upesi: {ends} has left: what it served is taken over"));
+    assert_eq!(lanes(&admin)["lastTakeover"]["gone"][0], ends);
+    for transfer in [&before, &after] {
+        send(stays.fspiop, &transfer.fulfil("COMMITTED"), 200);
+        scheme.payer.wait("PUT", &transfer.path());
+    }
+    admin.wait_for("upesi_notices_owed", |owed| owed == 0);
+    let heard = scheme.payee.heard();
+    for transfer in [&before, &after] {
+        let of_it = |text: &str| text.contains(&transfer.id) && text.contains("ilpPacket");
+        let times = heard.iter().filter(|callback| of_it(&callback.text())).count();
+        assert_eq!(times, 1, "{}", transfer.id);
+    }
+    stays.stop(Signal::TERM);
+}

@@ -1,0 +1,176 @@
+//! A scheme that begins on one switch, goes on over real brokers with nodes, and comes back to one
+//! switch: with its whole history each time.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use brokers::{Cluster, Options};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::http::Connection;
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
+
+fn send(address: SocketAddr, message: &Message, status: u16) {
+    let answer = Connection::open(address).unwrap().exchange(&message.render()).unwrap();
+    assert_eq!(answer.status(), status, "{message:?}: {}", answer.text());
+}
+
+fn play(scheme: &Scheme, [prepare_at, fulfil_at]: [SocketAddr; 2], amount: &str) -> Transfer {
+    let transfer = Transfer::of(amount);
+    send(prepare_at, &transfer.prepare(), 202);
+    scheme.payee.wait("POST", "/transfers");
+    send(fulfil_at, &transfer.fulfil("COMMITTED"), 200);
+    scheme.payer.wait("PUT", &transfer.path());
+    transfer
+}
+
+/// What a command prints that must succeed.
+fn words(home: &Home, arguments: &[&str]) -> String {
+    let output = home.offline(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The same, as a script reads it.
+fn done(home: &Home, arguments: &[&str]) -> Value {
+    serde_json::from_str(&words(home, arguments)).unwrap()
+}
+
+/// What a command says that must fail.
+fn refused(home: &Home, arguments: &[&str]) -> String {
+    let output = home.offline(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn node(home: &Home, log: &str, name: &str) -> Switch {
+    let mut command = home.command(Ports::free());
+    command.args(["--log", log, "--node", name]);
+    home.started(command)
+}
+
+/// Why a node cannot start.
+fn node_in_vain(home: &Home, log: &str, name: &str) -> String {
+    let mut command = home.command(Ports::free());
+    command.args(["--log", log, "--node", name]);
+    let output = finish(command);
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// All that stands in the segments of a home's log.
+fn bytes(home: &Home) -> Vec<u8> {
+    let mut segments = files(&home.data());
+    segments.retain(|path| path.extension().is_some_and(|extension| extension == "segment"));
+    segments.sort();
+    segments.iter().flat_map(|segment| fs::read(segment).unwrap()).collect()
+}
+
+#[test]
+fn a_scheme_moves_to_brokers_and_back() {
+    let directory = TempDir::new().unwrap();
+    let cluster =
+        Cluster::start(Options::new(1, directory.path()), &mut |line| println!("{line}")).unwrap();
+    let log = format!("kafka://{}/moved", cluster.bootstrap());
+    let to_topic = ["export-log", "--json", "--log", &log];
+
+    // On one switch: three transfers that end, and one in flight.
+    let mut scheme = Scheme::start();
+    let alone = scheme.switch.fspiop;
+    let old: Vec<_> = (0..3).map(|_| play(&scheme, [alone, alone], "10")).collect();
+    let waiting = Transfer::of("7").expiring(600_000);
+    send(alone, &waiting.prepare(), 202);
+    scheme.payee.wait("POST", "/transfers");
+    scheme.settle();
+    let in_use = refused(&scheme.home, &to_topic);
+    assert!(in_use.contains("in use"), "{in_use}");
+    scheme.switch.stop(Signal::TERM);
+
+    // To a topic.
+    let before = bytes(&scheme.home);
+    let premature = node_in_vain(&scheme.home, &log, "a");
+    assert!(premature.contains("topic moved is not there, or holds no log"), "{premature}");
+    assert!(premature.contains("upesi export-log --data"), "{premature}");
+    let moved = done(&scheme.home, &to_topic);
+    let end = moved["end"].as_u64().unwrap().to_string();
+    let at_end = ["replay", "--json", "--until", &end];
+    let replayed = done(&scheme.home, &at_end);
+    let proved = done(&scheme.home, &["verify", "--json"]);
+    assert_eq!(done(&scheme.home, &to_topic)["moved"], 0, "it was there already");
+    assert!(bytes(&scheme.home) == before);
+    let mut command = Command::new(PROGRAM);
+    command.arg("serve").arg("--data").arg(scheme.home.data());
+    let said = String::from_utf8_lossy(&finish(command).stderr).into_owned();
+    assert!(said.contains("holds the copy of a log on Kafka, topic moved"), "{said}");
+
+    // It goes on there, with a node that has the files and one that begins with nothing.
+    scheme.switch = node(&scheme.home, &log, "a");
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    let fresh = Home::new();
+    let b = node(&fresh, &log, "b");
+    let (at_a, at_b) = (scheme.switch.fspiop, b.fspiop);
+    scheme.positions("37", "-30");
+    for transfer in &old {
+        send(at_b, &transfer.prepare(), 202);
+        send(at_a, &transfer.get("payerfsp"), 202);
+    }
+    send(at_b, &waiting.fulfil("COMMITTED"), 200);
+    scheme.payer.wait("PUT", &waiting.path());
+    play(&scheme, [at_a, at_b], "5");
+    // A third begins with a copy of the log, and fetches what came since.
+    let kept = TempDir::new().unwrap();
+    let place = format!("file://{}", kept.path().display());
+    words(&scheme.home, &["backup", "--to", &place]);
+    let newest = play(&scheme, [at_b, at_a], "5");
+    let third = Home::new().told(&["--from", &place]);
+    let c = node(&third, &log, "c");
+    assert!(c.greeting.contains("began with the copy in file://"), "{}", c.greeting);
+    assert!(c.greeting.contains("went on from the snapshot of record"), "{}", c.greeting);
+    send(c.fspiop, &newest.prepare(), 202);
+    send(c.fspiop, &old[0].prepare(), 202);
+    assert_eq!(Admin::new(&third, &c).position("payerfsp"), "47");
+    c.stop(Signal::TERM);
+    scheme.settle();
+    scheme.positions("47", "-47");
+    scheme.switch.stop(Signal::TERM);
+    b.stop(Signal::TERM);
+    for home in [&scheme.home, &fresh, &third] {
+        assert!(bytes(home).starts_with(&before), "the history is the same, byte for byte");
+        let there = done(home, &at_end);
+        for what in ["state_hash", "outcome_digest", "participants", "transfers_in_flight"] {
+            assert_eq!(there[what], replayed[what], "{what}");
+        }
+    }
+    assert_eq!(replayed["state_hash"], proved["state_hash"]);
+
+    // And back, into a node's copy and into an empty directory.
+    let from_topic = ["import-log", "--log", &log];
+    let away = words(&fresh, &from_topic);
+    let empty = Home::new();
+    let also = words(&empty, &from_topic);
+    let chain = |said: &str| said.split("chain head ").nth(1).unwrap()[..64].to_owned();
+    assert_eq!(chain(&away), chain(&also));
+    assert!(bytes(&empty) == bytes(&fresh));
+    let gone = node_in_vain(&scheme.home, &log, "a");
+    assert!(gone.contains("the log has left this topic behind record"), "{gone}");
+    let again = words(&fresh, &from_topic);
+    assert_eq!(chain(&again), chain(&away), "it is there already");
+    scheme.home = empty;
+    scheme.switch = scheme.home.serve();
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    let alone = scheme.switch.fspiop;
+    scheme.positions("47", "-47");
+    for transfer in old.iter().chain([&waiting, &newest]) {
+        send(alone, &transfer.prepare(), 202);
+    }
+    play(&scheme, [alone, alone], "1");
+    scheme.settle();
+    scheme.positions("48", "-48");
+    scheme.end();
+}

@@ -115,11 +115,15 @@ async fn read_mail(edge: Rc<Edge>) {
     let mut events = Vec::new();
     loop {
         edge.mail.notified().await;
-        edge.mailbox.take(&mut events);
-        for event in events.drain(..) {
-            handle(&edge, event);
-        }
+        take_mail(&edge, &mut events);
         pump(&edge);
+    }
+}
+
+fn take_mail(edge: &Edge, events: &mut Vec<Event<crate::Message>>) {
+    edge.mailbox.take(events);
+    for event in events.drain(..) {
+        handle(edge, event);
     }
 }
 
@@ -163,6 +167,11 @@ fn entry(parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
 
 /// Starts every attempt that may start now.
 pub(crate) fn pump(edge: &Rc<Edge>) {
+    if edge.is_shared {
+        // Another node may know already that a lane is its own: nothing begins on it here before
+        // that is read.
+        take_mail(edge, &mut Vec::new());
+    }
     if edge.options.wedge == Some(Wedge::Lanes) || !edge.may_send() {
         return;
     }

@@ -139,6 +139,8 @@ pub(crate) struct Edge {
     pub(crate) forcing_record: Cell<bool>,
     /// Until then attempts may begin ([`node::Event::Lease`]).
     pub(crate) lease_us: Cell<u64>,
+    /// Other nodes write to the same log, and send callbacks too.
+    pub(crate) is_shared: bool,
     /// No attempt begins any more.
     pub(crate) is_stopping: Cell<bool>,
     /// Attempts under way.
@@ -190,6 +192,7 @@ impl Edge {
             finished: RefCell::new(Vec::new()),
             forcing_record: Cell::new(false),
             lease_us: Cell::new(handle.first_lease_us()),
+            is_shared: handle.first_lease_us() != u64::MAX,
             is_stopping: Cell::new(false),
             attempts: Cell::new(0),
             pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),

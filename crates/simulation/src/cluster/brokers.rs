@@ -81,8 +81,8 @@ impl Brokers {
 
     /// All committed messages, whoever is up.
     pub(crate) fn all(&self) -> Vec<Rc<Entry>> {
-        let longest = self.brokers.iter().max_by_key(|one| one.log.len().min(self.committed));
-        longest.expect("there are brokers").log[..self.committed].to_vec()
+        let in_sync = self.brokers.iter().find(|broker| broker.in_sync);
+        in_sync.expect("one is in sync at least").log[..self.committed].to_vec()
     }
 
     /// Whether a message is committed: its sender hears so.
@@ -113,16 +113,8 @@ impl Brokers {
         if follower == leader || !self.brokers[follower].is_up {
             return self.commit();
         }
-        let theirs = self.brokers[leader].log.clone();
-        let own = &mut self.brokers[follower].log;
-        let both = own.len().min(theirs.len());
-        let mut same = self.committed.min(both);
-        while same < both && Rc::ptr_eq(&own[same], &theirs[same]) {
-            same += 1;
-        }
-        self.cut_off += (own.len() - same) as u64;
-        own.truncate(same);
-        own.extend_from_slice(&theirs[same..]);
+        let missing = self.brokers[leader].log[self.brokers[follower].log.len()..].to_vec();
+        self.brokers[follower].log.extend(missing);
         self.brokers[follower].in_sync = true;
         self.commit()
     }
@@ -153,6 +145,7 @@ impl Brokers {
         }
         if self.leader != Some(next) {
             self.leader = Some(next);
+            self.cut_off_others(next);
             let log = &self.brokers[next].log;
             assert!(self.committed <= log.len(), "a leader has all that is committed");
             self.placed.clear();
@@ -161,6 +154,18 @@ impl Brokers {
             }
         }
         true
+    }
+
+    /// A new leader's log is the log: what others have beyond it, or instead of it, goes. Of a
+    /// broker that is down nobody reads it meanwhile.
+    fn cut_off_others(&mut self, leader: usize) {
+        let theirs = self.brokers[leader].log.clone();
+        for broker in &mut self.brokers {
+            let pairs = broker.log.iter().zip(&theirs);
+            let same = pairs.take_while(|(own, other)| Rc::ptr_eq(own, other)).count();
+            self.cut_off += (broker.log.len() - same) as u64;
+            broker.log.truncate(same);
+        }
     }
 }
 

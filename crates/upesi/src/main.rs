@@ -155,8 +155,9 @@ enum Command {
     /// the numbers it was made on (positions, cover, cap, deadline), postings, callbacks owed and
     /// how they were delivered, resends and refusals. Changes nothing.
     ///
-    /// Movements of funds have a transfer id too and are told the same way. Everything up to the
-    /// end of the log is decided again, so it takes as long as a start of the switch.
+    /// Movements of funds have a transfer id too and are told the same way. Decisions come from the
+    /// cold store, whatever the length of the log; what the store does not have is decided again,
+    /// which takes as long as a start of the switch.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
     /// Move a log from files to a Kafka topic, with its history: every record keeps its place and

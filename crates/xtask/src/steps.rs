@@ -217,7 +217,9 @@ fn years() -> Step {
 /// The deterministic simulator, with its own arguments.
 pub(crate) fn simulate(arguments: &[String]) -> Step {
     let run = "run --release --locked --package simulation --";
-    let mut step = cargo("simulation", "invariants under faults, in virtual time", run);
+    let of_nodes = arguments.iter().any(|argument| argument == "--cluster");
+    let name = if of_nodes { "model nodes" } else { "simulation" };
+    let mut step = cargo(name, "invariants under faults, in virtual time", run);
     if let Work::Cargo { arguments: all, .. } = &mut step.work {
         all.extend_from_slice(arguments);
     }
@@ -240,7 +242,7 @@ fn fresh_seed() -> String {
 }
 
 /// Fuzz targets, about: they share the time of their step.
-const FUZZ_TARGETS: f64 = 21.0;
+const FUZZ_TARGETS: f64 = 24.0;
 
 /// Cases of each property test per minute of the budget. Two cores make 100,000 cases a minute of
 /// the heaviest one (the histories of `delivery`), and there are about ten of them.

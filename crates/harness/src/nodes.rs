@@ -59,6 +59,8 @@ pub(crate) struct Nodes {
     killed: usize,
     /// What processes used that have been killed.
     spent: Duration,
+    /// The same of brokers.
+    brokers_spent: Duration,
 }
 
 struct Node {
@@ -124,7 +126,17 @@ impl Nodes {
         }
         let due = plan.acts.iter().copied().collect();
         let (done, spent) = (Vec::new(), Duration::ZERO);
-        let mut all = Self { nodes, cluster, network, due, done, broker: 1, killed: 1, spent };
+        let mut all = Self {
+            nodes,
+            cluster,
+            network,
+            due,
+            done,
+            broker: 1,
+            killed: 1,
+            spent,
+            brokers_spent: spent,
+        };
         say(&format!("starting {} nodes", plan.nodes));
         all.nodes.iter_mut().try_for_each(Node::begin)?;
         all.wait_until_joined()?;
@@ -173,9 +185,10 @@ impl Nodes {
         sum
     }
 
-    /// Processor time of the brokers that run.
+    /// Processor time of the brokers, of those that were killed too.
     pub(crate) fn brokers_cpu(&self) -> Duration {
-        self.cluster.processes().map(|process| process_figures(process).cpu).sum()
+        let running = self.cluster.processes().map(|process| process_figures(process).cpu);
+        self.brokers_spent + running.sum::<Duration>()
     }
 
     /// Fails when a node that should run has ended by itself.
@@ -244,7 +257,9 @@ impl Nodes {
             }
             (Fault::Broker, Turn::Break) => {
                 self.broker = self.cluster.leader(TOPIC).unwrap_or(1);
+                let before = self.brokers_cpu();
                 self.cluster.kill(self.broker);
+                self.brokers_spent += before.saturating_sub(self.brokers_cpu());
                 Ok(format!("broker {}, which led the topic, is killed", self.broker))
             }
             (Fault::Broker, Turn::Mend) => {

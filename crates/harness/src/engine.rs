@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use dfsp::{Acknowledged, SimulatorOptions};
+use dfsp::{ACKNOWLEDGED_MAX, Acknowledged, SimulatorOptions};
 
 use crate::admin::{Admin, Metrics};
 use crate::copies::{self, Agreed};
@@ -258,6 +258,10 @@ impl Run<'_> {
         };
         checks.extend(open.map(|open| Check::failed("everything came to rest", open)));
         let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
+        if result.is_record_full {
+            let why = format!("an FSP keeps {ACKNOWLEDGED_MAX} of them; measure for less long");
+            checks.push(Check::failed("every 2xx is on record", why));
+        }
         let acknowledged = std::mem::take(&mut result.acknowledged).into_iter().collect();
         let mut nodes = self.hub.nodes().map(|nodes| OfNodes {
             done: nodes.done().to_vec(),

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use dfsp::links::LinkCounts;
 use dfsp::tally::Exchange;
-use dfsp::{Acknowledged, Behaviour, Bodies, Counts, Simulator, SimulatorOptions};
+use dfsp::{
+    ACKNOWLEDGED_MAX, Acknowledged, Behaviour, Bodies, Counts, Simulator, SimulatorOptions,
+};
 use ledger::{Amount, FspName};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
@@ -96,6 +98,8 @@ pub(crate) struct FleetResult {
     pub(crate) ends: Vec<(Instant, u16)>,
     /// Messages that the hub answered 2xx; where kept.
     pub(crate) acknowledged: Vec<Acknowledged>,
+    /// A simulated FSP had more of them than it keeps.
+    pub(crate) is_record_full: bool,
 }
 
 /// All fleets of a run.
@@ -333,6 +337,7 @@ impl FleetResult {
         let lanes = self.ends.iter().map(|end| end.1 + 1).max().unwrap_or(0);
         self.ends.extend(other.ends.into_iter().map(|(at, lane)| (at, lanes + lane)));
         self.acknowledged.extend(other.acknowledged);
+        self.is_record_full |= other.is_record_full;
         self
     }
 }
@@ -426,6 +431,7 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {
         exchanges: simulator.tally().exchanges().to_vec(),
     });
     let records = driver.records.borrow();
+    let acknowledged: Vec<_> = simulators.iter().map(Simulator::take_acknowledged).collect();
     FleetResult {
         fsps: fsps.collect(),
         latencies: records.latencies.clone(),
@@ -435,7 +441,8 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {
         failures: records.failures.clone(),
         cpu: thread_cpu(),
         ends: records.ends.clone().unwrap_or_default(),
-        acknowledged: simulators.iter().flat_map(Simulator::take_acknowledged).collect(),
+        is_record_full: acknowledged.iter().any(|of_fsp| ACKNOWLEDGED_MAX <= of_fsp.len()),
+        acknowledged: acknowledged.into_iter().flatten().collect(),
     }
 }
 

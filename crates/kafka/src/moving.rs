@@ -153,12 +153,15 @@ pub fn export<D: Disk>(
             sent += 1;
         }
         watch.tell(Step::Sent(placed.frame.header().last())).map_err(MoveError::Stopped)
-    })?;
+    });
+    // Who gives up keeps what was sent, and the next attempt goes on behind it.
+    let flushed = outbound.flush();
+    let walked = walked?;
+    flushed?;
     let tail = walked.tail;
     let end = End { identity: tail.identity, position: tail.end, chain: tail.chain };
     let was_whole = held.close(&end)?;
     drop(held);
-    outbound.flush()?;
     let (frames, all) = (walked.frames, walked.bytes);
     let exported = Exported { end, frames, sent, bytes: all, created: checked.created };
     if was_whole {

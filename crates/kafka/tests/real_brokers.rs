@@ -226,7 +226,9 @@ fn a_log_is_moved(cluster: &Cluster) {
     watch.steps = 450;
     let mut half_way = Node::open(&address, &TempDir::new().unwrap(), 9);
     half_way.catch_up();
-    assert!(half_way.replica.is_partial() && half_way.end().0 < end.position);
+    assert!(half_way.replica.is_partial());
+    assert_eq!(half_way.next, 101, "what was sent is there, and the step that was refused");
+    assert!(half_way.end().0 < end.position);
     assert!(matches!(refused("moved", &mut watch), MoveError::Stopped(_)));
     assert!(!watch.has_left);
     watch.steps = usize::MAX;

@@ -40,9 +40,7 @@ pub use clock::SystemClock;
 pub use directory::Directory;
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
-pub use replicated::{
-    Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Driven, Hooks, Takeover, start_replicated,
-};
+pub use replicated::{Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Driven, Hooks, Takeover};
 pub use run::{Node, start};
 pub use view::{Member, View};
 

@@ -145,136 +145,89 @@ pub struct Takeover {
     pub gone: Vec<String>,
 }
 
-/// Starts the sequencer's thread over a topic, whose next message is at `offset`. `connect` starts
-/// whatever feeds the arrivals. The receiver hears when the node is there; it is cut off when it
-/// will never be.
-///
-/// # Errors
-/// When the thread or the topic cannot be started.
-pub fn start_replicated<L, C, M, T>(
-    replica: Replica<WatchedLog<L>>,
-    offset: i64,
-    (clock, directory): (C, Directory),
-    (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
-    hooks: Hooks<M>,
-    connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
-) -> Result<(Node<M>, Receiver<()>), String>
+/// A node of several, to be given a thread ([`Driven::start`]) or driven turn by turn.
+pub struct Driven<L, C, M, T> {
+    runner: Runner<L, C, M, T>,
+    /// Hears when the node is there; it is cut off when it will never be.
+    ready: Receiver<()>,
+}
+
+impl<L, C, M, T> Driven<L, C, M, T>
 where
     L: Log + Send + 'static,
     C: Clock + Send + 'static,
     M: Send + Sync + 'static,
     T: Topic + 'static,
 {
-    let (mut runner, is_ready) =
-        assemble(replica, offset, (clock, directory), (mailboxes, limits), hooks, connect)?;
-    let handle = Handle { shared: Arc::clone(&runner.shared) };
-    let thread = std::thread::Builder::new()
-        .name("sequencer".into())
-        .spawn(move || {
+    /// Gives the node the sequencer's thread. The receiver hears when it is there; it is cut off
+    /// when it will never be.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(self) -> std::io::Result<(Node<M>, Receiver<()>)> {
+        let handle = self.handle();
+        let Self { mut runner, ready } = self;
+        let run = move || {
             let _closing = Closing(Arc::clone(&runner.shared));
-            runner.begin();
             while runner.go_on(runner.patience()) {}
-        })
-        .map_err(|error| error.to_string())?;
-    Ok((Node::of(handle, thread), is_ready))
+        };
+        let thread = std::thread::Builder::new().name("sequencer".into()).spawn(run)?;
+        Ok((Node::of(handle, thread), ready))
+    }
 }
 
-/// A node without a thread, for who drives it turn by turn.
-pub struct Driven<L, C, M, T>(Runner<L, C, M, T>);
-
 impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
-    /// As [`start_replicated`].
+    /// A node over a topic, whose next message is at `offset`. `connect` starts whatever feeds the
+    /// arrivals.
     ///
     /// # Errors
     /// When the topic cannot be started.
     pub fn new(
         replica: Replica<WatchedLog<L>>,
         offset: i64,
-        beside: (C, Directory),
-        of_io: (Vec<Arc<Mailbox<M>>>, InboxLimits),
+        (clock, directory): (C, Directory),
+        (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
         hooks: Hooks<M>,
         connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
     ) -> Result<Self, String> {
-        let (mut runner, _) = assemble(replica, offset, beside, of_io, hooks, connect)?;
+        let sharing = (limits, Sharing::Shared);
+        let shared = share(replica.sequencer(), directory, mailboxes, sharing);
+        let topic = connect(Arrivals(Arc::clone(&shared)))?;
+        let (heard, ready) = sync_channel(1);
+        let mut runner = Runner::new((replica, topic, clock), offset, shared, (hooks, heard));
         runner.begin();
-        Ok(Self(runner))
+        Ok(Self { runner, ready })
     }
 
     /// Takes what waits, and does what follows. False once the node has ended.
     pub fn turn(&mut self) -> bool {
-        self.0.go_on(Duration::ZERO)
+        self.runner.go_on(Duration::ZERO)
     }
 
     /// After how long at the latest the next turn is due, whatever comes.
     pub fn patience(&self) -> Duration {
-        self.0.patience()
+        self.runner.patience()
     }
 
     /// Access as for other threads.
     pub fn handle(&self) -> Handle<M> {
-        Handle { shared: Arc::clone(&self.0.shared) }
+        Handle { shared: Arc::clone(&self.runner.shared) }
     }
 
     /// Tells the node to leave: it ends within some turns.
     pub fn close(&self) {
-        self.0.shared.inbox.close();
+        self.runner.shared.inbox.close();
     }
 
     /// What the node has of the log.
     pub const fn replica(&self) -> &Replica<WatchedLog<L>> {
-        &self.0.replica
+        &self.runner.replica
     }
 
     /// Whether the node is one of several.
     pub fn is_there(&self) -> bool {
-        self.0.phase == Phase::There
+        self.runner.phase == Phase::There
     }
-}
-
-/// A node that has asked nothing yet, and who hears when it is there.
-type Assembled<L, C, M, T> = (Runner<L, C, M, T>, Receiver<()>);
-
-fn assemble<L: Log, C: Clock, M, T: Topic>(
-    replica: Replica<WatchedLog<L>>,
-    offset: i64,
-    (clock, directory): (C, Directory),
-    (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
-    hooks: Hooks<M>,
-    connect: impl FnOnce(Arrivals<M>) -> Result<T, String>,
-) -> Result<Assembled<L, C, M, T>, String> {
-    let sharing = (limits, Sharing::Shared);
-    let shared = share(replica.sequencer(), directory, mailboxes, sharing);
-    let topic = connect(Arrivals(Arc::clone(&shared)))?;
-    let (ready, is_ready) = sync_channel(1);
-    let now = clock.now();
-    let runner = Runner {
-        replica,
-        topic,
-        clock,
-        posting: Posting::new(Arc::clone(&shared)),
-        shared,
-        hooks,
-        phase: Phase::CatchingUp { until: None },
-        ready: Some(ready),
-        lanes: Lanes::default(),
-        taken: Taken::default(),
-        under_way: VecDeque::new(),
-        bundle: Vec::new(),
-        next: offset,
-        ends: Ends::default(),
-        proposed_us: now.monotonic_us,
-        delivered_us: now.monotonic_us,
-        ticked_us: 0,
-        leased_us: 0,
-        must_speak: false,
-        foreign: 0,
-        there: BTreeSet::new(),
-        last_takeover: None,
-        published_us: 0,
-        published_there: 0,
-        farewell_us: None,
-    };
-    Ok((runner, is_ready))
 }
 
 /// How far a node has got.
@@ -350,6 +303,42 @@ struct Runner<L, C, M, T> {
 }
 
 impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
+    fn new(
+        (replica, topic, clock): (Replica<WatchedLog<L>>, T, C),
+        offset: i64,
+        shared: Arc<Shared<M>>,
+        (hooks, ready): (Hooks<M>, SyncSender<()>),
+    ) -> Self {
+        let now = clock.now();
+        Self {
+            replica,
+            topic,
+            clock,
+            posting: Posting::new(Arc::clone(&shared)),
+            shared,
+            hooks,
+            phase: Phase::CatchingUp { until: None },
+            ready: Some(ready),
+            lanes: Lanes::default(),
+            taken: Taken::default(),
+            under_way: VecDeque::new(),
+            bundle: Vec::new(),
+            next: offset,
+            ends: Ends::default(),
+            proposed_us: now.monotonic_us,
+            delivered_us: now.monotonic_us,
+            ticked_us: 0,
+            leased_us: 0,
+            must_speak: false,
+            foreign: 0,
+            there: BTreeSet::new(),
+            last_takeover: None,
+            published_us: 0,
+            published_there: 0,
+            farewell_us: None,
+        }
+    }
+
     /// Asks how much there is to catch up with.
     fn begin(&mut self) {
         self.topic.ask_end(0);

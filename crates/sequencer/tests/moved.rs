@@ -2,13 +2,12 @@
 //! it, wherever it begins and whatever stands between, and goes on from its end.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use journal::{FileLog, MemoryDisk, Options};
+use journal::{CopyLog, FileLog, MemoryDisk, Options};
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Stamp};
-use ports::{Log, LogError, Now, RecordReader, Visitor};
+use ports::{Log, Now};
 use record::bundle::Bundle;
-use record::frame::{LogIdentity, Tail};
+use record::frame::LogIdentity;
 use record::message::{self, End, Message};
 use sequencer::{
     Delivered, Durability, LastMessage, Name, Passed, Quarantine, Replica, Sequencer, Submission,
@@ -17,30 +16,8 @@ use sequencer::{
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 const SECOND: u64 = 1_000_000;
 
-/// A copy of what a topic says: never synced.
-struct Copy(FileLog<MemoryDisk>);
-
-impl Log for Copy {
-    fn tail(&self) -> Tail {
-        self.0.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        self.0.append_durable(frame)
-    }
-
-    fn sync(&mut self) -> Result<(), LogError> {
-        Ok(())
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        self.0.replay(from, visit)
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.0.reader()
-    }
-}
+/// The copy of one node.
+type Copy = CopyLog<MemoryDisk>;
 
 fn now(seconds: u64) -> Now {
     Now { wall: Stamp(seconds * SECOND), monotonic_us: seconds * SECOND }
@@ -115,7 +92,7 @@ fn whole(end: &End) -> Vec<u8> {
 
 fn node(disk: &MemoryDisk, number: u32, last: Option<LastMessage>) -> Replica<Copy> {
     let opened = FileLog::open_or_create(disk.clone(), IDENTITY, Options::default());
-    let copy = Copy(opened.expect("it opens").0);
+    let copy = CopyLog::of(opened.expect("it opens").0);
     let sequencer = Sequencer::open(copy, number, Now::default(), &mut |_| ()).expect("it replays");
     let name = Name { name: format!("node-{number}"), node: number, instance: 1, ended: 0 };
     Replica::new(sequencer, name, Quarantine::default(), last).expect("it reads")

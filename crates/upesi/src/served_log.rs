@@ -159,8 +159,10 @@ impl Starting {
         };
         let of_io = (mailboxes, InboxLimits::default());
         let beside = (clock, directory);
-        let (node, ready) = node::start_replicated(replica, next, beside, of_io, hooks, connect)
-            .map_err(Failure::new)?;
+        let node = node::Driven::new(replica, next, beside, of_io, hooks, connect);
+        let started = node.map_err(Failure::new)?.start();
+        let (node, ready) =
+            started.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
         Ok((node, Some(ready)))
     }
 }

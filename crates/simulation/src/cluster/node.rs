@@ -8,15 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use delivery::{
     Attempt, AttemptResult, Delivery, Entry, Moment, Policy, Purpose, Verdict, Withdrawal,
 };
-use journal::{FileLog, MemoryDisk, Options};
-use ledger::{
-    Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, Outcome, Position, Stamp,
-};
+use journal::{CopyLog, FileLog, MemoryDisk, Options};
+use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, Outcome, Stamp};
 use node::stages::{Stages, WatchedLog};
 use node::{Arrivals, Attached, Directory, Driven, Event, Hooks, InboxLimits, Mailbox, Ticket};
-use ports::{Clock, Log, LogError, Now, RecordReader, Topic, Visitor};
+use ports::{Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleHeader};
-use record::frame::{LogIdentity, Tail};
+use record::frame::LogIdentity;
 use sequencer::{Durability, LastMessage, Name, Quarantine, Replica, Sequencer};
 
 use super::brokers::Entry as Stored;
@@ -27,30 +25,8 @@ use crate::script::Request;
 /// Finished deliveries in one record, at most.
 const RECORD_MAX: usize = 64;
 
-/// A copy of what the topic says: never synced.
-pub(crate) struct Copy(FileLog<MemoryDisk>);
-
-impl Log for Copy {
-    fn tail(&self) -> Tail {
-        self.0.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        self.0.append_durable(frame)
-    }
-
-    fn sync(&mut self) -> Result<(), LogError> {
-        Ok(())
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        self.0.replay(from, visit)
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.0.reader()
-    }
-}
+/// A copy of what the topic says.
+pub(crate) type Copy = CopyLog<MemoryDisk>;
 
 /// The clocks of one machine in virtual time.
 #[derive(Clone, Debug, Default)]
@@ -153,7 +129,8 @@ pub(crate) struct Post {
 }
 
 pub(crate) fn open_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<Copy> {
-    FileLog::open_or_create(disk.clone(), identity, Options::default()).ok().map(|it| Copy(it.0))
+    let opened = FileLog::open_or_create(disk.clone(), identity, Options::default());
+    opened.ok().map(|it| CopyLog::of(it.0))
 }
 
 /// Where the message of the copy's last frame stands, and what the next stamp needs of it.

@@ -1,6 +1,6 @@
-//! What is found out about a directory when its switch has ended: how fast its store is built anew,
-//! and how much shorter its log is when it is packed. And what kernel, log and store do without
-//! HTTP, by this program's own `bench core`. Parts of [`crate::sweep_growth`].
+//! What is found out about a filled directory on which no switch runs: how fast its store is built
+//! anew, and how much shorter its log is when it is packed. And what kernel, log and store do
+//! without HTTP, by this program's own `bench core`. Parts of [`crate::sweep_growth`].
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::child::{Switch, SwitchCommand};
 use crate::error::HarnessError;
 use crate::footprint::Footprint;
-use crate::sweep_growth::short;
+use crate::sweep_growth::{Seat, short};
 
 /// What was found out; nothing where it cannot be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,17 +22,23 @@ pub(crate) struct After {
 }
 
 impl After {
-    /// Of a directory with so many transfers, on which no switch runs. It is as before, but that
-    /// its store is a new one.
+    /// Of two directories, on neither of which a switch runs: one whose store is built anew, and
+    /// one that is packed. They are as before, but that the first has a new store.
     pub(crate) fn of(
         place: &Path,
-        (data, stored): (&Path, u64),
+        (rebuilt, packed): (Option<&Seat>, Option<&Seat>),
         command: &SwitchCommand,
     ) -> Result<Self, HarnessError> {
-        eprintln!("building the store of {} anew", short(stored));
-        let rebuilt_per_s = rebuild(data, stored, command)?;
-        eprintln!("packing the log of {}", short(stored));
-        Ok(Self { rebuilt_per_s, packed_share: pack(place, data, command)? })
+        let mut after = Self::default();
+        if let Some(Seat { data, stored, .. }) = rebuilt {
+            eprintln!("building the store of {} anew", short(*stored));
+            after.rebuilt_per_s = rebuild(data, *stored, command)?;
+        }
+        if let Some(Seat { data, stored, .. }) = packed {
+            eprintln!("packing the log of {}", short(*stored));
+            after.packed_share = pack(place, data, command)?;
+        }
+        Ok(after)
     }
 }
 

@@ -1,14 +1,14 @@
 //! What a switch feels of the transfers that it has stored: rate, latency, start, memory and disk
 //! with few and with many of them.
 //!
-//! Phases: look whether the disk has room; fill a directory for each size; kill each switch as
+//! Phases: look whether the disk has room; fill a directory for each size; time how the store of
+//! the largest is built anew, and see what a log takes when it is packed; kill each switch as
 //! `kill -9` does and time its start; then, round by round, load one size after the other, so that
-//! a machine that grows slower meets all of them; stop all and prove their logs; from the largest,
-//! time how the store is built anew and see what the log takes when it is packed; let `bench core`
-//! say what kernel, log and store do without HTTP. All switches run at the same time, one of them
-//! under load. Small directories are copied before each round, since
-//! a round adds to them; of large ones what a round adds is small. The party directory is measured
-//! beside them ([`crate::sweep_aliases`]), in the same rounds.
+//! a machine that grows slower meets all of them; stop each after its last round and prove its log;
+//! let `bench core` say what kernel, log and store do without HTTP. All switches run at the same
+//! time, one of them under load. Small directories are copied before each round, since a round adds
+//! to them. The party directory is measured beside them ([`crate::sweep_aliases`]), in the same
+//! rounds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,10 +33,16 @@ use crate::sweep_report::{Step, SweepReport};
 use crate::sweep_tables::{Goal, Row, Table};
 
 /// A transfer with a body of 1 KB takes less on disk, whatever it is stored as.
-const TRANSFER_BYTES: u64 = 3_200;
+const TRANSFER_BYTES: u64 = 2_500;
 /// And less than this packed, or without bodies.
 const PACKED_BYTES: u64 = 800;
-/// What shall stay free beside it, for what the rounds add.
+/// Transfers whose packed form is measured, at most.
+const PACKED_MAX: u64 = 1_000_000;
+/// What a second at the highest rate adds to a log, at most, and how many such seconds a round has
+/// for each of its own: one run at that rate and two at half of it.
+const ADDED_BYTES_PER_S: f64 = 45e6;
+const ADDED_SECONDS: f64 = 2.0;
+/// What shall stay free beside it.
 const FREE_BYTES: u64 = 2 << 30;
 const FREE_BYTES_QUICK: u64 = 64 << 20;
 /// Directories up to here are copied before each round.
@@ -45,6 +51,8 @@ const COPIED_BYTES_MAX: u64 = 1 << 30;
 const FEW_ALIASES: u64 = 10_000;
 const QUICK_ALIASES: [u64; 2] = [200, 2_000];
 const IN_FLIGHT: usize = 256;
+/// Longest run of look-ups: its rate and latency change little after that.
+const LOOK_UP_SECONDS_MAX: f64 = 60.0;
 /// Part of a run after which the snapshot is asked for.
 const SNAPSHOT_AT: f64 = 0.3;
 
@@ -64,7 +72,12 @@ pub(crate) fn growth(
     let mut seats = Vec::new();
     for stored in &size.sizes {
         interrupt.check()?;
-        seats.push(Seat::take(*stored, (&place.path, size.segment_mib()), &command)?);
+        seats.push(Seat::fill(*stored, (&place.path, size.segment_mib()), &command)?);
+    }
+    let after = After::of(&place.path, (seats.last(), packable(&seats)), &command)?;
+    for seat in &mut seats {
+        interrupt.check()?;
+        seat.begin(&command)?;
     }
     let mut directories = Vec::new();
     for aliases in size.directories() {
@@ -72,32 +85,27 @@ pub(crate) fn growth(
         let seat = AliasSeat::take(aliases, &place.path, (size.quick, &command))?;
         directories.push(seat);
     }
-    let look_up = (size.seconds, size.quick);
+    let look_up = (size.seconds.min(LOOK_UP_SECONDS_MAX), size.quick);
     let lookups_per_s = match directories.first() {
         Some(seat) => (seat.top_rate(look_up, &command)? / 2.0).max(1.0),
         None => 0.0,
     };
     let mut invalid_because = Vec::new();
-    for round in 0..size.rounds {
+    for round in 1..=size.rounds {
         for seat in &mut seats {
             interrupt.check()?;
-            eprintln!("round {} of {}: {} stored", round + 1, size.rounds, short(seat.stored));
+            eprintln!("round {round} of {}: {} stored", size.rounds, short(seat.stored));
             seat.round(round, &size, &command)?;
+            if round == size.rounds {
+                invalid_because.extend(seat.end(place.temporary, &command));
+                invalid_because.extend(seat.problems());
+            }
         }
         for seat in &mut directories {
             interrupt.check()?;
             seat.round(lookups_per_s, look_up, &command)?;
         }
     }
-    for seat in &mut seats {
-        eprintln!("stopping the switch with {} and verifying its log", short(seat.stored));
-        invalid_because.extend(seat.end(&command));
-        invalid_because.extend(seat.problems());
-    }
-    let after = match seats.last() {
-        Some(seat) => After::of(&place.path, (&seat.data, seat.stored), &command)?,
-        None => After::default(),
-    };
     for seat in &mut directories {
         invalid_because.extend(seat.end(&command));
     }
@@ -106,6 +114,11 @@ pub(crate) fn growth(
         None => None,
     };
     Ok(report(&seats, &directories, (&after, core), invalid_because))
+}
+
+/// The largest directory that is packed to measure it.
+fn packable(seats: &[Seat]) -> Option<&Seat> {
+    seats.iter().rfind(|seat| seat.stored <= PACKED_MAX).or(seats.first())
 }
 
 /// How large the sweep is.
@@ -150,6 +163,14 @@ impl Extent {
         }
     }
 
+    /// What the rounds add, at most, while it is there: with a single one, each directory goes when
+    /// its load is over.
+    fn added_bytes(&self) -> u64 {
+        let one = (self.seconds * ADDED_SECONDS * ADDED_BYTES_PER_S) as u64;
+        let at_once = if self.rounds == 1 { 1 } else { self.rounds * self.sizes.len() };
+        if self.quick { 0 } else { one * at_once as u64 }
+    }
+
     /// Refuses what the disk has no room for; what is there from before is not asked for again.
     fn check_room(&self, place: &Path) -> Result<(), HarnessError> {
         let missing = |stored: &u64| {
@@ -160,8 +181,9 @@ impl Extent {
         };
         let rest = if self.quick { FREE_BYTES_QUICK } else { FREE_BYTES };
         let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
-        let packed = self.sizes.last().map_or(0, |stored| stored * PACKED_BYTES);
-        let needed = self.sizes.iter().map(missing).sum::<u64>() + aliases + packed + rest;
+        let packed = self.sizes.last().map_or(0, |stored| PACKED_MAX.min(*stored) * PACKED_BYTES);
+        let filled = self.sizes.iter().map(missing).sum::<u64>();
+        let needed = filled + self.added_bytes() + aliases + packed + rest;
         let free = free_bytes(place)?;
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let (needed_gb, free_gb, place) = (gigabytes(needed), gigabytes(free), place.display());
@@ -204,10 +226,10 @@ impl Drop for Place {
 }
 
 /// A size with its switch and what was measured of it.
-struct Seat {
-    stored: u64,
+pub(crate) struct Seat {
+    pub(crate) stored: u64,
     /// As it was filled.
-    data: PathBuf,
+    pub(crate) data: PathBuf,
     /// What the switch runs on: the same, or a copy.
     used: PathBuf,
     footprint: Footprint,
@@ -222,8 +244,8 @@ struct Seat {
 }
 
 impl Seat {
-    /// Fills the directory, and times a start after a kill.
-    fn take(
+    /// Fills the directory.
+    fn fill(
         stored: u64,
         (place, segment_mib): (&Path, u64),
         command: &SwitchCommand,
@@ -234,7 +256,7 @@ impl Seat {
         let footprint = Footprint::of(&data);
         let copied = footprint.total() <= COPIED_BYTES_MAX;
         let used = if copied { data.with_extension("copy") } else { data.clone() };
-        let mut seat = Self {
+        Ok(Self {
             stored,
             data,
             used,
@@ -246,15 +268,19 @@ impl Seat {
             half: Vec::new(),
             snapshot: Vec::new(),
             seconds: Seconds::default(),
-        };
-        seat.renew()?;
-        eprintln!("killing the switch with {} and starting it again", short(stored));
+        })
+    }
+
+    /// Starts its switch, kills it, and times the next start.
+    fn begin(&mut self, command: &SwitchCommand) -> Result<(), HarnessError> {
+        self.renew()?;
+        eprintln!("killing the switch with {} and starting it again", short(self.stored));
         // Killed when dropped, while it has nothing to do: everything is in the log.
-        drop(Switch::start(command, &seat.used)?);
-        let switch = Switch::start(command, &seat.used)?;
-        seat.ready = switch.ready_after;
-        seat.switch = Some(switch);
-        Ok(seat)
+        drop(Switch::start(command, &self.used)?);
+        let switch = Switch::start(command, &self.used)?;
+        self.ready = switch.ready_after;
+        self.switch = Some(switch);
+        Ok(())
     }
 
     /// Copies the directory as it was filled, if it is one of those.
@@ -277,7 +303,7 @@ impl Seat {
         size: &Extent,
         command: &SwitchCommand,
     ) -> Result<(), HarnessError> {
-        if round > 0 && self.used != self.data {
+        if round > 1 && self.used != self.data {
             self.switch.take().map_or(Ok(()), Switch::stop)?;
             self.renew()?;
             self.switch = Some(Switch::start(command, &self.used)?);
@@ -306,14 +332,15 @@ impl Seat {
         Ok(())
     }
 
-    /// Stops the switch and proves its log; gives what was wrong.
-    fn end(&mut self, command: &SwitchCommand) -> Option<String> {
+    /// Stops the switch and proves its log; gives what was wrong. What nobody wants again goes.
+    fn end(&mut self, is_temporary: bool, command: &SwitchCommand) -> Option<String> {
+        eprintln!("stopping the switch with {} and verifying its log", short(self.stored));
         let switch = self.switch.take()?;
         self.resident = switch.figures().resident_bytes;
         let stopped = switch.stop().map_err(|error| error.to_string());
         let problem = stopped.and_then(|()| command.verify(&self.used)).err();
-        if self.used != self.data {
-            // It lies beside what is kept, and is made anew when it is needed.
+        if is_temporary || self.used != self.data {
+            // A copy beside what is kept is made anew when it is needed.
             let _ = fs::remove_dir_all(&self.used);
         }
         problem.map(|problem| format!("{} stored: {problem}", short(self.stored)))

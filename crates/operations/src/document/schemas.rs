@@ -20,9 +20,13 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own =
-        [simple(), requests(), answers(), vec![("Storage", storage()), ("Cluster", cluster())]]
-            .concat();
+    let own = [
+        simple(),
+        requests(),
+        answers(),
+        vec![("Storage", storage()), ("Cluster", cluster()), ("Rules", rules())],
+    ]
+    .concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
@@ -135,6 +139,7 @@ fn requests_of_keys() -> Vec<Named> {
     vec![
         ("NewKey", closed([("publicKey", pem)], [])),
         ("Watch", closed([("enabled", reference("Flag"))], [])),
+        ("Activation", closed([("version", json!({"type": "integer", "minimum": 1}))], [])),
     ]
 }
 
@@ -609,7 +614,7 @@ fn cluster() -> Value {
             ("position", count()),
             ("silentMilliseconds", count()),
         ],
-        [("contradictsAt", count())],
+        [("contradictsAt", count()), ("rulesKnown", count())],
     );
     let lane = closed([("participant", text()), ("node", text())], []);
     let time = json!({"type": "string", "format": "date-time"});
@@ -626,6 +631,19 @@ fn cluster() -> Value {
             ("lanes", json!({"type": "array", "items": lane})),
         ],
         [("lastTakeover", takeover)],
+    )
+}
+
+fn rules() -> Value {
+    let version = || json!({"type": "integer", "minimum": 1});
+    let node = closed([("name", json!({"type": "string"}))], [("known", version())]);
+    closed(
+        [
+            ("active", version()),
+            ("known", version()),
+            ("nodes", json!({"type": "array", "items": node})),
+        ],
+        [],
     )
 }
 

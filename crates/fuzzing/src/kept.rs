@@ -80,6 +80,7 @@ fn is_bundle(bytes: &[u8]) -> bool {
         && long(8) == bytes.len()
         && (1..=FRAME_RECORDS_MAX as usize).contains(&count)
         && long(128) != 0
+        && short(138) == 0
         && name <= 64
         && long(AT_CRC) == bundle_crc(bytes) as usize
         && bytes.get(HEAD..HEAD + name).is_some_and(|name| std::str::from_utf8(name).is_ok())

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use journal::{CopyLog, FileLog, Recovery};
-use ledger::{Command, Genesis, RULES_VERSION, Stamp};
+use ledger::{Command, Genesis, Stamp};
 use ports::{Arrival, Disk, Log as _, Stop};
 use record::bundle::{self, BundleHeader, Claim};
 use record::frame::{FrameBuilder, FrameHeader, LogIdentity};
@@ -170,7 +170,6 @@ fn found(address: &Address, options: &Options, founding: &Founding) -> Result<()
         sequence: 1,
         wall: founding.wall,
         instance: 0,
-        rules: RULES_VERSION,
         claim: Claim::default(),
         name: &options.node,
     };

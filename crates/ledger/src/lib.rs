@@ -64,7 +64,7 @@ pub use register::{
     ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
     ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
-pub use state::{Batch, Counters, Effects, Moment, RULES_FIRST, RULES_VERSION, State};
+pub use state::{Batch, Counters, Effects, Moment, RULES_VERSION, State};
 pub use state_hash::StateHashes;
 pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};
 pub use transfers::{Answer, AnswerKind, Ended, TransferState};

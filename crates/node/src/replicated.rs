@@ -28,7 +28,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ledger::{Command, FspName, ParticipantIndex, Position, RULES_VERSION, Stamp, State};
+use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
@@ -123,8 +123,6 @@ pub struct ClusterNode {
     pub silent_ms: u64,
     /// Where it was found to have decided otherwise.
     pub contradicts: Option<Position>,
-    /// The newest version of the rules that it knows; none before it has said so.
-    pub rules: Option<u32>,
 }
 
 /// Whose callbacks go out from where.
@@ -869,14 +867,10 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             epoch: member.epoch,
             position: match node == me {
                 true => state.position(),
-                false => replica.heard(node).map_or(Position(0), |heard| heard.position),
+                false => replica.claimed(node).unwrap_or(Position(0)),
             },
             silent_ms: (members.now_us() - member.seen_us) / 1_000,
             contradicts: against.get(&node).copied(),
-            rules: match node == me {
-                true => Some(RULES_VERSION),
-                false => replica.heard(node).map(|heard| heard.rules),
-            },
         };
         let owner = |index: ParticipantIndex| members.owner(index.0);
         let lanes = state.register().iter().filter_map(|(index, participant)| {

@@ -30,8 +30,6 @@ struct NodeShape<'a> {
     silent_milliseconds: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     contradicts_at: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rules_known: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +53,6 @@ pub(crate) fn show(cluster: &Cluster) -> Reply {
         position: node.position,
         silent_milliseconds: node.silent_ms,
         contradicts_at: node.contradicts_at,
-        rules_known: node.rules,
     });
     let lanes = cluster.lanes.iter();
     Ok(Answer::ok(&ClusterShape {

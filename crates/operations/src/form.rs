@@ -112,15 +112,6 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// A whole number from zero on, as a number or as text.
-    pub(crate) fn whole(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
-        let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        match raw.get().trim_matches('"').parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(self.malformed(name, "must be a whole number")),
-        }
-    }
-
     /// A plain decimal, as a number or as text: at most 18 digits, four of them decimals.
     pub(crate) fn decimal(&mut self, name: &str) -> Result<Option<Amount>, Refusal> {
         let Some(raw) = self.members.remove(name) else { return Ok(None) };

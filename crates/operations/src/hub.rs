@@ -251,8 +251,6 @@ pub struct ClusterNode {
     pub silent_ms: u64,
     /// Where it was found to have decided otherwise than the node that was asked.
     pub contradicts_at: Option<u64>,
-    /// The newest version of the rules that it knows; none before it has said so.
-    pub rules: Option<u32>,
 }
 
 /// Nodes were found to be gone.

@@ -35,7 +35,6 @@ pub(crate) enum Resource {
     Metrics,
     Storage,
     Cluster,
-    Rules,
     Watching,
     Waterfall(String),
     FspiopDocument,
@@ -81,7 +80,6 @@ impl Resource {
             ["metrics"] => Some(Self::Metrics),
             ["storage"] => Some(Self::Storage),
             ["cluster"] => Some(Self::Cluster),
-            ["rules"] => Some(Self::Rules),
             ["waterfall"] => Some(Self::Watching),
             ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
             ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
@@ -117,7 +115,6 @@ impl Resource {
             | Self::LedgerAccountTypes
             | Self::SettlementModels
             | Self::Oracles
-            | Self::Rules
             | Self::Snapshots => "GET, HEAD, POST",
             Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
                 "GET, HEAD, PUT"

@@ -22,7 +22,7 @@
 //! | 128 | 4 | node |
 //! | 132 | 4 | epoch |
 //! | 136 | 2 | length of the node's name |
-//! | 138 | 2 | versions of the rules that the node knows beyond the first |
+//! | 138 | 2 | zero |
 //! | 140 | 4 | CRC-32C of all other bytes |
 //! | 144 | n | the node's name, UTF-8 |
 //! | 144 + n | | the records, as in a frame |
@@ -30,7 +30,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use ledger::{Digest, Position, RULES_FIRST, Stamp};
+use ledger::{Digest, Position, Stamp};
 
 use crate::checksum::crc32c;
 use crate::fixed::{array_at, u16_at, u32_at, u64_at};
@@ -80,8 +80,6 @@ pub struct BundleHeader<'a> {
     pub wall: Stamp,
     /// Tells two programs of one name from each other.
     pub instance: u64,
-    /// The newest version of the rules that the node knows.
-    pub rules: u32,
     /// What the node had applied.
     pub claim: Claim,
     /// The node's name.
@@ -123,7 +121,7 @@ impl core::error::Error for BundleError {}
 /// that fit into a frame.
 ///
 /// # Panics
-/// With a name longer than [`NODE_NAME_MAX`], or rules of version 65,537.
+/// With a name longer than [`NODE_NAME_MAX`].
 pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Vec<u8>) {
     let name = header.name.as_bytes();
     assert!(name.len() <= NODE_NAME_MAX, "names are checked where they are read");
@@ -145,10 +143,7 @@ pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Ve
     out.extend_from_slice(&header.node.to_le_bytes());
     out.extend_from_slice(&header.epoch.to_le_bytes());
     out.extend_from_slice(&(name.len() as u16).to_le_bytes());
-    let beyond = header.rules.saturating_sub(RULES_FIRST);
-    let beyond = u16::try_from(beyond).expect("rules do not change so often");
-    out.extend_from_slice(&beyond.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0; 6]);
     out.extend_from_slice(name);
     out.extend_from_slice(records);
     let crc = checksum(out);
@@ -180,7 +175,7 @@ impl<'a> Bundle<'a> {
         }
         let name = usize::from(u16_at(head, 136));
         let flags = u16_at(head, 6);
-        if FLAG_FOUNDING < flags || NODE_NAME_MAX < name {
+        if FLAG_FOUNDING < flags || u16_at(head, 138) != 0 || NODE_NAME_MAX < name {
             return Err(foreign("a field of its header is out of range"));
         }
         let (name, records) = rest.split_at_checked(name).ok_or(foreign("its name is cut off"))?;
@@ -210,7 +205,6 @@ impl<'a> Bundle<'a> {
             sequence: u64_at(head, 32),
             wall: Stamp(u64_at(head, 40)),
             instance: u64_at(head, 48),
-            rules: RULES_FIRST + u32::from(u16_at(head, 138)),
             claim: Claim {
                 position: Position(u64_at(head, 56)),
                 digest: Digest(array_at(head, 64)),
@@ -252,7 +246,6 @@ mod tests {
             sequence: 41,
             wall: Stamp(1_000_000),
             instance: 99,
-            rules: 3,
             claim: Claim {
                 position: Position(40),
                 digest: Digest([1; 32]),

@@ -57,21 +57,10 @@ pub struct Replica<L> {
     is_partial: bool,
     members: Members,
     names: BTreeMap<u32, String>,
-    heard: BTreeMap<u32, Heard>,
+    claims: BTreeMap<u32, (u32, Position)>,
     history: VecDeque<Claim>,
     contradicting: BTreeMap<u32, Position>,
     commands: Vec<Command>,
-}
-
-/// What a node said of itself last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// Its life.
-    pub epoch: u32,
-    /// Up to where it had applied the log.
-    pub position: Position,
-    /// The newest version of the rules that it knows.
-    pub rules: u32,
 }
 
 /// What came of a message.
@@ -152,7 +141,7 @@ impl<L: Log> Replica<L> {
             keeper: Timekeeper::after(last),
             members,
             names: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            claims: BTreeMap::new(),
             history: VecDeque::new(),
             contradicting: BTreeMap::new(),
             commands: Vec::new(),
@@ -211,7 +200,6 @@ impl<L: Log> Replica<L> {
             sequence,
             wall,
             instance: self.name.instance,
-            rules: RULES_VERSION,
             claim: self.history.back().copied().unwrap_or_default(),
             name: &self.name.name,
         };
@@ -349,14 +337,13 @@ impl<L: Log> Replica<L> {
         });
     }
 
-    /// Takes note of what a node says of itself.
+    /// Takes note of a node's name and claim.
     fn hear(&mut self, header: &BundleHeader<'_>) -> Result<(), ReplicaError> {
         let (node, claim) = (header.node, &header.claim);
         if self.names.get(&node).is_none_or(|name| name != header.name) {
             self.names.insert(node, header.name.to_owned());
         }
-        let (epoch, position, rules) = (header.epoch, claim.position, header.rules);
-        self.heard.insert(node, Heard { epoch, position, rules });
+        self.claims.insert(node, (header.epoch, claim.position));
         if header.instance == self.name.instance || header.founding {
             return Ok(());
         }
@@ -418,10 +405,10 @@ impl<L: Log> Replica<L> {
         &self.commands
     }
 
-    /// What a node that is there said of itself last, in this life.
-    pub fn heard(&self, node: u32) -> Option<Heard> {
-        let heard = self.heard.get(&node)?;
-        (self.members.get(node)?.epoch == heard.epoch).then_some(*heard)
+    /// Up to where a node that is there says that it has applied the log.
+    pub fn claimed(&self, node: u32) -> Option<Position> {
+        let (epoch, position) = self.claims.get(&node)?;
+        (self.members.get(node)?.epoch == *epoch).then_some(*position)
     }
 
     /// The nodes that have another state than this one.

@@ -51,7 +51,6 @@ struct Node {
     position: u64,
     silent_milliseconds: u64,
     contradicts_at: Option<u64>,
-    rules_known: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -93,12 +92,11 @@ fn show(cluster: &Cluster) {
         let lanes = cluster.lanes.iter().filter(|lane| lane.node == node.name);
         let served: Vec<_> = lanes.map(|lane| lane.participant.as_str()).collect();
         println!(
-            "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  rules {:<3} sends to {}",
+            "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  sends to {}",
             node.name,
             node.epoch,
             node.position,
             node.silent_milliseconds,
-            node.rules_known.map_or_else(|| "?".to_owned(), |known| known.to_string()),
             if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
         );
         if let Some(position) = node.contradicts_at {

@@ -194,7 +194,6 @@ impl Hub for NodeHub {
             position: node.position.0,
             silent_ms: node.silent_ms,
             contradicts_at: node.contradicts.map(|position| position.0),
-            rules: node.rules,
         };
         let lane = |lane: node::ClusterLane| (lane.participant.to_string(), lane.node);
         Cluster {

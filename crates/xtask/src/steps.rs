@@ -165,29 +165,13 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
 }
 
 /// What needs others: brokers, a server of objects, readers of documents and of charts.
-fn surroundings(itself: &str, share: u64) -> [Step; 7] {
+fn surroundings(itself: &str, share: u64) -> [Step; 5] {
     [
         cargo(
             "scheme on brokers",
             "nodes over real brokers lose nothing when nodes, brokers and disks are lost or stop",
             "test --locked --package upesi --features real-brokers --test product -- kafka \
              --skip kafka_matrix",
-        ),
-        cargo(
-            "next rules",
-            "a build that knows rules that no other does",
-            "build --locked --package upesi --features next-rules --target-dir \
-             target/next-rules",
-        ),
-        with(
-            cargo(
-                "upgrade",
-                "nodes are upgraded to it under load, one by one; its rules decide, and no way back",
-                "test --locked --package upesi --features real-brokers --test product -- \
-                 kafka_upgrade",
-            ),
-            "UPESI_PROOF_NEXT",
-            "target/next-rules/debug/upesi".to_owned(),
         ),
         with(
             cargo(

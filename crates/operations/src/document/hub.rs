@@ -70,8 +70,6 @@ pub(super) fn operations() -> Vec<Operation> {
         question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
         storage(),
         cluster(),
-        rules(),
-        activation(),
         question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
             .answers(Answer::json(200, "The document.", any.clone())),
         question("/openapi/admin.json", "adminDocument", TAG, "This API as OpenAPI")
@@ -98,27 +96,6 @@ fn cluster() -> Operation {
              Nobody where the log is not shared.",
         )
         .answers(Answer::json(200, "As of a fraction of a second ago.", reference("Cluster")))
-}
-
-fn rules() -> Operation {
-    question("/rules", "rules", TAG, "The version of the rules that decides")
-        .says(
-            "`active` decides the next message; `known` is the newest one that the program knows, \
-             and that of each node where several share the log.",
-        )
-        .answers(Answer::json(200, "As of now.", reference("Rules")))
-}
-
-fn activation() -> Operation {
-    change("post", "/rules", "activateRules", TAG, "Have newer rules decide")
-        .says(
-            "From the next message on, and for good: a program that does not know them cannot read \
-             the log any more. Refused while a node is there that does not know them. The version \
-             that decides already may be named again.",
-        )
-        .takes("Activation", json!({"version": 1}))
-        .answers(Answer::json(200, "They decide.", reference("Rules")))
-        .ends(&[Outcome::RulesVersionRefused])
 }
 
 fn explanation() -> Operation {

@@ -20,13 +20,9 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own = [
-        simple(),
-        requests(),
-        answers(),
-        vec![("Storage", storage()), ("Cluster", cluster()), ("Rules", rules())],
-    ]
-    .concat();
+    let own =
+        [simple(), requests(), answers(), vec![("Storage", storage()), ("Cluster", cluster())]]
+            .concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
@@ -139,7 +135,6 @@ fn requests_of_keys() -> Vec<Named> {
     vec![
         ("NewKey", closed([("publicKey", pem)], [])),
         ("Watch", closed([("enabled", reference("Flag"))], [])),
-        ("Activation", closed([("version", json!({"type": "integer", "minimum": 1}))], [])),
     ]
 }
 
@@ -614,7 +609,7 @@ fn cluster() -> Value {
             ("position", count()),
             ("silentMilliseconds", count()),
         ],
-        [("contradictsAt", count()), ("rulesKnown", count())],
+        [("contradictsAt", count())],
     );
     let lane = closed([("participant", text()), ("node", text())], []);
     let time = json!({"type": "string", "format": "date-time"});
@@ -631,19 +626,6 @@ fn cluster() -> Value {
             ("lanes", json!({"type": "array", "items": lane})),
         ],
         [("lastTakeover", takeover)],
-    )
-}
-
-fn rules() -> Value {
-    let version = || json!({"type": "integer", "minimum": 1});
-    let node = closed([("name", json!({"type": "string"}))], [("known", version())]);
-    closed(
-        [
-            ("active", version()),
-            ("known", version()),
-            ("nodes", json!({"type": "array", "items": node})),
-        ],
-        [],
     )
 }
 

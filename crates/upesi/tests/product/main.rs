@@ -28,8 +28,6 @@ mod kafka_leaving;
 mod kafka_matrix;
 #[cfg(feature = "real-brokers")]
 mod kafka_moving;
-#[cfg(feature = "real-brokers")]
-mod kafka_upgrade;
 mod kill;
 mod lookup_and_quotes;
 #[cfg(feature = "real-object-stores")]

@@ -11,11 +11,9 @@ use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp, T
 use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::register::Register;
+use crate::rules::RULES_VERSION;
 use crate::trail::Trail;
 use crate::transfers::{Ended, Transfers};
-
-/// The newest rules this binary knows. A log decided under other rules names their version.
-pub const RULES_VERSION: u32 = 1;
 
 /// Batches between two full additions of all accounts (each batch asserts its own postings).
 const FULL_SUM_INTERVAL: u64 = 1_024;

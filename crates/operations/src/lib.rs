@@ -33,6 +33,7 @@ mod participants;
 mod parties;
 mod refusals;
 mod resource;
+mod rules;
 mod server;
 mod settlement_models;
 mod shapes;

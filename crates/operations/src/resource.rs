@@ -35,6 +35,7 @@ pub(crate) enum Resource {
     Metrics,
     Storage,
     Cluster,
+    Rules,
     Watching,
     Waterfall(String),
     FspiopDocument,
@@ -80,6 +81,7 @@ impl Resource {
             ["metrics"] => Some(Self::Metrics),
             ["storage"] => Some(Self::Storage),
             ["cluster"] => Some(Self::Cluster),
+            ["rules"] => Some(Self::Rules),
             ["waterfall"] => Some(Self::Watching),
             ["waterfall", transfer] => Some(Self::Waterfall((*transfer).into())),
             ["openapi", "fspiop.json"] => Some(Self::FspiopDocument),
@@ -116,9 +118,11 @@ impl Resource {
             | Self::SettlementModels
             | Self::Oracles
             | Self::Snapshots => "GET, HEAD, POST",
-            Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
-                "GET, HEAD, PUT"
-            }
+            Self::Participant(_)
+            | Self::Limits(_)
+            | Self::SettlementModel(_)
+            | Self::Rules
+            | Self::Watching => "GET, HEAD, PUT",
             Self::Parties
             | Self::InitialPositionAndLimits(_)
             | Self::DeadLetterResend(_)

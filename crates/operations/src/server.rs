@@ -31,7 +31,7 @@ use crate::options::{AdminOptions, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys,
-    monitoring, oracles, participants, parties, settlement_models, snapshots, storage,
+    monitoring, oracles, participants, parties, rules, settlement_models, snapshots, storage,
     transactions, waterfall,
 };
 
@@ -255,6 +255,8 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         }
         (Resource::Storage, _) => storage::show(&call.hub.storage()),
         (Resource::Cluster, _) => cluster::show(&call.hub.cluster()),
+        (Resource::Rules, "PUT") => rules::activate(call).await,
+        (Resource::Rules, _) => rules::show(call).await,
         (Resource::Watching, "PUT") => waterfall::switch(call),
         (Resource::Watching, _) => waterfall::show(call),
         (Resource::Waterfall(transfer), _) => waterfall::of_transfer(call, transfer),

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::{Command, Position, RULES_VERSION, Stamp};
+use ledger::{Change, Command, Position, Stamp, rules_known};
 use ports::{Log, LogError};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
 use record::frame::{BatchHeader, Frame, FrameHeader, Records};
@@ -57,10 +57,18 @@ pub struct Replica<L> {
     is_partial: bool,
     members: Members,
     names: BTreeMap<u32, String>,
-    claims: BTreeMap<u32, (u32, Position)>,
+    claims: BTreeMap<u32, Claimed>,
     history: VecDeque<Claim>,
     contradicting: BTreeMap<u32, Position>,
     commands: Vec<Command>,
+}
+
+/// What a node said of itself last.
+#[derive(Clone, Copy, Debug)]
+struct Claimed {
+    epoch: u32,
+    position: Position,
+    rules: u32,
 }
 
 /// What came of a message.
@@ -201,6 +209,7 @@ impl<L: Log> Replica<L> {
             wall,
             instance: self.name.instance,
             claim: self.history.back().copied().unwrap_or_default(),
+            rules: rules_known(),
             name: &self.name.name,
         };
         let builder = &sequencer.builder;
@@ -286,7 +295,7 @@ impl<L: Log> Replica<L> {
     /// what this node knows and has decided.
     fn check_decided(&self, header: &FrameHeader) -> Result<(), ReplayError> {
         let (batch, state) = (&header.batch, &self.sequencer.state);
-        if RULES_VERSION < batch.rules_version {
+        if rules_known() < batch.rules_version {
             let version = batch.rules_version;
             return Err(ReplayError::UnknownRules { position: header.first, version });
         }
@@ -316,10 +325,12 @@ impl<L: Log> Replica<L> {
     fn read(&mut self, records: Records<'_>) -> Result<(), ReplayError> {
         self.commands.clear();
         for record in records {
-            self.commands.push(match self.quarantine.holds(&record)? {
+            let command = match self.quarantine.holds(&record)? {
                 true => Command::Tick,
                 false => read_command(&record)?,
-            });
+            };
+            must_be_known(record.position, &command)?;
+            self.commands.push(command);
         }
         Ok(())
     }
@@ -343,7 +354,8 @@ impl<L: Log> Replica<L> {
         if self.names.get(&node).is_none_or(|name| name != header.name) {
             self.names.insert(node, header.name.to_owned());
         }
-        self.claims.insert(node, (header.epoch, claim.position));
+        let (epoch, position, rules) = (header.epoch, claim.position, header.rules);
+        self.claims.insert(node, Claimed { epoch, position, rules });
         if header.instance == self.name.instance || header.founding {
             return Ok(());
         }
@@ -407,8 +419,18 @@ impl<L: Log> Replica<L> {
 
     /// Up to where a node that is there says that it has applied the log.
     pub fn claimed(&self, node: u32) -> Option<Position> {
-        let (epoch, position) = self.claims.get(&node)?;
-        (self.members.get(node)?.epoch == *epoch).then_some(*position)
+        Some(self.said(node)?.position)
+    }
+
+    /// The newest rules that a node that is there knows, as it says.
+    pub fn rules_of(&self, node: u32) -> Option<u32> {
+        Some(self.said(node)?.rules)
+    }
+
+    /// What a node that is there said of itself last.
+    fn said(&self, node: u32) -> Option<&Claimed> {
+        let said = self.claims.get(&node)?;
+        (self.members.get(node)?.epoch == said.epoch).then_some(said)
     }
 
     /// The nodes that have another state than this one.
@@ -428,5 +450,19 @@ impl<L: Log> Replica<L> {
             None if node == self.name.node => self.name.name.clone(),
             None => format!("number {node}"),
         }
+    }
+}
+
+/// Rules that others may decide by from here on must be known here: what this program would make of
+/// the command is not what they do.
+fn must_be_known(position: Position, command: &Command) -> Result<(), ReplayError> {
+    match command {
+        Command::Administer(asked) => match asked.change {
+            Change::Activate { rules_version: version } if rules_known() < version => {
+                Err(ReplayError::UnknownRules { position, version })
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
     }
 }

@@ -114,6 +114,7 @@ fn founding(node: u32) -> Vec<u8> {
         wall: Stamp(100 * SECOND),
         instance: 0,
         claim: Claim::default(),
+        rules: 1,
         name: "founder",
     };
     let mut out = Vec::new();

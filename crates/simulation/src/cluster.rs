@@ -304,6 +304,7 @@ impl World {
             wall: Stamp(0),
             instance: 0,
             claim: Claim::default(),
+            rules: 1,
             name: "founder",
         };
         let mut bytes = Vec::new();

@@ -50,6 +50,7 @@ struct Node {
     epoch: u32,
     position: u64,
     silent_milliseconds: u64,
+    rules_known: u32,
     contradicts_at: Option<u64>,
 }
 
@@ -92,11 +93,12 @@ fn show(cluster: &Cluster) {
         let lanes = cluster.lanes.iter().filter(|lane| lane.node == node.name);
         let served: Vec<_> = lanes.map(|lane| lane.participant.as_str()).collect();
         println!(
-            "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  sends to {}",
+            "  {:<12} life {:<4} applied {:<12} silent {:>5} ms  rules {:<3} sends to {}",
             node.name,
             node.epoch,
             node.position,
             node.silent_milliseconds,
+            node.rules_known,
             if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
         );
         if let Some(position) = node.contradicts_at {

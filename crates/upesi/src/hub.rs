@@ -193,6 +193,7 @@ impl Hub for NodeHub {
             epoch: node.epoch,
             position: node.position.0,
             silent_ms: node.silent_ms,
+            rules: node.rules,
             contradicts_at: node.contradicts.map(|position| position.0),
         };
         let lane = |lane: node::ClusterLane| (lane.participant.to_string(), lane.node);

@@ -165,13 +165,19 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
 }
 
 /// What needs others: brokers, a server of objects, readers of documents and of charts.
-fn surroundings(itself: &str, share: u64) -> [Step; 5] {
+fn surroundings(itself: &str, share: u64) -> [Step; 6] {
     [
         cargo(
             "scheme on brokers",
             "nodes over real brokers lose nothing when nodes, brokers and disks are lost or stop",
             "test --locked --package upesi --features real-brokers --test product -- kafka \
              --skip kafka_matrix",
+        ),
+        cargo(
+            "brokers with TLS",
+            "a node with certificates and a password; what is wrong with them is named",
+            "test --locked --package upesi --features real-brokers,kafka-tls --test product -- \
+             kafka_security",
         ),
         with(
             cargo(

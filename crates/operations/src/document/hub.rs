@@ -70,6 +70,8 @@ pub(super) fn operations() -> Vec<Operation> {
         question("/metrics", "metrics", TAG, "Figures of the hub").answers(figures),
         storage(),
         cluster(),
+        rules(),
+        activation(),
         question("/openapi/fspiop.json", "fspiopDocument", TAG, "The FSPIOP API as OpenAPI")
             .answers(Answer::json(200, "The document.", any.clone())),
         question("/openapi/admin.json", "adminDocument", TAG, "This API as OpenAPI")
@@ -96,6 +98,24 @@ fn cluster() -> Operation {
              Nobody where the log is not shared.",
         )
         .answers(Answer::json(200, "As of a fraction of a second ago.", reference("Cluster")))
+}
+
+fn rules() -> Operation {
+    question("/rules", "showRules", TAG, "By which rules the ledger decides")
+        .says("And the newest that the hub knows which is asked.")
+        .answers(Answer::json(200, "As it stands.", reference("Rules")))
+}
+
+fn activation() -> Operation {
+    change("put", "/rules", "activateRules", TAG, "Have later rules decide from now on")
+        .says(
+            "Once every node runs a program that knows them: refused as long as one that is there \
+             does not. It cannot be taken back: an older program does not read the log any more.",
+        )
+        .takes("RulesVersion", json!({"rulesVersion": 1}))
+        .answers(Answer::json(200, "They decide.", reference("Rules")))
+        .refuses(400, &[ErrorCode::VALIDATION])
+        .ends(&[Outcome::RulesVersionRefused])
 }
 
 fn explanation() -> Operation {

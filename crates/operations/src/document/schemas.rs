@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::accounts::KINDS;
 use crate::catalogue::DESCRIPTION_CHARACTERS_MAX;
+use crate::form::VERSION_MAX;
 use crate::funds;
 use crate::oracles;
 use crate::participants::{ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
@@ -135,6 +136,7 @@ fn requests_of_keys() -> Vec<Named> {
     vec![
         ("NewKey", closed([("publicKey", pem)], [])),
         ("Watch", closed([("enabled", reference("Flag"))], [])),
+        ("RulesVersion", closed([("rulesVersion", version())], [])),
     ]
 }
 
@@ -388,6 +390,7 @@ fn answers_of_measurement() -> Vec<Named> {
     let snapshot = closed([("position", integer.clone()), ("file", words.clone())], []);
     vec![
         ("Watching", closed([("enabled", json!({"type": "boolean"}))], [])),
+        ("Rules", closed([("rulesVersion", version()), ("rulesKnown", version())], [])),
         (
             "Waterfall",
             closed(
@@ -568,6 +571,11 @@ fn stuck_stages() -> Value {
     json!({"type": "array", "description": description, "items": stage})
 }
 
+/// A version of the rules.
+fn version() -> Value {
+    json!({"type": "integer", "minimum": 1, "maximum": VERSION_MAX})
+}
+
 /// What the log takes, and what else is there.
 fn storage() -> Value {
     let bytes = json!({"type": "integer", "minimum": 0});
@@ -608,6 +616,7 @@ fn cluster() -> Value {
             ("epoch", count()),
             ("position", count()),
             ("silentMilliseconds", count()),
+            ("rulesKnown", count()),
         ],
         [("contradictsAt", count())],
     );

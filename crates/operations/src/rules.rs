@@ -1,0 +1,59 @@
+//! `/rules`: by which rules the ledger decides, and later ones from now on. An addition to the
+//! reference's API.
+//!
+//! A program that meets rules which it does not know stops. So later ones are refused while a node
+//! that is there does not know them; one that was away meanwhile hears it at its start.
+
+use fspiop::{ErrorCode, Refusal};
+use ledger::{Change, State, rules_known};
+use serde::Serialize;
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::form::{Form, refuse};
+use crate::hub::{Cluster, Hub};
+
+const MEMBER: &str = "rulesVersion";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RulesShape {
+    /// What decides.
+    rules_version: u32,
+    /// What could, as far as the hub that is asked knows.
+    rules_known: u32,
+}
+
+/// `GET /rules`.
+pub(crate) async fn show<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let rules_version = call.ask(State::rules_version).await?;
+    Ok(Answer::ok(&RulesShape { rules_version, rules_known: rules_known() }))
+}
+
+/// `PUT /rules`: in force with the next batch, on every node.
+pub(crate) async fn activate<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let mut form = call.form()?;
+    let rules_version = form.required(MEMBER, Form::version)?;
+    form.finish()?;
+    all_must_know(rules_version, &call.hub.cluster())?;
+    call.change(Change::Activate { rules_version }).await?;
+    show(call).await
+}
+
+/// Refuses rules that somebody who is there does not know.
+fn all_must_know(version: u32, cluster: &Cluster) -> Result<(), Refusal> {
+    let known = rules_known();
+    if known < version {
+        let what = format!("this program knows rules up to {known}: start a newer one first");
+        return Err(refuse(ErrorCode::VALIDATION, MEMBER, &what));
+    }
+    let Some(node) = cluster.nodes.iter().find(|node| node.rules < version) else { return Ok(()) };
+    let name = &node.name;
+    let what = match node.rules {
+        0 => format!("node {name} has not said yet which rules it knows: ask again in a second"),
+        known => {
+            format!("node {name} knows rules up to {known}: start a newer program there first")
+        }
+    };
+    Err(refuse(ErrorCode::VALIDATION, MEMBER, &what))
+}

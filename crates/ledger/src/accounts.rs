@@ -228,12 +228,9 @@ impl Books {
     /// One of the accounts that the hub opens with each currency.
     pub(crate) fn internal_of(&self, currency: Currency, kind: AccountKind) -> Option<AccountId> {
         let book = self.book(currency)?;
-        match kind {
-            AccountKind::InFlight => Some(book.in_flight),
-            AccountKind::Outflow => Some(book.outflow),
-            AccountKind::Opening => Some(book.opening),
-            _ => None,
-        }
+        let internal = [book.in_flight, book.outflow, book.opening];
+        let at = AccountKind::INTERNAL.iter().position(|internal| *internal == kind)?;
+        Some(internal[at])
     }
 
     pub(crate) fn has_room_for(&self, accounts: usize) -> bool {

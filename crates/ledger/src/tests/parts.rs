@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use expect_test::expect;
 
-use super::history::{Act, AnswerAct, PrepareAct, Says, World, id, name};
+use super::history::{Act, AnswerAct, PrepareAct, Says, World, administer, id, name, usd};
 use crate::snapshot::{Active, Builder, Head, Inconsistent, NodeTail, Outflow};
 use crate::state::NODES_MAX;
 use crate::*;
@@ -252,7 +252,8 @@ fn a_known_state_has_the_digests_that_it_always_had() {
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
         51802360ed62102b8effd12edbdde8e32363964dc7a9af1b0058728e72c1458a
         dd59898aec5e5ae9e2580598a1220d2e1382427b9ebfcc818cc2a55a667f8ada
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
 }
 
 /// As much of everything as there may be.
@@ -281,6 +282,79 @@ fn what_is_at_the_bound_is_taken() {
     assert!(!state.has_room_for_a_node() && !state.books().has_room_for(1));
     assert!(state.books().has_room_for(0));
     assert_eq!(state.parts().participants().count(), PARTICIPANTS_MAX);
+}
+
+#[test]
+fn a_full_register_takes_nothing_more() {
+    let mut world = World::new();
+    let mut pieces = Pieces::of(&world.state);
+    pieces.accounts.resize(ACCOUNTS_MAX - 3, pieces.accounts[3].clone());
+    let numbered = pieces.accounts.iter_mut().zip(1..);
+    numbered.for_each(|(account, number)| account.id = AccountId(number));
+    pieces.accounts[11..].iter_mut().for_each(|account| account.value = Amount::ZERO);
+    let missing = -pieces.accounts.iter().map(|account| account.value.units()).sum::<i128>();
+    pieces.accounts[11].value = Amount::from_units(missing);
+    pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
+    pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
+    pieces.with_oracles(ORACLES_MAX);
+    let (model, oracle) = (pieces.models[0].clone(), pieces.oracles[0].1.clone());
+    world.state = pieces.build().expect("nothing is beyond its bound");
+    let (currency, kind) = (usd(), AccountKind::HubFee);
+    let name = FspName::new("late").expect("a name");
+    for change in [
+        Change::CreateHubAccount { currency, kind },
+        Change::CreateParticipant { name, currency },
+        Change::CreateOracle(Oracle { id_type: "EMAIL".to_owned(), ..oracle }),
+        Change::CreateSettlementModel(SettlementModel { name: "LATE".to_owned(), ..model }),
+        Change::CreateLedgerAccountType(LedgerAccountType {
+            name: "LATE".to_owned(),
+            ..account_types(1)[0].clone()
+        }),
+    ] {
+        let said = format!("{change:?}");
+        assert_eq!(world.apply(&[administer(change)]).outcomes, [Outcome::RegisterFull], "{said}");
+    }
+}
+
+/// No log comes to that: a currency is opened for participants only behind the hub's own accounts.
+#[test]
+fn funds_do_not_move_where_the_hub_has_no_account_for_them() {
+    let mut world = World::new();
+    let mut pieces = Pieces::of(&world.state);
+    pieces.accounts[3].kind = AccountKind::HubFee;
+    world.state = pieces.build().expect("it is a state");
+    let command = world.command(&Act::FundsIn { id: 1, party: 0, units: 1 });
+    assert_eq!(world.apply(&[command]).outcomes, [Outcome::HubAccountsMissing]);
+}
+
+#[test]
+fn questions_are_answered_from_the_rows() {
+    let state = busy();
+    let rows = Pieces::of(&state).active;
+    let mut told: Vec<_> = state.in_flight().collect();
+    told.sort_unstable_by_key(|one| one.prepare);
+    let expected = rows.iter().map(|row| InFlight {
+        id: row.id,
+        payer: row.payer,
+        payee: row.payee,
+        account: row.payer_account,
+        amount: row.amount,
+        expiration_ms: row.expiration_ms,
+        prepare: row.prepare,
+        reserved: row.reserved_at,
+    });
+    assert_eq!(told, expected.collect::<Vec<_>>());
+    assert_eq!(state.freeze().position(), state.position());
+    let (node, epoch, sequence) = (1, 1, state.position().0);
+    assert_eq!(state.tail_of(1), Some(NodeTail { node, epoch, sequence }));
+    assert_eq!((state.tail_of(2), state.epoch_of(1), state.epoch_of(2)), (None, 1, 0));
+    assert_eq!(State::default().hash(), State::new().hash());
+    for kind in [AccountKind::InFlight, AccountKind::Outflow, AccountKind::Opening] {
+        let account = state.books().internal_of(usd(), kind).expect("it is open");
+        assert_eq!(state.books().get(account).map(|account| account.kind), Some(kind));
+    }
+    assert_eq!(state.books().internal_of(usd(), AccountKind::HubFee), None);
+    assert_eq!(state.books().internal_of(eur(), AccountKind::InFlight), None);
 }
 
 const LARGEST: Amount = Amount::from_units(i128::MAX);

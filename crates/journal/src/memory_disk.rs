@@ -130,7 +130,8 @@ impl MemoryDisk {
             let mut new = copy.lock();
             for (name, number) in &state.seen {
                 let content = Arc::clone(&state.files[number].seen);
-                let file = File { stored: Arc::clone(&content), seen: content, ..File::default() };
+                let (stored, pending) = (Arc::clone(&content), Vec::new());
+                let file = File { seen: content, stored, pending };
                 new.files.insert(*number, file);
                 new.seen.insert(name.clone(), *number);
                 new.stored.insert(name.clone(), *number);
@@ -152,7 +153,7 @@ impl MemoryDisk {
         let mut state = self.lock();
         let number = state.new_file();
         let file = state.files.get_mut(&number).expect("the file was just made");
-        file.seen = Arc::new(content.to_vec());
+        Arc::make_mut(&mut file.seen).extend_from_slice(content);
         file.stored = Arc::clone(&file.seen);
         state.seen.insert(name.to_owned(), number);
         state.stored.insert(name.to_owned(), number);
@@ -325,7 +326,7 @@ struct State {
 impl State {
     fn new_file(&mut self) -> u64 {
         let number = self.files.keys().next_back().map_or(1, |last| last + 1);
-        self.files.insert(number, File::default());
+        self.files.insert(number, File::new());
         number
     }
 
@@ -388,6 +389,30 @@ struct File {
     pending: Vec<Change>,
 }
 
+/// Content that nobody has any more: the room is used again, for a system that gives and takes
+/// pages costs a program more that makes one disk after the other than all it writes.
+static ROOMS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// Rooms that are kept, and the least that is worth it, in bytes.
+const ROOMS_MAX: usize = 64;
+const ROOM_MIN: usize = 64 << 10;
+
+fn rooms() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    ROOMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for content in [&mut self.seen, &mut self.stored] {
+            let Some(mut room) = Arc::into_inner(std::mem::take(content)) else { continue };
+            let mut rooms = rooms();
+            if ROOM_MIN <= room.capacity() && rooms.len() < ROOMS_MAX {
+                room.clear();
+                rooms.push(room);
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Change {
     Write { offset: usize, bytes: Vec<u8> },
@@ -395,6 +420,12 @@ enum Change {
 }
 
 impl File {
+    /// An empty one.
+    fn new() -> Self {
+        let room = || Arc::new(rooms().pop().unwrap_or_default());
+        Self { seen: room(), stored: room(), pending: Vec::new() }
+    }
+
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         put(Arc::make_mut(&mut self.seen), offset, bytes);
         self.pending.push(Change::Write { offset, bytes: bytes.to_vec() });

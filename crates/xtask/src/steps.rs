@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{counts, tally, tidy};
+use crate::{counts, coverage, tally, tidy};
 
 /// One thing that must hold.
 pub(crate) struct Step {
@@ -147,6 +147,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             proves: "no operation of the core takes more instructions than before",
             work: Work::Inside(|root| counts::run(root, true)),
         },
+        Step {
+            name: "coverage",
+            proves: "tests and simulator run every line of the kernel",
+            work: Work::Inside(coverage::run),
+        },
     ];
     steps.extend(surroundings(itself, share));
     steps.extend([
@@ -154,6 +159,11 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "schemathesis",
             "no answer that the API documents do not know",
             &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
+        ),
+        cargo(
+            "mutants",
+            "tests notice small changes of the kernel, the stored forms and the log",
+            &format!("{itself} mutants --minutes {}", share / 60),
         ),
         cargo(
             "fuzz",

@@ -204,9 +204,9 @@ impl<D: Disk> Shared<D> {
         Ok(opened)
     }
 
-    /// Where in its segment a walk can begin that has to visit the frame with `from`: behind a frame
-    /// not far before it, and what that one's header says of the log's end there, so that every
-    /// frame visited is checked against the chain. `None`: at the beginning of the segment.
+    /// Where in its segment a walk can begin that has to visit the frame with `from`: behind a
+    /// frame not far before it, and what that one's header says of the log's end there, so that
+    /// every frame visited is checked against the chain. `None`: at the segment's beginning.
     pub(crate) fn start_near(&self, from: Position) -> Result<Option<(u64, Tail)>, LogError> {
         let opened = self.open_at(from)?;
         let part = Part { file: &opened.file, limit: u64::MAX };

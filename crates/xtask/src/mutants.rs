@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: the kernel, the stored forms and the log, changed in one small place after
-//! the other, each of which the crate's own tests must notice (docs/internals/mutants.md).
+//! `cargo xtask mutants`: the kernel, the stored forms and the log, changed in one small place
+//! after the other, each of which the crate's own tests must notice (docs/internals/mutants.md).
 //!
 //! cargo-mutants makes the changes in a copy of the tree. What was noticed once is not tried again
 //! until the line is another: lists of it stand in the build directory, so that each run goes on

@@ -3,8 +3,8 @@
 //! ended is in flight no more, and comes back only by being reserved again.
 //!
 //! Ids are gathered, sorted by the quarter of a million, and compared when the log has ended. Cost:
-//! 25 bytes for a transfer, in memory or in a file; with a file 6.5 MB of memory, and 64 KiB more for
-//! each run at the end: 0.25 bytes for a transfer.
+//! 25 bytes for a transfer, in memory or in a file; with a file 6.5 MB of memory, and 64 KiB more
+//! for each run at the end: 0.25 bytes for a transfer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

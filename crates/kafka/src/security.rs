@@ -123,9 +123,9 @@ mod tests {
     fn applied(security: &Security) -> Vec<(String, String)> {
         let mut config = ClientConfig::new();
         security.apply(&mut config);
-        let mut all: Vec<_> = config.config_map().clone().into_iter().collect();
-        all.sort();
-        all
+        let mut all: Vec<_> = config.config_map().into_iter().collect();
+        all.sort_unstable();
+        pairs(&all)
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {

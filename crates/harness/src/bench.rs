@@ -15,7 +15,7 @@ use crate::demo::{Profile, check_writable, summary, write_json};
 use crate::driver::TIMED_OUT;
 use crate::engine::{Drive, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
-use crate::faults::spread;
+use crate::faults::{spread, upgrade};
 use crate::fleet::{FleetResult, place};
 use crate::hello::hello;
 use crate::html;
@@ -126,7 +126,7 @@ fn beside_embedded(
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
     // Where something is broken on the way, a ratio would say nothing.
-    if !options.kill.is_empty() {
+    if options.is_disturbed() {
         let (own, measured) = measure(scenario, options, command)?;
         return Ok(report(scenario, options, &own, measured));
     }
@@ -182,7 +182,12 @@ fn half_of(options: &BenchOptions) -> BenchOptions {
 /// The nodes of a run, and what is done to them.
 fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
     let length = Duration::from_secs_f64(options.seconds);
-    options.nodes.plan(spread(&options.kill, length))
+    let acts = match (&options.upgrade, options.nodes.nodes) {
+        (Some(_), Some(nodes)) => upgrade(nodes, length),
+        _ => spread(&options.kill, length),
+    };
+    let plan = options.nodes.plan(acts)?;
+    Some(NodesPlan { next: options.upgrade.clone(), ..plan })
 }
 
 /// What a switch reaches that neither records nor decides, in half of the time or count.

@@ -562,7 +562,8 @@ impl Run<'_> {
             return Vec::new();
         }
         let mut checks = vec![Check::of("every node stopped in order", problems)];
-        let (proved, agreed) = copies::prove(command, &nodes.copies(), acknowledged);
+        let proving = nodes.proving(command);
+        let (proved, agreed) = copies::prove(&proving, &nodes.copies(), acknowledged);
         checks.extend(proved);
         of_nodes.agreed = agreed;
         checks

@@ -1,9 +1,9 @@
-//! What goes wrong on purpose while a run goes on, and when.
+//! What is done on purpose to nodes and brokers while a run goes on, and when.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Something that goes wrong, and is mended a while later.
+/// Something that goes wrong and is mended a while later, or a step of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A node is killed as by `kill -9`, and started again on its directory.
@@ -14,6 +14,10 @@ pub enum Fault {
     Pause,
     /// The network between a node and all brokers is gone; participants still reach it.
     Cut,
+    /// The next node leaves in order, and starts again as another program.
+    Upgrade,
+    /// The newest rules of that program are activated.
+    Rules,
 }
 
 /// Something that is done to nodes or brokers at a moment of the measured part.
@@ -38,7 +42,7 @@ const LAST: f64 = 0.65;
 const LASTS: f64 = 0.25;
 
 impl Fault {
-    /// All of them.
+    /// All that go wrong.
     pub const ALL: [Self; 4] = [Self::Node, Self::Broker, Self::Pause, Self::Cut];
 
     /// The word for it on a command line.
@@ -49,6 +53,8 @@ impl Fault {
             Self::Broker => "broker",
             Self::Pause => "pause",
             Self::Cut => "cut",
+            Self::Upgrade => "upgrade",
+            Self::Rules => "rules",
         }
     }
 }
@@ -77,6 +83,14 @@ pub(crate) fn spread(faults: &[Fault], length: Duration) -> Vec<Act> {
     acts
 }
 
+/// One node after the other is upgraded, then the rules of what runs then are activated.
+pub(crate) fn upgrade(nodes: u32, length: Duration) -> Vec<Act> {
+    let mut acts = spread(&vec![Fault::Upgrade; nodes as usize], length);
+    acts.retain(|act| act.turn == Turn::Break);
+    acts.push(Act { at: length.mul_f64(LAST + LASTS), fault: Fault::Rules, turn: Turn::Break });
+    acts
+}
+
 /// A node is killed and started again, then a broker is killed for good.
 pub(crate) fn demonstration(length: Duration) -> Vec<Act> {
     let mut acts = spread(&[Fault::Node, Fault::Broker], length);
@@ -101,6 +115,9 @@ mod tests {
             said(demonstration(length)),
             ["20 node Break", "45 node Mend", "65 broker Break"]
         );
+        let said_of_upgrade =
+            ["20 upgrade Break", "42 upgrade Break", "65 upgrade Break", "90 rules Break"];
+        assert_eq!(said(upgrade(3, length)), said_of_upgrade);
         let all = spread(&Fault::ALL, length);
         assert_eq!(all.len(), 8);
         assert!(all.iter().all(|act| act.at <= Duration::from_secs(90)), "{all:?}");

@@ -1,8 +1,9 @@
 //! Several nodes that share one log over brokers, all started for a run, and what is done to them.
 //!
-//! The nodes are called a, b, c and so on. Node a is never touched, for the harness asks it; a node
-//! is killed that sends to participants, and the last one is paused and cut off. Everything is
-//! ended and, but for a directory that was named, deleted when this is dropped.
+//! The nodes are called a, b, c and so on. Nothing goes wrong with node a, for the harness asks it;
+//! a node is killed that sends to participants, and the last one is paused and cut off. An upgrade
+//! goes through all of them, a at last. Everything is ended and, but for a directory that was
+//! named, deleted when this is dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +36,8 @@ pub(crate) struct NodesPlan {
     pub(crate) nodes: u32,
     pub(crate) brokers: u32,
     pub(crate) acts: Vec<Act>,
+    /// What nodes start as that are upgraded.
+    pub(crate) next: Option<PathBuf>,
 }
 
 /// Something that was done.
@@ -57,7 +60,10 @@ pub(crate) struct Nodes {
     broker: u32,
     /// The node that was killed last.
     killed: usize,
-    /// What processes used that have been killed.
+    /// What nodes start as that are upgraded, and how many have.
+    next: Option<PathBuf>,
+    upgraded: usize,
+    /// What processes used that have ended.
     spent: Duration,
     /// The same of brokers.
     brokers_spent: Duration,
@@ -134,6 +140,8 @@ impl Nodes {
             done,
             broker: 1,
             killed: 1,
+            next: plan.next.clone(),
+            upgraded: 0,
             spent,
             brokers_spent: spent,
         };
@@ -241,6 +249,12 @@ impl Nodes {
         problems
     }
 
+    /// What proves the copies: it must know the rules that decided last.
+    pub(crate) fn proving(&self, command: &SwitchCommand) -> SwitchCommand {
+        let program = self.next.clone().filter(|_| 0 < self.upgraded);
+        SwitchCommand { program: program.unwrap_or(command.program.clone()), ..command.clone() }
+    }
+
     /// The copies that the nodes keep.
     pub(crate) fn copies(&self) -> Vec<Copy<'_>> {
         self.nodes.iter().map(|node| Copy { name: &node.name, data: &node.data }).collect()
@@ -266,6 +280,8 @@ impl Nodes {
                 self.cluster.launch(self.broker)?;
                 Ok(format!("broker {} is started again", self.broker))
             }
+            (Fault::Upgrade, _) => self.upgrade(),
+            (Fault::Rules, _) => self.activate_rules(),
             (Fault::Pause, turn) => Ok(self.nodes[last].pause(turn)),
             (Fault::Cut, turn) => {
                 let network = self.network.as_ref().expect("a cut has a network");
@@ -295,6 +311,33 @@ impl Nodes {
         }
         let served = served.remove(&node.name).unwrap_or_default().join(", ");
         Ok(format!("node {}, which sends to {served}, is killed", node.name))
+    }
+
+    /// Has the next node leave in order and start as the other program: the last one first.
+    fn upgrade(&mut self) -> Result<String, HarnessError> {
+        let at = self.nodes.len() - 1 - self.upgraded;
+        self.upgraded += 1;
+        let node = &mut self.nodes[at];
+        if let Some(switch) = node.switch.take() {
+            self.spent += switch.figures().cpu;
+            switch.stop()?;
+        }
+        node.command.program = self.next.clone().expect("an upgrade has a program");
+        node.begin()?;
+        Ok(format!("node {} has left in order, and starts as {}", node.name, node.program()))
+    }
+
+    /// Has the newest rules decide that all nodes know.
+    fn activate_rules(&mut self) -> Result<String, HarnessError> {
+        let mut admin = self.admin()?;
+        let known = |body: &[u8]| -> Option<u64> {
+            serde_json::from_slice::<serde_json::Value>(body).ok()?.get("known")?.as_u64()
+        };
+        let shown = admin.must("GET", "/rules", None, &[200])?;
+        let version = known(&shown.body).unwrap_or_default();
+        let body = format!("{{\"version\": {version}}}");
+        admin.must("POST", "/rules", Some(&body), &[200])?;
+        Ok(format!("rules of version {version} decide"))
     }
 
     fn cluster_shown(&self) -> Result<ClusterShown, HarnessError> {
@@ -353,6 +396,12 @@ impl Node {
         self.switch = Some(Switch::begin(&self.command, &self.data, self.addresses)?);
         self.is_starting = true;
         Ok(())
+    }
+
+    /// The file name of what it runs as.
+    fn program(&self) -> String {
+        let name = self.command.program.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     fn pause(&self, turn: Turn) -> String {

@@ -67,7 +67,7 @@ impl NodesOptions {
 
     /// The nodes that are wanted, and what is done to them.
     pub(crate) fn plan(&self, acts: Vec<Act>) -> Option<NodesPlan> {
-        Some(NodesPlan { nodes: self.nodes?, brokers: self.brokers, acts })
+        Some(NodesPlan { nodes: self.nodes?, brokers: self.brokers, acts, next: None })
     }
 }
 
@@ -258,6 +258,10 @@ pub struct BenchOptions {
     #[arg(long, value_name = "FAULTS", requires = "nodes", value_delimiter = ',',
         conflicts_with = "count", value_parser = Fault::from_str)]
     pub kill: Vec<Fault>,
+    /// With --nodes: upgrade them in the middle. One after the other leaves in order and starts
+    /// again as this build of the switch; then its newest rules are activated.
+    #[arg(long, value_name = "FILE", requires = "nodes", conflicts_with_all = ["kill", "count"])]
+    pub upgrade: Option<PathBuf>,
     /// What the FSPs are like.
     #[command(flatten)]
     pub fsps: FspOptions,
@@ -396,6 +400,7 @@ impl BenchOptions {
             ceiling: false,
             nodes: NodesOptions::none(),
             kill: Vec::new(),
+            upgrade: None,
             fsps: FspOptions::standard(),
         }
     }
@@ -411,6 +416,11 @@ impl BenchOptions {
             (None, None) => STOCK_DEFAULT,
         };
         self.stock.unwrap_or(planned)
+    }
+
+    /// Whether something is done to the nodes on the way.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        !self.kill.is_empty() || self.upgrade.is_some()
     }
 
     pub(crate) fn check(&self, scenario: Scenario) -> Result<(), HarnessError> {
@@ -441,8 +451,8 @@ impl BenchOptions {
             !self.ceiling || bare,
             "--ceiling goes with transfer, prepare and whole, and payees that answer COMMITTED",
         )?;
-        let long_enough = self.kill.is_empty() || KILL_MIN_S <= self.seconds;
-        require(long_enough, "--kill takes --seconds of 10 or more")?;
+        let long_enough = !self.is_disturbed() || KILL_MIN_S <= self.seconds;
+        require(long_enough, "--kill and --upgrade take --seconds of 10 or more")?;
         let known = self.hub.is_none() || self.admin.is_some() || self.existing;
         require(known, "--hub needs --admin for onboarding, or --existing")
     }

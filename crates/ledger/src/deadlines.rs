@@ -20,6 +20,7 @@ struct Moment {
     deadline_ms: u64,
     first: u32,
     last: u32,
+    count: u32,
 }
 
 /// Where one transfer stands.
@@ -54,6 +55,7 @@ impl Deadlines {
             self.places.resize(at + 1, NOWHERE);
         }
         let list = &mut self.moments[moment as usize];
+        list.count += 1;
         let before = core::mem::replace(&mut list.last, slot);
         match before {
             NONE => list.first = slot,
@@ -67,6 +69,7 @@ impl Deadlines {
         let place = core::mem::replace(&mut self.places[slot as usize], NOWHERE);
         assert!(place.moment != NONE, "every transfer in flight has its deadline");
         let list = &mut self.moments[place.moment as usize];
+        list.count -= 1;
         match place.before {
             NONE => list.first = place.after,
             before => self.places[before as usize].after = place.after,
@@ -87,6 +90,17 @@ impl Deadlines {
         Some((*deadline_ms, self.moments[*moment as usize].first))
     }
 
+    /// The earliest deadline by which so many transfers are due; none when there are fewer.
+    pub(crate) fn of_nth(&self, count: usize) -> Option<u64> {
+        let mut due = 0;
+        let mut moments = self.by_time.iter();
+        let (deadline_ms, _) = moments.find(|(_, moment)| {
+            due += self.moments[**moment as usize].count as usize;
+            count <= due
+        })?;
+        Some(*deadline_ms)
+    }
+
     fn moment(&mut self, deadline_ms: u64) -> u32 {
         let recent = self.moments.get(self.recent as usize);
         if recent.is_some_and(|list| list.deadline_ms == deadline_ms && list.first != NONE) {
@@ -95,7 +109,7 @@ impl Deadlines {
         if let Some(moment) = self.by_time.get(&deadline_ms) {
             return *moment;
         }
-        let new = Moment { deadline_ms, first: NONE, last: NONE };
+        let new = Moment { deadline_ms, first: NONE, last: NONE, count: 0 };
         let moment = match self.vacant.pop() {
             Some(moment) => {
                 self.moments[moment as usize] = new;
@@ -135,6 +149,10 @@ mod tests {
                 }
                 let first = model.first_key_value().map(|((ms, _), slot)| (*ms, *slot));
                 prop_assert_eq!(subject.first(), first);
+                for count in 1..4 {
+                    let nth = model.keys().nth(count - 1).map(|(ms, _)| *ms);
+                    prop_assert_eq!(subject.of_nth(count), nth);
+                }
             }
         }
     }

@@ -176,6 +176,13 @@ impl State {
         self.transfers.next_deadline_ms().map(Stamp::from_millis)
     }
 
+    /// The earliest moment at which so many transfers are due; none when fewer are in flight.
+    /// Costs a step for each of the deadlines before it.
+    #[must_use]
+    pub fn nth_deadline(&self, count: usize) -> Option<Stamp> {
+        self.transfers.nth_deadline_ms(count).map(Stamp::from_millis)
+    }
+
     /// Notices owed and not yet recorded as delivered, in no order.
     pub fn notices_owed(&self) -> impl Iterator<Item = &Notice> {
         self.outbox.iter()

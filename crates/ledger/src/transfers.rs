@@ -242,6 +242,11 @@ impl Transfers {
         self.deadlines.first().map(|(deadline_ms, _)| deadline_ms)
     }
 
+    /// The earliest deadline by which so many are due, in milliseconds since the epoch.
+    pub(crate) fn nth_deadline_ms(&self, count: usize) -> Option<u64> {
+        self.deadlines.of_nth(count)
+    }
+
     pub(crate) fn end(&mut self, transfer: Ended) {
         let hash = self.keyed.of(&transfer.id);
         let at = self.ended.push(transfer);

@@ -51,6 +51,12 @@ pub use stamp::{SLEW_DIVISOR, StampClock};
 use cold::{Pace, Pause};
 use replay::ApplyError;
 
+/// When so many deadlines are due, the next batch is stamped with the last one of them.
+pub const DUE_AT_ONCE: usize = 64;
+
+/// By how much the stamp of a batch may be before the moment for their sake, in microseconds.
+pub const HELD_BACK_MAX: u64 = 1_000_000;
+
 /// Whether a record must be durable before it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -268,7 +274,7 @@ impl<L: Log> Sequencer<L> {
     ) -> Result<Committed, CommitError> {
         assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
         self.fill(waiting, batch);
-        let stamp = self.clock.stamp(now);
+        let stamp = self.stamp(now);
         let origin = Origin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
         let first = self.append(&origin)?;
         self.make_durable(stamp, batch.iter().map(|one| one.durability))?;
@@ -372,6 +378,19 @@ impl<L: Log> Sequencer<L> {
     /// Microseconds until the earliest deadline is due, if any transfer is in flight.
     pub fn wait_us(&self, now: Now) -> Option<u64> {
         self.state.next_deadline().map(|due| self.clock.wait_us(now, due))
+    }
+
+    /// The stamp of the next batch: now, or as much earlier that few deadlines fall due in one
+    /// batch, so that who sent something in it need not wait for all of them. They do in the
+    /// batches that follow at once ([`Sequencer::wait_us`]); time catches up meanwhile.
+    fn stamp(&mut self, now: Now) -> Stamp {
+        let now = self.clock.stamp(now);
+        if self.state.next_deadline().is_none_or(|due| now < due) {
+            return now;
+        }
+        let held_back = self.state.nth_deadline(DUE_AT_ONCE).unwrap_or(now);
+        let earliest = self.state.stamp().max(Stamp(now.0.saturating_sub(HELD_BACK_MAX)));
+        held_back.clamp(earliest, now)
     }
 
     fn fill<T>(&mut self, waiting: &mut VecDeque<Submission<T>>, batch: &mut Vec<Submission<T>>) {

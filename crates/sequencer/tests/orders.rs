@@ -6,27 +6,24 @@
 //! Orders that differ only in which transfer is called the first are gone through once. The orders
 //! form a tree: each node is the log of its parent, crashed, replayed, and one message longer.
 
+mod scheme;
+
 use std::collections::VecDeque;
 
 use journal::MemoryLog;
 use ledger::{
-    Abort, AccountId, AccountKind, Administer, Amount, Change, Command, Currency, Digest, FspName,
-    Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, MoveFunds, Outcome, Prepare, Stamp,
-    State, TransferId, TransferState,
+    Abort, AccountId, Amount, Command, Digest, Fulfil, FulfilState, Fulfilment, Outcome, Stamp,
+    State, TransferState,
 };
 use ports::Now;
 use record::frame::LogIdentity;
+use scheme::{beginning, hash, id, name, prepare, units};
 use sequencer::{Durability, Sequencer, Submission};
 
 /// Messages in one order; the nightly run goes to six by the variable of this name.
 const DEPTH: usize = 4;
 const DEPTH_VARIABLE: &str = "ORDERS_DEPTH";
 const LOG_BYTES: usize = 1 << 20;
-/// SHA-256 of 32 zero bytes, which are the fulfilment.
-const CONDITION: [u8; 32] = [
-    0x66, 0x68, 0x7a, 0xad, 0xf8, 0x62, 0xbd, 0x77, 0x6c, 0x8f, 0xc1, 0x8b, 0x8e, 0x9f, 0x8e, 0x20,
-    0x08, 0x97, 0x14, 0x85, 0x6e, 0xe2, 0x33, 0xb3, 0x90, 0x2a, 0x59, 0x1d, 0x0d, 0x5f, 0x29, 0x25,
-];
 /// When both transfers expire, in milliseconds.
 const EXPIRATION_MS: u64 = 10_000;
 
@@ -122,71 +119,9 @@ fn commit(subject: &mut Subject, commands: Vec<Command>, late: bool) {
     subject.commit(&mut waiting, &mut Vec::new(), now(late)).expect("there is room");
 }
 
-fn name(text: &str) -> FspName {
-    FspName::new(text).expect("a name")
-}
-
-fn units(whole: i128) -> Amount {
-    Amount::from_units(whole * 10_000)
-}
-
-fn usd() -> Currency {
-    Currency::parse("USD").expect("a currency")
-}
-
-fn id(of: usize) -> TransferId {
-    TransferId::parse(&format!("b51ec534-ee48-4575-b6a9-{of:012x}")).expect("an id")
-}
-
-/// Everything before the first message, in one batch.
-fn beginning() -> Vec<Command> {
-    let change = |change| {
-        let (actor, reason) = ("tester".to_owned(), String::new());
-        Command::Administer(Box::new(Administer { actor, reason, change }))
-    };
-    let (currency, limit, position) = (usd(), units(100), units(0));
-    let mut commands = vec![Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") })];
-    for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-        commands.push(change(Change::CreateHubAccount { currency, kind }));
-    }
-    for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
-        let name = name(fsp);
-        commands.push(change(Change::CreateParticipant { name, currency }));
-        let initial = Change::SetInitialPositionAndLimits { name, currency, limit, position };
-        commands.push(change(initial));
-        commands.push(change(Change::MoveFunds(MoveFunds {
-            id: id(100 + at),
-            name,
-            // Five accounts of the hub come first, then two of each participant.
-            account: AccountId(7 + 2 * at as u32),
-            direction: FundsDirection::In,
-            currency,
-            amount: units(100),
-            hash: None,
-        })));
-    }
-    commands
-}
-
 fn command(message: Message) -> Command {
-    let hash = |amount: i128| {
-        let mut hash = Digest::default();
-        hash.0[0] = amount.unsigned_abs() as u8;
-        hash
-    };
     match message {
-        Message::Prepare(of, amount) => Command::Prepare(Box::new(Prepare {
-            id: id(of),
-            source: name("payer"),
-            payer: name("payer"),
-            payee: name("payee"),
-            currency: usd(),
-            amount: units(amount),
-            condition: CONDITION,
-            expiration_ms: EXPIRATION_MS,
-            hash: hash(amount),
-            trace: [0; 16],
-        })),
+        Message::Prepare(of, amount) => prepare(of, units(amount), EXPIRATION_MS),
         Message::Fulfil(of) => Command::Fulfil(Box::new(Fulfil {
             id: id(of),
             source: name("payee"),

@@ -5,6 +5,7 @@
 //! headers, bodies, identifiers and all are checked, rewritten and stored, and go through the
 //! inbox, the sequencer's thread, the kernel and the log. Only sockets are left out, and every
 //! notice is recorded as delivered at the first attempt. So the log is one that `verify` proves.
+//! Snapshots are taken as often as by a switch.
 //!
 //! A chunk of prepares is committed while the next is written; its fulfilments follow with it.
 //! Memory is bounded by two chunks beside what the switch itself keeps of ended transfers.
@@ -93,7 +94,8 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     config.transfers.confirm_to_payee = false;
     config.log.segment_mib = arguments.segment_mib;
     let data = &arguments.data;
-    let Opened { sequencer, directory, .. } = open(&config, data, (&options, &fsps), &clock)?;
+    let Opened { sequencer, directory, following, .. } =
+        open(&config, data, (&options, &fsps), &clock)?;
     // Another row of numbers each time, and the same one for the same history.
     let seed = arguments.seed ^ sequencer.state().position().0.rotate_left(32);
     let before = ended(sequencer.state().counters());
@@ -106,6 +108,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     let node = node::start(sequencer, clock, directory, mailboxes, InboxLimits::default())
         .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
     let handle = node.handle();
+    let follower = following.start(&config, node.handle(), |_| ())?;
     let mut filler = Filler {
         handle: node.handle(),
         mailbox,
@@ -115,6 +118,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
         owed: Vec::new(),
     };
     let filled = filler.fill(wanted, arguments.body_bytes);
+    follower.stop();
     let stopped = node.stop().map_err(Failure::new);
     let (added, elapsed) = filled?;
     stopped?;

@@ -19,7 +19,7 @@ use operations::{AdminKeys, AdminOptions, Auth};
 use ports::{Clock, ColdStore, Log as _};
 use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
 use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
-use switch::{Decisions, Message, Signatures};
+use switch::{Decisions, Signatures};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
@@ -76,7 +76,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let Some(node) = when_joined(started, &runtime, &mut signals)? else { return Ok(()) };
     // Until the end of this function: the last note is of the last sync.
     let _marking = Marking::start(following.disk.clone(), following.frames.clone())?;
-    let follower = following.start(&config, node.handle())?;
+    let follower = following.start(&config, node.handle(), tell)?;
     let (stop, stopping) = watch::channel(false);
     let traffic = ports.traffic();
     let running = ports
@@ -446,13 +446,13 @@ fn replay(
 pub(crate) struct Opened {
     pub(crate) sequencer: Sequencer<Log>,
     pub(crate) directory: Directory,
-    following: Following,
+    pub(crate) following: Following,
     segments: Segments,
     pub(crate) sharing: Option<Sharing>,
 }
 
 /// What the thread that takes snapshots works with.
-struct Following {
+pub(crate) struct Following {
     disk: Tiered<RealDisk>,
     frames: DurableFrames<Tiered<RealDisk>>,
     /// The snapshot that the start went on from.
@@ -460,7 +460,13 @@ struct Following {
 }
 
 impl Following {
-    fn start(self, config: &Config, node: Handle<Message>) -> Result<Follower, Failure> {
+    /// Takes snapshots when they are due, and tells of them.
+    pub(crate) fn start<M: Send + Sync + 'static>(
+        self,
+        config: &Config,
+        node: Handle<M>,
+        tell: fn(&News),
+    ) -> Result<Follower, Failure> {
         let Self { disk, frames, before } = self;
         let store = node.store();
         let set_aside = Box::new(move || set_aside(&node));
@@ -471,7 +477,7 @@ impl Following {
 }
 
 /// Has the sequencer's thread set its state aside.
-fn set_aside(node: &Handle<Message>) -> Option<Aside> {
+fn set_aside<M: Send + Sync + 'static>(node: &Handle<M>) -> Option<Aside> {
     let (sender, receiver) = sync_channel(1);
     let asked = node.ask_settled(move |tail, state| {
         // Whoever asked may have given up.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{counts, tally, tidy};
+use crate::{counts, coverage, tally, tidy};
 
 /// One thing that must hold.
 pub(crate) struct Step {
@@ -142,12 +142,8 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "ORDERS_DEPTH",
             "6".to_owned(),
         ),
-        Step {
-            name: "counts",
-            proves: "no operation of the core takes more instructions than before",
-            work: Work::Inside(|root| counts::run(root, true)),
-        },
     ];
+    steps.extend(counted());
     steps.extend(surroundings(itself, share));
     steps.extend([
         cargo(
@@ -156,12 +152,33 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
         ),
         cargo(
+            "mutants",
+            "tests notice small changes of the kernel, the stored forms and the log",
+            &format!("{itself} mutants --minutes {}", share / 60),
+        ),
+        cargo(
             "fuzz",
             "no bytes that come in break what must hold",
             &format!("run --locked --package xtask -- fuzz --cpu-minutes {fuzz_minutes:.2}"),
         ),
     ]);
     steps
+}
+
+/// What is counted rather than tried.
+fn counted() -> [Step; 2] {
+    [
+        Step {
+            name: "counts",
+            proves: "no operation of the core takes more instructions than before",
+            work: Work::Inside(|root| counts::run(root, true)),
+        },
+        Step {
+            name: "coverage",
+            proves: "tests and simulator run every line of the kernel",
+            work: Work::Inside(coverage::run),
+        },
+    ]
 }
 
 /// What needs others: brokers, a server of objects, readers of documents and of charts.

@@ -119,7 +119,11 @@ impl ClientContext for Quiet {
         if is_distrust.contains(&error.rdkafka_error_code()) {
             said.distrust = Some(last.clone());
         }
-        said.last = last;
+        // That all are down follows on why each is, and says less.
+        let says_less = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
+        if !says_less || said.last.is_empty() {
+            said.last = last;
+        }
     }
 }
 

@@ -48,7 +48,8 @@ pub enum OpenError {
     /// Nobody answers, or not as a broker does.
     #[error(
         "no broker of {brokers} answered within {seconds} s ({reason}): check the addresses in \
-         --log, and that the brokers run"
+         --log, and that the brokers run and take connections as `[kafka]` of the configuration \
+         says"
     )]
     Unreachable {
         /// Who was asked.

@@ -276,13 +276,14 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// What the sequencer's thread has done so far, for [`progress::Watch`].
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let Shared { inbox, tally, .. } = &*self.shared;
+        let Shared { inbox, tally, directory, .. } = &*self.shared;
         let due_us = tally.due_us.load(Ordering::Relaxed);
         Progress {
             busy: inbox.is_busy(),
             turns: tally.turns.load(Ordering::Relaxed),
             committed: tally.committed.load(Ordering::Relaxed),
             refused_full: tally.refused_full.load(Ordering::Relaxed),
+            store_fails: directory.store().is_some_and(|store| store.is_failing()),
             due_us: (due_us != u64::MAX).then_some(due_us),
         }
     }

@@ -185,7 +185,7 @@ pub struct Health {
 /// A stage that has work and makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckStage {
-    /// Its name: `sequencer`, `log`, `expiry`, `io-0`, `lane dfsp1`.
+    /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
     pub name: String,
     /// For how long.
     pub idle: Duration,

@@ -260,6 +260,31 @@ fn a_place_that_is_gone_is_said_and_tried_again() {
     scheme.end();
 }
 
+/// A switch that keeps a copy keeps nobody from making another, elsewhere or in the same place.
+#[test]
+fn a_copy_is_made_beside_a_switch_that_keeps_one() {
+    let beside = Beside::new();
+    let (kept, other) = (beside.place("kept"), beside.place("other"));
+    let scheme = Scheme::configured(&format!("[backup]\nto = \"{kept}\"\nevery_seconds = 1\n"));
+    let data = scheme.home.data();
+    let end = || scheme.admin.metric("upesi_backup_position");
+    for (to, at) in [(&other, "1"), (&kept, "2"), (&other, "3")] {
+        let before = end();
+        let transfer = Transfer::of(at);
+        scheme.send(&transfer.prepare(), 202);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.settle();
+        let made = answer(&["backup", "--json", "--data", text(&data), "--to", to]);
+        assert!(before < made["end"].as_u64().unwrap(), "{made}");
+    }
+    let log_end = scheme.admin.metric("upesi_log_position");
+    scheme.admin.wait_for("upesi_backup_position", |position| log_end <= position);
+    assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
+    scheme.end();
+    let restored = beside.path("restored");
+    answer(&["restore", "--json", "--from", &kept, "--data", text(&restored)]);
+}
+
 /// Every stored form, as it was first written, is read by this program: compressed segments, the
 /// open one in chunks, the manifest and the marker of a copy, and a quarantine.
 #[test]

@@ -351,6 +351,7 @@ impl Disk {
             free_bytes,
             growth_bytes_per_day: growth,
             hours_until_full,
+            failing: None,
             archive: storage.archive.take(),
             backup: storage.backup.take(),
         };

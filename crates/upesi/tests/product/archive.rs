@@ -174,6 +174,43 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(all() == plain, "it was put back");
 }
 
+/// With a snapshot a start needs no old segment. What needs one is refused and said, until it can be
+/// read.
+#[test]
+fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
+    let (home, transfer) = played();
+    let (data, beside) = (home.data(), Beside::new());
+    let place = beside.place("archive");
+    answer(&["snapshot", "--json", "--data", text(&data)]);
+    answer(&["archive", "--json", "--data", text(&data), "--to", &place]);
+    let (kept, away) = (beside.path("archive/segments"), beside.path("away"));
+    fs::rename(&kept, &away).unwrap();
+    fs::create_dir(&kept).unwrap();
+
+    let switch = home.serve();
+    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    let admin = Admin::new(&home, &switch);
+    let ask = || admin.call("GET", &format!("/transactions/{}", transfer.id), "");
+    let failing = || {
+        let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+        storage["failing"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(failing(), "");
+    for _ in 0..3 {
+        let refused = ask();
+        assert_eq!(refused.status(), 503);
+        assert!(refused.text().contains("the log cannot be read there"), "{}", refused.text());
+    }
+    let why = failing();
+    assert!(why.contains(".packed") && why.contains(&place), "{why}");
+    assert_eq!(switch.complaints().matches("cannot be read").count(), 1, "{}", switch.complaints());
+
+    fs::remove_dir(&kept).unwrap();
+    fs::rename(&away, &kept).unwrap();
+    assert_ne!(ask().status(), 503);
+    assert_eq!(failing(), "");
+}
+
 /// The restore drill: what comes of a copy made beside a running switch has the same state.
 #[test]
 fn a_copy_of_a_running_switch_gives_the_same_state() {

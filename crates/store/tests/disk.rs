@@ -170,6 +170,41 @@ fn a_store_that_does_not_open_is_emptied() {
     check_harm(harm, IDENTITY, "cannot be opened");
 }
 
+/// A loss of power can leave a journal with nothing in it: what it held is given again.
+#[test]
+fn a_journal_that_was_cut_to_nothing_takes_the_newest_rows_and_no_others() {
+    let (above, path) = written();
+    let (store, _) = open(&path, IDENTITY);
+    store.write(&portion(vec![sample_row(7_000, 20)], 20)).expect("it writes");
+    let copy = above.path().join("copy");
+    copy_all(&path, &copy);
+    drop(store);
+    let rows = fs::read_dir(copy.join("rows")).expect("it is there");
+    let paths = rows.map(|entry| entry.expect("it is listed").path());
+    let journals: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "jnl")).collect();
+    assert!(!journals.is_empty(), "what was written last is in a journal");
+    for journal in journals {
+        fs::write(journal, b"").expect("it is cut");
+    }
+    let (store, reason) = open(&copy, IDENTITY);
+    assert_eq!((reason, store.mark().position), (None, Position(10)));
+    assert_eq!(store.read(&sample_id(999), Position(30)), Ok(Some(sample_row(999, 10))));
+    assert_eq!(store.read(&sample_id(7_000), Position(30)), Ok(None));
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("there is nothing yet");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let entry = entry.expect("it is listed");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("it has a type").is_dir() {
+            true => copy_all(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).expect("it is copied")),
+        }
+    }
+}
+
 #[test]
 fn what_was_offered_becomes_visible_in_order() {
     let store = Arc::new(Memory::default());

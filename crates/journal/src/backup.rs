@@ -179,6 +179,14 @@ impl Backup {
         Ok(backup)
     }
 
+    /// Whether the copy is still what the last run left: nobody else has copied there since.
+    ///
+    /// # Errors
+    /// When the place cannot be read.
+    pub fn is_current(&self) -> Result<bool, ArchiveError> {
+        Ok(read_manifest(&*self.place)? == self.manifest)
+    }
+
     /// Copies what is new. What was copied stays copied if it fails.
     ///
     /// # Errors

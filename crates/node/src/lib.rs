@@ -22,6 +22,7 @@ mod mailbox;
 mod posting;
 pub mod progress;
 mod published;
+mod reading;
 mod replicated;
 mod run;
 pub mod stages;
@@ -40,6 +41,7 @@ pub use clock::SystemClock;
 pub use directory::Directory;
 pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
+pub use reading::Unread;
 pub use replicated::{Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Driven, Hooks, Takeover};
 pub use run::{Node, start};
 pub use view::{Member, View};
@@ -47,6 +49,7 @@ pub use view::{Member, View};
 use inbox::{About, Inbox, Question};
 use progress::{Progress, Stuck};
 use published::Published;
+use reading::Reading;
 use stages::Stages;
 
 /// A command on its way to the sequencer. `M` is what the edge keeps of the message, handed back
@@ -119,7 +122,7 @@ struct Shared<M> {
     status: Mutex<Status>,
     view: Published<View>,
     directory: Directory,
-    reader: Arc<dyn RecordReader>,
+    reader: Arc<Reading>,
     stages: Arc<Stages>,
     tally: Tally,
     /// What is stuck, by the last look.
@@ -276,13 +279,14 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// What the sequencer's thread has done so far, for [`progress::Watch`].
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let Shared { inbox, tally, .. } = &*self.shared;
+        let Shared { inbox, tally, directory, .. } = &*self.shared;
         let due_us = tally.due_us.load(Ordering::Relaxed);
         Progress {
             busy: inbox.is_busy(),
             turns: tally.turns.load(Ordering::Relaxed),
             committed: tally.committed.load(Ordering::Relaxed),
             refused_full: tally.refused_full.load(Ordering::Relaxed),
+            store_fails: directory.store().is_some_and(|store| store.is_failing()),
             due_us: (due_us != u64::MAX).then_some(due_us),
         }
     }
@@ -323,7 +327,13 @@ impl<M: Send + Sync + 'static> Handle<M> {
     /// Records by position, for redelivery and cold reads.
     #[must_use]
     pub fn reader(&self) -> Arc<dyn RecordReader> {
-        Arc::clone(&self.shared.reader)
+        Arc::clone(&self.shared.reader) as _
+    }
+
+    /// The first record that [`Handle::reader`] could not read, and has not read since.
+    #[must_use]
+    pub fn unread(&self) -> Option<Unread> {
+        self.shared.reader.unread()
     }
 
     /// How many mailboxes there are.

@@ -17,7 +17,7 @@ pub const GAP_MAX: Duration = Duration::from_millis(500);
 /// A stage that has work and makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Its name: `sequencer`, `expiry`, `io-0`, `lane dfsp1`.
+    /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
     pub stage: String,
     /// For how long it has made none.
     pub idle: Duration,
@@ -46,6 +46,8 @@ pub struct Progress {
     pub committed: u64,
     /// Batches refused because the disk was full.
     pub refused_full: u64,
+    /// Whether the cold store cannot be written.
+    pub store_fails: bool,
     /// When the earliest deadline falls due, in microseconds of the node's monotonic clock.
     pub due_us: Option<u64>,
 }
@@ -95,6 +97,7 @@ pub struct Watch {
     full: Still<u64>,
     refused_full: u64,
     since_refused: Duration,
+    store: Still<()>,
     expiry: Still<()>,
     threads: Vec<Still<u64>>,
 }
@@ -110,6 +113,7 @@ impl Watch {
             full: Still::default(),
             refused_full: 0,
             since_refused: patience,
+            store: Still::default(),
             expiry: Still::default(),
             threads: Vec::new(),
         }
@@ -123,6 +127,7 @@ impl Watch {
         let mut stuck = Vec::new();
         stuck.extend(self.look_at_sequencer(node, passed));
         stuck.extend(self.look_at_disk(node, passed));
+        stuck.extend(self.look_at_store(node, passed));
         stuck.extend(self.look_at_expiry(node, now_us, passed));
         self.threads.resize(pulses.len(), Still::default());
         for (number, (pulse, still)) in pulses.iter().zip(&mut self.threads).enumerate() {
@@ -176,6 +181,19 @@ impl Watch {
         })
     }
 
+    /// Another start would find the same disk.
+    fn look_at_store(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
+        let idle = self.store.look(node.store_fails, (), passed);
+        (self.patience <= idle).then(|| Stuck {
+            stage: "store".into(),
+            idle,
+            detail: "the cold store cannot be written: what ended stays in memory, and from some \
+                     point on every command is refused"
+                .into(),
+            restart_helps: false,
+        })
+    }
+
     fn look_at_expiry(&mut self, node: &Progress, now_us: u64, passed: Duration) -> Option<Stuck> {
         let overdue = node.due_us.is_some_and(|due| due <= now_us);
         let idle = self.expiry.look(overdue, (), passed);
@@ -194,8 +212,14 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const IDLE: Progress =
-        Progress { busy: false, turns: 1, committed: 7, refused_full: 0, due_us: None };
+    const IDLE: Progress = Progress {
+        busy: false,
+        turns: 1,
+        committed: 7,
+        refused_full: 0,
+        store_fails: false,
+        due_us: None,
+    };
 
     /// Shows a sample every 0.2 s, made for the moment in milliseconds; answers with the stages
     /// that are stuck and since which moment.
@@ -246,6 +270,7 @@ mod tests {
         check(|at| (overdue, at), &[("expiry", 7_800)]);
         let full = |at| Progress { refused_full: at, ..IDLE };
         check(|at| (full(at), at), &[("log", 3_000)]);
+        check(|at| (Progress { store_fails: true, ..IDLE }, at), &[("store", 3_000)]);
     }
 
     #[test]

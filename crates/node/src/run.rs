@@ -15,6 +15,7 @@ use crate::inbox::{Inbox, InboxLimits, Question, Refused};
 use crate::mailbox::Mailbox;
 use crate::posting::Posting;
 use crate::published::Published;
+use crate::reading::Reading;
 use crate::stages::WatchedLog;
 use crate::view::View;
 use crate::{Attached, Handle, Shared, Sharing, Status, Submission, Tally, Ticket};
@@ -71,7 +72,7 @@ pub(crate) fn share<L: Log, M>(
         status: Mutex::new(Status::default()),
         view: Published::new(View::of(sequencer.state())),
         directory,
-        reader: sequencer.log().reader(),
+        reader: Arc::new(Reading::of(sequencer.log().reader())),
         stages: sequencer.log().stages(),
         tally: Tally::default(),
         stuck: RwLock::new(Arc::default()),

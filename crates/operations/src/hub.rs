@@ -145,6 +145,9 @@ pub enum Unavailable {
     /// The directory's disk does not give what is asked for.
     #[error("the directory cannot be read; see the switch's log")]
     Unreadable,
+    /// The log does not give the record that is asked for.
+    #[error("the log cannot be read there; GET /storage says why")]
+    RecordUnreadable,
     /// The brokers of a shared log did not acknowledge it in time.
     #[error(
         "the brokers of the log did not answer in time: it may be recorded or not; look, and ask \
@@ -185,7 +188,7 @@ pub struct Health {
 /// A stage that has work and makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckStage {
-    /// Its name: `sequencer`, `log`, `expiry`, `io-0`, `lane dfsp1`.
+    /// Its name: `sequencer`, `log`, `store`, `expiry`, `io-0`, `lane dfsp1`.
     pub name: String,
     /// For how long.
     pub idle: Duration,
@@ -288,6 +291,8 @@ pub struct Storage {
     pub growth_bytes_per_day: Option<u64>,
     /// When the disk is full at that growth, if nothing is moved away.
     pub hours_until_full: Option<u64>,
+    /// Why a record of the log cannot be read at the moment.
+    pub failing: Option<String>,
     /// The archive, if there is to be one.
     pub archive: Option<Task>,
     /// The copy, if there is to be one.

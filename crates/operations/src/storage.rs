@@ -22,6 +22,8 @@ struct StorageShape<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hours_until_full: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    failing: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     archive: Option<TaskShape<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<TaskShape<'a>>,
@@ -59,6 +61,7 @@ pub(crate) fn show(storage: &Storage) -> Reply {
         free_bytes: storage.free_bytes,
         growth_bytes_per_day: storage.growth_bytes_per_day,
         hours_until_full: storage.hours_until_full,
+        failing: storage.failing.as_deref(),
         archive: storage.archive.as_ref().map(TaskShape::from),
         backup: storage.backup.as_ref().map(TaskShape::from),
     }))

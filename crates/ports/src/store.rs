@@ -61,8 +61,24 @@ pub trait ColdStore: Debug + Send + Sync {
     /// Takes a portion.
     ///
     /// # Errors
-    /// [`StoreError`]: nothing of the portion is visible, and the store takes no more.
+    /// [`StoreError`]: nothing of the portion is visible, and the store takes no more, before
+    /// [`ColdStore::mend`] has gone well.
     fn write(&self, portion: &Portion) -> Result<(), StoreError>;
+
+    /// After [`ColdStore::write`] or [`ColdStore::sync`] failed: makes the store take portions
+    /// again, if the cause has passed. All that was visible still is.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when the cause is still there; [`StoreError::Damaged`] when the store
+    /// cannot come back.
+    fn mend(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Whether the last write failed.
+    fn is_failing(&self) -> bool {
+        false
+    }
 
     /// Makes durable what is visible now.
     ///
@@ -166,13 +182,14 @@ pub trait Cold: Debug + Send {
     fn visible(&self) -> Position;
 
     /// Takes what is in the portion, which follows those before it, to be written soon. False when
-    /// too much waits already, or nothing can be written any more: then the portion is as it was.
+    /// too much waits already, or nothing can be written: then the portion is as it was.
     fn offer(&mut self, portion: &mut Portion) -> bool;
 
     /// Waits for what `until` says.
     ///
     /// # Errors
-    /// The error that ended the writing: no portion will be taken any more.
+    /// [`StoreError::Failed`] while nothing can be written: that is tried again until it goes well.
+    /// [`StoreError::Damaged`] when no portion will be taken any more.
     fn wait(&mut self, until: Until) -> Result<(), StoreError>;
 }
 
@@ -183,4 +200,6 @@ pub enum Until {
     Room,
     /// Everything offered is readable.
     Visible,
+    /// What is written can be written: the one wait that a failure does not end.
+    Mended,
 }

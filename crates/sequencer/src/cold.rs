@@ -11,7 +11,9 @@
 //!
 //! Only what is durable in the log is offered: so the store is never ahead of a log that is
 //! recovered. When the store falls behind, rows wait in here and stay hot; from
-//! [`PENDING_MAX`] on the sequencer waits for it.
+//! [`PENDING_MAX`] on the sequencer waits for it. When the store cannot be written at the moment,
+//! the sequencer refuses from there on, as on a full disk; a replica, which can refuse nothing,
+//! waits from twice that on.
 //!
 //! Costs: for a new transfer one question to the store, which its filters answer; for one that
 //! ended a copy of its row and a digest; a lock per batch.
@@ -68,6 +70,8 @@ pub struct ColdSide {
     /// In a replay from the first record: what has left since. Nothing else can come back, and the
     /// store, which knows the future, need not be asked for it.
     left: Option<Filter>,
+    /// Too much waits, and the store cannot be written at the moment.
+    is_stalled: bool,
     counts: ColdCounts,
 }
 
@@ -117,6 +121,7 @@ impl ColdSide {
             silent: false,
             complete,
             left: None,
+            is_stalled: false,
             counts: ColdCounts::default(),
         }
     }
@@ -259,10 +264,25 @@ impl ColdSide {
                 return Ok(());
             }
             self.counts.waits += 1;
-            self.store.wait(Until::Room)?;
+            match (pace, self.store.wait(Until::Room)) {
+                (Pace::Live, Err(StoreError::Failed(_))) => {
+                    self.is_stalled = true;
+                    if self.pending.len() < 2 * PENDING_MAX {
+                        return Ok(());
+                    }
+                    self.store.wait(Until::Mended)?;
+                }
+                (_, waited) => waited?,
+            }
         }
+        self.is_stalled = false;
         self.offered = mark.position;
         Ok(())
+    }
+
+    /// Nothing more should be decided: what it brings could not leave memory.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
     }
 
     /// Lets every row go that the store shows, however young it is.

@@ -120,8 +120,9 @@ pub struct Committed {
 /// Why a batch was not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The disk is full: nothing happened, and a later batch may succeed.
-    #[error("the log's disk is full: nothing was recorded")]
+    /// The disk is full, for the log or for what must leave memory: nothing happened, and a later
+    /// batch may succeed.
+    #[error("the disk is full: nothing was recorded")]
     Full,
     /// The log's tail is unknown: this node must stop and recover.
     #[error("the log stopped: {0}")]
@@ -274,6 +275,9 @@ impl<L: Log> Sequencer<L> {
     ) -> Result<Committed, CommitError> {
         assert!(!waiting.is_empty() && batch.is_empty(), "a batch is made of who waits");
         self.fill(waiting, batch);
+        if self.cold.as_ref().is_some_and(ColdSide::is_stalled) {
+            return Err(CommitError::Full);
+        }
         let stamp = self.stamp(now);
         let origin = Origin { writer: self.writer, sequence: self.sequence, stamp, wall: now.wall };
         let first = self.append(&origin)?;

@@ -42,4 +42,4 @@ pub use files::{Fault, FaultReason, KEPT, SYNC_BYTES, SnapshotFile, list, load, 
 pub use follower::{Due, Followed, Follower, FollowerHandle, News, Status, follow};
 pub use pace::{Pace, Unpaced};
 pub use recovery::{Newest, Start, newest};
-pub use taking::{Aside, Source, TakeError, Taken, keep, put, take};
+pub use taking::{Aside, Beside, Source, TakeError, Taken, keep, put, take};

@@ -1,12 +1,14 @@
 //! Taking one snapshot: of a state that was set aside, or from the last one through the log to the
 //! next one.
 
+use std::sync::Arc;
+
 use journal::DurableFrames;
 use ledger::snapshot::{Frozen, Parts};
 use ledger::{Position, State};
 use ports::{ColdStore, Disk, DiskError, LogError, Stop, StoreError};
 use record::frame::{Frame, Tail};
-use sequencer::{Quarantine, Replay, ReplayError};
+use sequencer::{ColdSide, Quarantine, Replay, ReplayError};
 
 use crate::files::{self, SnapshotFile, keep_only, list};
 use crate::recovery::newest;
@@ -69,6 +71,15 @@ pub struct Aside {
     pub state: Frozen,
 }
 
+/// The store beside the kernel: itself, and the side of it that a replay reads and fills.
+#[derive(Debug)]
+pub struct Beside {
+    /// The store.
+    pub store: Arc<dyn ColdStore>,
+    /// The side.
+    pub side: ColdSide,
+}
+
 /// Rows between two breaths.
 const ROWS: usize = 4_096;
 
@@ -99,23 +110,31 @@ pub fn keep(
     Ok(Some(Taken { file, bytes: summary.bytes, records: 0, passed_over: Vec::new() }))
 }
 
-/// Takes a snapshot of a log that nobody writes, of every row. `None` when there is one of its end
-/// already, or no record.
+/// Takes a snapshot of a log that nobody writes. With a store, which is then complete up to there,
+/// of the rows that only the state has; without one of every row. `None` when there is one of its
+/// end already, or no record.
 ///
 /// # Errors
 /// [`TakeError`].
 pub fn take<D: Disk>(
     disk: &D,
-    source: Source<'_, D>,
+    (source, beside): (Source<'_, D>, Option<Beside>),
     pace: &mut dyn Pace,
 ) -> Result<Option<Taken>, TakeError> {
-    let found = newest(disk, source.frames, None, pace)?;
+    let (store, side) = beside.map(|beside| (beside.store, beside.side)).unzip();
+    let stored = store.as_ref().map(|store| store.mark().position);
+    let found = newest(disk, source.frames, stored, pace)?;
     if found.stopped {
         return Err(TakeError::Stopped);
     }
     let base = found.start.as_ref().map(|start| start.file.clone());
-    let reached = replay(&source, found.start, pace)?;
-    let Reached { tail: Some(tail), replay } = reached else { return Ok(None) };
+    let reached = replay(&source, (found.start, side), pace)?;
+    let Reached { tail: Some(tail), mut replay } = reached else { return Ok(None) };
+    if let Some(store) = store {
+        replay.close()?;
+        store.sync()?;
+        replay.let_go();
+    }
     let records = replay.records();
     let (file, summary) = files::store(disk, (&tail, replay.state().parts()), pace)?;
     drop(replay);
@@ -147,13 +166,13 @@ struct Reached {
 /// Goes through the log.
 fn replay<D: Disk>(
     source: &Source<'_, D>,
-    start: Option<Start>,
+    (start, cold): (Option<Start>, Option<ColdSide>),
     pace: &mut dyn Pace,
 ) -> Result<Reached, TakeError> {
     let state = start.map_or_else(State::new, |start| start.state);
     let next = Position(state.position().0 + 1);
     let quarantine = source.quarantine.clone();
-    let replay = Replay::from(sequencer::Start { state, quarantine, cold: None });
+    let replay = Replay::from(sequencer::Start { state, quarantine, cold });
     let mut reached = Reached { tail: None, replay };
     let mut failed = None;
     source.frames.replay(next, &mut |frame| {

@@ -227,7 +227,7 @@ fn attempt(
     frames: &DurableFrames<MemoryDisk>,
     pace: &mut dyn Pace,
 ) -> Result<Option<Taken>, TakeError> {
-    take(disk, Source { frames, quarantine: &Quarantine::default() }, pace)
+    take(disk, (Source { frames, quarantine: &Quarantine::default() }, None), pace)
 }
 
 fn begin(disk: &MemoryDisk, identity: LogIdentity) -> (Subject, DurableFrames<MemoryDisk>) {

@@ -5,8 +5,11 @@
 //! some fifty times a second at most.
 //!
 //! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most, and as many are being written.
-//! After the first error nothing is written and nothing is taken any more; it is printed once, and
-//! whoever waits hears it.
+//!
+//! After an error that may pass, such as a full disk, the portion is kept, and tried again every
+//! [`AGAIN`] once the store is mended; meanwhile others are taken while there is room in the queue.
+//! When it begins and when it is over is printed, and whoever waits hears it. After damage nothing
+//! is written and nothing is taken any more.
 
 use std::time::Duration;
 
@@ -23,6 +26,9 @@ pub const QUEUE_MAX: usize = 65_536;
 
 /// How long the writer lets portions gather.
 const GATHER: Duration = Duration::from_millis(20);
+
+/// Between two attempts to write what could not be written.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long the end of the process waits for what is being written; the next start writes what is
 /// missing.
@@ -55,6 +61,9 @@ struct Queue {
     next: Portion,
     /// Position up to which something was offered.
     offered: Position,
+    /// Why nothing can be written at the moment.
+    failing: Option<StoreError>,
+    /// Why nothing will be written any more.
     failed: Option<StoreError>,
     /// The writer sleeps.
     asleep: bool,
@@ -127,15 +136,16 @@ impl Cold for Behind {
         self.shared.work.notify_one();
         let is_early = |queue: &mut Queue| {
             let early = match until {
-                Until::Room => !queue.next.is_empty(),
-                Until::Visible => self.visible() < queue.offered,
+                Until::Room => queue.failing.is_none() && !queue.next.is_empty(),
+                Until::Visible => queue.failing.is_none() && self.visible() < queue.offered,
+                Until::Mended => queue.failing.is_some(),
             };
             early && queue.failed.is_none()
         };
         let waited = self.shared.done.wait_while(queue, is_early);
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
         queue.hurry = false;
-        queue.failed.clone().map_or(Ok(()), Err)
+        queue.failed.as_ref().or(queue.failing.as_ref()).cloned().map_or(Ok(()), Err)
     }
 }
 
@@ -164,9 +174,7 @@ impl Shared {
         let _ending = Ending(self);
         let mut portion = Portion::default();
         while self.take(&mut portion) {
-            if let Err(error) = store.write(&portion) {
-                eprintln!("upesi: nothing leaves memory any more: {error}");
-                self.lock().failed = Some(error);
+            if !self.write(store, &portion) {
                 return;
             }
             self.visible.store(portion.mark.position.0, Ordering::Release);
@@ -176,6 +184,40 @@ impl Shared {
             drop(queue);
             portion.clear();
         }
+    }
+
+    /// Writes a portion, however often that takes. False when it will not be written: the store is
+    /// damaged, or the end comes first.
+    fn write(&self, store: &dyn ColdStore, portion: &Portion) -> bool {
+        let mut written = store.write(portion);
+        while let Err(error) = written {
+            if !self.holds_out(error) {
+                return false;
+            }
+            written = store.mend().and_then(|()| store.write(portion));
+        }
+        if self.lock().failing.take().is_some() {
+            println!("upesi: the cold store is written again");
+        }
+        true
+    }
+
+    /// After an error: waits for the next attempt. False when there is none.
+    fn holds_out(&self, error: StoreError) -> bool {
+        let mut queue = self.lock();
+        self.done.notify_all();
+        if let StoreError::Damaged(_) = error {
+            eprintln!("upesi: nothing leaves memory any more: {error}");
+            queue.failed = Some(error);
+            return false;
+        }
+        if queue.failing.is_none() {
+            eprintln!("upesi: {error}. What ended stays in memory; it is tried again every second");
+            queue.failing = Some(error);
+        }
+        let is_open = |queue: &mut Queue| !queue.closed;
+        let waited = self.work.wait_timeout_while(queue, AGAIN, is_open);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
     /// Takes all that waits, once there is something. False when there is nothing, and nothing
@@ -209,7 +251,7 @@ impl Drop for Ending<'_> {
         let mut queue = self.0.lock();
         queue.ended = true;
         if std::thread::panicking() {
-            queue.failed = Some(StoreError::Failed("its thread broke, see above".into()));
+            queue.failed = Some(StoreError::Damaged("its thread broke, see above".into()));
         }
         self.0.done.notify_all();
     }

@@ -9,9 +9,13 @@
 //!
 //! A directory holds the database and, after something was found damaged, a file that says so:
 //! the next start begins anew.
+//!
+//! After a write that failed the library takes no other, until the database is opened again.
+//! [`Disk`] does so when there is room ([`ColdStore::mend`]): what it showed is in the journal, and
+//! is there again. Until then it answers from what it has.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -69,16 +73,32 @@ impl Default for Options {
     }
 }
 
+/// Room that is waited for before the database is opened again: its first flush needs as much.
+const ROOM: u64 = 16 << 20;
+/// What is written to learn whether the disk takes anything.
+const PROBE: &str = "probe";
+
 /// A store on disk.
 pub struct Disk {
+    path: PathBuf,
+    identity: LogIdentity,
+    options: Options,
+    told_after: Position,
+    mark: RwLock<Mark>,
+    /// Whether the last write failed.
+    failing: AtomicBool,
+    /// `None` once it could not be opened again.
+    opened: RwLock<Option<Opened>>,
+}
+
+/// The database of a store.
+struct Opened {
     path: PathBuf,
     database: Database,
     transfers: Keyspace,
     parties: Keyspace,
     about: Keyspace,
     tales: Tales,
-    told_after: Position,
-    mark: RwLock<Mark>,
     /// Whether something was written to it.
     written: AtomicBool,
     /// Whether that failed, or something was found damaged.
@@ -87,7 +107,7 @@ pub struct Disk {
     journals: Journals,
 }
 
-impl Drop for Disk {
+impl Drop for Opened {
     fn drop(&mut self) {
         // After a failure its tables are not to be relied on, nor the library's threads.
         if *self.written.get_mut() && !*self.failed.get_mut() {
@@ -149,21 +169,143 @@ impl Disk {
             .mode(0o700)
             .create(path)
             .map_err(|error| at(path, &error))?;
-        let store = Self::open_database(path, options).map_err(|error| at(path, &error))?;
-        let mut about = vec![FORMAT];
-        about.extend_from_slice(&identity.0);
-        store.about.insert(IDENTITY_KEY, about).map_err(|error| at(path, &error))?;
-        Ok(store)
+        let opened = Opened::open(path, options).map_err(|error| at(path, &error))?;
+        opened.about.insert(IDENTITY_KEY, about(identity)).map_err(|error| at(path, &error))?;
+        Ok(Self::of(opened, (identity, options), Found::default()))
     }
 
     /// The store that is there, or why it cannot be used.
     fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
+        let (opened, found) = Opened::open_existing(path, identity, options)?;
+        Ok(Self::of(opened, (identity, options), found))
+    }
+
+    fn of(opened: Opened, (identity, options): (LogIdentity, Options), found: Found) -> Self {
+        Self {
+            path: opened.path.clone(),
+            identity,
+            options,
+            told_after: found.told_after,
+            mark: RwLock::new(found.mark),
+            failing: AtomicBool::new(false),
+            opened: RwLock::new(Some(opened)),
+        }
+    }
+
+    /// Asks the database.
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Opened) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match &*self.opened.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(opened) => question(opened),
+            None => Err(StoreError::Damaged("it could not be opened again".into())),
+        }
+    }
+
+    /// Whether the disk takes anything.
+    fn find_room(&self) -> Result<(), StoreError> {
+        let failed = |error: &dyn std::fmt::Display| at(&self.path, error);
+        let disk = rustix::fs::statvfs(&self.path).map_err(|error| failed(&error))?;
+        if disk.f_bavail * disk.f_frsize < ROOM {
+            return Err(failed(&format!("less than {} MiB are free", ROOM >> 20)));
+        }
+        let probe = self.path.join(PROBE);
+        let written = File::create(&probe)
+            .and_then(|mut file| file.write_all(&[0; 4_096]).and_then(|()| file.sync_all()));
+        written.and_then(|()| fs::remove_file(&probe)).map_err(|error| failed(&error))
+    }
+
+    /// Opens the database again. Whoever asks meanwhile waits.
+    fn open_again(&self) -> Result<(), StoreError> {
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        // It holds the lock of its directory.
+        drop(opened.take());
+        let (again, found) = Opened::open_existing(&self.path, self.identity, self.options)
+            .map_err(StoreError::Damaged)?;
+        let shown = self.mark().position;
+        if found.mark.position < shown {
+            let Mark { position, .. } = found.mark;
+            let lost = format!("it was at record {} and is at {}", shown.0, position.0);
+            return Err(again.condemn(StoreError::Damaged(lost)));
+        }
+        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = found.mark;
+        *opened = Some(again);
+        Ok(())
+    }
+}
+
+impl ColdStore for Disk {
+    fn mark(&self) -> Mark {
+        *self.mark.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+        self.ask(|opened| opened.read(id, at))
+    }
+
+    fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
+        self.ask(|opened| opened.party(key))
+    }
+
+    fn told_after(&self) -> Position {
+        self.told_after
+    }
+
+    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+        self.ask(|opened| opened.tale(id))
+    }
+
+    fn ends(&self, notice: NoticeId) -> Result<Vec<Position>, StoreError> {
+        self.ask(|opened| opened.ends(notice))
+    }
+
+    fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+        let written = self.ask(|opened| opened.write(portion));
+        self.failing.store(written.is_err(), Ordering::Relaxed);
+        written?;
+        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = portion.mark;
+        Ok(())
+    }
+
+    fn mend(&self) -> Result<(), StoreError> {
+        self.find_room()?;
+        self.open_again()
+    }
+
+    fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.ask(Opened::sync)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ask(|opened| Ok(opened.database.disk_space().unwrap_or_default())).unwrap_or_default()
+    }
+}
+
+/// What a database that was there says of itself.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    mark: Mark,
+    told_after: Position,
+}
+
+impl Opened {
+    /// The database that is there, or why it cannot be used.
+    fn open_existing(
+        path: &Path,
+        identity: LogIdentity,
+        options: Options,
+    ) -> Result<(Self, Found), String> {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
         }
         // A damaged database may be met by a panic of the library.
-        let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path, options)));
-        let mut store = opened
+        let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
+        let store = opened
             .map_err(|_| "it cannot be opened".to_owned())?
             .map_err(|error| format!("it cannot be opened: {error}"))?;
         let about = store.about.get(IDENTITY_KEY).map_err(|error| error.to_string())?;
@@ -173,33 +315,31 @@ impl Disk {
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
         };
-        if let Some(stored) = store.about.get(MARK_KEY).map_err(|error| error.to_string())? {
-            let mark = read_mark(&stored).ok_or("its mark is not what was written")?;
-            *store.mark.write().unwrap_or_else(PoisonError::into_inner) = mark;
-        }
+        let mark = match store.about.get(MARK_KEY).map_err(|error| error.to_string())? {
+            Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
+            None => Mark::default(),
+        };
         if format == FORMAT_SILENT {
-            store.begin_telling(identity).map_err(|error| error.to_string())?;
+            store.begin_telling(identity, mark).map_err(|error| error.to_string())?;
         }
         let told = store.about.get(TOLD_KEY).map_err(|error| error.to_string())?;
-        store.told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
+        let told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
             None => Position(0),
             Some(Ok(bytes)) => Position(u64::from_le_bytes(bytes)),
             Some(Err(_)) => return Err("it does not say what it tells".into()),
         };
-        Ok(store)
+        Ok((store, Found { mark, told_after }))
     }
 
     /// From here on everything is told: what is there was written when nothing was.
-    fn begin_telling(&self, identity: LogIdentity) -> Result<(), fjall::Error> {
-        let mut about = vec![FORMAT];
-        about.extend_from_slice(&identity.0);
+    fn begin_telling(&self, identity: LogIdentity, mark: Mark) -> Result<(), fjall::Error> {
         let mut batch = self.database.batch();
-        batch.insert(&self.about, IDENTITY_KEY, about);
-        batch.insert(&self.about, TOLD_KEY, self.mark().position.0.to_le_bytes());
+        batch.insert(&self.about, IDENTITY_KEY, about(identity));
+        batch.insert(&self.about, TOLD_KEY, mark.position.0.to_le_bytes());
         batch.commit()
     }
 
-    fn open_database(path: &Path, options: Options) -> Result<Self, fjall::Error> {
+    fn open(path: &Path, options: Options) -> Result<Self, fjall::Error> {
         let builder = Database::builder(path.join(DATABASE))
             .cache_size(options.cache_bytes)
             .worker_threads(WORKERS)
@@ -223,8 +363,6 @@ impl Disk {
             parties,
             about,
             tales,
-            told_after: Position(0),
-            mark: RwLock::default(),
             written: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         })
@@ -264,12 +402,6 @@ impl Disk {
         }
         Ok(())
     }
-}
-
-impl ColdStore for Disk {
-    fn mark(&self) -> Mark {
-        *self.mark.read().unwrap_or_else(PoisonError::into_inner)
-    }
 
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
         match self.get(&self.transfers, &id.to_bytes())? {
@@ -284,10 +416,6 @@ impl ColdStore for Disk {
         let stored = self.get(&self.parties, key)?;
         let row = stored.map(|stored| party_row(&stored)).transpose();
         row.map_err(|error| self.condemn(error))
-    }
-
-    fn told_after(&self) -> Position {
-        self.told_after
     }
 
     fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
@@ -316,18 +444,19 @@ impl ColdStore for Disk {
         batch.commit().map_err(|error| {
             self.failed.store(true, Ordering::Relaxed);
             of_library(&error)
-        })?;
-        *self.mark.write().unwrap_or_else(PoisonError::into_inner) = portion.mark;
-        Ok(())
+        })
     }
 
     fn sync(&self) -> Result<(), StoreError> {
         self.database.persist(fjall::PersistMode::SyncAll).map_err(|error| of_library(&error))
     }
+}
 
-    fn bytes(&self) -> u64 {
-        self.database.disk_space().unwrap_or_default()
-    }
+/// How a store says to which log it belongs, and in which format.
+fn about(identity: LogIdentity) -> Vec<u8> {
+    let mut about = vec![FORMAT];
+    about.extend_from_slice(&identity.0);
+    about
 }
 
 fn write_mark(mark: &Mark) -> [u8; 40] {

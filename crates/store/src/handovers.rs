@@ -50,11 +50,11 @@ fn what_is_visible_was_written_and_the_end_writes_the_rest() {
 
 /// Whoever waits hears that nothing is written any more, and nothing more is taken.
 #[test]
-fn a_store_that_fails_is_told_to_whoever_waits() {
+fn a_store_that_is_damaged_is_told_to_whoever_waits() {
     explore(|| {
         let mut behind = Behind::start(Arc::new(Failing)).expect("a thread");
         assert!(behind.offer(&mut portion(1)), "there is room");
-        let failed = Err(StoreError::Failed("no more".into()));
+        let failed = Err(StoreError::Damaged("no more".into()));
         assert_eq!(behind.wait(Until::Visible), failed);
         assert!(!behind.offer(&mut portion(2)), "it is taken, and nobody writes it");
         assert_eq!(behind.visible(), Position(0));
@@ -102,7 +102,7 @@ impl ColdStore for Failing {
     }
 
     fn write(&self, _: &Portion) -> Result<(), StoreError> {
-        Err(StoreError::Failed("no more".into()))
+        Err(StoreError::Damaged("no more".into()))
     }
 
     fn sync(&self) -> Result<(), StoreError> {

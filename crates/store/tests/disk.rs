@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger::{Ended, NoticeId, Position, TransferId};
 use ports::{Cold, ColdStore, Mark, PartyRow, Portion, StoreError, Until};
@@ -169,6 +170,41 @@ fn a_store_that_does_not_open_is_emptied() {
     check_harm(harm, IDENTITY, "cannot be opened");
 }
 
+/// A loss of power can leave a journal with nothing in it: what it held is given again.
+#[test]
+fn a_journal_that_was_cut_to_nothing_takes_the_newest_rows_and_no_others() {
+    let (above, path) = written();
+    let (store, _) = open(&path, IDENTITY);
+    store.write(&portion(vec![sample_row(7_000, 20)], 20)).expect("it writes");
+    let copy = above.path().join("copy");
+    copy_all(&path, &copy);
+    drop(store);
+    let rows = fs::read_dir(copy.join("rows")).expect("it is there");
+    let paths = rows.map(|entry| entry.expect("it is listed").path());
+    let journals: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "jnl")).collect();
+    assert!(!journals.is_empty(), "what was written last is in a journal");
+    for journal in journals {
+        fs::write(journal, b"").expect("it is cut");
+    }
+    let (store, reason) = open(&copy, IDENTITY);
+    assert_eq!((reason, store.mark().position), (None, Position(10)));
+    assert_eq!(store.read(&sample_id(999), Position(30)), Ok(Some(sample_row(999, 10))));
+    assert_eq!(store.read(&sample_id(7_000), Position(30)), Ok(None));
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("there is nothing yet");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let entry = entry.expect("it is listed");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("it has a type").is_dir() {
+            true => copy_all(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).expect("it is copied")),
+        }
+    }
+}
+
 #[test]
 fn what_was_offered_becomes_visible_in_order() {
     let store = Arc::new(Memory::default());
@@ -200,9 +236,15 @@ fn what_was_offered_is_written_before_the_end() {
     assert_eq!(store.mark().position, Position(7));
 }
 
-/// A store that refuses from the second portion on.
-#[derive(Debug, Default)]
-struct Failing(Memory);
+/// A store that refuses from the second portion on, with this error, until it is mended.
+#[derive(Debug)]
+struct Failing(Memory, StoreError, AtomicBool);
+
+impl Failing {
+    fn with(error: StoreError) -> Self {
+        Self(Memory::default(), error, AtomicBool::new(false))
+    }
+}
 
 impl ColdStore for Failing {
     fn mark(&self) -> Mark {
@@ -232,7 +274,15 @@ impl ColdStore for Failing {
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         match self.mark().position {
             Position(0) => self.0.write(portion),
-            _ => Err(StoreError::Failed("no room".into())),
+            _ if self.2.load(Ordering::Relaxed) => self.0.write(portion),
+            _ => Err(self.1.clone()),
+        }
+    }
+
+    fn mend(&self) -> Result<(), StoreError> {
+        match self.2.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(self.1.clone()),
         }
     }
 
@@ -246,16 +296,40 @@ impl ColdStore for Failing {
 }
 
 #[test]
-fn after_a_failure_nothing_is_taken_and_whoever_waits_hears_it() {
-    let mut behind = Behind::start(Arc::new(Failing::default())).expect("a thread starts");
+fn after_damage_nothing_is_taken_and_whoever_waits_hears_it() {
+    let error = StoreError::Damaged("rot".into());
+    let store = Failing::with(error.clone());
+    let mut behind = Behind::start(Arc::new(store)).expect("a thread starts");
     assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
     behind.wait(Until::Visible).expect("the first is written");
     assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
-    let heard = Err(StoreError::Failed("no room".into()));
+    let heard = Err(error);
     assert_eq!(behind.wait(Until::Visible), heard);
     let mut third = portion(vec![sample_row(3, 9)], 9);
     assert!(!behind.offer(&mut third));
     assert_eq!((third.rows.len(), behind.wait(Until::Room)), (1, heard));
     assert_eq!(behind.visible(), Position(7));
     assert_eq!(behind.read(&sample_id(1), Position(9)), Ok(Some(sample_row(1, 5))));
+}
+
+#[test]
+fn what_could_not_be_written_is_written_once_it_can() {
+    let error = StoreError::Failed("no room".into());
+    let store = Arc::new(Failing::with(error.clone()));
+    let mut behind = Behind::start(Arc::clone(&store) as _).expect("a thread starts");
+    assert!(behind.offer(&mut portion(vec![sample_row(1, 5)], 7)));
+    behind.wait(Until::Visible).expect("the first is written");
+    assert!(behind.offer(&mut portion(vec![sample_row(2, 8)], 8)));
+    assert_eq!(behind.wait(Until::Visible), Err(error));
+    assert!(behind.offer(&mut portion(vec![sample_row(3, 9)], 9)), "there is room in the queue");
+    assert_eq!(behind.visible(), Position(7));
+
+    store.2.store(true, Ordering::Relaxed);
+    behind.wait(Until::Mended).expect("it is tried again");
+    behind.wait(Until::Visible).expect("it writes");
+    assert_eq!((behind.visible(), store.mark().position), (Position(9), Position(9)));
+    for (number, changed) in [(2, 8), (3, 9)] {
+        let row = sample_row(number, changed);
+        assert_eq!(behind.read(&sample_id(number), Position(9)), Ok(Some(row)));
+    }
 }

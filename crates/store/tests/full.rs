@@ -1,6 +1,6 @@
 //! A store on a disk that fills up: while it appends to its own journal, while it flushes, while it
 //! compacts. It says so and does not hang; what it shows under its mark is right; and with room
-//! again it goes on from the mark.
+//! again it goes on from the mark, where it is and after another start.
 //!
 //! The disk is a small one in memory, mounted for this test alone in a namespace of its own. Where
 //! the system lets nobody mount one, the test says that and shows nothing.
@@ -62,8 +62,13 @@ fn fill(place: &Path, room: u64) {
     let mark = store.mark().position;
     assert!(Position(0) < mark, "{room} MiB hold a portion");
     check(&store, mark);
-    drop(store);
+    let mended = store.mend();
+    assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
+    check(&store, mark);
     fs::remove_file(&ballast).expect("it is there");
+    go_on(&store, (mark, room));
+    let mark = store.mark().position;
+    drop(store);
 
     let (store, reason) = Disk::open(&path, IDENTITY, Options::default()).expect("there is room");
     let kept = store.mark().position;
@@ -75,6 +80,20 @@ fn fill(place: &Path, room: u64) {
     check(&store, Position(kept.0 + 3));
     drop(store);
     fs::remove_dir_all(&path).expect("it is there");
+}
+
+/// There is room again: the same store takes what it refused, if there is enough of it.
+fn go_on(store: &Disk, (mark, room): (Position, u64)) {
+    let mended = store.mend();
+    if DISK - 16 < room {
+        assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
+        return;
+    }
+    assert_eq!(mended, Ok(()), "{room} MiB");
+    assert_eq!(store.mark().position, mark, "{room} MiB");
+    let next = mark.0 as u32 + 1;
+    write(store, next).expect("there is room again");
+    check(store, Position(mark.0 + 1));
 }
 
 fn write(store: &Disk, number: u32) -> Result<(), StoreError> {

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use journal::{ArchiveError, Backup, RealDisk, Tiered};
+use journal::{ArchiveError, Backup, CopyLock, RealDisk, Tiered};
 use ports::DiskError;
 use serde::Serialize;
 
@@ -15,6 +16,9 @@ use crate::offline::{Progress, print_json};
 
 /// A running switch can archive a segment between the look at it and its opening.
 const ATTEMPTS: usize = 3;
+/// How long a run of the switch's own copy is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +61,17 @@ struct Report {
     seconds: f64,
 }
 
+/// Waits for a run of the copy that a switch keeps by itself, which is short once there is one.
+fn copy_alone(disk: &RealDisk) -> Result<CopyLock, DiskError> {
+    let started = Instant::now();
+    loop {
+        match disk.copy_alone() {
+            Err(DiskError::InUse(_)) if started.elapsed() < PATIENCE => thread::sleep(LOOK_EVERY),
+            answer => return answer,
+        }
+    }
+}
+
 pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let shown = arguments.data.display().to_string();
@@ -72,7 +87,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let place = journal::open_place(&arguments.to);
     let place = place.map_err(|error| Failure::new(error.to_string()))?;
     let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
-    let _alone = disk.copy_alone().map_err(|error| failed(error.to_string()))?;
+    let _alone = copy_alone(&disk).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new();
     let mut bytes = 0_u64;
     let extras = extras(arguments.config.as_deref());

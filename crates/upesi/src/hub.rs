@@ -9,7 +9,7 @@ use ledger::{
     Administer, ChangeParties, Command, Outcome, PartyBinding, Position, Stamp, State, TransferId,
 };
 use node::progress::Stuck;
-use node::{Attached, Handle, Refused, Ticket};
+use node::{Attached, Handle, Refused, Ticket, Unread};
 use operations::{
     Cluster, ClusterNode, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage,
     StuckStage, Takeover, Told, Unavailable,
@@ -92,7 +92,8 @@ impl Hub for NodeHub {
         let reader = self.handle.reader();
         // Off the thread: the disk may take its time.
         let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
-        let record = reading.await.ok().and_then(Result::ok).ok_or(Unavailable::Stopped)?;
+        let read = reading.await.map_err(|_| Unavailable::Stopped)?;
+        let record = read.map_err(|_| Unavailable::RecordUnreadable)?;
         Ok(record.and_then(stored_message).map(|message| message.body))
     }
 
@@ -183,7 +184,14 @@ impl Hub for NodeHub {
     }
 
     fn storage(&self) -> Storage {
-        self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let unread = self.handle.unread();
+        if let Some(Unread { position, .. }) = unread {
+            let reader = self.handle.reader();
+            // Nobody else may ever ask for it: the next answer knows whether it can be read.
+            let _forgets_it = tokio::task::spawn_blocking(move || reader.read(position).is_ok());
+        }
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Storage { failing: unread.map(|unread| unread.why), ..storage }
     }
 
     fn cluster(&self) -> Cluster {

@@ -254,7 +254,7 @@ struct Copier {
     log: Tiered<RealDisk>,
     configuration: Option<PathBuf>,
     /// None before the first attempt, and after one that failed.
-    backup: Option<(Backup, journal::CopyLock)>,
+    backup: Option<Backup>,
     teller: Teller,
 }
 
@@ -279,13 +279,13 @@ impl Copier {
     }
 
     fn copy(&mut self, stopping: &AtomicBool) -> Result<Option<Position>, ArchiveError> {
-        let (backup, _alone) = match &mut self.backup {
-            Some(kept) => kept,
-            none => {
-                let alone = self.log.below().copy_alone()?;
-                none.insert((Backup::open(&self.log, Arc::clone(&self.place))?, alone))
-            }
+        // Between two runs anybody else may copy, even to the same place.
+        let _alone = self.log.below().copy_alone()?;
+        let backup = match self.backup.take() {
+            Some(kept) if kept.is_current()? => kept,
+            _ => Backup::open(&self.log, Arc::clone(&self.place))?,
         };
+        let backup = self.backup.insert(backup);
         let extras = extras(self.configuration.as_deref());
         let copied = backup.run(&self.log, &extras, &mut watch(stopping))?;
         Ok(Some(copied.end))
@@ -351,6 +351,7 @@ impl Disk {
             free_bytes,
             growth_bytes_per_day: growth,
             hours_until_full,
+            failing: None,
             archive: storage.archive.take(),
             backup: storage.backup.take(),
         };

@@ -7,14 +7,15 @@
 //! batch, whatever the length of the file or of a line.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fspiop::{IDENTIFIER_CHARS_MAX, PartyIdType, is_identifier, is_known_currency};
-use harness::{Admin, Interrupt, Progress};
+use harness::{Admin, Answered, Interrupt, Progress};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -48,7 +49,8 @@ enum What {
     /// type is one of MSISDN, EMAIL, PERSONAL_ID, BUSINESS, DEVICE, ACCOUNT_ID, IBAN, ALIAS,
     /// CONSENT, THIRD_PARTY_LINK; id the identifier; sub_id its part, or empty; fsp the name of a
     /// participant; currency a code of ISO 4217, or empty. A value with a comma or a quote stands
-    /// in quotes, a quote in it is doubled; no value has a line end.
+    /// in quotes, a quote in it is doubled; no value has a line end, and nothing stands behind its
+    /// closing quote.
     ///
     /// A line with a fault is told with its number and column, and left out; the others are
     /// registered. A party that comes twice is served by the FSP of its last line, as if it had
@@ -94,7 +96,8 @@ struct ImportArguments {
     /// Give up after so many bad lines.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     errors_max: u64,
-    /// Wait so many seconds for a switch that is away or has no room, before giving up.
+    /// Wait so many seconds for a switch that is away or has no room, also for its first answer,
+    /// before giving up.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
     /// Who does this; stands in the log.
@@ -188,7 +191,7 @@ pub(crate) fn parties(arguments: &PartiesArguments) -> Result<(), Failure> {
 fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let mut source = Source::open(&arguments.file)?;
     source.skip_to(arguments.from_line)?;
-    let mut import = Import::new(arguments)?;
+    let mut import = Import::new(arguments, &source)?;
     let interrupt = Interrupt::listen();
     let ended = import.carry_out(&mut source, &interrupt);
     import.progress.end();
@@ -221,7 +224,9 @@ struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    fn new(arguments: &'a ImportArguments) -> Result<Self, Failure> {
+    fn new(arguments: &'a ImportArguments, source: &Source) -> Result<Self, Failure> {
+        let rejects = arguments.rejects.as_deref();
+        rejects.map_or(Ok(()), |path| source.keep_from(path))?;
         let Place { admin, token } = &arguments.place;
         let mut admin =
             Admin::at(admin, token.as_deref()).map_err(|error| Failure::new(error.to_string()))?;
@@ -232,8 +237,9 @@ impl<'a> Import<'a> {
             }
             admin.with(name, text);
         }
+        let first = ask_patiently(&mut admin, arguments.wait, ("GET", "/participants", None));
+        first.map_err(Failure::new)?;
         let fsps = admin.participants().map_err(|error| Failure::new(error.to_string()))?;
-        let rejects = arguments.rejects.as_deref();
         let rejects = rejects.map(|path| Rejects::begin(path, arguments.from_line)).transpose()?;
         Ok(Self {
             arguments,
@@ -293,32 +299,13 @@ impl<'a> Import<'a> {
 
     /// Has a batch registered, waiting for a switch that is away or full.
     fn register(&mut self, body: &str) -> Result<Registered, Failure> {
-        let give_up = Instant::now() + Duration::from_secs(self.arguments.wait);
-        loop {
-            let problem = match self.admin.call("POST", "/parties", Some(body)) {
-                Ok(answered) if answered.status == 200 => {
-                    return serde_json::from_slice(&answered.body)
-                        .map_err(|error| self.unfinished(&format!("the answer: {error}")));
-                }
-                Ok(answered) => {
-                    let told = serde_json::from_slice::<Refused>(&answered.body);
-                    let told = told.map(|told| told.error_information.error_description);
-                    let problem = format!(
-                        "the switch answered {} {}",
-                        answered.status,
-                        told.unwrap_or_default()
-                    );
-                    if answered.status != 503 {
-                        return Err(self.unfinished(&problem));
-                    }
-                    problem
-                }
-                Err(error) => error.to_string(),
-            };
-            if give_up <= Instant::now() {
-                return Err(self.unfinished(&problem));
-            }
-            thread::sleep(PAUSE);
+        let batch = ("POST", "/parties", Some(body));
+        let answered = ask_patiently(&mut self.admin, self.arguments.wait, batch);
+        let answered = answered.map_err(|problem| self.unfinished(&problem))?;
+        match answered.status {
+            200 => serde_json::from_slice(&answered.body)
+                .map_err(|error| self.unfinished(&format!("the answer: {error}"))),
+            _ => Err(self.unfinished(&problem(&answered))),
         }
     }
 
@@ -363,6 +350,33 @@ impl<'a> Import<'a> {
             "{lines} lines in {seconds:.1} s ({rate:.0}/s): {registered} {done}, {refused} refused"
         );
     }
+}
+
+/// Asks until the switch answers anything but that it has no room, for so many seconds at most.
+fn ask_patiently(
+    admin: &mut Admin,
+    wait: u64,
+    (method, path, body): (&str, &str, Option<&str>),
+) -> Result<Answered, String> {
+    let give_up = Instant::now() + Duration::from_secs(wait);
+    loop {
+        let problem = match admin.call(method, path, body) {
+            Ok(answered) if answered.status == 503 => problem(&answered),
+            Ok(answered) => return Ok(answered),
+            Err(error) => error.to_string(),
+        };
+        if give_up <= Instant::now() {
+            return Err(problem);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// What the switch says about a request that it refused.
+fn problem(answered: &Answered) -> String {
+    let told = serde_json::from_slice::<Refused>(&answered.body);
+    let told = told.map(|told| told.error_information.error_description);
+    format!("the switch answered {} {}", answered.status, told.unwrap_or_default())
 }
 
 /// The lines of the file that were refused.
@@ -437,6 +451,21 @@ impl Source {
         )))
     }
 
+    /// Refuses to write the rejects into the file that is read.
+    fn keep_from(&self, rejects: &Path) -> Result<(), Failure> {
+        let own = self.reader.get_ref().metadata().map_err(cannot("read", &self.path))?;
+        // One that is not there, or cannot be looked at, is not this one, which is open.
+        let Ok(other) = fs::metadata(rejects) else { return Ok(()) };
+        if (own.dev(), own.ino()) != (other.dev(), other.ino()) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "--rejects {} is the file that is imported, {}: it would be overwritten; name another",
+            rejects.display(),
+            self.path.display()
+        )))
+    }
+
     fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
         while self.line < line {
             if self.next()?.is_none() {
@@ -481,6 +510,7 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
     if LINE_BYTES_MAX <= line.len() {
         return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
     }
+    check_ends(line)?;
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)
@@ -528,6 +558,47 @@ fn row(line: &[u8], fsps: &BTreeSet<String>) -> Result<Row, String> {
         fsp_id: fsp.to_owned(),
         currency: optional(currency),
     })
+}
+
+/// Where in a line a byte is.
+#[derive(Clone, Copy)]
+enum Within {
+    /// At the begin of a value.
+    Begin,
+    /// In a value without quotes.
+    Bare,
+    /// Within quotes.
+    Quoted,
+    /// Behind a quote in quotes: it ends the value, or is the first of two that stand for one.
+    Closed,
+}
+
+/// Refuses what the reader of CSV would take for an end, and go on behind: a line is one row.
+fn check_ends(line: &[u8]) -> Result<(), String> {
+    if let Some(at) = line.iter().position(|byte| *byte == b'\r') {
+        return Err(format!(
+            "a carriage return at byte {}: a line ends with a line feed, or with both",
+            at + 1
+        ));
+    }
+    let (mut place, mut column) = (Within::Begin, 0);
+    for byte in line {
+        place = match (place, byte) {
+            (Within::Begin | Within::Closed, b'"') => Within::Quoted,
+            (Within::Quoted, b'"') => Within::Closed,
+            (Within::Quoted, _) => Within::Quoted,
+            (_, b',') => {
+                column += 1;
+                Within::Begin
+            }
+            (Within::Closed, _) => {
+                let name = HEADER.split(',').nth(column).unwrap_or("behind the last");
+                return Err(format!("column {name}: text behind the quote that ends the value"));
+            }
+            (Within::Begin | Within::Bare, _) => Within::Bare,
+        };
+    }
+    Ok(())
 }
 
 /// The begin of a value, fit for a line of an error.
@@ -585,6 +656,12 @@ mod tests {
             ("ALIAS,a,,payerfsp,XXQ", Err("column currency: 'XXQ' is no currency code")),
             ("ALIAS,a,payerfsp,", Err("4 columns, where type,id,sub_id,fsp,currency are 5")),
             ("ALIAS,\"a,,payerfsp,", Err("2 columns")),
+            ("ALIAS,a,,payerfsp,\rALIAS,b,,payerfsp,", Err("a carriage return at byte 19: ")),
+            ("ALIAS,a,,payerfsp,\r", Err("a carriage return at byte 19: ")),
+            ("ALIAS,\"a\rb\",,payerfsp,", Err("a carriage return at byte 9: ")),
+            ("ALIAS,\"ab\"cd,,payerfsp,", Err("column id: text behind the quote that ends")),
+            ("ALIAS,a,,payerfsp,\"\" ", Err("column currency: text behind the quote")),
+            ("\"ALIAS\",\"a\"\"\",,\"payerfsp\",\"\"", Ok("ALIAS a\" - payerfsp -")),
             ("", Err("empty")),
             (&long, Err("longer than 4096 bytes")),
         ] {

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use journal::{FileLog, Options, RealDisk, Tiered, Verify};
 use ledger::snapshot::Head;
 use ledger::{Cold, Digest, Position, State};
-use ports::{Disk, DiskError, Stop};
+use ports::{Disk, DiskError, Log, Stop};
 use record::frame::Tail;
 use serde::Serialize;
-use snapshots::{Fault, Pace, SnapshotFile, Source, Unpaced, list, load, take};
+use snapshots::{Beside, Fault, Pace, SnapshotFile, Source, Unpaced, list, load, take};
 
+use crate::cold;
+use crate::config::Config;
 use crate::offline::print_json;
 use crate::quarantine;
 use crate::{Failure, SnapshotArguments};
@@ -51,12 +53,15 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     })?;
     let quarantined = quarantine::load(&disk).map_err(failed)?;
     let options = Options { verify: Verify::LastSegment, ..Options::default() };
-    let (log, _recovery) =
+    let (mut log, _recovery) =
         FileLog::open(disk.clone(), options).map_err(|error| failed(error.to_string()))?;
     let without = quarantine::of(&quarantined);
     let mut progress = SignOfLife::new();
     let source = Source { frames: &log.frames(), quarantine: &without };
-    let taken = take(&disk, source, &mut progress);
+    let place = cold::Place::new(&Config::default(), &arguments.data, log.tail().identity);
+    let store = place.open(&mut log)?;
+    let beside = Beside { side: place.side(&store)?, store };
+    let taken = take(&disk, (source, Some(beside)), &mut progress);
     progress.end();
     let taken = taken.map_err(|error| failed(error.to_string()))?;
     let newest = list(&disk).map_err(|error| failed(error.to_string()))?.into_iter().next();
@@ -77,7 +82,7 @@ fn print(shown: &Shown, json: bool) -> Result<(), Failure> {
         return print_json(shown);
     }
     for why in &shown.removed {
-        println!("removed a snapshot that is not good: {why}");
+        println!("removed a snapshot that nothing could go on from: {why}");
     }
     match shown.bytes {
         Some(bytes) => println!(

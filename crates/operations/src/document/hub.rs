@@ -85,7 +85,8 @@ fn storage() -> Operation {
         .says(
             "LOW below a tenth of the disk or three days at the growth of the last day, CRITICAL \
              below a twentieth or one day. A full disk refuses with 503; nothing is lost. \
-             `failing` says why an archive or a copy is behind.",
+             `failing` says which record of the log cannot be read and why, or why an archive or a \
+             copy is behind.",
         )
         .answers(Answer::json(200, "As of the last ten seconds.", reference("Storage")))
 }

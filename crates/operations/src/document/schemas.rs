@@ -600,6 +600,7 @@ fn storage() -> Value {
         [
             ("growthBytesPerDay", bytes()),
             ("hoursUntilFull", bytes()),
+            ("failing", json!({"type": "string"})),
             ("archive", task.clone()),
             ("backup", task),
         ],

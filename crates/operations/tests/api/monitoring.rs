@@ -36,6 +36,7 @@ async fn storage_says_what_is_known_and_configured() {
         free_bytes: 9,
         growth_bytes_per_day: Some(5),
         hours_until_full: Some(43),
+        failing: Some("record 7 cannot be read".into()),
         archive: Some(Task { failing: Some("it is full".into()), ..Task::default() }),
         backup: Some(Task {
             last_done: Some(ledger::Stamp::from_millis(BEGINNING_MS)),
@@ -43,7 +44,7 @@ async fn storage_says_what_is_known_and_configured() {
             failing: None,
         }),
     };
-    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
     server.stop().await;
 }

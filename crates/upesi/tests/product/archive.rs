@@ -174,6 +174,43 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(all() == plain, "it was put back");
 }
 
+/// With a snapshot a start needs no old segment. What needs one is refused and said, until it can be
+/// read.
+#[test]
+fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
+    let (home, transfer) = played();
+    let (data, beside) = (home.data(), Beside::new());
+    let place = beside.place("archive");
+    answer(&["snapshot", "--json", "--data", text(&data)]);
+    answer(&["archive", "--json", "--data", text(&data), "--to", &place]);
+    let (kept, away) = (beside.path("archive/segments"), beside.path("away"));
+    fs::rename(&kept, &away).unwrap();
+    fs::create_dir(&kept).unwrap();
+
+    let switch = home.serve();
+    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    let admin = Admin::new(&home, &switch);
+    let ask = || admin.call("GET", &format!("/transactions/{}", transfer.id), "");
+    let failing = || {
+        let storage: Value = serde_json::from_str(&admin.get("/storage")).unwrap();
+        storage["failing"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(failing(), "");
+    for _ in 0..3 {
+        let refused = ask();
+        assert_eq!(refused.status(), 503);
+        assert!(refused.text().contains("the log cannot be read there"), "{}", refused.text());
+    }
+    let why = failing();
+    assert!(why.contains(".packed") && why.contains(&place), "{why}");
+    assert_eq!(switch.complaints().matches("cannot be read").count(), 1, "{}", switch.complaints());
+
+    fs::remove_dir(&kept).unwrap();
+    fs::rename(&away, &kept).unwrap();
+    assert_ne!(ask().status(), 503);
+    assert_eq!(failing(), "");
+}
+
 /// The restore drill: what comes of a copy made beside a running switch has the same state.
 #[test]
 fn a_copy_of_a_running_switch_gives_the_same_state() {
@@ -258,6 +295,31 @@ fn a_place_that_is_gone_is_said_and_tried_again() {
     scheme.send(&transfer.fulfil("COMMITTED"), 200);
     scheme.settle();
     scheme.end();
+}
+
+/// A switch that keeps a copy keeps nobody from making another, elsewhere or in the same place.
+#[test]
+fn a_copy_is_made_beside_a_switch_that_keeps_one() {
+    let beside = Beside::new();
+    let (kept, other) = (beside.place("kept"), beside.place("other"));
+    let scheme = Scheme::configured(&format!("[backup]\nto = \"{kept}\"\nevery_seconds = 1\n"));
+    let data = scheme.home.data();
+    let end = || scheme.admin.metric("upesi_backup_position");
+    for (to, at) in [(&other, "1"), (&kept, "2"), (&other, "3")] {
+        let before = end();
+        let transfer = Transfer::of(at);
+        scheme.send(&transfer.prepare(), 202);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+        scheme.settle();
+        let made = answer(&["backup", "--json", "--data", text(&data), "--to", to]);
+        assert!(before < made["end"].as_u64().unwrap(), "{made}");
+    }
+    let log_end = scheme.admin.metric("upesi_log_position");
+    scheme.admin.wait_for("upesi_backup_position", |position| log_end <= position);
+    assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
+    scheme.end();
+    let restored = beside.path("restored");
+    answer(&["restore", "--json", "--from", &kept, "--data", text(&restored)]);
 }
 
 /// Every stored form, as it was first written, is read by this program: compressed segments, the

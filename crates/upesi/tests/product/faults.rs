@@ -77,6 +77,17 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
         while !goes_on() {
             assert!(Instant::now() < deadline, "it does not go on: {}", switch.complaints());
         }
+        let stored = || {
+            let admin = Admin::new(&home, &switch);
+            (admin.metric("upesi_store_position"), admin.metric("upesi_log_position"))
+        };
+        let (_, refused_at) = stored();
+        while stored().0 < refused_at {
+            assert!(Instant::now() < deadline, "{:?}: {}", stored(), switch.complaints());
+            assert!(!send_all(&switch, &mut record, 1), "{}", switch.complaints());
+        }
+        let said = switch.complaints();
+        assert_eq!(said.matches("What ended stays in memory").count(), 1, "{said}");
         switch.signal(Signal::KILL);
         drop(switch);
         check(&home, &mut record);

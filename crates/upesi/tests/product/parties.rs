@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -129,17 +130,23 @@ fn what_cannot_be_imported_is_said_at_once() {
     let good = file(&home, "good.csv", &format!("{HEADER}\nMSISDN,1,,x,\nMSISDN,2,,x,\n"));
     let wrong = file(&home, "wrong.csv", "id,type,fsp\n1,MSISDN,x\n");
     let none = good.with_file_name("none.csv");
+    let link = good.with_file_name("link.csv");
+    fs::hard_link(&good, &link).unwrap();
+    let whole = fs::read(&good).unwrap();
     for (path, more, said) in [
         (&wrong, &[][..], "line 1: the first line must be type,id,sub_id,fsp,currency"),
         (&none, &[], "cannot read"),
         (&good, &["--errors-max", "1"], "more than 1 bad lines (--errors-max)"),
         (&good, &["--from-line", "9"], "there is nothing from line 9 on"),
         (&good, &["--rejects", "/nowhere/bad.csv"], "cannot write /nowhere/bad.csv"),
+        (&good, &["--rejects", good.to_str().unwrap()], "is the file that is imported"),
+        (&good, &["--rejects", link.to_str().unwrap()], "is the file that is imported"),
     ] {
         let output = import(&home, &switch, path, more);
         let errors = errors(&output);
         assert!(!output.status.success() && errors.contains(said), "{more:?}: {errors}");
     }
+    assert_eq!(fs::read(&good).unwrap(), whole, "what is imported is never written");
     let stranger = finish(command(&home, &switch, &["find", "PHONE", "1"]));
     assert!(errors(&stranger).contains("possible values: MSISDN"), "{}", errors(&stranger));
     let nobody = finish(command(&home, &switch, &["find", "MSISDN", "1"]));
@@ -194,6 +201,27 @@ fn an_import_that_fills_the_disk_goes_on_when_there_is_room() {
     check_many(&home, &switch, (next_line, LINES));
     switch.stop(Signal::TERM);
     assert!(home.verify().status.success());
+}
+
+/// Asks before there is a switch, and begins when it is there.
+#[test]
+fn an_import_waits_for_the_first_answer() {
+    let home = Home::new();
+    let switch = home.serve();
+    let path = many(&home, &Admin::new(&home, &switch), 10);
+    let mut import = command(&home, &switch, &["import", path.to_str().unwrap(), "--json"]);
+    let (ports, place) = (switch.ports(), switch.admin);
+    switch.stop(Signal::TERM);
+    let nobody = TcpListener::bind(place).unwrap();
+    let import = import.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It has asked once, and is not answered.
+    drop(nobody.accept().unwrap());
+    drop(nobody);
+    let switch = home.serve_on(ports);
+    let imported = import.wait_with_output().unwrap();
+    assert!(imported.status.success(), "{}", errors(&imported));
+    assert_eq!(summary(&imported)["registered"], json!(10));
+    switch.stop(Signal::TERM);
 }
 
 #[test]

@@ -160,6 +160,30 @@ fn what_is_wrong_with_a_snapshot_only_costs_time() {
 }
 
 #[test]
+fn one_taken_offline_goes_on_from_one_that_needs_the_store() {
+    let (scheme, _) = played();
+    scheme.send(&Transfer::of("50").prepare(), 202);
+    scheme.settle();
+    let Scheme { switch, home, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let before = snapshots(&home.data());
+    let output = home.offline(&["snapshot", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["removed"], Value::Array(Vec::new()), "{shown}");
+    let after = snapshots(&home.data());
+    assert_eq!(after[1..], before[..1], "the one before stays");
+    let decided = position_of(&after[0]) - position_of(&before[0]);
+    assert_eq!(shown["records"], decided, "{shown}");
+    let switch = home.serve();
+    let expected = format!("went on from the snapshot of record {}", position_of(&after[0]));
+    assert!(switch.greeting.contains(&expected), "{}", switch.greeting);
+    switch.stop(Signal::TERM);
+    let output = home.offline(&["verify"]);
+    assert!(said(&output).contains("2 snapshots are the states"), "{}", said(&output));
+}
+
+#[test]
 fn whoever_wants_one_of_a_running_switch_is_told_how() {
     let home = Home::new();
     let switch = home.serve();

@@ -1,0 +1,122 @@
+//! A store that cannot be written for a while: rows wait, then commands are refused and nothing
+//! happens, and with the store all goes on in the same process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use journal::{FileLog, MemoryDisk, Options};
+use ledger::{
+    ChangeParties, Command, Ended, FspName, Genesis, PartyBinding, PartyChangeForm, Position,
+    Stamp, State, TransferId,
+};
+use ports::{Cold, Log as _, Now, Portion, StoreError, Until};
+use record::frame::LogIdentity;
+use sequencer::{
+    ColdSide, CommitError, Durability, PENDING_MAX, Quarantine, Sequencer, Start, Submission,
+};
+
+/// Parties of one command.
+const PARTIES: usize = 2_000;
+
+/// What is behind the sequencer: full while it fails.
+#[derive(Clone, Debug, Default)]
+struct Behind {
+    fails: Arc<AtomicBool>,
+    visible: Arc<AtomicU64>,
+}
+
+impl Cold for Behind {
+    fn read(&self, _: &TransferId, _: Position) -> Result<Option<Ended>, StoreError> {
+        Ok(None)
+    }
+
+    fn visible(&self) -> Position {
+        Position(self.visible.load(Ordering::Relaxed))
+    }
+
+    fn offer(&mut self, portion: &mut Portion) -> bool {
+        if self.fails.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.visible.store(portion.mark.position.0, Ordering::Relaxed);
+        portion.clear();
+        true
+    }
+
+    fn wait(&mut self, until: Until) -> Result<(), StoreError> {
+        assert_ne!(until, Until::Mended, "who can refuse need not wait");
+        match self.fails.load(Ordering::Relaxed) {
+            true => Err(StoreError::Failed("no room".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+fn now() -> Now {
+    Now { monotonic_us: 1_000, wall: Stamp(1_001_000) }
+}
+
+fn hub() -> FspName {
+    FspName::new("Hub").expect("a name")
+}
+
+fn change(number: usize) -> Command {
+    let party = |at: usize| PartyBinding {
+        id_type: "MSISDN".into(),
+        id: (number * PARTIES + at).to_string(),
+        sub_id: None,
+        currency: None,
+        fsp: hub(),
+    };
+    Command::ChangeParties(Box::new(ChangeParties {
+        source: hub(),
+        notify: hub(),
+        form: PartyChangeForm::Batch,
+        parties: (0..PARTIES).map(party).collect(),
+        trace: [0; 16],
+    }))
+}
+
+type Subject = Sequencer<FileLog<MemoryDisk>>;
+
+/// One batch of one command, and the pause behind it.
+fn commit(subject: &mut Subject, command: Command) -> Result<(), CommitError> {
+    let one = Submission::without_payload(command, Durability::Synced, 0_u32);
+    let mut waiting = VecDeque::from([one.expect("it fits a record")]);
+    let committed = subject.commit(&mut waiting, &mut Vec::new(), now());
+    subject.tend(now())?;
+    committed.map(|_| ())
+}
+
+#[test]
+fn what_cannot_leave_is_refused_until_it_can() {
+    let (log, _) =
+        FileLog::open_or_create(MemoryDisk::new(1), LogIdentity([7; 16]), Options::default())
+            .expect("a new log");
+    let behind = Behind::default();
+    let cold = Some(ColdSide::new(Box::new(behind.clone()), Duration::ZERO));
+    let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
+    let mut subject = Sequencer::open_from(log, start, (0, now()), &mut |_| {})
+        .unwrap_or_else(|failed| panic!("{}", failed.1));
+    commit(&mut subject, Command::Genesis(Genesis { seed: [1; 16], hub: hub() })).expect("room");
+    commit(&mut subject, change(0)).expect("room");
+    let stored = subject.stored();
+    assert_eq!(stored, Position(2));
+
+    behind.fails.store(true, Ordering::Relaxed);
+    let taken =
+        (1..).take_while(|number: &usize| commit(&mut subject, change(*number)).is_ok()).count();
+    assert_eq!(taken, PENDING_MAX.div_ceil(PARTIES), "as many as may wait are taken");
+    let (hash, end) = (subject.state().hash(), subject.log().durable_end());
+    let refused = commit(&mut subject, change(0));
+    assert!(matches!(refused, Err(CommitError::Full)), "{refused:?}");
+    assert_eq!((subject.state().hash(), subject.log().durable_end()), (hash, end));
+    assert_eq!(subject.stored(), stored);
+
+    behind.fails.store(false, Ordering::Relaxed);
+    subject.tend(now()).expect("it is written");
+    assert_eq!(subject.stored(), end);
+    commit(&mut subject, change(1)).expect("there is room again");
+}

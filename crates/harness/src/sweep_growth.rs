@@ -56,6 +56,11 @@ const LOOK_UP_SECONDS_MAX: f64 = 60.0;
 /// Part of a run after which the snapshot is asked for.
 const SNAPSHOT_AT: f64 = 0.3;
 
+/// Refuses options that make no sense.
+pub(crate) fn check(options: &GrowthOptions) -> Result<(), HarnessError> {
+    Extent::of(options).map(drop)
+}
+
 /// Makes the runs.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! A cluster of brokers: each is its own controller too, as in KRaft's combined mode.
 
 use std::fs::{self, File};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BrokersError;
 use crate::install::{Installation, default_cache, install};
+use crate::layout::{LOGGING, Listeners, free_ports, properties, secured};
 use crate::process::{is_broker, last_lines, last_lines_of, signal, wait_until};
 
 /// Most brokers of a cluster.
@@ -38,6 +39,23 @@ pub struct Options {
     pub cache: PathBuf,
     /// The address of this machine that they listen on.
     pub listen: IpAddr,
+    /// More variables of their environment.
+    pub environment: Vec<(&'static str, String)>,
+    /// A second listener of each, for clients that are known.
+    pub secure: Option<Secure>,
+}
+
+/// A listener with TLS that asks clients for a certificate and a password (SCRAM-SHA-512).
+#[derive(Clone, Debug)]
+pub struct Secure {
+    /// File with the brokers' private key and certificate (PEM).
+    pub key_and_certificate: PathBuf,
+    /// File with the certificate of who signs those of clients (PEM).
+    pub clients: PathBuf,
+    /// The only user.
+    pub user: String,
+    /// Its password.
+    pub password: String,
 }
 
 impl Options {
@@ -46,7 +64,8 @@ impl Options {
     pub fn new(brokers: u32, directory: impl Into<PathBuf>) -> Self {
         let (directory, cache) = (directory.into(), default_cache());
         let listen = IpAddr::from([127, 0, 0, 1]);
-        Self { brokers, directory, heap_mib: 256, cache, listen }
+        let (environment, secure) = (Vec::new(), None);
+        Self { brokers, directory, heap_mib: 256, cache, listen, environment, secure }
     }
 }
 
@@ -55,6 +74,9 @@ impl Options {
 struct Description {
     kafka: String,
     bootstrap: String,
+    /// The same of the listeners for clients that are known; empty without any.
+    #[serde(default)]
+    secure: String,
     brokers: Vec<Broker>,
 }
 
@@ -118,6 +140,12 @@ impl Cluster {
     #[must_use]
     pub fn bootstrap(&self) -> &str {
         &self.description.bootstrap
+    }
+
+    /// The same of the listeners of [`Options::secure`].
+    #[must_use]
+    pub fn secure_bootstrap(&self) -> &str {
+        &self.description.secure
     }
 
     /// Where a broker listens.
@@ -223,6 +251,10 @@ impl Cluster {
             command.arg("kafka.tools.StorageTool").arg("format");
             command.args(["--cluster-id", CLUSTER_ID, "--config"]);
             command.arg(self.home(broker.number).join("server.properties"));
+            if let Some(Secure { user, password, .. }) = &self.options.secure {
+                let user = format!("SCRAM-SHA-512=[name={user},password={password}]");
+                command.arg("--add-scram").arg(user);
+            }
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             formatting.push(command.spawn().map_err(no_java)?);
         }
@@ -242,6 +274,7 @@ impl Cluster {
         let log = File::create(&path).map_err(BrokersError::file(&path))?;
         let errors = log.try_clone().map_err(BrokersError::file(&path))?;
         let mut command = self.java(number);
+        command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
         command.arg("kafka.Kafka").arg(self.home(number).join("server.properties"));
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         // Not in the group of whoever started it: an interrupt at the keyboard is not for it.
@@ -393,30 +426,34 @@ const CLUSTER_ID: &str = "dXBlc2ktb24tbG9vcGJhYw";
 
 /// Chooses ports and writes the files of every broker.
 fn lay_out(options: &Options) -> Result<Description, BrokersError> {
-    let count = options.brokers as usize;
-    let listen = options.listen;
-    let ports = free_ports(listen, 2 * count).map_err(BrokersError::file(listen.to_string()))?;
-    let (broker_ports, controller_ports) = ports.split_at(count);
-    let voters: Vec<_> = controller_ports
-        .iter()
-        .enumerate()
-        .map(|(at, port)| format!("{}@{listen}:{port}", at + 1))
-        .collect();
-    let mut brokers = Vec::new();
-    for (number, (port, controller)) in (1..).zip(broker_ports.iter().zip(controller_ports)) {
+    let (count, listen) = (options.brokers as usize, options.listen);
+    let ports = free_ports(listen, 3 * count).map_err(BrokersError::file(listen.to_string()))?;
+    let addresses: Vec<_> = ports.iter().map(|port| SocketAddr::new(listen, *port)).collect();
+    let (brokers, others) = addresses.split_at(count);
+    let (controllers, secure) = others.split_at(count);
+    let voters: Vec<_> =
+        (1..).zip(controllers).map(|(number, at)| format!("{number}@{at}")).collect();
+    let mut all = Vec::new();
+    for (number, at) in (1..).zip(0..count) {
         let home = home(&options.directory, number);
         fs::create_dir_all(&home).map_err(BrokersError::file(&home))?;
-        let addresses = [port, controller].map(|port| SocketAddr::new(listen, *port));
-        let text = properties(number, addresses, &voters.join(","), &home);
+        let (broker, controller) = (brokers[at], controllers[at]);
+        let listeners = Listeners { broker, controller, secure: secure[at] };
+        let mut text = properties(number, &listeners, (&voters.join(","), &home));
+        text += &options.secure.as_ref().map(|it| secured(it, &listeners)).unwrap_or_default();
         for (name, text) in [("server.properties", &*text), ("log4j2.properties", LOGGING)] {
             let path = home.join(name);
             fs::write(&path, text).map_err(BrokersError::file(path))?;
         }
-        brokers.push(Broker { number, port: *port, process: 0 });
+        all.push(Broker { number, port: broker.port(), process: 0 });
     }
-    let bootstrap: Vec<_> = broker_ports.iter().map(|port| format!("{listen}:{port}")).collect();
+    let listed = |addresses: &[SocketAddr]| -> String {
+        let texts: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        texts.join(",")
+    };
     let kafka = crate::KAFKA_VERSION.to_owned();
-    Ok(Description { kafka, bootstrap: bootstrap.join(","), brokers })
+    let secure = options.secure.as_ref().map(|_| listed(secure)).unwrap_or_default();
+    Ok(Description { kafka, bootstrap: listed(brokers), secure, brokers: all })
 }
 
 /// The last epoch of which a broker has said that it leads the first partition of a topic.
@@ -426,56 +463,3 @@ fn leader_epoch(log: &str, topic: &str) -> Option<u64> {
     let (_, epoch) = said?.split_once(" starts at leader epoch ")?;
     epoch.split(' ').next()?.parse().ok()
 }
-
-/// Ports that nobody listens on. Somebody else may take one before a broker does: its start then
-/// fails and says so.
-fn free_ports(listen: IpAddr, count: usize) -> std::io::Result<Vec<u16>> {
-    let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((listen, 0))).collect();
-    bound?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
-}
-
-/// A dead broker is noticed after three seconds instead of nine, and one that lags as soon.
-fn properties(
-    number: u32,
-    [broker, controller]: [SocketAddr; 2],
-    voters: &str,
-    home: &Path,
-) -> String {
-    format!(
-        "process.roles=broker,controller\n\
-         node.id={number}\n\
-         controller.quorum.voters={voters}\n\
-         controller.listener.names=CONTROLLER\n\
-         listeners=PLAINTEXT://{broker},CONTROLLER://{controller}\n\
-         advertised.listeners=PLAINTEXT://{broker}\n\
-         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
-         inter.broker.listener.name=PLAINTEXT\n\
-         log.dirs={}\n\
-         num.network.threads=1\n\
-         num.io.threads=1\n\
-         background.threads=2\n\
-         log.cleaner.enable=false\n\
-         auto.create.topics.enable=false\n\
-         offsets.topic.replication.factor=1\n\
-         offsets.topic.num.partitions=1\n\
-         initial.broker.registration.timeout.ms=180000\n\
-         broker.session.timeout.ms=3000\n\
-         broker.heartbeat.interval.ms=500\n\
-         replica.lag.time.max.ms=3000\n\
-         controller.quorum.fetch.timeout.ms=1000\n\
-         controller.quorum.election.timeout.ms=500\n\
-         controller.quorum.election.backoff.max.ms=250\n\
-         controlled.shutdown.max.retries=1\n",
-        home.join("data").display()
-    )
-}
-
-const LOGGING: &str = "\
-rootLogger.level = INFO
-rootLogger.appenderRefs = out
-rootLogger.appenderRef.out.ref = OUT
-appender.out.type = Console
-appender.out.name = OUT
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d %p %m (%c{1})%n
-";

@@ -11,11 +11,12 @@
 
 mod cluster;
 mod install;
+mod layout;
 mod process;
 
 use std::path::PathBuf;
 
-pub use cluster::{BROKERS_MAX, Cluster, Options, is_running, stop};
+pub use cluster::{BROKERS_MAX, Cluster, Options, Secure, is_running, stop};
 pub use install::{Installation, KAFKA_VERSION, default_cache, install};
 
 /// Why there are no brokers.

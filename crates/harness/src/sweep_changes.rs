@@ -1,6 +1,6 @@
 //! What a switch does on its disk beside its work, noticed from outside, and what the seconds of a
-//! run were like in which it did: a new segment of the log, and tables of the store that are
-//! written by a flush or a compaction.
+//! run were like in which it did: a new segment of the log, tables of the store that are written by
+//! a flush or a compaction, and a snapshot.
 //!
 //! A thread looks at the names and lengths of files some forty times a second; it reads none.
 
@@ -23,6 +23,11 @@ const GLANCE: Duration = Duration::from_millis(25);
 pub(crate) enum Change {
     Rotation,
     Compaction,
+    Snapshot,
+}
+
+impl Change {
+    const ALL: [Self; 3] = [Self::Rotation, Self::Compaction, Self::Snapshot];
 }
 
 /// A thread that looks on.
@@ -49,11 +54,12 @@ impl Watcher {
 
 fn watch(data: &Path, stopping: &AtomicBool) -> Vec<(Instant, Change)> {
     let mut seen = Vec::new();
-    let mut before = [segments(data), tables(data)];
+    let look = || [segments(data), tables(data), snapshots(data)];
+    let mut before = look();
     while !stopping.load(Ordering::Relaxed) {
         thread::sleep(GLANCE);
-        let (now, after) = (Instant::now(), [segments(data), tables(data)]);
-        for (at, change) in [Change::Rotation, Change::Compaction].into_iter().enumerate() {
+        let (now, after) = (Instant::now(), look());
+        for (at, change) in Change::ALL.into_iter().enumerate() {
             if before[at] != after[at] {
                 seen.push((now, change));
             }
@@ -72,6 +78,16 @@ fn segments(data: &Path) -> Files {
         .filter(|path| path.extension().is_some_and(|it| it == "segment"))
         .map(|path| (path, 0))
         .collect()
+}
+
+/// Snapshots, the one that is being written among them, with their lengths.
+fn snapshots(data: &Path) -> Files {
+    let is_one = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name == "snapshot.new" || path.extension().is_some_and(|it| it == "snapshot")
+    };
+    let found = files(data).filter(|entry| is_one(&entry.path()));
+    found.map(|entry| (entry.path(), entry.metadata().map_or(0, |it| it.len()))).collect()
 }
 
 /// Tables of the store, wherever below it they are, with their lengths.
@@ -101,8 +117,8 @@ fn files(directory: &Path) -> impl Iterator<Item = fs::DirEntry> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Seconds {
     quiet: Vec<f64>,
-    rotation: Vec<f64>,
-    compaction: Vec<f64>,
+    /// In the order of [`Change::ALL`].
+    changed: [Vec<f64>; 3],
 }
 
 impl Seconds {
@@ -119,25 +135,22 @@ impl Seconds {
 
     fn sort(&mut self, seconds: impl Iterator<Item = (u64, f64)>, marked: &[(u64, Change)]) {
         for (second, p99) in seconds {
-            let had = |change| marked.contains(&(second, change));
-            if had(Change::Rotation) {
-                self.rotation.push(p99);
+            let had = Change::ALL.map(|change| marked.contains(&(second, change)));
+            for (seconds, had) in self.changed.iter_mut().zip(had) {
+                seconds.extend(had.then_some(p99));
             }
-            if had(Change::Compaction) {
-                self.compaction.push(p99);
-            }
-            if !had(Change::Rotation) && !had(Change::Compaction) {
+            if !had.contains(&true) {
                 self.quiet.push(p99);
             }
         }
     }
 
-    /// Medians of the seconds with a rotation, and of those with a flush or a compaction, each by
-    /// that of the quiet seconds.
-    pub(crate) fn relative(&self) -> [Option<f64>; 2] {
+    /// Medians of the seconds with a rotation, of those with a flush or a compaction, and of those
+    /// with a snapshot, each by that of the quiet seconds.
+    pub(crate) fn relative(&self) -> [Option<f64>; 3] {
         let of = |seconds: &[f64]| median(seconds.iter().copied());
         let quiet = of(&self.quiet).filter(|quiet| *quiet > 0.0);
-        [&self.rotation, &self.compaction].map(|seconds| Some(of(seconds)? / quiet?))
+        self.changed.each_ref().map(|seconds| Some(of(seconds)? / quiet?))
     }
 }
 
@@ -148,12 +161,13 @@ mod tests {
     #[test]
     fn seconds_are_told_by_what_was_done_in_them() {
         let mut seconds = Seconds::default();
-        assert_eq!(seconds.relative(), [None, None]);
-        let p99 = [(0, 2.0), (1, 3.0), (2, 2.0), (3, 8.0)];
-        let marked = [(1, Change::Rotation), (3, Change::Compaction), (3, Change::Compaction)];
+        assert_eq!(seconds.relative(), [None; 3]);
+        let p99 = [(0, 2.0), (1, 3.0), (2, 2.0), (3, 8.0), (4, 5.0)];
+        let kinds = [Change::Rotation, Change::Compaction, Change::Compaction, Change::Snapshot];
+        let marked: Vec<_> = [1, 3, 3, 4].into_iter().zip(kinds).collect();
         seconds.sort(p99.into_iter(), &marked);
         assert_eq!(seconds.quiet, [2.0, 2.0]);
-        assert_eq!(seconds.relative(), [Some(1.5), Some(4.0)]);
+        assert_eq!(seconds.relative(), [Some(1.5), Some(4.0), Some(2.5)]);
     }
 
     #[test]
@@ -165,6 +179,9 @@ mod tests {
         let before = (segments(&directory), tables(&directory));
         fs::write(directory.join("1.segment"), "longer").expect("writes");
         fs::write(directory.join("store/rows/0.jnl"), "longer").expect("writes");
+        assert_eq!(snapshots(&directory).len(), 0);
+        fs::write(directory.join("snapshot.new"), "a").expect("writes");
+        assert_eq!(snapshots(&directory).len(), 1);
         assert_eq!((segments(&directory), tables(&directory)), before);
         fs::write(directory.join("2.segment"), "a").expect("writes");
         fs::write(tables_of.join("7"), "a").expect("writes");

@@ -51,8 +51,12 @@ const COPIED_BYTES_MAX: u64 = 1 << 30;
 const FEW_ALIASES: u64 = 10_000;
 const QUICK_ALIASES: [u64; 2] = [200, 2_000];
 const IN_FLIGHT: usize = 256;
-/// Longest run of look-ups: its rate and latency change little after that.
-const LOOK_UP_SECONDS_MAX: f64 = 60.0;
+/// Longest run of look-ups, and the fewest of them: what stands still for a moment in one of them
+/// would decide its p99.
+const LOOK_UP_SECONDS_MAX: f64 = 30.0;
+const LOOK_UP_ROUNDS: usize = 5;
+/// Longest load before a switch is killed to time its start.
+const BEFORE_KILL_SECONDS: f64 = 5.0;
 /// Part of a run after which the snapshot is asked for.
 const SNAPSHOT_AT: f64 = 0.3;
 
@@ -82,7 +86,7 @@ pub(crate) fn growth(
     let after = After::of(&place.path, (seats.last(), packable(&seats)), &command)?;
     for seat in &mut seats {
         interrupt.check()?;
-        seat.begin(&command)?;
+        seat.begin(&size, &command)?;
     }
     let mut directories = Vec::new();
     for aliases in size.directories() {
@@ -106,6 +110,8 @@ pub(crate) fn growth(
                 invalid_because.extend(seat.problems());
             }
         }
+    }
+    for _ in 0..LOOK_UP_ROUNDS.max(size.rounds) {
         for seat in &mut directories {
             interrupt.check()?;
             seat.round(lookups_per_s, look_up, &command)?;
@@ -243,6 +249,7 @@ pub(crate) struct Seat {
     switch: Option<Switch>,
     closed: Vec<BenchReport>,
     half: Vec<BenchReport>,
+    /// The same, with a snapshot asked for on the way.
     snapshot: Vec<BenchReport>,
     /// Seconds at half the rate.
     seconds: Seconds,
@@ -276,15 +283,29 @@ impl Seat {
         })
     }
 
-    /// Starts its switch, kills it, and times the next start.
-    fn begin(&mut self, command: &SwitchCommand) -> Result<(), HarnessError> {
+    /// Starts its switch, kills it right after a load, and times the next start.
+    fn begin(&mut self, size: &Extent, command: &SwitchCommand) -> Result<(), HarnessError> {
         self.renew()?;
         eprintln!("killing the switch with {} and starting it again", short(self.stored));
-        // Killed when dropped, while it has nothing to do: everything is in the log.
-        drop(Switch::start(command, &self.used)?);
+        let loaded = Switch::start(command, &self.used)?;
+        let options = BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) };
+        let seconds = size.seconds.min(BEFORE_KILL_SECONDS);
+        load(&loaded, Load { scenario: Scenario::Transfer, options, seconds }, command)?;
+        // Killed when dropped: the log is behind its last snapshot, the store has an open journal.
+        drop(loaded);
         let switch = Switch::start(command, &self.used)?;
         self.ready = switch.ready_after;
         self.switch = Some(switch);
+        self.restart(command)
+    }
+
+    /// Has a directory that is copied be as it was filled.
+    fn restart(&mut self, command: &SwitchCommand) -> Result<(), HarnessError> {
+        if self.used != self.data {
+            self.switch.take().map_or(Ok(()), Switch::stop)?;
+            self.renew()?;
+            self.switch = Some(Switch::start(command, &self.used)?);
+        }
         Ok(())
     }
 
@@ -308,33 +329,51 @@ impl Seat {
         size: &Extent,
         command: &SwitchCommand,
     ) -> Result<(), HarnessError> {
-        if round > 1 && self.used != self.data {
-            self.switch.take().map_or(Ok(()), Switch::stop)?;
-            self.renew()?;
-            self.switch = Some(Switch::start(command, &self.used)?);
+        if round > 1 {
+            self.restart(command)?;
         }
-        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
-        let (scenario, seconds) = (Scenario::Transfer, size.seconds);
-        let bench = |options| load(switch, Load { scenario, options, seconds }, command);
-        let closed = bench(BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) })?;
+        let options = BenchOptions { concurrency: IN_FLIGHT, ..base(size.quick) };
+        let closed = self.bench(options, size, command)?;
         let rate = Some((closed.whole_run.rate_per_s / 2.0).max(1.0));
-        let at_half = || BenchOptions { rate, ..base(size.quick) };
         self.closed.push(closed);
-        let watcher = Watcher::start(&self.used)?;
-        let half = bench(at_half());
-        let seen = watcher.end();
-        let half = half?;
-        self.seconds.add(&half, &seen);
+        self.restart(command)?;
+        let at_half = || BenchOptions { rate, ..base(size.quick) };
+        let half = self.watched(at_half(), size, command)?;
         self.half.push(half);
-        if switch.admin()?.call("GET", "/snapshots", None)?.status != 404 {
-            let asking = ask_for_snapshot(switch, size.seconds * SNAPSHOT_AT)?;
-            let result = bench(at_half())?;
-            let asked = asking.join().map_err(|_| HarnessError::Fleet)??;
-            if asked < 300 {
-                self.snapshot.push(result);
-            }
+        self.restart(command)?;
+        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
+        let asking = ask_for_snapshot(switch, size.seconds * SNAPSHOT_AT)?;
+        let result = self.watched(at_half(), size, command)?;
+        let asked = asking.join().map_err(|_| HarnessError::Fleet)??;
+        if asked < 300 {
+            self.snapshot.push(result);
         }
         Ok(())
+    }
+
+    fn bench(
+        &self,
+        options: BenchOptions,
+        size: &Extent,
+        command: &SwitchCommand,
+    ) -> Result<BenchReport, HarnessError> {
+        let switch = self.switch.as_ref().expect("each seat has a switch until the end");
+        load(switch, Load { scenario: Scenario::Transfer, options, seconds: size.seconds }, command)
+    }
+
+    /// The same, with its seconds told by what the switch did on its disk.
+    fn watched(
+        &mut self,
+        options: BenchOptions,
+        size: &Extent,
+        command: &SwitchCommand,
+    ) -> Result<BenchReport, HarnessError> {
+        let watcher = Watcher::start(&self.used)?;
+        let result = self.bench(options, size, command);
+        let seen = watcher.end();
+        let result = result?;
+        self.seconds.add(&result, &seen);
+        Ok(result)
     }
 
     /// Stops the switch and proves its log; gives what was wrong. What nobody wants again goes.
@@ -478,6 +517,8 @@ fn report(
     let half = ("half of the top rate, by millions stored", "half rate");
     let steps = seats.iter().filter_map(|seat| of(seat, closed, &seat.closed));
     let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, half, &seat.half)));
+    let asked = ("half of the top rate, a snapshot on the way", "half rate, with a snapshot");
+    let steps = steps.chain(seats.iter().filter_map(|seat| of(seat, asked, &seat.snapshot)));
     let steps = steps.chain(directories.iter().filter_map(AliasSeat::step)).collect();
     SweepReport {
         sweep: "growth",
@@ -500,15 +541,14 @@ fn table(seats: &[Seat]) -> Table {
         "relative",
         "p99 ms",
         "relative",
-        "p99 snap",
         "rotation",
         "compaction",
+        "snapshot",
         "ready s",
         "RSS MB",
         "log B",
         "store B",
         "snap B",
-        "archive B",
     ];
     let first = seats.first();
     let rate = first.and_then(Seat::rate);
@@ -524,25 +564,25 @@ fn table(seats: &[Seat]) -> Table {
                 relative(own_rate, rate),
                 own_p99,
                 relative(own_p99, p99),
-                Seat::p99(&seat.snapshot),
                 seat.seconds.relative()[0],
                 seat.seconds.relative()[1],
+                seat.seconds.relative()[2],
                 Some(seat.ready.as_secs_f64()),
                 Some(seat.resident as f64 / 1e6),
                 each(found.log),
                 each(found.store),
                 each(found.snapshots),
-                each(found.archive),
             ],
         }
     };
     Table {
-        title: "by transfers stored: top rate with 256 in flight, p99 at half of it, p99 while a \
-                snapshot is taken (- if not offered), p99 of the seconds with a rotation and with \
-                a flush or compaction against quiet ones (- if there were none), start after \
-                kill -9, memory after the load, bytes on disk for each transfer; medians of the \
+        title:
+            "by transfers stored before: top rate with 256 in flight, p99 at half of it, p99 of \
+                the seconds with a rotation, with a flush or compaction and with a snapshot, each \
+                against quiet ones (- if there were none), start after kill -9 in the middle of \
+                work, memory after the load, bytes on disk for each transfer; medians of the \
                 rounds"
-            .to_owned(),
+                .to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: seats.iter().map(row).collect(),
     }
@@ -567,8 +607,8 @@ fn goals(seats: &[Seat], after: &After, core: Option<f64>) -> Vec<Goal> {
             [1.3, 1.05],
         ),
         Goal::new(
-            with("p99 while a snapshot is taken against p99 without"),
-            relative(Seat::p99(&many.snapshot), p99),
+            with("p99 of seconds with a snapshot against quiet ones"),
+            many.seconds.relative()[2],
             [1.5, 1.1],
         ),
         Goal::new(

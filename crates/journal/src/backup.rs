@@ -441,6 +441,34 @@ pub struct Restored {
     pub walked: Walked,
 }
 
+/// What was brought back of a copy, before all of it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// Segments that were brought back.
+    pub segments: usize,
+    /// Names of the other files.
+    pub files: Vec<String>,
+    /// The last record, as the copy says.
+    pub end: Position,
+    chain: String,
+    place: String,
+}
+
+impl Brought {
+    /// Holds what was read of it, from its first record on, against what the copy says.
+    ///
+    /// # Errors
+    /// [`RestoreError::NotWhole`].
+    pub fn check(&self, walked: &Walked) -> Result<(), RestoreError> {
+        let found = (walked.tail.end, walked.tail.chain.to_string());
+        if found == (self.end, self.chain.clone()) && walked.torn.is_none() {
+            return Ok(());
+        }
+        let what = format!("it ends at record {}, not at {}", found.0.0, self.end.0);
+        Err(RestoreError::NotWhole { place: self.place.clone(), what })
+    }
+}
+
 /// Why no log was made of a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -482,6 +510,25 @@ pub fn restore<D: Disk + Clone>(
     disk: &D,
     watch: &mut Watch<'_>,
 ) -> Result<Restored, RestoreError> {
+    let brought = bring(place, disk, watch)?;
+    let log = Tiered::open(disk.clone())?;
+    let walked =
+        recovery::walk(&log, &mut |placed| watch(u64::from(placed.frame.header().length)))?;
+    brought.check(&walked)?;
+    let Brought { segments, files, .. } = brought;
+    Ok(Restored { segments, files, walked })
+}
+
+/// The same for whoever reads all of it himself, and holds that against it ([`Brought::check`])
+/// before the log is used.
+///
+/// # Errors
+/// As [`restore`].
+pub fn bring<D: Disk>(
+    place: &dyn Place,
+    disk: &D,
+    watch: &mut Watch<'_>,
+) -> Result<Brought, RestoreError> {
     let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
     let identity =
         places::owner(place)?.ok_or_else(|| not_whole("there is no copy here".into()))?;
@@ -513,16 +560,13 @@ pub fn restore<D: Disk + Clone>(
         bring_file(place, disk, file)?;
     }
     disk.sync_directory()?;
-    let log = Tiered::open(disk.clone())?;
-    let walked =
-        recovery::walk(&log, &mut |placed| watch(u64::from(placed.frame.header().length)))?;
-    let end = (walked.tail.end.0, walked.tail.chain.to_string());
-    if end != (manifest.end, manifest.chain.clone()) || walked.torn.is_some() {
-        let what = format!("it ends at record {}, not at {}", end.0, manifest.end);
-        return Err(not_whole(what));
-    }
-    let files = manifest.files.into_iter().map(|file| file.name).collect();
-    Ok(Restored { segments, files, walked })
+    Ok(Brought {
+        segments,
+        files: manifest.files.into_iter().map(|file| file.name).collect(),
+        end: Position(manifest.end),
+        chain: manifest.chain,
+        place: place.url().to_owned(),
+    })
 }
 
 /// Brings the packed segment behind `tail` back; gives the log's end behind it.

@@ -309,14 +309,15 @@ impl<D: Disk> Log for FileLog<D> {
             return Ok(());
         }
         let firsts = self.shared.segments_from(from);
+        let mut near = self.shared.start_near(from)?;
         let mut expected: Option<Tail> = None;
         for (at, &first) in firsts.iter().enumerate() {
             let last = at + 1 == firsts.len();
-            let limit = last.then_some(self.length);
+            let piece = Piece { first, near: near.take(), limit: last.then_some(self.length) };
             let mut step = |frame: &Frame<'_>| {
                 if frame.header().last() < from { Ok(()) } else { visit(frame) }
             };
-            match replay_segment(&self.shared.disk, (first, limit), expected, &mut step)? {
+            match replay_segment(&self.shared.disk, piece, expected, &mut step)? {
                 Some(tail) => expected = Some(tail),
                 None => return Ok(()),
             }
@@ -341,11 +342,20 @@ impl<D: Disk> fmt::Debug for FileLog<D> {
     }
 }
 
-/// Visits one segment, up to `limit` if given, else to its end. Gives the log's end behind it, or
-/// `None` if the visitor had enough.
+/// What is read of a segment.
+struct Piece {
+    /// Its first record.
+    first: Position,
+    /// Where it begins, if that is not the segment's first frame.
+    near: Option<(u64, Tail)>,
+    /// Where it ends, if that is not the file's end.
+    limit: Option<u64>,
+}
+
+/// Visits a piece of a segment. Gives the log's end behind it, or `None` if the visitor had enough.
 fn replay_segment<D: Disk>(
     disk: &D,
-    (first, limit): (Position, Option<u64>),
+    Piece { first, near, limit }: Piece,
     expected: Option<Tail>,
     visit: &mut Visitor<'_>,
 ) -> Result<Option<Tail>, LogError> {
@@ -358,7 +368,7 @@ fn replay_segment<D: Disk>(
         return Err(damaged(first, 0, &"the segment does not continue the one before"));
     }
     let part = Part { file: &file, limit };
-    let start = (SEGMENT_HEADER_BYTES, base);
+    let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
     let scanned = scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)?;
     match scanned.cause {
         Cause::Limit => Ok(Some(scanned.tail)),

@@ -2,9 +2,8 @@
 //!
 //! Nothing here touches what the writer works with but the list of segments, once per segment, and
 //! one atomic number. Frames are read through files of their own, so that the writer's are not
-//! waited for. Each is checked in full, the chain included, from the header of its segment on; a
-//! start in the middle of a segment reads what stands before it there, at most
-//! [`crate::Options::segment_bytes`].
+//! waited for. Each is checked in full, the chain included, from a frame not far before the first
+//! one visited; that one is found as a single record is ([`crate::Records`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,9 +55,10 @@ impl<D: Disk> DurableFrames<D> {
             return Ok(());
         }
         let mut stopped = false;
+        let mut near = self.0.start_near(from)?;
         let mut before: Option<Tail> = None;
         for first in self.0.segments_from(from) {
-            let scanned = self.scan(first, before, &mut |frame| {
+            let scanned = self.scan(first, (before, near.take()), &mut |frame| {
                 let last = frame.header().last();
                 stopped = from <= last && visit(frame).is_err();
                 if stopped || end <= last { Err(Stop) } else { Ok(()) }
@@ -101,7 +101,7 @@ impl<D: Disk> DurableFrames<D> {
     fn scan(
         &self,
         first: Position,
-        before: Option<Tail>,
+        (before, near): (Option<Tail>, Option<(u64, Tail)>),
         visit: &mut Visitor<'_>,
     ) -> Result<Scanned, LogError> {
         let file = self.0.disk.open(&segment::name_of(first)).map_err(storage)?;
@@ -113,7 +113,7 @@ impl<D: Disk> DurableFrames<D> {
         }
         // The writer may be at work behind what is durable; the visitor stops before that.
         let part = Part { file: &file, limit: file.length().map_err(storage)? };
-        let start = (SEGMENT_HEADER_BYTES, base);
+        let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
         scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)
     }
 }

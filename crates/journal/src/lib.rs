@@ -39,7 +39,8 @@ pub use archive::{
     ArchiveError, Destination, Due, Handed, Retention, Watch, claim_for, due, hand_over,
 };
 pub use backup::{
-    Backup, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, restore,
+    Backup, Brought, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, bring,
+    restore,
 };
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
 pub use copy::CopyLog;

@@ -114,10 +114,30 @@ impl MemoryDisk {
         let mut state = self.lock();
         let number = state.seen[name];
         let file = state.files.get_mut(&number).expect("a file that has a name exists");
-        file.seen[offset] ^= mask;
-        if let Some(byte) = file.stored.get_mut(offset) {
+        Arc::make_mut(&mut file.seen)[offset] ^= mask;
+        if let Some(byte) = Arc::make_mut(&mut file.stored).get_mut(offset) {
             *byte ^= mask;
         }
+    }
+
+    /// A disk of its own on which everything that programs see here is stored. Content is shared
+    /// until one of the two changes it.
+    #[must_use]
+    pub fn copy(&self, seed: u64) -> Self {
+        let state = self.lock();
+        let copy = Self::new(seed);
+        {
+            let mut new = copy.lock();
+            for (name, number) in &state.seen {
+                let content = Arc::clone(&state.files[number].seen);
+                let (stored, pending) = (Arc::clone(&content), Vec::new());
+                let file = File { seen: content, stored, pending };
+                new.files.insert(*number, file);
+                new.seen.insert(name.clone(), *number);
+                new.stored.insert(name.clone(), *number);
+            }
+        }
+        copy
     }
 
     /// What programs see in a file.
@@ -125,7 +145,7 @@ impl MemoryDisk {
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.lock();
         let number = state.seen.get(name)?;
-        state.files.get(number).map(|file| file.seen.clone())
+        state.files.get(number).map(|file| file.seen.to_vec())
     }
 
     /// Puts a file on the disk, stored, replacing one of that name.
@@ -133,8 +153,8 @@ impl MemoryDisk {
         let mut state = self.lock();
         let number = state.new_file();
         let file = state.files.get_mut(&number).expect("the file was just made");
-        file.seen = content.to_vec();
-        file.stored = content.to_vec();
+        Arc::make_mut(&mut file.seen).extend_from_slice(content);
+        file.stored = Arc::clone(&file.seen);
         state.seen.insert(name.to_owned(), number);
         state.stored.insert(name.to_owned(), number);
     }
@@ -278,7 +298,7 @@ impl DiskFile for MemoryFile {
     fn truncate(&self, length: u64) -> Result<(), DiskError> {
         let (mut state, fate) = self.disk.change("truncate")?;
         let file = state.file(self.file);
-        file.seen.resize(length as usize, 0);
+        Arc::make_mut(&mut file.seen).resize(length as usize, 0);
         file.pending.push(Change::Truncate(length as usize));
         fate.end("truncate")
     }
@@ -306,7 +326,7 @@ struct State {
 impl State {
     fn new_file(&mut self) -> u64 {
         let number = self.files.keys().next_back().map_or(1, |last| last + 1);
-        self.files.insert(number, File::default());
+        self.files.insert(number, File::new());
         number
     }
 
@@ -315,6 +335,9 @@ impl State {
     }
 
     fn free(&self) -> u64 {
+        if self.capacity == u64::MAX {
+            return u64::MAX;
+        }
         let used: u64 = self.seen.values().map(|file| self.files[file].seen.len() as u64).sum();
         self.capacity.saturating_sub(used)
     }
@@ -344,7 +367,7 @@ impl State {
         self.files.retain(|number, _| named.contains(number));
         for file in self.files.values_mut() {
             file.store(loss, &mut self.random);
-            file.seen = file.stored.clone();
+            Arc::make_mut(&mut file.seen).clone_from(&file.stored);
         }
     }
 }
@@ -358,11 +381,36 @@ fn apply_names(names: &mut BTreeMap<String, u64>, step: &[(String, Option<u64>)]
     }
 }
 
+/// A file; its content may be that of a copy of the disk, too.
 #[derive(Debug, Default)]
 struct File {
-    seen: Vec<u8>,
-    stored: Vec<u8>,
+    seen: Arc<Vec<u8>>,
+    stored: Arc<Vec<u8>>,
     pending: Vec<Change>,
+}
+
+/// Content that nobody has any more: the room is used again, for a system that gives and takes
+/// pages costs a program more that makes one disk after the other than all it writes.
+static ROOMS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// Rooms that are kept, and the least that is worth it, in bytes.
+const ROOMS_MAX: usize = 64;
+const ROOM_MIN: usize = 64 << 10;
+
+fn rooms() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    ROOMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for content in [&mut self.seen, &mut self.stored] {
+            let Some(mut room) = Arc::into_inner(std::mem::take(content)) else { continue };
+            let mut rooms = rooms();
+            if ROOM_MIN <= room.capacity() && rooms.len() < ROOMS_MAX {
+                room.clear();
+                rooms.push(room);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -372,8 +420,14 @@ enum Change {
 }
 
 impl File {
+    /// An empty one.
+    fn new() -> Self {
+        let room = || Arc::new(rooms().pop().unwrap_or_default());
+        Self { seen: room(), stored: room(), pending: Vec::new() }
+    }
+
     fn write(&mut self, offset: usize, bytes: &[u8]) {
-        put(&mut self.seen, offset, bytes);
+        put(Arc::make_mut(&mut self.seen), offset, bytes);
         self.pending.push(Change::Write { offset, bytes: bytes.to_vec() });
     }
 
@@ -389,7 +443,7 @@ impl File {
             match change {
                 Change::Truncate(length) => {
                     if loss == Loss::Nothing || (loss != Loss::Everything && random.coin()) {
-                        self.stored.resize(length, 0);
+                        Arc::make_mut(&mut self.stored).resize(length, 0);
                     }
                 }
                 Change::Write { offset, bytes } => {
@@ -406,27 +460,30 @@ impl File {
         budget: &mut u64,
         random: &mut Random,
     ) {
+        let stored = Arc::make_mut(&mut self.stored);
+        if loss == Loss::Nothing && !bytes.is_empty() {
+            return put(stored, offset, bytes);
+        }
         let mut at = 0;
         while at < bytes.len() {
             let sector_end = ((offset + at) / SECTOR_BYTES + 1) * SECTOR_BYTES - offset;
             let end = sector_end.min(bytes.len());
             let kept = match loss {
-                Loss::Nothing => true,
-                Loss::Everything => false,
                 Loss::Sectors => random.coin(),
                 Loss::Tail => *budget > 0,
+                Loss::Nothing | Loss::Everything => false,
             };
             *budget = budget.saturating_sub(1);
             if kept {
-                put(&mut self.stored, offset + at, &bytes[at..end]);
+                put(stored, offset + at, &bytes[at..end]);
             }
             at = end;
         }
         // The length can be stored without the content.
         if matches!(loss, Loss::Sectors | Loss::Tail) && random.coin() {
             let grown = offset + random.below(bytes.len() as u64 + 1) as usize;
-            if self.stored.len() < grown {
-                self.stored.resize(grown, 0);
+            if stored.len() < grown {
+                stored.resize(grown, 0);
             }
         }
     }

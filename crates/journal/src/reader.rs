@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader};
-use record::frame::{FrameError, LogIdentity, OwnedFrame, Tail};
+use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::scan::{Part, Window, frame_at, header_at, header_behind};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -202,6 +202,42 @@ impl<D: Disk> Shared<D> {
         let at = segments.partition_point(|segment| segment.first < first);
         segments[at].opened = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// Where in its segment a walk can begin that has to visit the frame with `from`: behind a
+    /// frame not far before it, and what that one's header says of the log's end there, so that
+    /// every frame visited is checked against the chain. `None`: at the segment's beginning.
+    pub(crate) fn start_near(&self, from: Position) -> Result<Option<(u64, Tail)>, LogError> {
+        let opened = self.open_at(from)?;
+        let part = Part { file: &opened.file, limit: u64::MAX };
+        let mut window = Window::new(FRAME_HEADER_BYTES);
+        let mut sought = from;
+        // A frame near it may be the one itself: then one near the record before that.
+        for _ in 0..2 {
+            let offset = opened.before(sought).map_err(storage)?;
+            // What is wrong here is told by a walk from the beginning.
+            let Ok(header) = header_at(&mut window, part, offset).map_err(storage)? else {
+                return Ok(None);
+            };
+            if header.identity != self.identity {
+                return Ok(None);
+            }
+            if header.last() < from {
+                let base = Tail {
+                    identity: header.identity,
+                    end: header.last(),
+                    durable: header.durable,
+                    stamp: header.batch.stamp,
+                    chain: header.chain,
+                };
+                return Ok(Some((offset + u64::from(header.length), base)));
+            }
+            if header.first <= opened.first {
+                return Ok(None);
+            }
+            sought = Position(header.first.0 - 1);
+        }
+        Ok(None)
     }
 
     fn frame_with(&self, position: Position) -> Result<Arc<OwnedFrame>, LogError> {

@@ -9,8 +9,9 @@ use record::frame::{
 
 use crate::segment::SECTOR_BYTES;
 
-/// How much a scan reads at a time, in bytes.
-const SCAN_BYTES: usize = 1 << 20;
+/// How much a scan reads at a time, in bytes: what a core keeps near itself, so that a frame is not
+/// fetched a second time to be checked.
+const SCAN_BYTES: usize = 256 << 10;
 
 /// A part of a file held in memory; it moves along with those who read. Never holds more than one
 /// frame or one reading, whichever is more.

@@ -1,12 +1,14 @@
-//! A record anywhere in a log that was opened in a hurry is found by reading little of its segment.
+//! A record anywhere in a log that was opened in a hurry is found by reading little of its segment,
+//! and a walk that begins in the middle reads little of what stands before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use journal::contract::{IDENTITY, frame_after};
+use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{FileLog, MemoryDisk, Options, Verify};
-use ledger::Position;
-use ports::{Disk, DiskError, DiskFile, Log, OwnedPayload};
+use ledger::{Digest, Position};
+use ports::{Disk, DiskError, DiskFile, Log, LogError, OwnedPayload, Stop};
+use record::frame::{Frame, Tail};
 
 /// A disk that counts the bytes that were read.
 #[derive(Clone)]
@@ -128,4 +130,75 @@ fn a_record_is_found_by_halving() {
     reader.read(Position(positions[0])).expect("it is whole").expect("it is there");
     let again = read.load(Ordering::Relaxed) - before;
     assert!(again <= first.max(400_000), "{again} bytes after {first}");
+}
+
+#[test]
+fn a_walk_from_the_middle_reads_little_before_it() {
+    let options =
+        Options { segment_bytes: 4 << 20, verify: Verify::LastSegment, ..Options::default() };
+    let disk = MemoryDisk::new(2);
+    let end = write(&disk, options);
+    let read = Arc::new(AtomicU64::new(0));
+    let (mut log, _) =
+        FileLog::open(Counting { disk, read: Arc::clone(&read) }, options).expect("opens");
+    let follower = log.frames();
+    for position in (1..=end).step_by(311).chain([2, end]).map(Position) {
+        let mut found = None;
+        let mut note = |frame: &Frame<'_>| {
+            found = Some((frame.header().first, frame.header().last(), frame.chain()));
+            Err(Stop)
+        };
+        let before = read.load(Ordering::Relaxed);
+        log.replay(position, &mut note).expect("it is whole");
+        let taken = read.load(Ordering::Relaxed) - before;
+        // Halvings of a window each, and the window in which the frame is.
+        assert!(taken < 2 << 20, "from {position:?}: {taken} bytes");
+        let (first, last, chain) = found.expect("a frame has it");
+        assert!((first..=last).contains(&position), "{position:?} in {first:?} to {last:?}");
+        let tail = follower.tail_at(last).expect("it is whole").expect("a frame ends there");
+        assert_eq!((tail.end, tail.chain), (last, chain));
+    }
+}
+
+/// The first frame that is visited is checked against the one before it, wherever the walk begins.
+#[test]
+fn a_frame_of_another_chain_is_not_visited() {
+    let disk = MemoryDisk::new(3);
+    let options = Options { verify: Verify::LastSegment, ..Options::default() };
+    let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+    let mut tails = vec![log.tail()];
+    for _ in 0..600 {
+        log.append(&frame_after(&log.tail(), &[700])).expect("there is room");
+        tails.push(log.tail());
+    }
+    log.sync().expect("memory does not fail");
+    let name = disk.list().expect("lists")[0].clone();
+    let good = disk.content(&name).expect("it is there");
+    let whole = frames_of(&mut log, Position(1));
+    for forged in [1_usize, 2, 90, 91, 92, 93, 300, 599] {
+        // Sound in itself, at its place, and of the same length.
+        let base = Tail { chain: Digest([7; 32]), ..tails[forged - 1] };
+        let frame = frame_after(&Tail { durable: Position(0), ..base }, &[700]);
+        let at = 512 + (forged - 1) * whole[0].len();
+        assert_eq!(frame.len(), whole[forged - 1].len());
+        let mut bytes = good.clone();
+        bytes[at..at + frame.len()].copy_from_slice(&frame);
+        disk.put(&name, &bytes);
+        let from = Position(forged as u64);
+        for from in [from, Position(from.0.saturating_sub(5).max(1))] {
+            let visit = |visited: &mut Vec<u64>, frame: &Frame<'_>| {
+                visited.push(frame.header().first.0);
+                Ok(())
+            };
+            let (mut live, mut followed) = (Vec::new(), Vec::new());
+            let replayed = log.replay(from, &mut |frame| visit(&mut live, frame));
+            let broken = matches!(&replayed, Err(LogError::Damaged { reason, .. })
+                if reason.contains("chain"));
+            assert!(broken, "{forged} from {from:?}: {replayed:?}");
+            let replayed = log.frames().replay(from, &mut |frame| visit(&mut followed, frame));
+            assert!(matches!(replayed, Err(LogError::Damaged { .. })), "{forged} from {from:?}");
+            assert_eq!(live, (from.0..forged as u64).collect::<Vec<_>>());
+            assert_eq!(followed, live);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The client library, configured; and what it has to say, kept for error messages.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,17 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
+use crate::open::cannot;
 use crate::settings::MESSAGE_BYTES_MIN;
-use crate::{Address, Options};
+use crate::{Address, OpenError, Options};
 
 /// The log's only partition.
 pub(crate) const PARTITION: i32 = 0;
 
 /// Between two looks whether there is room for a message.
 const ROOM: Duration = Duration::from_millis(5);
+/// Longest wait for the answer to one question who leads the topic.
+const ANSWER: Duration = Duration::from_millis(500);
 
 /// Settings that every client has.
 pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
@@ -32,12 +36,29 @@ pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
         .set("receive.message.max.bytes", (4 * MESSAGE_BYTES_MIN).to_string())
         .set("socket.keepalive.enable", "true")
         .set("socket.nagle.disable", "true")
+        // A broker that stands still is as one that is gone.
+        .set("socket.timeout.ms", "4000")
+        .set("socket.connection.setup.timeout.ms", "3000")
         // A leader that moved is looked for at once, and again soon.
         .set("reconnect.backoff.ms", "50")
         .set("reconnect.backoff.max.ms", "500")
+        .set("retry.backoff.ms", "20")
+        .set("retry.backoff.max.ms", "200")
         .set("topic.metadata.refresh.fast.interval.ms", "50")
         .set_log_level(RDKafkaLogLevel::Critical);
+    options.security.apply(&mut config);
     config
+}
+
+/// The one with which a topic is opened, if this build has what it takes.
+pub(crate) fn first_consumer(
+    address: &Address,
+    options: &Options,
+) -> Result<(BaseConsumer<Quiet>, Quiet), OpenError> {
+    match options.security.is_missing() {
+        true => Err(OpenError::NoTls),
+        false => consumer(address, options).map_err(cannot),
+    }
 }
 
 /// A reader of single partitions, that belongs to no group and commits nothing.
@@ -67,12 +88,24 @@ pub(crate) fn consumer(
 
 /// What the library said last, instead of log lines.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quiet(Arc<Mutex<String>>);
+pub(crate) struct Quiet(Arc<Mutex<Said>>);
+
+#[derive(Debug, Default)]
+struct Said {
+    last: String,
+    /// Why one side does not trust the other, once that was said.
+    distrust: Option<String>,
+}
 
 impl Quiet {
     /// The last trouble, or nothing.
     pub(crate) fn last(&self) -> String {
-        locked(&self.0).clone()
+        locked(&self.0).last.clone()
+    }
+
+    /// Why one side does not trust the other: it will not pass by itself.
+    pub(crate) fn distrust(&self) -> Option<String> {
+        locked(&self.0).distrust.clone()
     }
 }
 
@@ -80,8 +113,13 @@ impl ClientContext for Quiet {
     fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let said = if reason.is_empty() { error.to_string() } else { reason.to_owned() };
-        *locked(&self.0) = said;
+        let last = if reason.is_empty() { error.to_string() } else { reason.to_owned() };
+        let mut said = locked(&self.0);
+        let is_distrust = [RDKafkaErrorCode::Authentication, RDKafkaErrorCode::SSL].map(Some);
+        if is_distrust.contains(&error.rdkafka_error_code()) {
+            said.distrust = Some(last.clone());
+        }
+        said.last = last;
     }
 }
 
@@ -94,27 +132,30 @@ pub(crate) type Sink = Arc<dyn Fn(Arrival) -> bool + Send + Sync>;
 pub(crate) struct Outbound {
     producer: ThreadedProducer<Reports>,
     topic: String,
+    /// Messages of which the brokers have reported nothing.
+    unreported: Arc<AtomicUsize>,
 }
 
 /// What the brokers report on what was sent, from the library's thread.
 pub(crate) struct Reports {
     sink: Sink,
     quiet: Quiet,
+    unreported: Arc<AtomicUsize>,
 }
 
 impl Outbound {
     pub(crate) fn open(address: &Address, options: &Options, sink: Sink) -> KafkaResult<Self> {
+        let unreported = Arc::new(AtomicUsize::new(0));
+        let (quiet, reported) = (Quiet::default(), Arc::clone(&unreported));
         let producer = config(address, options)
             .set("enable.idempotence", "true")
             .set("acks", "all")
             .set("linger.ms", "0")
             .set("compression.type", "none")
             .set("message.timeout.ms", options.patience.as_millis().to_string())
-            .set("retry.backoff.ms", "20")
-            .set("retry.backoff.max.ms", "200")
             .set("queue.buffering.max.kbytes", "131072")
-            .create_with_context(Reports { sink, quiet: Quiet::default() })?;
-        Ok(Self { producer, topic: address.topic.clone() })
+            .create_with_context(Reports { sink, quiet, unreported: reported })?;
+        Ok(Self { producer, topic: address.topic.clone(), unreported })
     }
 
     /// Hands a message over; the library has copied it when this returns.
@@ -143,7 +184,22 @@ impl Outbound {
         let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.topic, tag)
             .partition(PARTITION)
             .payload(message);
-        self.producer.send(record).map_err(|(error, _)| error)
+        // Before it is sent: the report may be quicker than the way back from there.
+        self.unreported.fetch_add(1, Ordering::Relaxed);
+        self.producer.send(record).map_err(|(error, _)| {
+            self.unreported.fetch_sub(1, Ordering::Relaxed);
+            error
+        })
+    }
+
+    /// Whether something was sent of which the brokers have reported nothing.
+    pub(crate) fn is_waiting(&self) -> bool {
+        0 < self.unreported.load(Ordering::Relaxed)
+    }
+
+    /// Asks who leads the topic. With the answer the library sends to that broker.
+    pub(crate) fn look_for_leader(&self) {
+        let _leader = self.producer.client().fetch_metadata(Some(&self.topic), ANSWER);
     }
 
     /// Waits until everything sent has an end.
@@ -164,6 +220,7 @@ impl ProducerContext for Reports {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, tag: usize) {
+        self.unreported.fetch_sub(1, Ordering::Relaxed);
         let Err((error, _)) = result else { return };
         let last = self.quiet.last();
         let last = if last.is_empty() { last } else { format!(" ({last})") };

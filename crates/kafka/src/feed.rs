@@ -82,12 +82,17 @@ impl Feed {
                 Err(error) if is_passing(&error) && since.elapsed() < self.patience => {
                     // Whoever has no place in the topic is not told that its leader has moved: it
                     // asks. Without an answer to that either it goes on as before.
-                    let _leader = self.consumer.fetch_metadata(Some(&self.topic), once);
+                    self.look_for_leader(once);
                     std::thread::sleep(PAUSE);
                 }
                 Err(error) => return Err(OpenError::Brokers(error.to_string())),
             }
         }
+    }
+
+    /// Asks who leads the topic. With the answer the library reads from that broker.
+    pub(crate) fn look_for_leader(&self, patience: Duration) {
+        let _leader = self.consumer.fetch_metadata(Some(&self.topic), patience);
     }
 
     /// Begins to read at an offset.

@@ -26,6 +26,7 @@ mod client;
 mod feed;
 mod moving;
 mod open;
+mod security;
 mod settings;
 mod stream;
 mod topic;
@@ -33,6 +34,7 @@ mod topic;
 pub use address::{Address, AddressError};
 pub use moving::{Exported, MoveError, Reader, Step, Watch, compare, export, say_left};
 pub use open::{Founding, Missing, Opened, Options, Report, open};
+pub use security::{Identity, Login, Mechanism, Security, Tls};
 pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
 pub use stream::Stream;
 
@@ -56,6 +58,24 @@ pub enum OpenError {
         /// What the client library says.
         reason: String,
     },
+    /// They will have nothing to do with this client, or it with them.
+    #[error(
+        "the brokers of {brokers} and this node do not trust each other: {reason}. Check the \
+         settings kafka.tls, kafka.ca, kafka.certificate, kafka.user and kafka.password_file, and \
+         which listener the addresses in --log are of"
+    )]
+    Distrusted {
+        /// Who was asked.
+        brokers: String,
+        /// What the client library says.
+        reason: String,
+    },
+    /// This build cannot do what is asked for.
+    #[error(
+        "this binary was built without TLS and passwords towards brokers: build it with `cargo \
+         build --release --features kafka-tls`, which needs OpenSSL's headers (Debian: libssl-dev)"
+    )]
+    NoTls,
     /// The brokers answered, but not with what was asked for.
     #[error("the brokers did not do as asked: {0}")]
     Brokers(String),

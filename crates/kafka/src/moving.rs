@@ -130,7 +130,7 @@ pub fn export<D: Disk>(
     options: &Options,
     watch: &mut dyn Watch,
 ) -> Result<Exported, MoveError> {
-    let (consumer, quiet) = client::consumer(address, options).map_err(cannot)?;
+    let (consumer, quiet) = client::first_consumer(address, options)?;
     let checked = topic::check((&consumer, &quiet), address, options, Some(Make))?;
     let feed = Feed::new(consumer, address, options.patience);
     let outbound = Confirmed::open(address, options)?;

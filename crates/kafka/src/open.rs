@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use journal::{CopyLog, FileLog, Recovery};
-use ledger::{Command, Genesis, RULES_VERSION, Stamp};
+use ledger::{Command, Genesis, Stamp};
 use ports::{Arrival, Disk, Log as _, Stop};
 use record::bundle::{self, BundleHeader, Claim};
 use record::frame::{FrameBuilder, FrameHeader, LogIdentity};
@@ -12,7 +12,7 @@ use sequencer::LastMessage;
 use crate::client::{self, Outbound};
 use crate::feed::Feed;
 use crate::topic::{self, Make};
-use crate::{Address, OpenError};
+use crate::{Address, OpenError, Security};
 
 /// How a log on Kafka is opened.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Options {
     pub patience: Duration,
     /// How the copy is kept.
     pub copy: journal::Options,
+    /// How node and brokers know each other.
+    pub security: Security,
 }
 
 /// With what a log begins if the topic has none.
@@ -89,7 +91,7 @@ pub fn open<D: Disk + Clone>(
     options: &Options,
     missing: Missing<'_>,
 ) -> Result<Opened<D>, OpenError> {
-    let (consumer, quiet) = client::consumer(address, options).map_err(cannot)?;
+    let (consumer, quiet) = client::first_consumer(address, options)?;
     let make = matches!(missing, Missing::Begin(_));
     let checked = topic::check((&consumer, &quiet), address, options, make.then_some(Make))?;
     let feed = Feed::new(consumer, address, options.patience);
@@ -170,8 +172,8 @@ fn found(address: &Address, options: &Options, founding: &Founding) -> Result<()
         sequence: 1,
         wall: founding.wall,
         instance: 0,
-        rules: RULES_VERSION,
         claim: Claim::default(),
+        rules: ledger::rules_known(),
         name: &options.node,
     };
     let mut bytes = Vec::new();

@@ -14,6 +14,8 @@ use crate::{Address, OpenError, Options};
 
 /// Between two questions whether a new topic is there.
 const LOOK: Duration = Duration::from_millis(50);
+/// Longest wait for the first answer, before it is looked why there is none.
+const ONCE: Duration = Duration::from_secs(2);
 
 /// A topic that is safe.
 pub(crate) struct Checked {
@@ -37,8 +39,7 @@ pub(crate) fn check(
     make: Option<Make>,
 ) -> Result<Checked, OpenError> {
     let ask = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
-    let metadata =
-        ask(options.patience).map_err(|error| unreachable(address, options, quiet, &error))?;
+    let metadata = first_answer((consumer, quiet), address, options)?;
     let (layout, created) = match layout(&metadata)? {
         Some(layout) => (layout, false),
         None if make.is_none() => return Err(OpenError::NoLog(address.topic.clone())),
@@ -56,6 +57,31 @@ pub(crate) fn check(
     settings::check(&address.topic, &layout, value)?;
     let in_sync = value("min.insync.replicas").unwrap_or_default();
     Ok(Checked { layout, in_sync, created })
+}
+
+/// The first answer of a broker. That one side does not trust the other is said without waiting for
+/// one: it does not pass.
+fn first_answer(
+    (consumer, quiet): (&BaseConsumer<Quiet>, &Quiet),
+    address: &Address,
+    options: &Options,
+) -> Result<Metadata, OpenError> {
+    let deadline = Instant::now() + options.patience;
+    loop {
+        let once = ONCE.min(options.patience);
+        let error = match consumer.fetch_metadata(Some(&address.topic), once) {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => error,
+        };
+        // What the library has to say is heard by whoever asks for messages.
+        while consumer.poll(Duration::ZERO).is_some() {}
+        if let Some(reason) = quiet.distrust() {
+            return Err(OpenError::Distrusted { brokers: address.brokers.clone(), reason });
+        }
+        if deadline <= Instant::now() {
+            return Err(unreachable(address, options, quiet, &error));
+        }
+    }
 }
 
 fn unreachable(

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use brokers::Cluster;
 use journal::{CopyLog, FileLog, RealDisk};
 use kafka::{
-    Address, Founding, Missing, MoveError, OpenError, Opened, Options, Reader, Step, Stream, Watch,
-    compare, export, open,
+    Address, Founding, Missing, MoveError, OpenError, Opened, Options, Reader, Security, Step,
+    Stream, Watch, compare, export, open,
 };
 use ledger::{Command, FspName, Genesis, Position, Stamp};
 use ports::{Arrival, Log, Now, Topic};
@@ -38,7 +38,8 @@ fn address(cluster: &Cluster, topic: &str) -> Address {
 }
 
 fn options(node: &str, patience: Duration) -> Options {
-    Options { node: node.to_owned(), patience, copy: journal::Options::default() }
+    let copy = journal::Options::default();
+    Options { node: node.to_owned(), patience, copy, security: Security::default() }
 }
 
 fn founding(node: u32) -> Founding {

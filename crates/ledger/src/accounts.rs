@@ -228,12 +228,9 @@ impl Books {
     /// One of the accounts that the hub opens with each currency.
     pub(crate) fn internal_of(&self, currency: Currency, kind: AccountKind) -> Option<AccountId> {
         let book = self.book(currency)?;
-        match kind {
-            AccountKind::InFlight => Some(book.in_flight),
-            AccountKind::Outflow => Some(book.outflow),
-            AccountKind::Opening => Some(book.opening),
-            _ => None,
-        }
+        let internal = [book.in_flight, book.outflow, book.opening];
+        let at = AccountKind::INTERNAL.iter().position(|internal| *internal == kind)?;
+        Some(internal[at])
     }
 
     pub(crate) fn has_room_for(&self, accounts: usize) -> bool {
@@ -387,5 +384,112 @@ impl Books {
 
     fn get_mut(&mut self, id: AccountId) -> &mut Account {
         &mut self.accounts[id.0 as usize - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::string::String;
+
+    use super::*;
+    use crate::command::{Administer, Change, Command, Genesis};
+    use crate::ids::{FspName, Position};
+    use crate::state::{Batch, Effects, State};
+
+    fn currency(code: &str) -> Currency {
+        Currency::parse(code).expect("a currency")
+    }
+
+    /// A scheme with the internal accounts of USD, and one more.
+    fn state() -> State {
+        let mut state = State::new();
+        let hub = FspName::new("Hub").expect("a name");
+        apply(&mut state, &Command::Genesis(Genesis { seed: [1; 16], hub }));
+        let (currency, kind) = (currency("USD"), AccountKind::HubReconciliation);
+        let (actor, reason) = (String::new(), String::new());
+        let change = Change::CreateHubAccount { currency, kind };
+        apply(&mut state, &Command::Administer(Box::new(Administer { actor, reason, change })));
+        assert_eq!(state.books.accounts.len(), 4);
+        state
+    }
+
+    fn apply(state: &mut State, command: &Command) {
+        let first = Position(state.position().0 + 1);
+        let (stamp, sequence) = (Stamp(first.0), first.0);
+        let batch = Batch { first, stamp, node: 1, epoch: 1, sequence };
+        state.apply(&batch, [command], &mut Effects::default());
+    }
+
+    /// Posts between two accounts of the state's, which are numbered from 1.
+    fn post(state: &mut State, debit: u32, credit: u32, units: i128) {
+        let (debit, credit) = (AccountId(debit), AccountId(credit));
+        let posting = Posting { debit, credit, amount: Amount::from_units(units) };
+        state.books.post(posting, Stamp(9), &mut Trail::default());
+    }
+
+    #[test]
+    fn a_posting_moves_what_one_side_loses_to_the_other() {
+        let mut state = state();
+        post(&mut state, 1, 4, 5);
+        let values = state.books.iter().map(|account| account.value.units());
+        assert_eq!(values.collect::<Vec<_>>(), [5, 0, 0, -5]);
+        let changed = state.books.iter().map(|account| account.changed.0);
+        assert_eq!(changed.collect::<Vec<_>>(), [9, 2, 2, 9]);
+        assert_eq!(state.books.in_flight(currency("USD")).units(), -5);
+        assert_eq!(state.books.in_flight(currency("EUR")), Amount::ZERO);
+        assert_eq!(state.books.get(AccountId(0)), None);
+        apply(&mut state, &Command::Tick);
+    }
+
+    #[test]
+    #[should_panic(expected = "USD does not sum to zero")]
+    fn a_batch_whose_postings_do_not_sum_to_zero_is_never_closed() {
+        let mut state = state();
+        state.books.currencies[0].drift = Amount::from_units(1);
+        apply(&mut state, &Command::Tick);
+    }
+
+    #[test]
+    #[should_panic(expected = "the accounts of USD do not sum to zero")]
+    fn accounts_that_do_not_sum_to_zero_are_noticed_in_time() {
+        let mut state = state();
+        state.books.accounts[0].value = Amount::from_units(1);
+        (0..1_024).for_each(|_| apply(&mut state, &Command::Tick));
+    }
+
+    #[test]
+    #[should_panic(expected = "a posting has two different accounts")]
+    fn nothing_is_posted_from_an_account_to_itself() {
+        post(&mut state(), 4, 4, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "both accounts of a posting have one currency")]
+    fn nothing_is_posted_from_one_currency_to_another() {
+        let mut state = state();
+        state.books.open_currency(currency("EUR"), Stamp(1));
+        post(&mut state, 4, 5, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "a balance stays within the range of the ledger")]
+    fn a_balance_beyond_the_range_ends_everything() {
+        let mut state = state();
+        post(&mut state, 1, 4, i128::MAX);
+        post(&mut state, 1, 4, 1);
+    }
+
+    #[test]
+    fn kinds_have_a_name_a_number_and_an_owner() {
+        for kind in (0..=u8::MAX).filter_map(AccountKind::from_number) {
+            let visible = kind.number() < 100;
+            assert_eq!(kind.name().is_some(), visible, "{kind:?}");
+            assert_eq!(kind.name().and_then(AccountKind::parse), visible.then_some(kind));
+            let of_participants = matches!(kind.number(), 1 | 2 | 5 | 6);
+            assert_eq!(kind.is_of_hub(), !of_participants, "{kind:?}");
+        }
+        assert_eq!((0..=u8::MAX).filter_map(AccountKind::from_number).count(), 10);
+        assert_eq!([AccountKind::parse("position"), AccountKind::parse("IN_FLIGHT")], [None; 2]);
     }
 }

@@ -290,4 +290,41 @@ mod tests {
             assert_eq!(TransferId::parse(text), None, "{text}");
         }
     }
+
+    #[test]
+    fn ids_of_no_form_are_refused() {
+        let of_form = |form| TransferId::from_bytes([form; 17]);
+        let known: alloc::vec::Vec<u8> =
+            (0..=255).filter(|form| of_form(*form).is_some()).collect();
+        assert_eq!(known, [0, 4, 5, 6, 7]);
+        assert_eq!(alloc::format!("{:?}", TransferId::NONE), TransferId::NONE.to_string());
+    }
+
+    #[test]
+    fn names_are_told_apart_but_for_case() {
+        let name = |text: &str| FspName::new(text);
+        let longest = "abcdefghijklmnopqrstuvwxyz012345";
+        assert_eq!(longest.len(), FSP_NAME_BYTES_MAX);
+        assert_eq!(name(longest).map(|name| name.to_string()).as_deref(), Some(longest));
+        assert_eq!([name(""), name(&alloc::format!("{longest}6"))], [None, None]);
+        let [one, same, other, longer] =
+            ["Dfsp1", "dFSP1", "dfsp2", "dfsp11"].map(|text| name(text).expect("a name"));
+        assert!(one.matches(&one) && one.matches(&same) && same.matches(&one));
+        assert!(!one.matches(&other) && !one.matches(&longer) && !longer.matches(&one));
+        assert_eq!((one.folded(), one == same), (same.folded(), false));
+        assert_eq!(alloc::format!("{one} {one:?}"), "Dfsp1 \"Dfsp1\"");
+    }
+
+    #[test]
+    fn stamps_and_milliseconds() {
+        assert_eq!((Stamp(1_999).millis(), Stamp::from_millis(2)), (1, Stamp(2_000)));
+        assert_eq!(Stamp::from_millis(u64::MAX), Stamp(u64::MAX));
+    }
+
+    #[test]
+    fn a_digest_is_written_in_hexadecimal() {
+        let digest = Digest(core::array::from_fn(|at| at as u8 * 8));
+        let text = "0008101820283038404850586068707880889098a0a8b0b8c0c8d0d8e0e8f0f8";
+        assert_eq!([digest.to_string(), alloc::format!("{digest:?}")], [text, text]);
+    }
 }

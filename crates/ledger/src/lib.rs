@@ -35,6 +35,7 @@ mod page;
 pub mod planted;
 mod query;
 mod register;
+mod rules;
 pub mod snapshot;
 mod state;
 mod state_hash;
@@ -64,7 +65,8 @@ pub use register::{
     ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
     ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
-pub use state::{Batch, Counters, Effects, Moment, RULES_FIRST, RULES_VERSION, State};
+pub use rules::{RULES_VERSION, claim_rules, rules_known};
+pub use state::{Batch, Counters, Effects, Moment, State};
 pub use state_hash::StateHashes;
 pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};
 pub use transfers::{Answer, AnswerKind, Ended, TransferState};

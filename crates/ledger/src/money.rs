@@ -236,8 +236,40 @@ mod tests {
     fn admin_decimals_allow_a_sign_and_trailing_zeros() {
         assert_eq!(Amount::parse_decimal("10000.00"), Some(Amount::from_units(100_000_000)));
         assert_eq!(Amount::parse_decimal("-1.5"), Some(Amount::from_units(-15_000)));
-        assert_eq!(Amount::parse_decimal("1.00001"), None);
-        assert_eq!(Amount::parse_decimal("--1"), None);
+        assert_eq!(Amount::parse_decimal("-0"), Some(Amount::ZERO));
+        let longest = Amount::from_units(9_999_999_999_999_999_999_999);
+        assert_eq!(Amount::parse_decimal("-999999999999999999.9999"), Some(-longest));
+        for text in ["1.00001", "--1", "", "-", "1.", ".5", ".", "1x", "1000000000000000000"] {
+            assert_eq!(Amount::parse_decimal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_negative_is_written_with_a_sign() {
+        for (units, text) in [(-15_000, "-1.5"), (-1, "-0.0001"), (-10_000, "-1"), (-10, "-0.001")]
+        {
+            assert_eq!(Amount::from_units(units).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn sums_and_differences_end_where_the_range_ends() {
+        let [one, most] = [1, i128::MAX].map(Amount::from_units);
+        assert_eq!(one.checked_add(one), Some(Amount::from_units(2)));
+        assert_eq!(one.checked_sub(one), Some(Amount::ZERO));
+        assert_eq!(most.checked_add(one), None);
+        assert_eq!((-most).checked_sub(one), Some(Amount::from_units(i128::MIN)));
+        assert_eq!(Amount::from_units(i128::MIN).checked_sub(one), None);
+    }
+
+    #[test]
+    fn a_currency_is_three_capitals() {
+        let currency = Currency::parse("USD").expect("it is one");
+        assert_eq!((currency.as_str(), currency.to_bytes()), ("USD", *b"USD"));
+        assert_eq!([currency.to_string(), alloc::format!("{currency:?}")], ["USD", "USD"]);
+        for text in ["", "US", "USDX", "usd", "U5D", "\u{c4}X"] {
+            assert_eq!(Currency::parse(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -250,8 +282,16 @@ mod tests {
             ("12.34", 4),
             ("99999999999999.9999", 18),
             ("100000000000000.0001", 19),
+            // From here on 64 bits do not hold the units.
+            ("1844674407370955.1615", 20),
+            ("1844674407370955.1616", 20),
+            ("100000000000000000", 18),
+            ("999999999999999999.9", 19),
+            ("999999999999999999.9999", 22),
         ] {
-            assert_eq!(Amount::parse(text).expect(text).precision(), digits, "{text}");
+            let amount = Amount::parse(text).expect(text);
+            assert_eq!(amount.precision(), digits, "{text}");
+            assert_eq!((-amount).precision(), digits, "-{text}");
         }
     }
 }

@@ -2,7 +2,6 @@
 //! delivery, or its recorded end as a dead letter, lets go of them.
 
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 use crate::command::{FinishedDelivery, TraceId};
@@ -111,10 +110,8 @@ impl Outbox {
             self.owed_to.resize(notice.recipient.at() + 1, 0);
         }
         self.owed_to[notice.recipient.at()] += 1;
-        match self.owed.entry(notice.id) {
-            Entry::Vacant(entry) => entry.insert(notice),
-            Entry::Occupied(_) => panic!("a notice is owed once"),
-        };
+        let known = self.owed.insert(notice.id, notice);
+        assert!(known.is_none(), "a notice is owed once");
     }
 
     pub(crate) fn owes(&self, id: NoticeId) -> bool {

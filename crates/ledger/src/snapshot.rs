@@ -26,7 +26,8 @@ use crate::ids::{Stamp, TransferId};
 use crate::money::Amount;
 use crate::notice::{DeadLetter, Notice, Outbox};
 use crate::register::{Catalogue, Participant, Register};
-use crate::state::{Counters, NODES_MAX, RULES_VERSION, State};
+use crate::rules::rules_known;
+use crate::state::{Counters, NODES_MAX, State};
 use crate::trail::Trail;
 use crate::transfers::{Found, Transfers};
 
@@ -255,7 +256,7 @@ impl Builder {
     /// # Errors
     /// [`Inconsistent`] when it is the head of no state, or of one under newer rules.
     pub fn new(head: Head) -> Result<Self, Inconsistent> {
-        if RULES_VERSION < head.rules_version {
+        if rules_known() < head.rules_version {
             return Err(Inconsistent("the state is under rules of a newer version"));
         }
         let counters = &head.counters;

@@ -11,14 +11,9 @@ use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp, T
 use crate::notice::{Notice, Outbox};
 use crate::outcome::Outcome;
 use crate::register::Register;
+use crate::rules::RULES_VERSION;
 use crate::trail::Trail;
 use crate::transfers::{Ended, Transfers};
-
-/// The newest rules this binary knows. A log decided under other rules names their version.
-pub const RULES_VERSION: u32 = if cfg!(feature = "next-rules") { 2 } else { RULES_FIRST };
-
-/// The rules by which every log begins.
-pub const RULES_FIRST: u32 = 1;
 
 /// Batches between two full additions of all accounts (each batch asserts its own postings).
 const FULL_SUM_INTERVAL: u64 = 1_024;
@@ -147,7 +142,7 @@ impl State {
             hub: FspName::new("Hub").expect("three bytes are a name"),
             position: Position(0),
             stamp: Stamp(0),
-            rules_version: RULES_FIRST,
+            rules_version: RULES_VERSION,
             digest: Digest::default(),
             settings: Settings::default(),
             books: Books::default(),

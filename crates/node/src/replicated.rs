@@ -28,7 +28,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ledger::{Command, FspName, ParticipantIndex, Position, RULES_VERSION, Stamp, State};
+use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
@@ -47,6 +47,11 @@ use crate::{Attached, Handle, Shared, Sharing, Submission, Ticket};
 
 /// Bundles under way; the next one gathers until one of them has come back.
 const DEPTH: usize = 2;
+/// A bundle of so many records shows that the node is busy.
+const BUSY_RECORDS: usize = 8;
+/// After such a bundle the next one gathers for so long at least: brokers and nodes do the same work
+/// for a bundle of ten records as for one of fifty.
+const PACE_US: u64 = 10_000;
 /// By so much later than the one before it each node meets a deadline.
 const TICK_RANK_US: u64 = 100_000;
 /// A deadline is not met again for so long.
@@ -121,10 +126,10 @@ pub struct ClusterNode {
     pub position: Position,
     /// How long ago it wrote last, in milliseconds of the log's time.
     pub silent_ms: u64,
+    /// The newest rules that it knows, as it said last; 0 until it has said so.
+    pub rules: u32,
     /// Where it was found to have decided otherwise.
     pub contradicts: Option<Position>,
-    /// The newest version of the rules that it knows; none before it has said so.
-    pub rules: Option<u32>,
 }
 
 /// Whose callbacks go out from where.
@@ -289,6 +294,8 @@ struct Runner<L, C, M, T> {
     next: i64,
     ends: Ends,
     proposed_us: u64,
+    /// Before this moment the next bundle gathers.
+    gathers_until_us: u64,
     delivered_us: u64,
     ticked_us: u64,
     leased_us: u64,
@@ -328,6 +335,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             next: offset,
             ends: Ends::default(),
             proposed_us: now.monotonic_us,
+            gathers_until_us: 0,
             delivered_us: now.monotonic_us,
             ticked_us: 0,
             leased_us: 0,
@@ -349,7 +357,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     /// One turn, after sleeping until there is something to do, or for `patience`. False when this
     /// node has ended.
     fn go_on(&mut self, patience: Duration) -> bool {
-        let room = self.phase == Phase::There && self.under_way.len() < DEPTH;
+        let room = self.phase == Phase::There && self.may_send(self.clock.now());
         let is_open = self.shared.inbox.take_with_arrivals(&mut self.taken, room, patience);
         if let Err(reason) = self.turn() {
             self.give_up(&reason);
@@ -475,6 +483,9 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let delivered = self.replica.deliver(bundle, at).map_err(|error| error.to_string())?;
         let now_us = self.clock.now().monotonic_us;
         self.delivered_us = now_us;
+        if joins() && self.gathers_until_us <= now_us + pace_us() / 2 {
+            self.gathers_until_us = now_us.min(self.gathers_until_us);
+        }
         match delivered {
             Delivered::Framed { .. } if is_namesake => Err(format!(
                 "another node of the name {} has joined, in its life {}: it goes on under that \
@@ -696,11 +707,16 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             self.ticked_us = now.monotonic_us;
         }
         let mut sent = Ok(());
-        while sent.is_ok() && !waiting.is_empty() && self.under_way.len() < DEPTH {
+        while sent.is_ok() && !waiting.is_empty() && self.may_send(now) {
             sent = self.send(&mut waiting, now);
         }
         self.taken.submissions = waiting;
         sent
+    }
+
+    /// Whether the next bundle need not gather any longer.
+    fn may_send(&self, now: Now) -> bool {
+        self.under_way.len() < DEPTH && self.gathers_until_us <= now.monotonic_us
     }
 
     fn send(&mut self, waiting: &mut VecDeque<Submission<M>>, now: Now) -> Result<(), String> {
@@ -708,6 +724,9 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let mut batch = Vec::new();
         let sequence = self.replica.propose(waiting, &mut batch, now.wall, &mut self.bundle);
         let proposed_us = now.monotonic_us;
+        // One that was full has left others behind: they need not wait.
+        let is_busy = BUSY_RECORDS <= batch.len() && waiting.is_empty();
+        self.gathers_until_us = proposed_us + if is_busy { pace_us() } else { 0 };
         self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns, batch });
         self.proposed_us = proposed_us;
         self.must_speak = false;
@@ -744,9 +763,11 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let now = self.clock.now();
         let heartbeat = (self.proposed_us + HEARTBEAT_US).saturating_sub(now.monotonic_us);
         let tick = self.tick_in_us(now).unwrap_or(SLEEP_MAX_US);
-        match self.under_way.is_empty() {
-            true => heartbeat.min(tick).min(SLEEP_MAX_US),
-            false => SLEEP_MAX_US,
+        let gathers = self.gathers_until_us.saturating_sub(now.monotonic_us);
+        match (self.under_way.is_empty(), gathers) {
+            (_, 1..) => gathers.min(SLEEP_MAX_US),
+            (true, 0) => heartbeat.min(tick).min(SLEEP_MAX_US),
+            (false, 0) => SLEEP_MAX_US,
         }
     }
 
@@ -869,14 +890,14 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             epoch: member.epoch,
             position: match node == me {
                 true => state.position(),
-                false => replica.heard(node).map_or(Position(0), |heard| heard.position),
+                false => replica.claimed(node).unwrap_or(Position(0)),
             },
             silent_ms: (members.now_us() - member.seen_us) / 1_000,
-            contradicts: against.get(&node).copied(),
             rules: match node == me {
-                true => Some(RULES_VERSION),
-                false => replica.heard(node).map(|heard| heard.rules),
+                true => ledger::rules_known(),
+                false => replica.rules_of(node).unwrap_or(0),
             },
+            contradicts: against.get(&node).copied(),
         };
         let owner = |index: ParticipantIndex| members.owner(index.0);
         let lanes = state.register().iter().filter_map(|(index, participant)| {
@@ -907,6 +928,19 @@ fn message_in<M>(
         Payload::Stored(payload) => decode(payload).map(Arc::new),
         Payload::None | Payload::Erased => None,
     }
+}
+
+fn joins() -> bool {
+    static J: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::env::var("UPESI_PACE_JOIN").is_ok());
+    *J
+}
+
+fn pace_us() -> u64 {
+    static PACE: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
+        std::env::var("UPESI_PACE_US").ok().and_then(|t| t.parse().ok()).unwrap_or(PACE_US)
+    });
+    *PACE
 }
 
 /// A command of the node's own, whose outcome nobody waits for.

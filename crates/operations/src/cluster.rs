@@ -28,10 +28,9 @@ struct NodeShape<'a> {
     epoch: u32,
     position: u64,
     silent_milliseconds: u64,
+    rules_known: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     contradicts_at: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rules_known: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -54,8 +53,8 @@ pub(crate) fn show(cluster: &Cluster) -> Reply {
         epoch: node.epoch,
         position: node.position,
         silent_milliseconds: node.silent_ms,
-        contradicts_at: node.contradicts_at,
         rules_known: node.rules,
+        contradicts_at: node.contradicts_at,
     });
     let lanes = cluster.lanes.iter();
     Ok(Answer::ok(&ClusterShape {

@@ -14,6 +14,9 @@ use ledger::{Amount, Currency, PRECISION_MAX, TransferId};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// Highest number of a version.
+pub(crate) const VERSION_MAX: u32 = 65_535;
+
 /// What the id of a transfer must be. The form is that of FSPIOP: an id that was taken here in
 /// another would be found by no participant.
 pub(crate) const TRANSFER_ID_FORM: &str = "must be a UUID in lower case or a ULID";
@@ -112,12 +115,12 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// A whole number from zero on, as a number or as text.
-    pub(crate) fn whole(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
+    /// A number of a version, from 1.
+    pub(crate) fn version(&mut self, name: &str) -> Result<Option<u32>, Refusal> {
         let Some(raw) = self.members.remove(name) else { return Ok(None) };
-        match raw.get().trim_matches('"').parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(self.malformed(name, "must be a whole number")),
+        match raw.get().parse::<u32>() {
+            Ok(version) if (1..=VERSION_MAX).contains(&version) => Ok(Some(version)),
+            _ => Err(self.malformed(name, "must be a whole number from 1 to 65535")),
         }
     }
 

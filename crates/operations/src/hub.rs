@@ -249,10 +249,10 @@ pub struct ClusterNode {
     pub position: u64,
     /// How long ago it wrote last, in milliseconds.
     pub silent_ms: u64,
+    /// The newest rules that it knows, as it said last.
+    pub rules: u32,
     /// Where it was found to have decided otherwise than the node that was asked.
     pub contradicts_at: Option<u64>,
-    /// The newest version of the rules that it knows; none before it has said so.
-    pub rules: Option<u32>,
 }
 
 /// Nodes were found to be gone.

@@ -117,11 +117,12 @@ impl Resource {
             | Self::LedgerAccountTypes
             | Self::SettlementModels
             | Self::Oracles
-            | Self::Rules
             | Self::Snapshots => "GET, HEAD, POST",
-            Self::Participant(_) | Self::Limits(_) | Self::SettlementModel(_) | Self::Watching => {
-                "GET, HEAD, PUT"
-            }
+            Self::Participant(_)
+            | Self::Limits(_)
+            | Self::SettlementModel(_)
+            | Self::Rules
+            | Self::Watching => "GET, HEAD, PUT",
             Self::Parties
             | Self::InitialPositionAndLimits(_)
             | Self::DeadLetterResend(_)

@@ -1,9 +1,11 @@
-//! `/rules`: the version of the kernel's rules that decides, what this program and the nodes beside
-//! it know, and the change to a newer one. An addition to the reference's API.
+//! `/rules`: by which rules the ledger decides, and later ones from now on. An addition to the
+//! reference's API.
+//!
+//! A program that meets rules which it does not know stops. So later ones are refused while a node
+//! that is there does not know them; one that was away meanwhile hears it at its start.
 
-use fspiop::ErrorCode;
-use http::StatusCode;
-use ledger::{Change, RULES_VERSION};
+use fspiop::{ErrorCode, Refusal};
+use ledger::{Change, State, rules_known};
 use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
@@ -11,66 +13,47 @@ use crate::call::Call;
 use crate::form::{Form, refuse};
 use crate::hub::{Cluster, Hub};
 
-#[derive(Serialize)]
-struct Shape<'a> {
-    /// Decides the next message.
-    active: u32,
-    /// The newest one that this program knows.
-    known: u32,
-    /// The nodes that share the log.
-    nodes: Vec<NodeShape<'a>>,
-}
+const MEMBER: &str = "rulesVersion";
 
 #[derive(Serialize)]
-struct NodeShape<'a> {
-    name: &'a str,
-    /// The newest one that its program knows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<u32>,
+#[serde(rename_all = "camelCase")]
+struct RulesShape {
+    /// What decides.
+    rules_version: u32,
+    /// What could, as far as the hub that is asked knows.
+    rules_known: u32,
 }
 
 /// `GET /rules`.
 pub(crate) async fn show<H: Hub>(call: &Call<'_, H>) -> Reply {
-    let active = call.ask(|state| state.rules_version()).await?;
-    let cluster = call.hub.cluster();
-    let shown = cluster.nodes.iter().map(|node| NodeShape { name: &node.name, known: node.rules });
-    let shape = Shape { active, known: RULES_VERSION, nodes: shown.collect() };
-    Ok(Answer::json(StatusCode::OK, &shape))
+    let rules_version = call.ask(State::rules_version).await?;
+    Ok(Answer::ok(&RulesShape { rules_version, rules_known: rules_known() }))
 }
 
-/// `POST /rules` with `{"version": N}`: they decide from the next message on, for good. Refused
-/// while a node is there whose program does not know them: it would have to stop.
+/// `PUT /rules`: in force with the next batch, on every node.
 pub(crate) async fn activate<H: Hub>(call: &Call<'_, H>) -> Reply {
     let mut form = call.form()?;
-    let version = form.required("version", Form::whole)?;
+    let rules_version = form.required(MEMBER, Form::version)?;
     form.finish()?;
-    let invalid = |what: &str| refuse(ErrorCode::VALIDATION, "version", what);
-    if RULES_VERSION < version {
-        return Err(invalid(&format!("must be at most {RULES_VERSION}, which this program knows")));
-    }
-    if let Some(problem) = who_cannot(&call.hub.cluster(), version) {
-        return Err(invalid(&problem));
-    }
-    let active = call.ask(|state| state.rules_version()).await?;
-    if version < active {
-        return Err(invalid(&format!("must be at least {active}, by which is decided already")));
-    }
-    call.change(Change::Activate { rules_version: version }).await?;
+    all_must_know(rules_version, &call.hub.cluster())?;
+    call.change(Change::Activate { rules_version }).await?;
     show(call).await
 }
 
-/// The first node that is there and cannot decide by these rules, in words.
-fn who_cannot(cluster: &Cluster, version: u32) -> Option<String> {
-    let node = cluster.nodes.iter().find(|node| node.rules.is_none_or(|known| known < version))?;
-    Some(match node.rules {
-        Some(known) => format!(
-            "cannot be {version}: node {} knows rules up to {known}; upgrade it first",
-            node.name
-        ),
-        None => format!(
-            "cannot be {version} yet: node {} has not said which rules it knows; try again in a \
-             second",
-            node.name
-        ),
-    })
+/// Refuses rules that somebody who is there does not know.
+fn all_must_know(version: u32, cluster: &Cluster) -> Result<(), Refusal> {
+    let known = rules_known();
+    if known < version {
+        let what = format!("this program knows rules up to {known}: start a newer one first");
+        return Err(refuse(ErrorCode::VALIDATION, MEMBER, &what));
+    }
+    let Some(node) = cluster.nodes.iter().find(|node| node.rules < version) else { return Ok(()) };
+    let name = &node.name;
+    let what = match node.rules {
+        0 => format!("node {name} has not said yet which rules it knows: ask again in a second"),
+        known => {
+            format!("node {name} knows rules up to {known}: start a newer program there first")
+        }
+    };
+    Err(refuse(ErrorCode::VALIDATION, MEMBER, &what))
 }

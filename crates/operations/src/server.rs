@@ -255,7 +255,7 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         }
         (Resource::Storage, _) => storage::show(&call.hub.storage()),
         (Resource::Cluster, _) => cluster::show(&call.hub.cluster()),
-        (Resource::Rules, "POST") => rules::activate(call).await,
+        (Resource::Rules, "PUT") => rules::activate(call).await,
         (Resource::Rules, _) => rules::show(call).await,
         (Resource::Watching, "PUT") => waterfall::switch(call),
         (Resource::Watching, _) => waterfall::show(call),

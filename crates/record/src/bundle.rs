@@ -4,7 +4,7 @@
 //! position, stamp and chain follow from the order of the topic, and every node that reads it
 //! makes the same frame of it ([`crate::frame`]).
 //!
-//! # Layout, version 1 (all integers little endian)
+//! # Layout, version 3 (all integers little endian)
 //! | at | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `UpBu` |
@@ -22,15 +22,18 @@
 //! | 128 | 4 | node |
 //! | 132 | 4 | epoch |
 //! | 136 | 2 | length of the node's name |
-//! | 138 | 2 | versions of the rules that the node knows beyond the first |
+//! | 138 | 2 | the newest rules that the node knows, at least 1 |
 //! | 140 | 4 | CRC-32C of all other bytes |
 //! | 144 | n | the node's name, UTF-8 |
 //! | 144 + n | | the records, as in a frame |
+//!
+//! Version 1 has zero where the rules stand now: its nodes knew the first rules only. Version 2 is
+//! that of other messages ([`crate::message`]).
 
 use alloc::vec::Vec;
 use core::fmt;
 
-use ledger::{Digest, Position, RULES_FIRST, Stamp};
+use ledger::{Digest, Position, Stamp};
 
 use crate::checksum::crc32c;
 use crate::fixed::{array_at, u16_at, u32_at, u64_at};
@@ -39,7 +42,9 @@ use crate::frame::{
 };
 
 /// The format version that this code writes.
-pub const BUNDLE_VERSION: u16 = 1;
+pub const BUNDLE_VERSION: u16 = 3;
+/// The format version before nodes said which rules they know.
+pub const BUNDLE_VERSION_FIRST: u16 = 1;
 /// The first bytes of every bundle.
 pub const BUNDLE_MAGIC: [u8; 4] = *b"UpBu";
 /// Longest name of a node, in bytes.
@@ -80,10 +85,10 @@ pub struct BundleHeader<'a> {
     pub wall: Stamp,
     /// Tells two programs of one name from each other.
     pub instance: u64,
-    /// The newest version of the rules that the node knows.
-    pub rules: u32,
     /// What the node had applied.
     pub claim: Claim,
+    /// The newest rules that the node knows.
+    pub rules: u32,
     /// The node's name.
     pub name: &'a str,
 }
@@ -123,10 +128,11 @@ impl core::error::Error for BundleError {}
 /// that fit into a frame.
 ///
 /// # Panics
-/// With a name longer than [`NODE_NAME_MAX`], or rules of version 65,537.
+/// With a name longer than [`NODE_NAME_MAX`], or rules that nobody will ever know.
 pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Vec<u8>) {
     let name = header.name.as_bytes();
     assert!(name.len() <= NODE_NAME_MAX, "names are checked where they are read");
+    let rules = u16::try_from(header.rules).expect("rules are few");
     let length = HEAD + name.len() + records.len();
     out.clear();
     out.extend_from_slice(&BUNDLE_MAGIC);
@@ -145,9 +151,7 @@ pub fn write(header: &BundleHeader<'_>, count: u32, records: &[u8], out: &mut Ve
     out.extend_from_slice(&header.node.to_le_bytes());
     out.extend_from_slice(&header.epoch.to_le_bytes());
     out.extend_from_slice(&(name.len() as u16).to_le_bytes());
-    let beyond = header.rules.saturating_sub(RULES_FIRST);
-    let beyond = u16::try_from(beyond).expect("rules do not change so often");
-    out.extend_from_slice(&beyond.to_le_bytes());
+    out.extend_from_slice(&rules.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(name);
     out.extend_from_slice(records);
@@ -168,10 +172,12 @@ impl<'a> Bundle<'a> {
         if head[..4] != BUNDLE_MAGIC {
             return Err(foreign("no bundle starts here"));
         }
-        match u16_at(head, 4) {
-            BUNDLE_VERSION => {}
+        let rules = u32::from(u16_at(head, 138));
+        let (rules, is_legal) = match u16_at(head, 4) {
+            BUNDLE_VERSION => (rules, 0 < rules),
+            BUNDLE_VERSION_FIRST => (1, rules == 0),
             version => return Err(BundleError::Version(version)),
-        }
+        };
         if u32_at(head, 8) as usize != bytes.len() || BUNDLE_BYTES_MAX < bytes.len() {
             return Err(foreign("its length is not that of the message"));
         }
@@ -180,12 +186,12 @@ impl<'a> Bundle<'a> {
         }
         let name = usize::from(u16_at(head, 136));
         let flags = u16_at(head, 6);
-        if FLAG_FOUNDING < flags || NODE_NAME_MAX < name {
+        if FLAG_FOUNDING < flags || !is_legal || NODE_NAME_MAX < name {
             return Err(foreign("a field of its header is out of range"));
         }
         let (name, records) = rest.split_at_checked(name).ok_or(foreign("its name is cut off"))?;
         let name = core::str::from_utf8(name).map_err(|_| foreign("its name is no text"))?;
-        let header = Self::header(head, flags == FLAG_FOUNDING, name);
+        let header = Self::header(head, (flags == FLAG_FOUNDING, rules), name);
         let count = u32_at(head, 12);
         let has_numbers = header.sequence.checked_add(u64::from(count.saturating_sub(1))).is_some();
         if !(1..=FRAME_RECORDS_MAX).contains(&count) || header.node == 0 || !has_numbers {
@@ -201,7 +207,11 @@ impl<'a> Bundle<'a> {
         Records::new(first, self.records)
     }
 
-    fn header(head: &[u8; HEAD], founding: bool, name: &'a str) -> BundleHeader<'a> {
+    fn header(
+        head: &[u8; HEAD],
+        (founding, rules): (bool, u32),
+        name: &'a str,
+    ) -> BundleHeader<'a> {
         BundleHeader {
             identity: LogIdentity(array_at(head, 16)),
             founding,
@@ -210,12 +220,12 @@ impl<'a> Bundle<'a> {
             sequence: u64_at(head, 32),
             wall: Stamp(u64_at(head, 40)),
             instance: u64_at(head, 48),
-            rules: RULES_FIRST + u32::from(u16_at(head, 138)),
             claim: Claim {
                 position: Position(u64_at(head, 56)),
                 digest: Digest(array_at(head, 64)),
                 chain: Digest(array_at(head, 96)),
             },
+            rules,
             name,
         }
     }
@@ -230,6 +240,9 @@ fn checksum(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
     use crate::frame::NewRecord;
+
+    /// CRC-32C of the sample as version 1 wrote it.
+    const FIRST: u32 = 815_378_895;
 
     fn sample() -> Vec<u8> {
         let one = NewRecord { kind: 1, version: 1, fields: b"one", payload: None };
@@ -252,12 +265,12 @@ mod tests {
             sequence: 41,
             wall: Stamp(1_000_000),
             instance: 99,
-            rules: 3,
             claim: Claim {
                 position: Position(40),
                 digest: Digest([1; 32]),
                 chain: Digest([2; 32]),
             },
+            rules: 1,
             name: "node-a",
         }
     }
@@ -303,10 +316,27 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_of_the_first_version_is_read() {
+        let mut bytes = sample();
+        bytes[4..6].copy_from_slice(&BUNDLE_VERSION_FIRST.to_le_bytes());
+        bytes[138..140].fill(0);
+        let crc = checksum(&bytes);
+        bytes[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        // As it was written then: the sum over all of it has not changed since.
+        assert_eq!(crc32c(&bytes), FIRST);
+        let bundle = Bundle::parse(&bytes).expect("it is a bundle");
+        assert_eq!((bundle.header, bundle.count), (header(), 2));
+        bytes[138] = 1;
+        let crc = checksum(&bytes);
+        bytes[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(Bundle::parse(&bytes).err(), Some(BundleError::Foreign(_))));
+    }
+
+    #[test]
     fn a_newer_version_is_told_from_what_is_foreign() {
         let mut bytes = sample();
-        bytes[4] = 2;
-        assert_eq!(Bundle::parse(&bytes).err(), Some(BundleError::Version(2)));
+        bytes[4] = 4;
+        assert_eq!(Bundle::parse(&bytes).err(), Some(BundleError::Version(4)));
         assert!(matches!(Bundle::parse(b"hello").err(), Some(BundleError::Foreign(_))));
     }
 }

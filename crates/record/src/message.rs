@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 
 use ledger::{Digest, Position};
 
-use crate::bundle::{BUNDLE_MAGIC, BUNDLE_VERSION, Bundle, BundleError};
+use crate::bundle::{BUNDLE_MAGIC, BUNDLE_VERSION, BUNDLE_VERSION_FIRST, Bundle, BundleError};
 use crate::checksum::crc32c;
 use crate::frame::{FRAME_BYTES_MAX, Frame, LogIdentity};
 
@@ -111,7 +111,9 @@ impl<'a> Message<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BundleError> {
         let version = bytes.first_chunk::<6>().filter(|head| head[..4] == BUNDLE_MAGIC);
         match version.map(|head| u16::from_le_bytes([head[4], head[5]])) {
-            None | Some(BUNDLE_VERSION) => Bundle::parse(bytes).map(Self::Bundle),
+            None | Some(BUNDLE_VERSION | BUNDLE_VERSION_FIRST) => {
+                Bundle::parse(bytes).map(Self::Bundle)
+            }
             Some(MOVING_VERSION) => Self::moving(bytes).map_err(BundleError::Foreign),
             Some(version) => Err(BundleError::Version(version)),
         }

@@ -61,6 +61,8 @@ pub struct ColdSide {
     came: usize,
     /// Looks on for the store's sake.
     teller: Teller,
+    /// Nobody will ask the store why something was decided.
+    silent: bool,
     /// Up to here the store was complete before the replay: nothing of it is offered again.
     complete: Position,
     /// In a replay from the first record: what has left since. Nothing else can come back, and the
@@ -112,10 +114,17 @@ impl ColdSide {
             offered: complete,
             came: 0,
             teller: Teller::default(),
+            silent: false,
             complete,
             left: None,
             counts: ColdCounts::default(),
         }
+    }
+
+    /// The same for a store that holds rows and nothing of what can be told of decisions.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self { silent: true, ..self }
     }
 
     /// A replay begins at the first record.
@@ -157,7 +166,7 @@ impl ColdSide {
 
     /// Whether the store lacks what is told of records beyond this one.
     pub(crate) fn listens(&self, position: Position) -> bool {
-        self.complete <= position
+        !self.silent && self.complete <= position
     }
 
     /// Takes what a batch changed; with it the store is complete up to `mark`.

@@ -55,7 +55,7 @@ impl Lanes {
     /// are.
     pub fn look<L: Log>(&mut self, replica: &Replica<L>, count: usize) -> Moves {
         let me = replica.name().node;
-        let claimed = |node| replica.heard(node).map(|heard| heard.position);
+        let claimed = |node| replica.claimed(node);
         self.look_among(me, replica.members(), (count, replica.former_us()), claimed)
     }
 

@@ -45,17 +45,17 @@ pub use members::{
     HEARTBEAT_US, LAST_WORD, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner,
 };
 pub use replay::{Applied, Quarantine, Replay, ReplayError, Replayed, replay};
-pub use replica::{Delivered, Heard, Name, Passed, Replica, ReplicaError};
+pub use replica::{Delivered, Name, Passed, Replica, ReplicaError};
 pub use stamp::{SLEW_DIVISOR, StampClock};
 
 use cold::{Pace, Pause};
 use replay::ApplyError;
 
 /// When so many deadlines are due, the next batch is stamped with the last one of them.
-pub const DUE_AT_ONCE: usize = 16;
+pub const DUE_AT_ONCE: usize = 64;
 
 /// By how much the stamp of a batch may be before the moment for their sake, in microseconds.
-pub const HELD_BACK_MAX: u64 = 2_000_000;
+pub const HELD_BACK_MAX: u64 = 1_000_000;
 
 /// Whether a record must be durable before it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ledger::{
-    Batch, Command, Digest, Effects, Moment, Outcome, Position, RULES_VERSION, Stamp, State,
+    Batch, Command, Digest, Effects, Moment, Outcome, Position, Stamp, State, rules_known,
 };
 use ports::{Log, LogError, Mark, StoreError};
 use record::FieldError;
@@ -77,10 +77,12 @@ pub enum ReplayError {
         /// What is wrong with it.
         error: FieldError,
     },
-    /// The log was decided by rules that this binary does not know.
+    /// The log goes on by rules that this program does not know.
     #[error(
-        "record {} was decided by rules version {version}; this binary knows up to {RULES_VERSION}",
-        .position.0
+        "record {} needs rules version {version}, and this program knows up to {}: start the newer \
+         program that the log was written with, which cannot be taken back",
+        .position.0,
+        rules_known()
     )]
     UnknownRules {
         /// First record of the batch.
@@ -219,7 +221,7 @@ impl Replay {
     ) -> Result<(), ReplayError> {
         let header = frame.header();
         let state = &mut self.replayed.state;
-        if header.batch.rules_version > RULES_VERSION {
+        if rules_known() < header.batch.rules_version {
             let version = header.batch.rules_version;
             return Err(ReplayError::UnknownRules { position: header.first, version });
         }

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::{Command, Position, RULES_VERSION, Stamp};
+use ledger::{Change, Command, Position, Stamp, rules_known};
 use ports::{Log, LogError};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
 use record::frame::{BatchHeader, Frame, FrameHeader, Records};
@@ -57,21 +57,18 @@ pub struct Replica<L> {
     is_partial: bool,
     members: Members,
     names: BTreeMap<u32, String>,
-    heard: BTreeMap<u32, Heard>,
+    claims: BTreeMap<u32, Claimed>,
     history: VecDeque<Claim>,
     contradicting: BTreeMap<u32, Position>,
     commands: Vec<Command>,
 }
 
 /// What a node said of itself last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// Its life.
-    pub epoch: u32,
-    /// Up to where it had applied the log.
-    pub position: Position,
-    /// The newest version of the rules that it knows.
-    pub rules: u32,
+#[derive(Clone, Copy, Debug)]
+struct Claimed {
+    epoch: u32,
+    position: Position,
+    rules: u32,
 }
 
 /// What came of a message.
@@ -152,7 +149,7 @@ impl<L: Log> Replica<L> {
             keeper: Timekeeper::after(last),
             members,
             names: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            claims: BTreeMap::new(),
             history: VecDeque::new(),
             contradicting: BTreeMap::new(),
             commands: Vec::new(),
@@ -211,8 +208,8 @@ impl<L: Log> Replica<L> {
             sequence,
             wall,
             instance: self.name.instance,
-            rules: RULES_VERSION,
             claim: self.history.back().copied().unwrap_or_default(),
+            rules: rules_known(),
             name: &self.name.name,
         };
         let builder = &sequencer.builder;
@@ -298,7 +295,7 @@ impl<L: Log> Replica<L> {
     /// what this node knows and has decided.
     fn check_decided(&self, header: &FrameHeader) -> Result<(), ReplayError> {
         let (batch, state) = (&header.batch, &self.sequencer.state);
-        if RULES_VERSION < batch.rules_version {
+        if rules_known() < batch.rules_version {
             let version = batch.rules_version;
             return Err(ReplayError::UnknownRules { position: header.first, version });
         }
@@ -328,10 +325,12 @@ impl<L: Log> Replica<L> {
     fn read(&mut self, records: Records<'_>) -> Result<(), ReplayError> {
         self.commands.clear();
         for record in records {
-            self.commands.push(match self.quarantine.holds(&record)? {
+            let command = match self.quarantine.holds(&record)? {
                 true => Command::Tick,
                 false => read_command(&record)?,
-            });
+            };
+            must_be_known(record.position, &command)?;
+            self.commands.push(command);
         }
         Ok(())
     }
@@ -349,14 +348,14 @@ impl<L: Log> Replica<L> {
         });
     }
 
-    /// Takes note of what a node says of itself.
+    /// Takes note of a node's name and claim.
     fn hear(&mut self, header: &BundleHeader<'_>) -> Result<(), ReplicaError> {
         let (node, claim) = (header.node, &header.claim);
         if self.names.get(&node).is_none_or(|name| name != header.name) {
             self.names.insert(node, header.name.to_owned());
         }
         let (epoch, position, rules) = (header.epoch, claim.position, header.rules);
-        self.heard.insert(node, Heard { epoch, position, rules });
+        self.claims.insert(node, Claimed { epoch, position, rules });
         if header.instance == self.name.instance || header.founding {
             return Ok(());
         }
@@ -418,10 +417,20 @@ impl<L: Log> Replica<L> {
         &self.commands
     }
 
-    /// What a node that is there said of itself last, in this life.
-    pub fn heard(&self, node: u32) -> Option<Heard> {
-        let heard = self.heard.get(&node)?;
-        (self.members.get(node)?.epoch == heard.epoch).then_some(*heard)
+    /// Up to where a node that is there says that it has applied the log.
+    pub fn claimed(&self, node: u32) -> Option<Position> {
+        Some(self.said(node)?.position)
+    }
+
+    /// The newest rules that a node that is there knows, as it says.
+    pub fn rules_of(&self, node: u32) -> Option<u32> {
+        Some(self.said(node)?.rules)
+    }
+
+    /// What a node that is there said of itself last.
+    fn said(&self, node: u32) -> Option<&Claimed> {
+        let said = self.claims.get(&node)?;
+        (self.members.get(node)?.epoch == said.epoch).then_some(said)
     }
 
     /// The nodes that have another state than this one.
@@ -441,5 +450,19 @@ impl<L: Log> Replica<L> {
             None if node == self.name.node => self.name.name.clone(),
             None => format!("number {node}"),
         }
+    }
+}
+
+/// Rules that others may decide by from here on must be known here: what this program would make of
+/// the command is not what they do.
+fn must_be_known(position: Position, command: &Command) -> Result<(), ReplayError> {
+    match command {
+        Command::Administer(asked) => match asked.change {
+            Change::Activate { rules_version: version } if rules_known() < version => {
+                Err(ReplayError::UnknownRules { position, version })
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
     }
 }

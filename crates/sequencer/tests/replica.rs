@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Administer, Change, Command, FspName, Genesis, RULES_VERSION, Stamp};
+use ledger::{Administer, Change, Command, FspName, Genesis, Stamp};
 use ports::{Log, Now};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
 use record::frame::{FrameBuilder, LogIdentity};
@@ -113,8 +113,8 @@ fn founding(node: u32) -> Vec<u8> {
         sequence: 1,
         wall: Stamp(100 * SECOND),
         instance: 0,
-        rules: RULES_VERSION,
         claim: Claim::default(),
+        rules: 1,
         name: "founder",
     };
     let mut out = Vec::new();

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ledger::{Change, Command, Digest, FspName, Genesis, Notice, Outcome, RULES_VERSION, Stamp};
+use ledger::{Change, Command, Digest, FspName, Genesis, Notice, Outcome, Stamp};
 use ports::{Arrival, Log};
 use record::bundle::{self, BundleHeader, Claim};
 use record::frame::{FrameBuilder, LogIdentity};
@@ -303,8 +303,8 @@ impl World {
             sequence: 1,
             wall: Stamp(0),
             instance: 0,
-            rules: RULES_VERSION,
             claim: Claim::default(),
+            rules: 1,
             name: "founder",
         };
         let mut bytes = Vec::new();

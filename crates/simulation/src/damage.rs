@@ -27,7 +27,7 @@ impl World {
             return;
         }
         let random = &mut self.examiner.random;
-        let copy = copy_of(&self.disk, random.next());
+        let copy = self.disk.copy(random.next());
         let Some(what) = damage(&copy, random) else { return };
         let identity = LogIdentity(spread16(self.seed ^ 2));
         let disk = self.archiver.tiers(&copy).map_err(OpenError::Disk);
@@ -59,14 +59,6 @@ impl World {
         })
         .unwrap_or_else(|error| panic!("{what} was taken, and does not read: {error}"));
     }
-}
-
-fn copy_of(disk: &MemoryDisk, seed: u64) -> MemoryDisk {
-    let copy = MemoryDisk::new(seed);
-    for name in disk.list().unwrap_or_default() {
-        copy.put(&name, &disk.content(&name).unwrap_or_default());
-    }
-    copy
 }
 
 /// Damages one place; says which, or nothing where there is nothing to damage.

@@ -35,9 +35,10 @@
 //! but is not their code.
 //!
 //! # Costs and bounds
-//! About 60 microseconds per transfer in a release build, half of it for recoveries, which read
-//! the whole log. A run keeps everything in memory, a few KB per transfer. Each kind of fault has
-//! a budget per run (see `faults`), and the time to come to rest has a bound (see `world`).
+//! About 55 microseconds per transfer in a release build, half of it for recoveries, each of which
+//! reads the log twice: its last segment when it is opened, and all of it to decide it again. A run
+//! keeps everything in memory, a few KB per transfer. Each kind of fault has a budget per run (see
+//! `faults`), and the time to come to rest has a bound (see `world`).
 #![warn(missing_docs)]
 
 mod archive;

@@ -73,14 +73,14 @@ impl Shelf {
         ColdSide::new(Box::new(hand), Duration::from_secs(seconds))
     }
 
-    /// A store of its own, with the same in it.
+    /// A store of its own, with the same in it; to be read with a log, and not to lose its power.
     pub(crate) fn copy(&self) -> Self {
         let inner = self.lock();
         let inner = Inner {
             random: inner.random.clone(),
             written: inner.written.clone(),
-            safe: inner.safe.clone(),
-            unsafe_portions: inner.unsafe_portions.clone(),
+            safe: Memory::default(),
+            unsafe_portions: VecDeque::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }

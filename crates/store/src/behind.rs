@@ -38,6 +38,8 @@ pub struct Behind {
 
 #[derive(Debug)]
 struct Shared {
+    /// Rows, decisions told and entries that may wait.
+    queue_max: usize,
     /// Position up to which everything is readable.
     visible: AtomicU64,
     queue: Mutex<Queue>,
@@ -68,8 +70,18 @@ impl Behind {
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(store: Arc<dyn ColdStore>) -> std::io::Result<Self> {
+        Self::start_with(store, QUEUE_MAX)
+    }
+
+    /// The same with another bound than [`QUEUE_MAX`]: what is written in one go stays in memory
+    /// several times over, until the database has it in its tables.
+    ///
+    /// # Errors
+    /// As [`Behind::start`].
+    pub fn start_with(store: Arc<dyn ColdStore>, queue_max: usize) -> std::io::Result<Self> {
         let at = store.mark().position;
         let shared = Arc::new(Shared {
+            queue_max,
             visible: AtomicU64::new(at.0),
             queue: Mutex::new(Queue { offered: at, ..Queue::default() }),
             work: Condvar::new(),
@@ -97,7 +109,7 @@ impl Cold for Behind {
     fn offer(&mut self, portion: &mut Portion) -> bool {
         let mut queue = self.shared.lock();
         let waiting = queue.next.len();
-        let is_full = 0 < waiting && QUEUE_MAX < waiting + portion.len();
+        let is_full = 0 < waiting && self.shared.queue_max < waiting + portion.len();
         if is_full || queue.failed.is_some() {
             return false;
         }
@@ -175,8 +187,9 @@ impl Shared {
         let is_idle = |queue: &mut Queue| queue.offered.0 == visible && !queue.closed;
         queue = self.work.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner);
         queue.asleep = false;
-        let is_gathering =
-            |queue: &mut Queue| !queue.hurry && !queue.closed && queue.next.len() < QUEUE_MAX / 2;
+        let is_gathering = |queue: &mut Queue| {
+            !queue.hurry && !queue.closed && queue.next.len() < self.queue_max / 2
+        };
         let gathered = self.work.wait_timeout_while(queue, GATHER, is_gathering);
         queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
         if queue.offered.0 == visible {

@@ -120,6 +120,11 @@ impl Audit {
         self.finding.as_ref()
     }
 
+    /// Why the file with the list of transfers cannot be written, if that is so.
+    pub(crate) fn failure(&self) -> Option<&io::Error> {
+        self.reserved.failure()
+    }
+
     /// One moment of a replay; `records` are those of the frame, from the next one on.
     pub(crate) fn watch(
         &mut self,

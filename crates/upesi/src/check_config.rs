@@ -157,7 +157,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
 }
 
 /// Who could do what they must not, each with whether it is so.
-fn warnings_about_access(config: &Config) -> [(bool, Warning); 4] {
+fn warnings_about_access(config: &Config) -> [(bool, Warning); 5] {
     let admin_is_open = !config.admin.listen.ip().is_loopback();
     let fspiop_is_open = !config.fspiop.listen.ip().is_loopback();
     [
@@ -193,6 +193,14 @@ fn warnings_about_access(config: &Config) -> [(bool, Warning); 4] {
                 what: "jws.unsigned_delete: entries of the directory are released without the \
                        signature that jws.validate asks of everything else",
                 instead: "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE",
+            },
+        ),
+        (
+            config.kafka.is_read_by_others(),
+            Warning {
+                what: "kafka.user without kafka.tls: whoever reads the network between node and \
+                       brokers reads every transfer, and may take over the connection",
+                instead: "kafka.tls = true, and a listener of the brokers with SASL_SSL",
             },
         ),
     ]
@@ -353,7 +361,8 @@ fn bounds(config: &Config) -> Vec<Bound> {
         bound(
             "waiting for a timer, when participants answer",
             0,
-            "batches leave when they can; there is no linger and no poll".into(),
+            "batches leave when they can; a busy node of several lets 10 ms pass between two"
+                .into(),
         ),
         bound(
             "one attempt to a silent participant",

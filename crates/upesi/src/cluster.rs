@@ -50,8 +50,8 @@ struct Node {
     epoch: u32,
     position: u64,
     silent_milliseconds: u64,
+    rules_known: u32,
     contradicts_at: Option<u64>,
-    rules_known: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +98,7 @@ fn show(cluster: &Cluster) {
             node.epoch,
             node.position,
             node.silent_milliseconds,
-            node.rules_known.map_or_else(|| "?".to_owned(), |known| known.to_string()),
+            node.rules_known,
             if served.is_empty() { "nobody".to_owned() } else { served.join(", ") }
         );
         if let Some(position) = node.contradicts_at {

@@ -1,5 +1,7 @@
 //! The configuration file: every setting has a default, every unknown word is an error.
 
+mod kafka;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -12,6 +14,7 @@ use record::frame::FRAME_RECORDS_MAX;
 use serde::Deserialize;
 use switch::ConnectionLimits;
 
+pub(crate) use self::kafka::Kafka;
 use crate::Failure;
 
 /// Everything that can be set, by section of the TOML file.
@@ -26,6 +29,7 @@ pub(crate) struct Config {
     pub(crate) endpoints: Endpoints,
     pub(crate) jws: Jws,
     pub(crate) log: Log,
+    pub(crate) kafka: Kafka,
     pub(crate) health: Health,
     pub(crate) snapshot: Snapshot,
     pub(crate) store: Store,
@@ -482,7 +486,8 @@ impl Config {
             ),
         ];
         let fault = faults.iter().find(|(fault, _)| *fault);
-        match fault.map(|(_, text)| Failure::new(*text)).or_else(|| self.fault_of_places()) {
+        let fault = fault.map(|(_, text)| *text).or_else(|| self.kafka.fault());
+        match fault.map(Failure::new).or_else(|| self.fault_of_places()) {
             Some(fault) => Err(fault),
             None => match self.policy().fault() {
                 Some(fault) => Err(Failure::new(format!("delivery: {fault}"))),

@@ -193,8 +193,8 @@ impl Hub for NodeHub {
             epoch: node.epoch,
             position: node.position.0,
             silent_ms: node.silent_ms,
-            contradicts_at: node.contradicts.map(|position| position.0),
             rules: node.rules,
+            contradicts_at: node.contradicts.map(|position| position.0),
         };
         let lane = |lane: node::ClusterLane| (lane.participant.to_string(), lane.node);
         Cluster {

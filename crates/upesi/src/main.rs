@@ -54,6 +54,11 @@ const _: () = assert!(
 #[derive(Parser)]
 #[command(version, about, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Arguments {
+    /// Take this program for a later one, which knows rules up to this version: they decide as the
+    /// newest do that it really knows. Only to prove upgrades.
+    #[arg(long, value_name = "VERSION", hide = true, global = true,
+        value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    inject_rules: Option<u32>,
     #[command(subcommand)]
     command: Command,
 }
@@ -379,7 +384,9 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
+    let result = match arguments.command {
         Command::Archive(arguments) => archive::archive(&arguments),
         Command::Backup(arguments) => backup::backup(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),

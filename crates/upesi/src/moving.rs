@@ -38,6 +38,9 @@ pub(crate) struct ExportArguments {
     /// Where to: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
     #[arg(long, value_name = "URL")]
     log: String,
+    /// Configuration file (TOML) of the switch, for how brokers are known.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -52,7 +55,8 @@ pub(crate) struct ImportArguments {
     /// Where from: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
     #[arg(long, value_name = "URL")]
     log: String,
-    /// Configuration file (TOML) of the switch, for the lengths of segments and the store.
+    /// Configuration file (TOML) of the switch, for the lengths of segments, the store and how
+    /// brokers are known.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -63,7 +67,7 @@ pub(crate) use work::{export, import};
 /// Without Kafka there is no topic.
 #[cfg(not(feature = "kafka"))]
 pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
-    let ExportArguments { data: _, log, json: _ } = arguments;
+    let ExportArguments { data: _, log, config: _, json: _ } = arguments;
     Err(without(log))
 }
 
@@ -77,7 +81,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
 #[cfg(not(feature = "kafka"))]
 fn without(log: &str) -> Failure {
     Failure::new(format!(
-        "--log {log}: this binary was built without Kafka; build it with `cargo build --release \
-         --features kafka`"
+        "--log {log}: this binary was built without Kafka; build it with `cargo build --release`, \
+         without --no-default-features"
     ))
 }

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use journal::{MANIFEST, Placed, RealDisk, Tiered, Walked, open_place};
+use journal::{MANIFEST, Placed, RealDisk, RestoreError, Tiered, Walked, open_place};
+use ledger::Position;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
 use sequencer::Replay;
@@ -260,23 +261,25 @@ impl Target {
         let disk = RealDisk::open(&self.unfinished).map_err(failed)?;
         let mut progress = Progress::new();
         let mut read = 0_u64;
-        let restored = journal::restore(&*place, &disk, &mut |more| {
+        let brought = journal::bring(&*place, &disk, &mut |more| {
             read += more;
-            progress.say(|| format!("{} MiB brought back and read", read >> 20));
+            progress.say(|| format!("{} MiB brought back", read >> 20));
             Ok(())
         });
         progress.end();
         let unfinished = self.unfinished.display();
-        let restored = restored.map_err(|error| {
+        let not_whole = |error: RestoreError| {
             Failure::new(format!("{error}. What was brought back is in {unfinished}"))
-        })?;
-        let mut files = restored.files;
-        for name in remove_later(&disk, &restored.walked.tail).map_err(failed)? {
+        };
+        let brought = brought.map_err(not_whole)?;
+        let mut files = brought.files.clone();
+        for name in remove_later(&disk, brought.end).map_err(failed)? {
             files.retain(|file| *file != name);
         }
         drop(disk);
         let log = OfflineLog::open(&self.unfinished)?;
         let proved = prove(&log, &self.unfinished, arguments.state_hash.as_deref())?;
+        brought.check(&proved.walked).map_err(not_whole)?;
         Ok(Made { files, bytes: proved.walked.bytes, proved })
     }
 
@@ -359,8 +362,8 @@ impl Target {
 
 /// Removes snapshots of records that the copy does not have: files are copied behind the log, and
 /// one may have been taken meanwhile. Gives their names.
-fn remove_later(disk: &RealDisk, tail: &Tail) -> Result<Vec<String>, DiskError> {
-    let later = snapshots::list(disk)?.into_iter().filter(|file| tail.end < file.position);
+fn remove_later(disk: &RealDisk, end: Position) -> Result<Vec<String>, DiskError> {
+    let later = snapshots::list(disk)?.into_iter().filter(|file| end < file.position);
     let names: Vec<String> = later.map(|file| file.name).collect();
     for name in &names {
         disk.remove(name)?;

@@ -48,7 +48,7 @@ const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
     let mut config = Config::read(arguments.config.as_deref())?;
-    let place = Place::of(&arguments.log)?;
+    let place = Place::of(&arguments.log, &config)?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
     let clock = SystemClock::new();
@@ -224,6 +224,10 @@ fn warn(decisions: Decisions, slowness: Option<Slowness>) {
     }
     if let Some(slowness) = slowness {
         println!("upesi: INJECTED: {slowness}; only to measure");
+    }
+    let rules = ledger::rules_known();
+    if ledger::RULES_VERSION < rules {
+        println!("upesi: INJECTED: rules up to version {rules}; only to test");
     }
 }
 

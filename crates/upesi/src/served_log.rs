@@ -27,6 +27,7 @@ use sequencer::Sequencer;
 use switch::Message;
 
 use crate::Failure;
+use crate::config::Config;
 use crate::serve::Log;
 
 /// Beside the files of a log that is the copy of a topic: the topic's name.
@@ -74,6 +75,8 @@ pub(crate) enum Place {
         node: String,
         /// Whether a log is begun where there is none.
         begins: bool,
+        /// How this node and the brokers know each other.
+        security: kafka::Security,
     },
 }
 
@@ -185,12 +188,13 @@ fn former_life(path: &Path, node: u32) -> u32 {
 impl Place {
     /// What the arguments say.
     #[cfg(feature = "kafka")]
-    pub(crate) fn of(arguments: &LogArguments) -> Result<Self, Failure> {
+    pub(crate) fn of(arguments: &LogArguments, config: &Config) -> Result<Self, Failure> {
         match (&arguments.log, &arguments.node) {
             (Some(log), Some(node)) => {
                 let address =
                     log.parse().map_err(|error| Failure::new(format!("--log: {error}")))?;
-                Ok(Self::Kafka { address, node: node.clone(), begins: true })
+                let security = config.kafka.security()?;
+                Ok(Self::Kafka { address, node: node.clone(), begins: true, security })
             }
             _ => Ok(Self::Files),
         }
@@ -198,7 +202,7 @@ impl Place {
 
     /// What the arguments say.
     #[cfg(not(feature = "kafka"))]
-    pub(crate) fn of(arguments: &LogArguments) -> Result<Self, Failure> {
+    pub(crate) fn of(arguments: &LogArguments, _config: &Config) -> Result<Self, Failure> {
         if arguments.log.is_some() {
             return Err(Failure::new(
                 "--log: this binary was built without Kafka; build it with \
@@ -246,9 +250,13 @@ impl Place {
                 Ok(Served { log: ServedLog::Files(log), recovery, topic: None })
             }
             #[cfg(feature = "kafka")]
-            Self::Kafka { address, node, begins } => {
-                let options =
-                    kafka::Options { node: node.clone(), patience: PATIENCE, copy: options };
+            Self::Kafka { address, node, begins, security } => {
+                let options = kafka::Options {
+                    node: node.clone(),
+                    patience: PATIENCE,
+                    copy: options,
+                    security: security.clone(),
+                };
                 let founding = kafka::Founding {
                     identity,
                     genesis: Genesis { seed, hub },

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use journal::{Damage, Dropped, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
-use ports::{DiskError, Stop};
+use ports::{DiskError, Stop, StoreError};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Replay, ReplayError, Start};
 use serde::Serialize;
@@ -26,6 +26,9 @@ use crate::{Failure, VerifyArguments};
 /// How long a transfer that ended stays in memory, by the log's own time, where there is a scratch
 /// directory: most resends come within it.
 const KEEP: Duration = Duration::from_secs(1);
+/// Rows that wait to be written there, and the cache for those that are read again: few are.
+const QUEUE_MAX: usize = 8_192;
+const CACHE_BYTES: u64 = 8 << 20;
 
 /// What was proved.
 #[derive(Debug, Serialize)]
@@ -107,7 +110,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     });
     let fault = match (fault, walked) {
         (Some(fault), _) if fault.of_scratch => {
-            return Err(Failure::new(format!("the store in --scratch: {}", fault.what)));
+            return Err(unproved(arguments, &replay, &fault.what));
         }
         (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
@@ -117,9 +120,9 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         (None, Err(error)) => return Err(log.failure(error)),
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
         (None, Ok(walked)) => {
-            audit.close(replay.state()).map_err(|error| {
-                Failure::new(format!("the list of transfers in --scratch: {error}"))
-            })?;
+            let closed = audit.close(replay.state()).map_err(|error| Fault::of_list(&error).what);
+            let stored = replay.close().map_err(|error| Fault::of_replay(&error).what);
+            stored.and(closed).map_err(|what| unproved(arguments, &replay, &what))?;
             let finding = audit.finding().cloned();
             let checked = notes.check(&log.quarantined, replay.state().position());
             match (finding, checked, claims.close()) {
@@ -143,6 +146,18 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     Err(failure)
 }
 
+/// What was kept beside the proof let it down: that says nothing of the log.
+fn unproved(arguments: &VerifyArguments, replay: &Replay, why: &str) -> Failure {
+    let scratch = arguments.scratch.as_deref().unwrap_or(Path::new("memory"));
+    Failure::new(format!(
+        "--scratch {}: {why}. The log is neither proved nor found wrong; {} of its records were \
+         read. Make room there, or give another directory: it takes some 300 bytes for every \
+         transfer",
+        scratch.display(),
+        replay.records()
+    ))
+}
+
 /// A directory for what grows with the log, removed in the end.
 struct Scratch {
     path: PathBuf,
@@ -159,11 +174,14 @@ impl Scratch {
     /// Where the kernel's rows go.
     fn side(&self) -> Result<ColdSide, Failure> {
         let path = self.path.join("store");
-        let store = Disk::begin(&path, LogIdentity::default(), Options::default());
-        let store = store.map_err(|error| Failure::new(error.to_string()))?;
-        let behind =
-            Behind::start(Arc::new(store)).map_err(|error| Self::failure(&path, &error))?;
-        Ok(ColdSide::new(Box::new(behind), KEEP))
+        let options = Options { cache_bytes: CACHE_BYTES };
+        let store = Disk::begin(&path, LogIdentity::default(), options);
+        let store = store.map_err(|(StoreError::Failed(what) | StoreError::Damaged(what))| {
+            Failure::new(format!("--scratch: the store: {what}"))
+        })?;
+        let behind = Behind::start_with(Arc::new(store), QUEUE_MAX);
+        let behind = behind.map_err(|error| Self::failure(&path, &error))?;
+        Ok(ColdSide::new(Box::new(behind), KEEP).silent())
     }
 
     /// Where the account's own list goes.
@@ -174,7 +192,7 @@ impl Scratch {
     }
 
     fn failure(path: &Path, error: &io::Error) -> Failure {
-        Failure::new(format!("{}: {error}", path.display()))
+        Failure::new(format!("--scratch: {}: {error}", path.display()))
     }
 }
 
@@ -203,9 +221,10 @@ fn step(
     let applied = replay.apply(placed.frame, &mut watch);
     applied.map_err(|error| Box::new(Fault::of_replay(&error).at(placed)))?;
     audit.close_batch(replay.state());
-    match audit.finding() {
-        Some(finding) => Err(Box::new(Fault::of_finding(finding).at(placed))),
-        None => Ok(()),
+    match (audit.finding(), audit.failure()) {
+        (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).at(placed))),
+        (None, Some(error)) => Err(Box::new(Fault::of_list(error))),
+        (None, None) => Ok(()),
     }
 }
 
@@ -261,9 +280,18 @@ impl Fault {
             | ReplayError::NotTheQuarantined { position }
             | ReplayError::Diverged { position } => Some(position.0),
         };
-        let what = error.to_string();
-        let of_scratch = matches!(error, ReplayError::Store(_));
+        let (what, of_scratch) = match error {
+            ReplayError::Store(StoreError::Failed(what) | StoreError::Damaged(what)) => {
+                (format!("the store: {what}"), true)
+            }
+            error => (error.to_string(), false),
+        };
         Self { position, line: what.clone(), what, of_scratch, ..Self::default() }
+    }
+
+    fn of_list(error: &io::Error) -> Self {
+        let what = format!("the list of transfers: {error}");
+        Self { what, of_scratch: true, ..Self::default() }
     }
 
     fn of_finding(finding: &Finding) -> Self {

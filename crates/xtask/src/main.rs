@@ -4,10 +4,12 @@
 //! the house that no compiler knows. Nothing lives only in a CI system's own files.
 
 mod counts;
+mod coverage;
 mod deployment;
 mod documents;
 mod fuzz;
 mod kafka;
+mod mutants;
 mod steps;
 mod tally;
 mod tidy;
@@ -37,6 +39,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Which lines of the kernel its tests and the simulator run; fails when one is never run.
+    Coverage,
     /// Longer proofs within a time budget, with a table of timings at the end.
     Nightly {
         /// Minutes that all steps together should take, the builds not counted. Each run adds to
@@ -76,6 +80,9 @@ enum Command {
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
+    /// Small changes of the kernel, the stored forms and the log, each of which tests must notice;
+    /// goes on where the last run ended.
+    Mutants(mutants::Options),
     /// Deterministic simulation: one seed is one run, repeated exactly.
     Simulate {
         /// The first seed.
@@ -93,11 +100,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if coverage::is_compiling() {
+        return coverage::compile();
+    }
     let root = root();
     let passed = match Arguments::parse().command {
         Command::Ci => steps::run(&root, steps::ci()),
         Command::Tidy => tidy::run(&root),
         Command::Counts { check } => counts::run(&root, check),
+        Command::Coverage => coverage::run(&root),
         Command::Deployment { write } => {
             let kept = if write { deployment::Kept::Written } else { deployment::Kept::Compared };
             deployment::check(&root, kept)
@@ -118,6 +129,7 @@ fn main() -> ExitCode {
             }
             steps::run(&root, vec![steps::simulate(&arguments)])
         }
+        Command::Mutants(options) => mutants::run(&root, &options),
         Command::Bugs => steps::run(&root, vec![steps::bugs()]),
         Command::Nightly { budget } => {
             let passed = steps::run(&root, steps::nightly(budget));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{counts, tally, tidy};
+use crate::{counts, coverage, tally, tidy};
 
 /// One thing that must hold.
 pub(crate) struct Step {
@@ -142,18 +142,19 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
             "ORDERS_DEPTH",
             "6".to_owned(),
         ),
-        Step {
-            name: "counts",
-            proves: "no operation of the core takes more instructions than before",
-            work: Work::Inside(|root| counts::run(root, true)),
-        },
     ];
+    steps.extend(counted());
     steps.extend(surroundings(itself, share));
     steps.extend([
         cargo(
             "schemathesis",
             "no answer that the API documents do not know",
             &format!("{itself} schemathesis --seconds {share} --seed {}", fresh_seed()),
+        ),
+        cargo(
+            "mutants",
+            "tests notice small changes of the kernel, the stored forms and the log",
+            &format!("{itself} mutants --minutes {}", share / 60),
         ),
         cargo(
             "fuzz",
@@ -164,8 +165,24 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
     steps
 }
 
+/// What is counted rather than tried.
+fn counted() -> [Step; 2] {
+    [
+        Step {
+            name: "counts",
+            proves: "no operation of the core takes more instructions than before",
+            work: Work::Inside(|root| counts::run(root, true)),
+        },
+        Step {
+            name: "coverage",
+            proves: "tests and simulator run every line of the kernel",
+            work: Work::Inside(coverage::run),
+        },
+    ]
+}
+
 /// What needs others: brokers, a server of objects, readers of documents and of charts.
-fn surroundings(itself: &str, share: u64) -> [Step; 7] {
+fn surroundings(itself: &str, share: u64) -> [Step; 6] {
     [
         cargo(
             "scheme on brokers",
@@ -174,20 +191,10 @@ fn surroundings(itself: &str, share: u64) -> [Step; 7] {
              --skip kafka_matrix",
         ),
         cargo(
-            "next rules",
-            "a build that knows rules that no other does",
-            "build --locked --package upesi --features next-rules --target-dir \
-             target/next-rules",
-        ),
-        with(
-            cargo(
-                "upgrade",
-                "nodes are upgraded to it under load, one by one; its rules decide, and no way back",
-                "test --locked --package upesi --features real-brokers --test product -- \
-                 kafka_upgrade",
-            ),
-            "UPESI_PROOF_NEXT",
-            "target/next-rules/debug/upesi".to_owned(),
+            "brokers with TLS",
+            "a node with certificates and a password; what is wrong with them is named",
+            "test --locked --package upesi --features real-brokers,kafka-tls --test product -- \
+             kafka_security",
         ),
         with(
             cargo(

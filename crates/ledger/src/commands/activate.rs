@@ -1,11 +1,11 @@
-//! New rules decide from here on. Rules only go forward, and only to what this binary knows.
+//! New rules decide from here on. Rules only go forward, and only to what this program knows.
 
 use crate::context::Context;
 use crate::outcome::Outcome;
-use crate::state::RULES_VERSION;
+use crate::rules::rules_known;
 
 pub(super) fn activate(context: &mut Context<'_>, rules_version: u32) -> Outcome {
-    if !(context.state.rules_version..=RULES_VERSION).contains(&rules_version) {
+    if !(context.state.rules_version..=rules_known()).contains(&rules_version) {
         return Outcome::RulesVersionRefused;
     }
     context.state.rules_version = rules_version;

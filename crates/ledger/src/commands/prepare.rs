@@ -70,11 +70,8 @@ fn stored_end(ended: &Ended) -> (Outcome, NoticeKind) {
 
 /// Points a notice about a stored end at the record that says it in full, and at its moment.
 pub(super) fn about_end(ended: &Ended, subject: Subject) -> Subject {
-    let source = match (ended.cause(), ended.answer) {
-        (Some(cause), _) => cause.record,
-        (None, Some(answer)) => answer.position,
-        (None, None) => ended.prepare,
-    };
+    let answered = || ended.answer.map_or(ended.prepare, |answer| answer.position);
+    let source = ended.cause().map_or_else(answered, |cause| cause.record);
     Subject { source, outcome: ended.outcome, at: ended.completed, ..subject }
 }
 

@@ -5,6 +5,7 @@ mod cold;
 mod history;
 mod model;
 mod outcomes;
+mod parts;
 mod precedence;
 mod prediction;
 mod properties;

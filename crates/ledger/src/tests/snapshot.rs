@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{Step, World, history, name, usd};
-use crate::snapshot::{Builder, Head, Inconsistent, Parts};
+use super::history::{Step, World, history};
+use crate::snapshot::{Builder, Inconsistent, Parts};
 use crate::*;
 
 proptest! {
@@ -54,71 +54,6 @@ proptest! {
 #[test]
 fn the_state_before_the_first_record_has_parts_too() {
     assert_eq!(again(&State::new()).hash(), State::new().hash());
-}
-
-#[test]
-fn parts_of_no_state_are_refused() {
-    let world = World::new();
-    let state = &world.state;
-    type Spoil = fn(&mut Pieces);
-    let cases: [(&str, Spoil); 9] = [
-        ("the state is under rules of a newer version", |pieces| {
-            pieces.head.rules_version = RULES_VERSION + 1;
-        }),
-        ("the list of nodes is none", |pieces| {
-            pieces.head.nodes.extend(pieces.head.nodes.clone());
-        }),
-        ("the hub is not the first participant", |pieces| pieces.head.hub = name(0)),
-        ("the hub is not the first participant", |pieces| pieces.head.position = Position(0)),
-        ("a currency lacks one of its internal accounts", |pieces| {
-            pieces.accounts.swap(1, 2);
-            (pieces.accounts[1].id, pieces.accounts[2].id) = (AccountId(2), AccountId(3));
-        }),
-        ("accounts are not numbered from 1 without gaps", |pieces| {
-            pieces.accounts.remove(0);
-        }),
-        ("the accounts of a currency do not sum to zero", |pieces| {
-            pieces.accounts[6].value = Amount::from_units(1);
-        }),
-        ("an account that is referred to is not there", |pieces| {
-            pieces.participants.swap(1, 2);
-        }),
-        ("a participant is there twice, or has too much", |pieces| {
-            pieces.participants[1].name = pieces.participants[2].name;
-        }),
-    ];
-    for (expected, spoil) in cases {
-        let mut pieces = Pieces::of(state);
-        spoil(&mut pieces);
-        assert_eq!(pieces.build().err(), Some(Inconsistent(expected)));
-    }
-    assert!(Pieces::of(state).build().is_ok());
-    assert!(state.books().sums().all(|(currency, _)| currency == usd()));
-}
-
-/// The small parts, to be spoiled.
-struct Pieces {
-    head: Head,
-    accounts: Vec<Account>,
-    participants: Vec<Participant>,
-}
-
-impl Pieces {
-    fn of(state: &State) -> Self {
-        let parts = state.parts();
-        Self {
-            head: parts.head(),
-            accounts: parts.accounts().cloned().collect(),
-            participants: parts.participants().cloned().collect(),
-        }
-    }
-
-    fn build(self) -> Result<State, Inconsistent> {
-        let mut builder = Builder::new(self.head)?;
-        self.accounts.into_iter().for_each(|account| builder.account(account));
-        self.participants.into_iter().for_each(|participant| builder.participant(participant));
-        builder.finish()
-    }
 }
 
 fn again(state: &State) -> State {

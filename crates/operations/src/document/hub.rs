@@ -101,23 +101,20 @@ fn cluster() -> Operation {
 }
 
 fn rules() -> Operation {
-    question("/rules", "rules", TAG, "The version of the rules that decides")
-        .says(
-            "`active` decides the next message; `known` is the newest one that the program knows, \
-             and that of each node where several share the log.",
-        )
-        .answers(Answer::json(200, "As of now.", reference("Rules")))
+    question("/rules", "showRules", TAG, "By which rules the ledger decides")
+        .says("And the newest that the hub knows which is asked.")
+        .answers(Answer::json(200, "As it stands.", reference("Rules")))
 }
 
 fn activation() -> Operation {
-    change("post", "/rules", "activateRules", TAG, "Have newer rules decide")
+    change("put", "/rules", "activateRules", TAG, "Have later rules decide from now on")
         .says(
-            "From the next message on, and for good: a program that does not know them cannot read \
-             the log any more. Refused while a node is there that does not know them. The version \
-             that decides already may be named again.",
+            "Once every node runs a program that knows them: refused as long as one that is there \
+             does not. It cannot be taken back: an older program does not read the log any more.",
         )
-        .takes("Activation", json!({"version": 1}))
+        .takes("RulesVersion", json!({"rulesVersion": 1}))
         .answers(Answer::json(200, "They decide.", reference("Rules")))
+        .refuses(400, &[ErrorCode::VALIDATION])
         .ends(&[Outcome::RulesVersionRefused])
 }
 

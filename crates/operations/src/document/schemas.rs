@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::accounts::KINDS;
 use crate::catalogue::DESCRIPTION_CHARACTERS_MAX;
+use crate::form::VERSION_MAX;
 use crate::funds;
 use crate::oracles;
 use crate::participants::{ENDPOINT_VALUE_CHARACTERS_MAX, NAME};
@@ -20,13 +21,9 @@ pub(super) fn all() -> Vec<(String, Value)> {
     let wanted = |name: &str| shared.contains(&name) || lists.contains(&name);
     let mut all = openapi::schema::of_named_rules();
     all.retain(|(name, _)| wanted(name));
-    let own = [
-        simple(),
-        requests(),
-        answers(),
-        vec![("Storage", storage()), ("Cluster", cluster()), ("Rules", rules())],
-    ]
-    .concat();
+    let own =
+        [simple(), requests(), answers(), vec![("Storage", storage()), ("Cluster", cluster())]]
+            .concat();
     all.extend(own.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     all
 }
@@ -139,7 +136,7 @@ fn requests_of_keys() -> Vec<Named> {
     vec![
         ("NewKey", closed([("publicKey", pem)], [])),
         ("Watch", closed([("enabled", reference("Flag"))], [])),
-        ("Activation", closed([("version", json!({"type": "integer", "minimum": 1}))], [])),
+        ("RulesVersion", closed([("rulesVersion", version())], [])),
     ]
 }
 
@@ -393,6 +390,7 @@ fn answers_of_measurement() -> Vec<Named> {
     let snapshot = closed([("position", integer.clone()), ("file", words.clone())], []);
     vec![
         ("Watching", closed([("enabled", json!({"type": "boolean"}))], [])),
+        ("Rules", closed([("rulesVersion", version()), ("rulesKnown", version())], [])),
         (
             "Waterfall",
             closed(
@@ -573,6 +571,11 @@ fn stuck_stages() -> Value {
     json!({"type": "array", "description": description, "items": stage})
 }
 
+/// A version of the rules.
+fn version() -> Value {
+    json!({"type": "integer", "minimum": 1, "maximum": VERSION_MAX})
+}
+
 /// What the log takes, and what else is there.
 fn storage() -> Value {
     let bytes = json!({"type": "integer", "minimum": 0});
@@ -613,8 +616,9 @@ fn cluster() -> Value {
             ("epoch", count()),
             ("position", count()),
             ("silentMilliseconds", count()),
+            ("rulesKnown", count()),
         ],
-        [("contradictsAt", count()), ("rulesKnown", count())],
+        [("contradictsAt", count())],
     );
     let lane = closed([("participant", text()), ("node", text())], []);
     let time = json!({"type": "string", "format": "date-time"});
@@ -631,19 +635,6 @@ fn cluster() -> Value {
             ("lanes", json!({"type": "array", "items": lane})),
         ],
         [("lastTakeover", takeover)],
-    )
-}
-
-fn rules() -> Value {
-    let version = || json!({"type": "integer", "minimum": 1});
-    let node = closed([("name", json!({"type": "string"}))], [("known", version())]);
-    closed(
-        [
-            ("active", version()),
-            ("known", version()),
-            ("nodes", json!({"type": "array", "items": node})),
-        ],
-        [],
     )
 }
 

@@ -9,7 +9,8 @@ use ledger::{
     Position, Stamp, State, TransferId,
 };
 use operations::{
-    Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told, Unavailable,
+    Cluster, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told,
+    Unavailable,
 };
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
@@ -29,6 +30,7 @@ pub(crate) struct Inner {
     pub(crate) snapshots: Snapshots,
     pub(crate) stages: Vec<(TransferId, Stage)>,
     pub(crate) stuck: Vec<StuckStage>,
+    pub(crate) cluster: Cluster,
 }
 
 impl Kernel {
@@ -45,6 +47,7 @@ impl Kernel {
             snapshots: Snapshots::default(),
             stages: Vec::new(),
             stuck: Vec::new(),
+            cluster: Cluster::default(),
         }));
         let hub = FspName::new("Hub").expect("a name");
         kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
@@ -134,6 +137,10 @@ impl Hub for Kernel {
 
     fn storage(&self) -> Storage {
         self.inner().storage.clone()
+    }
+
+    fn cluster(&self) -> Cluster {
+        self.inner().cluster.clone()
     }
 
     fn is_watching(&self) -> bool {

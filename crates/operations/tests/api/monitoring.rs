@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use expect_test::expect;
 use ledger::TransferId;
-use operations::{Fullness, Metrics, Snapshots, Stage, Storage, StuckStage, Task, Unavailable};
+use operations::{
+    ClusterNode, Fullness, Metrics, Snapshots, Stage, Storage, StuckStage, Task, Unavailable,
+};
 
 use crate::conversation::Server;
 use crate::hub::BEGINNING_MS;
@@ -43,6 +45,28 @@ async fn storage_says_what_is_known_and_configured() {
     };
     server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
+    server.stop().await;
+}
+
+/// Rules that somebody who is there does not know are refused, and nothing is recorded of that.
+#[tokio::test]
+async fn later_rules_wait_for_everybody() {
+    let server = Server::start().await;
+    server.check("GET /rules", "", expect![[r#"200 {"rulesVersion":1,"rulesKnown":1}"#]]).await;
+    let known = r#"{"rulesVersion":1}"#;
+    server.check("PUT /rules", known, expect![[r#"200 {"rulesVersion":1,"rulesKnown":1}"#]]).await;
+    assert_eq!(server.hub.inner().recorded.len(), 1);
+    let node = |name: &str, rules| ClusterNode { name: name.into(), rules, ..Default::default() };
+    server.hub.inner().cluster.nodes = vec![node("a", 1), node("b", 0)];
+    server.check("PUT /rules", known, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node b has not said yet which rules it knows: ask again in a second"}}"#]]).await;
+    ledger::claim_rules(2);
+    server.hub.inner().cluster.nodes[1].rules = 2;
+    server.check("PUT /rules", r#"{"rulesVersion":2}"#, expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"rulesVersion\" node a knows rules up to 1: start a newer program there first"}}"#]]).await;
+    for wrong in ["0", "65536", "-1", "1.5", "\"1\"", "null"] {
+        let body = format!("{{\"rulesVersion\":{wrong}}}");
+        server.check_status("PUT /rules", &body, 400).await;
+    }
+    assert_eq!(server.hub.inner().recorded.len(), 1);
     server.stop().await;
 }
 

@@ -99,7 +99,7 @@ fn a_program_that_knows_bundles_alone_takes_it_for_a_newer_one() {
         assert_eq!(refused, Some(BundleError::Version(MOVING_VERSION)));
     }
     let mut newer = samples()[1].clone();
-    newer[4] = 3;
-    assert_eq!(Message::parse(&newer).err(), Some(BundleError::Version(3)));
+    newer[4] = 4;
+    assert_eq!(Message::parse(&newer).err(), Some(BundleError::Version(4)));
     assert!(matches!(Message::parse(b"hello").err(), Some(BundleError::Foreign(_))));
 }

@@ -45,6 +45,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     let shown = data.display();
     let failed = |what: String| Failure::new(format!("{shown}: {what}"));
     let address = address_of(&arguments.log)?;
+    let security = Config::read(arguments.config.as_deref())?.kafka.security()?;
     if !data.is_dir() {
         return Err(failed("there is no such directory".into()));
     }
@@ -52,7 +53,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     let disk = disk.map_err(|error| failed(error.to_string()))?;
     check_marker(data, &address)?;
     let mut leaving = Leaving { data, topic: &address.topic, progress: Progress::new() };
-    let exported = kafka::export(&address, &disk, &options("export-log"), &mut leaving);
+    let exported = kafka::export(&address, &disk, &options("export-log", security), &mut leaving);
     leaving.progress.end();
     let exported = exported.map_err(|error| {
         let is_left = data.join(MARKER).exists();
@@ -140,7 +141,9 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let address = address_of(&arguments.log)?;
     let config = Config::read(arguments.config.as_deref())?;
     let clock = SystemClock::new();
-    let place = Place::Kafka { address: address.clone(), node: NAME.into(), begins: false };
+    let security = config.kafka.security()?;
+    let place =
+        Place::Kafka { address: address.clone(), node: NAME.into(), begins: false, security };
     let opening = Opening { slowness: None, place };
     let Opened { sequencer, sharing, .. } = serve::open(&config, data, &opening, &clock)?;
     let Some(Sharing { topic, quarantine, .. }) = sharing else {
@@ -303,8 +306,9 @@ fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
     disk.sync_directory()
 }
 
-fn options(name: &str) -> kafka::Options {
-    kafka::Options { node: name.into(), patience: PATIENCE, copy: journal::Options::default() }
+fn options(name: &str, security: kafka::Security) -> kafka::Options {
+    let copy = journal::Options::default();
+    kafka::Options { node: name.into(), patience: PATIENCE, copy, security }
 }
 
 fn address_of(text: &str) -> Result<Address, Failure> {

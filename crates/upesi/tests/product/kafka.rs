@@ -24,7 +24,7 @@ use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A node or broker that is gone is noticed, and its work goes on elsewhere, within this time on a
 /// machine that has nothing else to do; tests run on others too.
-const BACK_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) fn home(cluster: &Cluster, node: &str) -> Home {
     let log = format!("kafka://{}/scheme", cluster.bootstrap());
@@ -67,11 +67,21 @@ pub(crate) fn play(
     amount: &str,
 ) -> Transfer {
     let transfer = Transfer::of(amount);
-    send(prepare_at, &transfer.prepare(), 202);
-    wait_for_prepare(scheme, &transfer);
-    send(fulfil_at, &transfer.fulfil("COMMITTED"), 200);
-    scheme.payer.wait("PUT", &transfer.path());
+    prepare(scheme, prepare_at, &transfer);
+    fulfil(scheme, fulfil_at, &transfer);
     transfer
+}
+
+/// Sends a prepare, and waits until the payee hears of it.
+pub(crate) fn prepare(scheme: &Scheme, at: SocketAddr, transfer: &Transfer) {
+    send(at, &transfer.prepare(), 202);
+    wait_for_prepare(scheme, transfer);
+}
+
+/// Sends the fulfilment, and waits until the payer hears of the commit.
+pub(crate) fn fulfil(scheme: &Scheme, at: SocketAddr, transfer: &Transfer) {
+    send(at, &transfer.fulfil("COMMITTED"), 200);
+    scheme.payer.wait("PUT", &transfer.path());
 }
 
 fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
@@ -111,9 +121,14 @@ pub(crate) fn owner(admin: &Admin, participant: &str, count: usize) -> String {
 
 /// Every log is sound, and the copies hold the same bytes as far as they go.
 pub(crate) fn prove(homes: &[&Home]) {
+    prove_as(&[], homes);
+}
+
+/// The same by a program that is told more.
+pub(crate) fn prove_as(more: &[&str], homes: &[&Home]) {
     let mut copies = Vec::new();
     for home in homes {
-        let output = home.verify();
+        let output = home.offline(&[more, &["verify", "--json"][..]].concat());
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
         let mut segments: Vec<_> = files(&home.data())

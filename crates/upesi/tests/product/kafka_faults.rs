@@ -10,7 +10,9 @@ use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::kafka::{Node, cluster_of, home, owner, play, prove, start_brokers, wait_until};
+use crate::kafka::{
+    BACK_WITHIN, Node, cluster_of, home, owner, play, prove, start_brokers, wait_until,
+};
 use crate::support::apart::{Mounted, Need, apart_within};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, files};
@@ -59,6 +61,40 @@ fn fill_up(path: &Path) {
     for length in [1 << 16, 1 << 12, 1] {
         while file.write_all(&vec![1; length]).is_ok() {}
     }
+}
+
+/// The broker that leads the topic dies, or stands still with its connections open: another one
+/// leads, and service is back long before anybody is refused.
+#[test]
+fn a_leader_that_dies_and_one_that_stands_still() {
+    let directory = TempDir::new().unwrap();
+    let mut cluster = start_brokers(&directory);
+    let scheme = Scheme::at(home(&cluster, "a"));
+    let b = Node::start(&cluster, "b");
+    let doors = [scheme.switch.fspiop, b.switch.fspiop];
+    play(&scheme, doors, "1");
+    let killed = cluster.leader(TOPIC).unwrap();
+    cluster.kill(killed);
+    let since = Instant::now();
+    play(&scheme, doors, "1");
+    println!("a transfer was whole {:.1} s after the kill", since.elapsed().as_secs_f64());
+    assert!(since.elapsed() < BACK_WITHIN, "{:?}", since.elapsed());
+    cluster.restart(killed).unwrap();
+    play(&scheme, doors, "1");
+
+    let still = cluster.leader(TOPIC).unwrap();
+    assert_ne!(still, killed);
+    cluster.pause(still);
+    let since = Instant::now();
+    play(&scheme, doors, "1");
+    println!("a transfer was whole {:.1} s after the pause", since.elapsed().as_secs_f64());
+    assert!(since.elapsed() < BACK_WITHIN, "{:?}", since.elapsed());
+    cluster.resume(still);
+    play(&scheme, doors, "1");
+    scheme.positions("5", "-5");
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home]);
 }
 
 /// For a minute a node neither hears nor says anything; its work goes on elsewhere, and when it
@@ -139,7 +175,8 @@ fn say_something_else(cluster: &Cluster) {
     let address: kafka::Address =
         format!("kafka://{}/{TOPIC}", cluster.bootstrap()).parse().unwrap();
     let copy = journal::Options::default();
-    let options = kafka::Options { node: "stranger".to_owned(), patience: MINUTE, copy };
+    let security = kafka::Security::default();
+    let options = kafka::Options { node: "stranger".to_owned(), patience: MINUTE, copy, security };
     let (sink, arrivals) = std::sync::mpsc::sync_channel(4_096);
     let sink = move |arrival| sink.send(arrival).is_ok();
     let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();

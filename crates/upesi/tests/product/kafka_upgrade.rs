@@ -1,64 +1,162 @@
-//! Nodes are upgraded under load, one after the other: each leaves in order and starts as another
-//! program, and then the rules of that program are activated. A measurement by the program itself,
-//! which counts only if every check passes that it makes.
+//! Nodes are brought up to date one after the other while transfers go on. Later rules decide once
+//! all know them and somebody says so; from then on an older program is refused.
 //!
-//! With `UPESI_PROOF_NEXT` the other program is that one, from the root of the repository, and must
-//! know rules that this build does not; without it the nodes start again as what they were.
+//! There is one program to test: as a newer one it is told to take itself for one that knows later
+//! rules.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use brokers::{Cluster, Options};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::support::switch::{PROGRAM, finish_within};
+use crate::kafka::{Node, cluster_of, home, play, prove_as, wait_until};
+use crate::support::http::Connection;
+use crate::support::message::Transfer;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, Ports, Switch};
 
-const PATIENCE: Duration = Duration::from_secs(240);
+const NEWER: [&str; 2] = ["--inject-rules", "2"];
+const LATER_RULES: &str = "{\"rulesVersion\":2}";
+const REFUSED: &str = "needs rules version 2, and this program knows up to 1";
+/// Between two messages of one sender.
+const PAUSE: Duration = Duration::from_millis(10);
 
 #[test]
-fn nodes_are_upgraded_one_by_one_under_load() {
-    let next = std::env::var_os("UPESI_PROOF_NEXT").map(|path| root().join(path));
-    let home = TempDir::new().unwrap();
-    let (data, json) = (home.path().join("data"), home.path().join("result.json"));
-    let mut command = Command::new(PROGRAM);
-    command.args(["bench", "transfer", "--nodes", "3", "--brokers", "1", "--seconds", "20"]);
-    // Nothing is to end by time, however slow the machine.
-    command.args(["--concurrency", "16", "--timeout", "120"]);
-    command.arg("--upgrade").arg(next.as_deref().unwrap_or(Path::new(PROGRAM)));
-    command.arg("--data").arg(&data).arg("--json").arg(&json);
-    let output = finish_within(command, PATIENCE);
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{complained}");
-    let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    let nodes = &result["nodes"];
-    let faults: Vec<_> =
-        nodes["outages"].as_array().unwrap().iter().map(|one| one["fault"].clone()).collect();
-    assert_eq!(faults, ["upgrade", "upgrade", "upgrade", "rules"], "{nodes}");
-    assert!(0 < nodes["acknowledged"].as_u64().unwrap(), "{nodes}");
-    let version = if next.is_some() { 2 } else { 1 };
-    let decided = format!("rules of version {version} decide");
-    let events = nodes["events"].as_array().unwrap();
-    assert!(events.iter().any(|event| event["what"] == *decided), "{nodes}");
-    if next.is_some() {
-        no_way_back(&data.join("node-b"));
+fn nodes_are_upgraded_under_load() {
+    let directory = TempDir::new().unwrap();
+    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let mut scheme = Scheme::at(home(&cluster, "a"));
+    let (mut b, mut c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
+    let doors = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);
+    let load = Load::default();
+    let (scheme, b, mut c) = std::thread::scope(|scope| {
+        for sender in 0..2 {
+            let load = &load;
+            scope.spawn(move || load.send(doors, sender));
+        }
+        let _ending = Ending(&load);
+        b.switch = upgraded(&b.home, b.switch);
+        all_know(&b.admin(), [("a", 1), ("b", 2), ("c", 1)]);
+        activate(&scheme.admin, 400, "this program knows rules up to 1");
+        activate(&b.admin(), 400, "knows rules up to 1: start a newer program there first");
+        c.switch = upgraded(&c.home, c.switch);
+        all_know(&c.admin(), [("a", 1), ("b", 2), ("c", 2)]);
+        activate(&c.admin(), 400, "node a knows rules up to 1");
+        scheme.switch = upgraded(&scheme.home, scheme.switch);
+        scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+        all_know(&scheme.admin, [("a", 2), ("b", 2), ("c", 2)]);
+        activate(&scheme.admin, 200, "{\"rulesVersion\":2,\"rulesKnown\":2}");
+        for admin in [&b.admin(), &c.admin()] {
+            assert_eq!(admin.get("/rules"), "{\"rulesVersion\":2,\"rulesKnown\":2}");
+        }
+        let before = load.count();
+        while load.count() < before + 50 {
+            std::thread::sleep(PAUSE);
+        }
+        (scheme, b, c)
+    });
+    load.tell();
+    assert_eq!(scheme.admin.metric("upesi_transfers_reserved_total"), load.count() as u64);
+
+    c.switch.stop(Signal::TERM);
+    refused(&c.home);
+    refused(&home(&cluster, "d"));
+    c.switch = c.home.started(newer(&c.home, Ports::free()));
+    play(&scheme, [c.switch.fspiop, b.switch.fspiop], "1");
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    prove_as(&NEWER, &[&scheme.home, &b.home, &c.home]);
+}
+
+/// Stops a node in order, and starts a newer program in its place.
+fn upgraded(home: &Home, switch: Switch) -> Switch {
+    let ports = switch.ports();
+    switch.stop(Signal::TERM);
+    home.started(newer(home, ports))
+}
+
+fn newer(home: &Home, ports: Ports) -> std::process::Command {
+    let mut command = home.command(ports);
+    command.args(NEWER);
+    command
+}
+
+/// Waits until the node that is asked has heard from all which rules they know.
+fn all_know(admin: &Admin, expected: [(&str, u64); 3]) {
+    wait_until(|| {
+        let said = cluster_of(admin, 3);
+        let nodes = said["nodes"].as_array().unwrap();
+        let knows = |name: &str| nodes.iter().find(|node| node["name"] == name);
+        let is_so = |(name, rules): &(&str, u64)| {
+            knows(name).is_some_and(|node| node["rulesKnown"] == *rules)
+        };
+        expected.iter().all(is_so)
+    });
+}
+
+fn activate(admin: &Admin, status: u16, expected: &str) {
+    let answer = admin.call("PUT", "/rules", LATER_RULES);
+    assert_eq!(answer.status(), status, "{}", answer.text());
+    assert!(answer.text().contains(expected), "{}", answer.text());
+}
+
+/// An older program does not go on a log that later rules decide, with its copy or without.
+fn refused(home: &Home) {
+    let output = home.serve_in_vain(Ports::free());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(REFUSED), "{said}");
+}
+
+/// Senders that turn to the next node when one does not answer.
+#[derive(Default)]
+struct Load {
+    is_over: AtomicBool,
+    /// How long each prepare took until somebody had accepted it.
+    waits: Mutex<Vec<Duration>>,
+}
+
+/// The senders end with this, however their test ends.
+struct Ending<'a>(&'a Load);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
     }
 }
 
-/// The older program refuses the log, and says why.
-fn no_way_back(data: &Path) {
-    let mut command = Command::new(PROGRAM);
-    command.arg("verify").arg("--data").arg(data);
-    let output = finish_within(command, PATIENCE);
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{said}");
-    let reason = "was decided by rules version 2; this binary knows up to 1";
-    assert!(said.contains(reason) || complained.contains(reason), "{said}{complained}");
+impl Load {
+    fn send(&self, doors: [SocketAddr; 3], first: usize) {
+        let mut doors = doors.iter().cycle().skip(first);
+        let mut door = doors.next().expect("there is always another one");
+        while !self.is_over.load(Ordering::Acquire) {
+            let (message, since) = (Transfer::of("0.01").prepare().render(), Instant::now());
+            while !is_accepted(*door, &message) {
+                door = doors.next().expect("there is always another one");
+                std::thread::sleep(PAUSE);
+            }
+            self.waits.lock().unwrap().push(since.elapsed());
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.waits.lock().unwrap().len()
+    }
+
+    fn tell(&self) {
+        let mut waits = self.waits.lock().unwrap();
+        waits.sort_unstable();
+        let longest = waits.last().expect("there was load");
+        println!("{} prepares; p50 {:?}, longest {longest:?}", waits.len(), waits[waits.len() / 2]);
+    }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+fn is_accepted(door: SocketAddr, message: &[u8]) -> bool {
+    let answer = Connection::open(door).and_then(|mut connection| connection.exchange(message));
+    answer.is_ok_and(|answer| answer.status() == 202)
 }

@@ -19,6 +19,8 @@ mod faults;
 #[cfg(feature = "real-brokers")]
 mod kafka;
 #[cfg(feature = "real-brokers")]
+mod kafka_clocks;
+#[cfg(feature = "real-brokers")]
 mod kafka_demo;
 #[cfg(feature = "real-brokers")]
 mod kafka_faults;
@@ -28,6 +30,8 @@ mod kafka_leaving;
 mod kafka_matrix;
 #[cfg(feature = "real-brokers")]
 mod kafka_moving;
+#[cfg(all(feature = "real-brokers", feature = "kafka-tls"))]
+mod kafka_security;
 #[cfg(feature = "real-brokers")]
 mod kafka_upgrade;
 mod kill;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -14,6 +15,7 @@ use record::frame::{BatchHeader, FrameBuilder, NewRecord};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::support::apart::{Mounted, Need, apart};
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports, files};
@@ -133,6 +135,8 @@ fn damage_is_located_and_nothing_is_mended() {
     let (before, rest) = (count / 2, count / 2 + 1);
     let [(one, first), (two, second)] = [&frames[before], &frames[rest]];
     let (last, last_first) = &frames[count - 1];
+    let scratch = tempfile::tempdir().unwrap();
+    let place = scratch.path().to_str().unwrap();
 
     let with = |middle: &[&[u8]]| {
         let mut bytes = good[..one.start].to_vec();
@@ -168,11 +172,55 @@ fn damage_is_located_and_nothing_is_mended() {
         if 0 < offset {
             assert_eq!(disproof["records"], position - 1, "{what}: all before it was proved");
         }
+        let (small, again) = answer(&home, &["verify", "--json", "--scratch", place]);
+        assert!(!again.status.success(), "{what}");
+        assert_eq!(small["fault"], disproof["fault"], "{what}: with little memory");
+        assert_eq!(small["records"], disproof["records"], "{what}: with little memory");
+        assert_eq!(fs::read_dir(place).unwrap().count(), 0, "{what}");
         let said = complaint(&output);
         assert!(said.contains(&format!("segment at byte {offset}")), "{what}: {said}");
     }
     fs::write(&path, &good).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
+}
+
+/// Transfers in the log of the next test; what is kept of them takes more than [`SCRATCH_ROOM`].
+const MANY: &str = "3000";
+/// Room for a store that is empty, and some more; in KiB.
+const SCRATCH_ROOM: usize = 300;
+
+/// A scratch disk without room says nothing of the log, and is told apart from a fault.
+#[test]
+fn a_full_scratch_disk_is_no_fault_of_the_log() {
+    apart("offline::a_full_scratch_disk_is_no_fault_of_the_log", Need::Memory, || {
+        let home = Home::new();
+        let filled = home.offline(&["preload", "--transfers", MANY, "--fsps", "2"]);
+        assert!(filled.status.success(), "{}", complaint(&filled));
+        let small = tempfile::tempdir().unwrap();
+        let place = small.path().join("disk");
+        let _mounted = Mounted::memory(&place, 1);
+        let ballast = place.join("ballast");
+        for (room, named) in [(0, "--scratch: "), (SCRATCH_ROOM, "neither proved nor found wrong")]
+        {
+            fs::write(&ballast, vec![1; (1_024 - room) << 10]).unwrap_or_else(|error| {
+                assert_eq!((error.kind(), room), (ErrorKind::StorageFull, 0), "{error}");
+            });
+            let before = content(&home.data());
+            let output = home.offline(&["verify", "--json", "--scratch", place.to_str().unwrap()]);
+            let said = complaint(&output);
+            assert_eq!(output.status.code(), Some(1), "{room} KiB: {said}");
+            assert!(output.stdout.is_empty(), "{room} KiB: no proof and no fault");
+            for part in [named, place.to_str().unwrap(), "No space left on device"] {
+                assert!(said.contains(part), "{room} KiB: {part}: {said}");
+            }
+            assert!(before == content(&home.data()), "{room} KiB: the log is as it was");
+            let left: Vec<_> = fs::read_dir(&place).unwrap().collect();
+            assert_eq!(left.len(), 1, "{room} KiB: only the ballast is left: {left:?}");
+        }
+        let roomy = small.path().to_str().unwrap();
+        let (proof, _) = answer(&home, &["verify", "--json", "--scratch", roomy]);
+        assert_eq!(proof["ok"], json!(true));
+    });
 }
 
 /// A copy of a directory has no lock file, and none is made.

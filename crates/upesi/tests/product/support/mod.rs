@@ -2,6 +2,8 @@
 //! they hear, and messages on real sockets.
 
 pub(crate) mod apart;
+#[cfg(feature = "real-brokers")]
+pub(crate) mod clock;
 pub(crate) mod container;
 pub(crate) mod fsp;
 pub(crate) mod http;

@@ -1,0 +1,93 @@
+//! What a broker is told: its listeners, and settings for a machine that many share.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use crate::cluster::Secure;
+
+/// Where a broker listens.
+pub(crate) struct Listeners {
+    /// For everybody, the other brokers too.
+    pub(crate) broker: SocketAddr,
+    /// For other controllers, and for brokers that ask them.
+    pub(crate) controller: SocketAddr,
+    /// For clients that are known, if there is such a listener.
+    pub(crate) secure: SocketAddr,
+}
+
+/// Ports that nobody listens on. Somebody else may take one before a broker does: its start then
+/// fails and says so.
+pub(crate) fn free_ports(listen: IpAddr, count: usize) -> std::io::Result<Vec<u16>> {
+    let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((listen, 0))).collect();
+    bound?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+}
+
+/// A dead broker is noticed after three seconds instead of nine, and one that lags as soon. If it
+/// led the controllers too, another one does after a second instead of two or three, and begins the
+/// session anew. Replicas ask a new leader again after a tenth of a second instead of one.
+pub(crate) fn properties(
+    number: u32,
+    listeners: &Listeners,
+    (voters, home): (&str, &Path),
+) -> String {
+    let Listeners { broker, controller, .. } = listeners;
+    format!(
+        "process.roles=broker,controller\n\
+         node.id={number}\n\
+         controller.quorum.voters={voters}\n\
+         controller.listener.names=CONTROLLER\n\
+         listeners=PLAINTEXT://{broker},CONTROLLER://{controller}\n\
+         advertised.listeners=PLAINTEXT://{broker}\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         inter.broker.listener.name=PLAINTEXT\n\
+         log.dirs={}\n\
+         num.network.threads=1\n\
+         num.io.threads=1\n\
+         background.threads=2\n\
+         log.cleaner.enable=false\n\
+         auto.create.topics.enable=false\n\
+         offsets.topic.replication.factor=1\n\
+         offsets.topic.num.partitions=1\n\
+         initial.broker.registration.timeout.ms=180000\n\
+         broker.session.timeout.ms=3000\n\
+         broker.heartbeat.interval.ms=500\n\
+         replica.lag.time.max.ms=3000\n\
+         replica.fetch.backoff.ms=100\n\
+         metadata.max.idle.interval.ms=250\n\
+         controller.quorum.fetch.timeout.ms=800\n\
+         controller.quorum.election.timeout.ms=500\n\
+         controller.quorum.election.backoff.max.ms=250\n\
+         controlled.shutdown.max.retries=1\n",
+        home.join("data").display()
+    )
+}
+
+/// The same with the second listener: later lines win.
+pub(crate) fn secured(secure: &Secure, listeners: &Listeners) -> String {
+    let Listeners { broker, controller, secure: at } = listeners;
+    let Secure { key_and_certificate, clients, .. } = secure;
+    let (own, clients) = (key_and_certificate.display(), clients.display());
+    format!(
+        "listeners=PLAINTEXT://{broker},SECURE://{at},CONTROLLER://{controller}\n\
+         advertised.listeners=PLAINTEXT://{broker},SECURE://{at}\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT\n\
+         sasl.enabled.mechanisms=SCRAM-SHA-512\n\
+         listener.name.secure.scram-sha-512.sasl.jaas.config=\
+         org.apache.kafka.common.security.scram.ScramLoginModule required;\n\
+         listener.name.secure.ssl.keystore.type=PEM\n\
+         listener.name.secure.ssl.keystore.location={own}\n\
+         listener.name.secure.ssl.truststore.type=PEM\n\
+         listener.name.secure.ssl.truststore.location={clients}\n\
+         listener.name.secure.ssl.client.auth=required\n"
+    )
+}
+
+pub(crate) const LOGGING: &str = "\
+rootLogger.level = INFO
+rootLogger.appenderRefs = out
+rootLogger.appenderRef.out.ref = OUT
+appender.out.type = Console
+appender.out.name = OUT
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c{1})%n
+";

@@ -1,0 +1,168 @@
+//! How a node shows brokers who it is, and how it knows them: TLS, and a user with a password.
+//!
+//! Both come with the feature `tls`, which links OpenSSL; without it whoever asks for one is
+//! refused, and nothing is ever sent in the clear instead.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rdkafka::ClientConfig;
+
+/// What brokers ask of their clients. By default nothing: plain text, on a network of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// Encrypts everything, and knows the brokers.
+    pub tls: Option<Tls>,
+    /// Who this client is.
+    pub login: Option<Login>,
+}
+
+/// How brokers are known. The names in their certificates must be those of their addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// File of certificates (PEM) of those who sign brokers' own; none takes the system's.
+    pub ca: Option<PathBuf>,
+    /// Certificate and key of this client, where brokers ask for them.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// File of the certificate (PEM), with those between it and who signed it.
+    pub certificate: PathBuf,
+    /// File of the private key (PEM), not encrypted.
+    pub key: PathBuf,
+}
+
+/// A user of the brokers.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// How the password is shown.
+    pub mechanism: Mechanism,
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {:?}", self.user, self.mechanism)
+    }
+}
+
+/// How a password is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mechanism {
+    /// It is proved, and not said.
+    #[default]
+    ScramSha512,
+    /// The same with the shorter hash.
+    ScramSha256,
+    /// It is said.
+    Plain,
+}
+
+impl Mechanism {
+    /// As brokers call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::Plain => "PLAIN",
+        }
+    }
+}
+
+impl Security {
+    /// What is asked for and this build does not have.
+    pub(crate) fn is_missing(&self) -> bool {
+        !cfg!(feature = "tls") && *self != Self::default()
+    }
+
+    /// As brokers call it.
+    const fn protocol(&self) -> &'static str {
+        match (&self.tls, &self.login) {
+            (None, None) => "plaintext",
+            (Some(_), None) => "ssl",
+            (None, Some(_)) => "sasl_plaintext",
+            (Some(_), Some(_)) => "sasl_ssl",
+        }
+    }
+
+    pub(crate) fn apply(&self, config: &mut ClientConfig) {
+        config.set("security.protocol", self.protocol());
+        if let Some(Tls { ca, identity }) = &self.tls {
+            let ca = ca.as_ref().map(|path| ("ssl.ca.location", path));
+            let own = identity.as_ref().map(|own| {
+                [("ssl.certificate.location", &own.certificate), ("ssl.key.location", &own.key)]
+            });
+            for (name, path) in ca.into_iter().chain(own.into_iter().flatten()) {
+                config.set(name, path.display().to_string());
+            }
+        }
+        if let Some(Login { mechanism, user, password }) = &self.login {
+            config
+                .set("sasl.mechanism", mechanism.name())
+                .set("sasl.username", user)
+                .set("sasl.password", password);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login() -> Login {
+        Login { mechanism: Mechanism::Plain, user: "upesi".into(), password: "secret".into() }
+    }
+
+    fn applied(security: &Security) -> Vec<(String, String)> {
+        let mut config = ClientConfig::new();
+        security.apply(&mut config);
+        let mut all: Vec<_> = config.config_map().clone().into_iter().collect();
+        all.sort();
+        all
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn every_way_has_its_protocol() {
+        let plain = Security::default();
+        assert_eq!(applied(&plain), pairs(&[("security.protocol", "plaintext")]));
+        let own = Identity { certificate: "own.pem".into(), key: "own.key".into() };
+        let tls = Tls { ca: Some("ca.pem".into()), identity: Some(own) };
+        let whole = Security { tls: Some(tls), login: Some(login()) };
+        let expected = [
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.password", "secret"),
+            ("sasl.username", "upesi"),
+            ("security.protocol", "sasl_ssl"),
+            ("ssl.ca.location", "ca.pem"),
+            ("ssl.certificate.location", "own.pem"),
+            ("ssl.key.location", "own.key"),
+        ];
+        assert_eq!(applied(&whole), pairs(&expected));
+        let tls = Security { tls: Some(Tls::default()), login: None };
+        assert_eq!(applied(&tls), pairs(&[("security.protocol", "ssl")]));
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let security = Security { tls: None, login: Some(login()) };
+        assert!(!format!("{security:?}").contains("secret"), "{security:?}");
+    }
+
+    #[test]
+    fn a_build_without_it_knows_what_it_lacks() {
+        assert!(!Security::default().is_missing());
+        let tls = Security { tls: Some(Tls::default()), login: None };
+        assert_eq!(tls.is_missing(), !cfg!(feature = "tls"));
+    }
+}

@@ -1,0 +1,228 @@
+//! How a node and the brokers know each other: the section `[kafka]`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+#[cfg(feature = "kafka")]
+use crate::Failure;
+
+/// By default brokers are spoken to in plain text, on a network of their own.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Kafka {
+    pub(crate) tls: bool,
+    /// Certificates of those who sign brokers' own; none takes the system's.
+    ca: Option<PathBuf>,
+    /// This node's own, where brokers ask for one.
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    mechanism: Mechanism,
+}
+
+/// How a password is shown to brokers, by its name there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+enum Mechanism {
+    #[default]
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    #[serde(rename = "PLAIN")]
+    Plain,
+}
+
+impl Kafka {
+    /// Whether a password is shown on a connection that others may read.
+    pub(crate) fn is_read_by_others(&self) -> bool {
+        self.user.is_some() && !self.tls
+    }
+
+    /// What cannot be meant.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        let has_files = self.ca.is_some() || self.certificate.is_some() || self.key.is_some();
+        let faults = [
+            (
+                !self.tls && has_files,
+                "kafka.ca, kafka.certificate and kafka.key are for kafka.tls = true",
+            ),
+            (
+                self.certificate.is_some() != self.key.is_some(),
+                "kafka.certificate and kafka.key belong together: set both or none",
+            ),
+            (
+                self.user.is_some() != self.password_file.is_some(),
+                "kafka.user and kafka.password_file belong together: set both or none",
+            ),
+            (
+                self.is_read_by_others() && self.mechanism == Mechanism::Plain,
+                "kafka.mechanism = \"PLAIN\" says the password as it is: it needs kafka.tls = true",
+            ),
+        ];
+        faults.iter().find(|(fault, _)| *fault).map(|(_, text)| *text)
+    }
+
+    /// What the settings say, with the password read from its file.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn security(&self) -> Result<kafka::Security, Failure> {
+        self.must_be_there()?;
+        let identity = self.certificate.clone().zip(self.key.clone());
+        let identity = identity.map(|(certificate, key)| kafka::Identity { certificate, key });
+        let tls = self.tls.then(|| kafka::Tls { ca: self.ca.clone(), identity });
+        let login = match (&self.user, &self.password_file) {
+            (Some(user), Some(path)) => Some(kafka::Login {
+                mechanism: self.mechanism.of_client(),
+                user: user.clone(),
+                password: secrets::password(path)?,
+            }),
+            _ => None,
+        };
+        Ok(kafka::Security { tls, login })
+    }
+
+    /// The client library names a file that it cannot read only when a broker is there.
+    #[cfg(feature = "kafka")]
+    fn must_be_there(&self) -> Result<(), Failure> {
+        if let Some(key) = &self.key {
+            secrets::check("kafka.key", key)?;
+        }
+        for (name, path) in [("kafka.ca", &self.ca), ("kafka.certificate", &self.certificate)] {
+            let Some(path) = path else { continue };
+            std::fs::File::open(path)
+                .map_err(|error| Failure::new(format!("{name}: {}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "kafka")]
+impl Mechanism {
+    const fn of_client(self) -> kafka::Mechanism {
+        match self {
+            Self::ScramSha512 => kafka::Mechanism::ScramSha512,
+            Self::ScramSha256 => kafka::Mechanism::ScramSha256,
+            Self::Plain => kafka::Mechanism::Plain,
+        }
+    }
+}
+
+/// Files that not everybody may read.
+#[cfg(feature = "kafka")]
+mod secrets {
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use crate::Failure;
+
+    /// Longest password, in bytes.
+    const PASSWORD_MAX: u64 = 1_024;
+
+    /// Opens a file that must not be everybody's.
+    pub(super) fn check(name: &str, path: &Path) -> Result<File, Failure> {
+        let failed = |what: String| Failure::new(format!("{name}: {}: {what}", path.display()));
+        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+        let found = file.metadata().map_err(|error| failed(error.to_string()))?;
+        let mode = found.permissions().mode() & 0o777;
+        if mode & 0o007 != 0 {
+            return Err(failed(format!(
+                "a secret that everybody may use (mode {mode:03o}): chmod 600 it, and change it if \
+                 others could read it"
+            )));
+        }
+        Ok(file)
+    }
+
+    /// The first line of a file, which is all of it.
+    pub(super) fn password(path: &Path) -> Result<String, Failure> {
+        let name = "kafka.password_file";
+        let failed = |what: &str| Failure::new(format!("{name}: {}: {what}", path.display()));
+        let mut text = String::new();
+        let read = check(name, path)?.take(PASSWORD_MAX + 1).read_to_string(&mut text);
+        read.map_err(|error| failed(&error.to_string()))?;
+        let password = text.strip_suffix('\n').unwrap_or(&text);
+        let is_one = !password.is_empty() && !password.contains(['\n', '\0']);
+        match is_one && text.len() as u64 <= PASSWORD_MAX {
+            true => Ok(password.to_owned()),
+            false => Err(failed("it must hold one line, a password of 1 to 1,023 bytes")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Kafka {
+        toml::from_str(text).expect("known words")
+    }
+
+    #[test]
+    fn what_belongs_together_is_asked_for() {
+        let tls = "tls = true\n";
+        for (text, fault) in [
+            ("", ""),
+            (tls, ""),
+            ("tls = true\nca = \"a\"\ncertificate = \"b\"\nkey = \"c\"", ""),
+            ("user = \"u\"\npassword_file = \"p\"", ""),
+            ("tls = true\nuser = \"u\"\npassword_file = \"p\"\nmechanism = \"PLAIN\"", ""),
+            ("ca = \"a\"", "are for kafka.tls = true"),
+            ("tls = true\nkey = \"c\"", "kafka.certificate and kafka.key belong together"),
+            ("user = \"u\"", "kafka.user and kafka.password_file belong together"),
+            ("password_file = \"p\"", "kafka.user and kafka.password_file belong together"),
+            ("user = \"u\"\npassword_file = \"p\"\nmechanism = \"PLAIN\"", "says the password"),
+        ] {
+            let found = read(text).fault().unwrap_or_default();
+            assert!(
+                found.contains(fault) && found.is_empty() == fault.is_empty(),
+                "{text}: {found}"
+            );
+        }
+        let unknown = toml::from_str::<Kafka>("mechanism = \"GSSAPI\"").expect_err("unknown");
+        assert!(unknown.to_string().contains("SCRAM-SHA-512"), "{unknown}");
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_password_is_one_line_that_others_cannot_read() {
+        use std::fs::{self, Permissions};
+        use std::os::unix::fs::PermissionsExt;
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("password");
+        let kafka = Kafka {
+            user: Some("upesi".into()),
+            password_file: Some(path.clone()),
+            ..Kafka::default()
+        };
+        let error = || kafka.security().err().map_or_else(String::new, |error| error.to_string());
+        assert!(error().contains("kafka.password_file"), "{}", error());
+        for (text, mode, expected) in [
+            ("secret\n", 0o600, ""),
+            ("with blanks ", 0o640, ""),
+            ("secret", 0o644, "mode 644"),
+            ("", 0o600, "one line"),
+            ("two\nlines\n", 0o600, "one line"),
+            (&*"x".repeat(1_025), 0o600, "one line"),
+        ] {
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
+            assert!(error().contains(expected), "{text}: {}", error());
+            assert_eq!(error().is_empty(), expected.is_empty(), "{text}: {}", error());
+        }
+        fs::write(&path, "with blanks \n").expect("written");
+        let login = kafka.security().expect("it is read").login.expect("there is one");
+        assert_eq!((&*login.user, &*login.password), ("upesi", "with blanks "));
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn files_that_are_missing_are_named_before_any_broker_is_asked() {
+        let kafka = read("tls = true\nca = \"/nowhere/ca.pem\"");
+        let error = kafka.security().expect_err("it is missing").to_string();
+        assert!(error.starts_with("kafka.ca: /nowhere/ca.pem: "), "{error}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Clocks that stand ten minutes off: that of a node, and those of the brokers, which stamp the log.
+
+use std::time::{Duration, Instant};
+
+use brokers::{Cluster, Options};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::kafka::{Node, cluster_of, fulfil, home, prepare, prove, wait_until};
+use crate::support::clock::Clocks;
+use crate::support::message::Transfer;
+use crate::support::scheme::Scheme;
+use crate::support::switch::Ports;
+
+const TEN_MINUTES: i64 = 600;
+/// The names of the clocks.
+const BROKERS: &str = "brokers";
+const NODE: &str = "node";
+
+/// A node that is wrong decides nothing about time. Brokers that jump ahead are not believed, though
+/// that node agrees with them; brokers that jump back let time stand still. Either way transfers go
+/// on, none ends early, and with the clocks time is right again.
+#[test]
+fn clocks_that_are_ten_minutes_off() {
+    let (directory, clocks) = (TempDir::new().unwrap(), Clocks::new());
+    clocks.set(BROKERS, 0);
+    clocks.set(NODE, TEN_MINUTES);
+    let mut options = Options::new(3, directory.path());
+    options.environment.extend(clocks.variables(BROKERS));
+    let cluster = Cluster::start(options, &mut |line| println!("{line}")).unwrap();
+    let scheme = Scheme::at(home(&cluster, "a"));
+    let c = Node::start(&cluster, "c");
+    let b = {
+        let home = home(&cluster, "b");
+        let mut command = home.command(Ports::free());
+        clocks.lead(NODE, &mut command);
+        let switch = home.started(command);
+        Node { home, switch }
+    };
+    let [at_a, at_b, at_c] = [&scheme.switch, &b.switch, &c.switch].map(|switch| switch.fspiop);
+    let held = || cluster_of(&scheme.admin, 3)["heldMilliseconds"].as_u64().unwrap();
+    let ahead = 1_000 * (TEN_MINUTES as u64 - 10);
+
+    commit(&scheme, [at_b, at_a]);
+    expire(&scheme, at_b);
+    assert_eq!(held(), 0, "a node's clock holds nothing");
+
+    let transfer = Transfer::of("1").expiring(120_000);
+    prepare(&scheme, at_a, &transfer);
+    clocks.set(BROKERS, TEN_MINUTES);
+    wait_until(|| ahead < held());
+    for doors in [[at_a, at_b], [at_b, at_c], [at_c, at_a]] {
+        commit(&scheme, doors);
+    }
+    expire(&scheme, at_c);
+    assert!(ahead < held(), "one node that agrees is not enough");
+    fulfil(&scheme, at_c, &transfer);
+
+    clocks.set(BROKERS, 0);
+    wait_until(|| held() == 0);
+    commit(&scheme, [at_a, at_c]);
+    expire(&scheme, at_a);
+
+    clocks.set(BROKERS, -TEN_MINUTES);
+    let transfer = Transfer::of("1").expiring(3_000);
+    prepare(&scheme, at_b, &transfer);
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(6) {
+        commit(&scheme, [at_a, at_c]);
+    }
+    fulfil(&scheme, at_b, &transfer);
+
+    clocks.set(BROKERS, 0);
+    commit(&scheme, [at_c, at_a]);
+    expire(&scheme, at_c);
+    assert_eq!(held(), 0);
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home, &c.home]);
+}
+
+/// A transfer whose payee answers within a minute.
+fn commit(scheme: &Scheme, [prepare_at, fulfil_at]: [std::net::SocketAddr; 2]) {
+    let transfer = Transfer::of("1").expiring(60_000);
+    prepare(scheme, prepare_at, &transfer);
+    fulfil(scheme, fulfil_at, &transfer);
+}
+
+/// A transfer that nobody answers ends when its time is over, and not before.
+fn expire(scheme: &Scheme, at: std::net::SocketAddr) {
+    let (since, transfer) = (Instant::now(), Transfer::of("1").expiring(3_000));
+    prepare(scheme, at, &transfer);
+    scheme.payer.wait("PUT", &format!("{}/error", transfer.path()));
+    let after = since.elapsed();
+    assert!((2..30).contains(&after.as_secs()), "it ended after {after:?}");
+}

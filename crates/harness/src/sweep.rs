@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::bench::run;
-use crate::bench_report::BenchReport;
+use crate::bench_report::OverOneSecond;
 use crate::child::SwitchCommand;
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
@@ -338,7 +338,8 @@ fn facts(sweep: &Sweep, steps: &[Step]) -> BTreeMap<&'static str, f64> {
             ])
         }
         Sweep::Hour(_) => {
-            let [transfers, units] = over_one_second_percent(result);
+            let counted = (result.whole_run.ended, result.dropped);
+            let [transfers, units] = over_one_second_percent(result.over_one_second, counted);
             BTreeMap::from([
                 ("transfers_over_one_second_percent", transfers),
                 ("whole_transactions_over_one_second_percent", units),
@@ -350,10 +351,9 @@ fn facts(sweep: &Sweep, steps: &[Step]) -> BTreeMap<&'static str, f64> {
 }
 
 /// Of those that were due, transfers and units; one that was dropped never ended at all.
-fn over_one_second_percent(result: &BenchReport) -> [f64; 2] {
-    let due = (result.whole_run.ended + result.dropped).max(1) as f64;
-    let over = result.over_one_second;
-    [over.transfers, over.units].map(|over| (over + result.dropped) as f64 * 100.0 / due)
+fn over_one_second_percent(over: OverOneSecond, (ended, dropped): (u64, u64)) -> [f64; 2] {
+    let due = (ended + dropped).max(1) as f64;
+    [over.transfers, over.units].map(|over| (over + dropped) as f64 * 100.0 / due)
 }
 
 /// Mean of the p99 of single seconds, at the begin and at the end of a run.
@@ -370,6 +370,13 @@ fn first_and_last_tenth(seconds: &[Second]) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_dropped_took_longer_than_a_second() {
+        let over = OverOneSecond { units: 3, transfers: 1 };
+        assert_eq!(over_one_second_percent(over, (100, 0)), [1.0, 3.0]);
+        assert_eq!(over_one_second_percent(over, (80, 20)), [21.0, 23.0]);
+    }
 
     #[test]
     fn tenths_are_of_whole_seconds() {

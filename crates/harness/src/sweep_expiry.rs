@@ -462,3 +462,16 @@ fn facts(size: &Size, notes: &Notes, live: &FleetResult) -> BTreeMap<&'static st
     }
     facts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goal_is_about_those_that_go_on() {
+        for (ratio, verdict) in [(1.05, "aim reached"), (1.5, "must reached"), (1.6, "MISSED")] {
+            assert_eq!(goal(&BTreeMap::from([(BY_BEFORE, ratio)])).verdict, verdict, "{ratio}");
+        }
+        assert_eq!(goal(&BTreeMap::new()).verdict, "not offered");
+    }
+}

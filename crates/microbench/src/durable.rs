@@ -16,6 +16,7 @@ use sequencer::{ColdSide, Durability, Quarantine, Sequencer, Start, Submission};
 
 use crate::measure::{Durations, Took, median, time};
 use crate::report::{Row, Section};
+use crate::stream::check_room;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload, delivered};
 use crate::{BATCH_LARGE, Error, Options};
@@ -29,6 +30,8 @@ pub(crate) const DELIVERIES: usize = 512;
 
 /// Each command's latency is kept in memory.
 const ARRIVALS_SECONDS_MAX: u32 = 3_600;
+/// Bytes of log for each, about.
+const COMMAND_BYTES: u64 = 256;
 /// Arrivals are made beforehand, in memory, for so long; then the clock stands until the next are
 /// made.
 const PORTION_SECONDS: u32 = 60;
@@ -189,8 +192,10 @@ fn large_row(options: &Options, spread: Spread, directory: &Path) -> Result<Row,
 pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, Error> {
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
-    let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
     let seconds = options.seconds.min(ARRIVALS_SECONDS_MAX);
+    let wanted = u64::from(options.rate) * u64::from(seconds) * COMMAND_BYTES;
+    check_room(directory, wanted)?;
+    let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
     let before = hub.sequencer.counts();
     let gap = Duration::from_secs(1).div_f64(f64::from(options.rate));
     let mut latencies = Durations::default();

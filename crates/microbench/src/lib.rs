@@ -109,9 +109,9 @@ pub enum Error {
         /// What the system answered.
         error: std::io::Error,
     },
-    /// The stream would fill the disk.
+    /// A part would fill the disk.
     #[error(
-        "the stream would need {} MiB of disk, and {} MiB are free: fewer --seconds, or another \
+        "this would need {} MiB of disk, and {} MiB are free: fewer --seconds, or another \
          disk with --data", .wanted >> 20, .free >> 20
     )]
     Room {

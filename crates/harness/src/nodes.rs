@@ -331,12 +331,12 @@ impl Nodes {
     fn activate_rules(&mut self) -> Result<String, HarnessError> {
         let mut admin = self.admin()?;
         let known = |body: &[u8]| -> Option<u64> {
-            serde_json::from_slice::<serde_json::Value>(body).ok()?.get("known")?.as_u64()
+            serde_json::from_slice::<serde_json::Value>(body).ok()?.get("rulesKnown")?.as_u64()
         };
         let shown = admin.must("GET", "/rules", None, &[200])?;
         let version = known(&shown.body).unwrap_or_default();
-        let body = format!("{{\"version\": {version}}}");
-        admin.must("POST", "/rules", Some(&body), &[200])?;
+        let body = format!("{{\"rulesVersion\": {version}}}");
+        admin.must("PUT", "/rules", Some(&body), &[200])?;
         Ok(format!("rules of version {version} decide"))
     }
 

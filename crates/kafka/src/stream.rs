@@ -115,8 +115,8 @@ impl Search {
         self.asked = None;
     }
 
-    /// Asks, if it is time to. What was sent may be reported, and the reader still ask a broker that
-    /// is gone: it goes on until something comes.
+    /// Asks, if it is time to. What was sent may be reported, and the reader still ask a broker
+    /// that is gone: it goes on until something comes.
     fn go_on(&mut self, feed: &Feed) {
         let is_due = match self.asked {
             Some(asked) => AGAIN <= asked.elapsed(),

@@ -49,8 +49,8 @@ use crate::{Attached, Handle, Shared, Sharing, Submission, Ticket};
 const DEPTH: usize = 2;
 /// A bundle of so many records shows that the node is busy.
 const BUSY_RECORDS: usize = 8;
-/// After such a bundle the next one gathers for so long at least: brokers and nodes do the same work
-/// for a bundle of ten records as for one of fifty.
+/// After such a bundle the next one gathers for so long at least: brokers and nodes do the same
+/// work for a bundle of ten records as for one of fifty.
 const PACE_US: u64 = 10_000;
 /// By so much later than the one before it each node meets a deadline.
 const TICK_RANK_US: u64 = 100_000;
@@ -483,9 +483,6 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let delivered = self.replica.deliver(bundle, at).map_err(|error| error.to_string())?;
         let now_us = self.clock.now().monotonic_us;
         self.delivered_us = now_us;
-        if joins() && self.gathers_until_us <= now_us + pace_us() / 2 {
-            self.gathers_until_us = now_us.min(self.gathers_until_us);
-        }
         match delivered {
             Delivered::Framed { .. } if is_namesake => Err(format!(
                 "another node of the name {} has joined, in its life {}: it goes on under that \
@@ -726,7 +723,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let proposed_us = now.monotonic_us;
         // One that was full has left others behind: they need not wait.
         let is_busy = BUSY_RECORDS <= batch.len() && waiting.is_empty();
-        self.gathers_until_us = proposed_us + if is_busy { pace_us() } else { 0 };
+        self.gathers_until_us = proposed_us + if is_busy { PACE_US } else { 0 };
         self.under_way.push_back(UnderWay { sequence, proposed_us, taken_ns, batch });
         self.proposed_us = proposed_us;
         self.must_speak = false;
@@ -928,19 +925,6 @@ fn message_in<M>(
         Payload::Stored(payload) => decode(payload).map(Arc::new),
         Payload::None | Payload::Erased => None,
     }
-}
-
-fn joins() -> bool {
-    static J: std::sync::LazyLock<bool> =
-        std::sync::LazyLock::new(|| std::env::var("UPESI_PACE_JOIN").is_ok());
-    *J
-}
-
-fn pace_us() -> u64 {
-    static PACE: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
-        std::env::var("UPESI_PACE_US").ok().and_then(|t| t.parse().ok()).unwrap_or(PACE_US)
-    });
-    *PACE
 }
 
 /// A command of the node's own, whose outcome nobody waits for.

@@ -231,7 +231,7 @@ enum Command {
     /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
     /// transfer. It reads the log as a stream. In memory it takes about 160 bytes for every
     /// transfer in it, and 25 for a list of its own. With `--scratch` both are on disk; what is in
-    /// flight, caches and buffers stay (430 MB were measured at two million transfers).
+    /// flight, caches and buffers stay (121 MB were measured at a million transfers).
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
     /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
@@ -303,7 +303,7 @@ pub(crate) struct VerifyArguments {
     /// Directory of the log, only read. The switch must not be running on it.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Directory on a disk for what grows with the log, instead of memory: some 400 bytes for every
+    /// Directory on a disk for what grows with the log, instead of memory: some 300 bytes for every
     /// transfer, removed in the end. For logs of tens of millions; takes half as long again.
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,

@@ -76,7 +76,7 @@ pub(crate) enum Place {
         /// Whether a log is begun where there is none.
         begins: bool,
         /// How this node and the brokers know each other.
-        security: kafka::Security,
+        security: Box<kafka::Security>,
     },
 }
 
@@ -193,7 +193,7 @@ impl Place {
             (Some(log), Some(node)) => {
                 let address =
                     log.parse().map_err(|error| Failure::new(format!("--log: {error}")))?;
-                let security = config.kafka.security()?;
+                let security = Box::new(config.kafka.security()?);
                 Ok(Self::Kafka { address, node: node.clone(), begins: true, security })
             }
             _ => Ok(Self::Files),
@@ -255,7 +255,7 @@ impl Place {
                     node: node.clone(),
                     patience: PATIENCE,
                     copy: options,
-                    security: security.clone(),
+                    security: (**security).clone(),
                 };
                 let founding = kafka::Founding {
                     identity,

@@ -141,7 +141,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let address = address_of(&arguments.log)?;
     let config = Config::read(arguments.config.as_deref())?;
     let clock = SystemClock::new();
-    let security = config.kafka.security()?;
+    let security = Box::new(config.kafka.security()?);
     let place =
         Place::Kafka { address: address.clone(), node: NAME.into(), begins: false, security };
     let opening = Opening { slowness: None, place };

@@ -1,5 +1,6 @@
 //! Programs whose clock stands elsewhere: a library that is loaded before all others adds to the
-//! time of day. Only what asks for the time of day sees it; what measures passing time does not.
+//! time of day. Only what asks for the time of day sees it; what measures passing time does not, and
+//! who waits until a time of day waits as long as before.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,8 @@ const FILE: &str = "UPESI_TEST_CLOCK";
 const LIBRARY: &str = "LD_PRELOAD";
 
 const SOURCE: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,10 +25,22 @@ const SOURCE: &str = r#"
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
 static volatile const int64_t *ahead;
+
+typedef int (*wait_until)(cnd_t *, mtx_t *, const struct timespec *);
+
+int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex,
+                  const struct timespec *restrict until) {
+    static wait_until real;
+    if (real == NULL) real = (wait_until)dlsym(RTLD_NEXT, "cnd_timedwait");
+    struct timespec at = *until;
+    if (ahead != NULL) at.tv_sec -= *ahead;
+    return real(cond, mutex, &at);
+}
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("UPESI_TEST_CLOCK");

@@ -111,7 +111,8 @@ pub(crate) fn growth(
             }
         }
     }
-    for _ in 0..LOOK_UP_ROUNDS.max(size.rounds) {
+    let least = if size.quick { 1 } else { LOOK_UP_ROUNDS };
+    for _ in 0..least.max(size.rounds) {
         for seat in &mut directories {
             interrupt.check()?;
             seat.round(lookups_per_s, look_up, &command)?;

@@ -454,7 +454,7 @@ fn growth_compares_sizes_and_says_what_was_reached() {
         let goal = goals.iter().find(|goal| goal["name"].as_str().unwrap().contains(named));
         assert!(goal.unwrap()["value"].as_f64().unwrap() > 0.0, "{named}: {goals:?}");
     }
-    assert_eq!(result["steps"].as_array().unwrap().len(), 6);
+    assert_eq!(result["steps"].as_array().unwrap().len(), 8);
     let aliases = result["tables"][1]["rows"].as_array().unwrap();
     assert_eq!((&aliases[0]["name"], &aliases[1]["name"]), (&"200".into(), &"2k".into()));
     let html = std::fs::read_to_string(&page).unwrap();

@@ -1,20 +1,41 @@
 //! Compiles in which commit this is, so that every result says what was measured.
+//!
+//! `-dirty` stands behind it when sources differ from that commit. It is looked at anew whenever
+//! one of them, the index or the head changes.
 
+use std::path::Path;
 use std::process::Command;
 
+/// What the program is made of, seen from here.
+const SOURCES: [&str; 3] = ["../../crates", "../../Cargo.toml", "../../Cargo.lock"];
+
 fn main() {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        output.status.success().then(|| text.trim().to_owned())
-    };
-    let commit = git(&["describe", "--always", "--dirty", "--abbrev=12"]);
-    println!("cargo:rustc-env=UPESI_COMMIT={}", commit.unwrap_or_default());
-    // The head's log grows with every commit; without it nothing but this file is watched.
-    match git(&["rev-parse", "--git-path", "logs/HEAD"]) {
-        Some(path) if std::path::Path::new(&path).exists() => {
-            println!("cargo:rerun-if-changed={path}");
-        }
-        _ => println!("cargo:rerun-if-changed=build.rs"),
+    println!("cargo:rustc-env=UPESI_COMMIT={}", commit().unwrap_or_default());
+    for name in ["HEAD", "index", "logs/HEAD"] {
+        let path = git(&["rev-parse", "--git-path", name]).unwrap_or_default();
+        watch(&path);
+    }
+    SOURCES.into_iter().for_each(watch);
+    watch("build.rs");
+}
+
+/// Without git, or outside of a checkout, it is not known.
+fn commit() -> Option<String> {
+    let commit = git(&["describe", "--always", "--abbrev=12"])?;
+    let status = ["--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--"];
+    let changed = git(&[&status[..], &SOURCES].concat())?;
+    Some(if changed.is_empty() { commit } else { commit + "-dirty" })
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// A path that is not there would have this run at every build.
+fn watch(path: &str) {
+    if !path.is_empty() && Path::new(path).exists() {
+        println!("cargo:rerun-if-changed={path}");
     }
 }

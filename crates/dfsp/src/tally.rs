@@ -11,6 +11,9 @@ use ledger::{Amount, FspName, TransferId};
 
 /// Transfers remembered per FSP.
 pub const REMEMBERED_MAX: usize = 400_000;
+/// Transfers of one FSP that may be open at once so that it surely knows each at its end: the
+/// small maps fill unevenly.
+pub const OPEN_MAX: usize = REMEMBERED_MAX / 20 * 19;
 const SHARDS: usize = 64;
 
 /// A number of transfers and their amounts together.
@@ -341,6 +344,23 @@ mod tests {
         tally.notice(id(9), Verdict::Committed);
         assert_eq!(tally.position(), Amount::from_units(70_000));
         assert_eq!((tally.counts.contradictions, tally.counts.unknown), (1, 1));
+    }
+
+    #[test]
+    fn as_many_as_may_be_open_are_all_remembered() {
+        let scattered = |number: usize| {
+            let mixed = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 16;
+            let text = format!("00000000-0000-4000-8000-{mixed:012x}");
+            TransferId::parse(&text).expect("an id")
+        };
+        let mut tally = Tally::default();
+        for number in 0..OPEN_MAX {
+            tally.begin(scattered(number), Role::Payer, name("b"), Amount::ZERO);
+        }
+        let forgotten =
+            (0..OPEN_MAX).filter(|number| tally.record(scattered(*number)).is_none()).count();
+        assert_eq!(forgotten, 0);
     }
 
     #[test]

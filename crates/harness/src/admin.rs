@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ledger::Amount;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::child::read_token;
@@ -141,6 +142,15 @@ impl Admin {
         self.call("GET", "/health", None).is_ok_and(|answered| answered.status == 200)
     }
 
+    /// What the hub says is not well with it, when it says so: parts that are down, a disk that is
+    /// full.
+    pub(crate) fn complaint(&mut self) -> Option<String> {
+        let health = serde_json::from_slice(&self.call("GET", "/health", None).ok()?.body).ok()?;
+        let storage = self.call("GET", "/storage", None).ok();
+        let storage = storage.and_then(|answered| serde_json::from_slice(&answered.body).ok());
+        complaint_of(&health, &storage.unwrap_or_default())
+    }
+
     /// Names of all participants, the hub among them when it lists itself.
     ///
     /// # Errors
@@ -243,6 +253,23 @@ pub(crate) fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     addresses.next().ok_or_else(|| wrong("has no address"))
 }
 
+/// The same from both answers.
+fn complaint_of(health: &Value, storage: &Value) -> Option<String> {
+    let services = health["services"].as_array().map_or(&[][..], Vec::as_slice);
+    let down = services.iter().filter(|service| service["status"] == "DOWN");
+    let down = down.filter_map(|service| Some(format!("{} is down", service["name"].as_str()?)));
+    let mut said: Vec<String> = down.collect();
+    // What it says of storage is also of its growth, which is never larger than now.
+    let bytes = |name: &str| storage[name].as_u64();
+    if let (Some(free), Some(all)) = (bytes("freeBytes"), bytes("diskBytes"))
+        && free < all / 20
+    {
+        let free = free >> 20;
+        said.push(format!("its disk is full ({free} MiB are free): make room, or another --data"));
+    }
+    (!said.is_empty()).then(|| format!("the hub says: {}", said.join("; ")))
+}
+
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_nodelay(true)?;
@@ -274,6 +301,26 @@ fn number(text: &RawValue) -> Option<Amount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_named() {
+        let json = |text: &str| serde_json::from_str(text).expect("JSON");
+        let health = |services: &str| json(&format!(r#"{{"services":[{services}]}}"#));
+        let storage =
+            |free: &str| json(&format!(r#"{{"freeBytes":{free},"diskBytes":1000000000}}"#));
+        let down = r#"{"name":"datastore","status":"DOWN"},{"name":"broker","status":"OK"}"#;
+        for (services, free, expected) in [
+            ("", "null", None),
+            ("", "60000000", None),
+            ("", "3145728", Some("its disk is full (3 MiB are free)")),
+            (down, "60000000", Some("datastore is down")),
+        ] {
+            let found = complaint_of(&health(services), &storage(free));
+            let found = found.as_deref();
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
+            assert!(expected.is_none_or(|it| found.is_some_and(|text| text.contains(it))));
+        }
+    }
 
     #[test]
     fn metrics_add_up_their_labels() {

@@ -1,19 +1,18 @@
 //! A measurement: one scenario against one hub, with the checks without which it is void.
 
-use std::path::Path;
 use std::time::Duration;
 
 use dfsp::SimulatorOptions;
 
 use crate::baseline::baseline;
 use crate::bench_report::{
-    BenchReport, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload, Security,
-    Share, Spread, Stored, SystemCalls, Window,
+    BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload,
+    Security, Share, Spread, Stored, SystemCalls, Window,
 };
 use crate::child::{Confirm, SwitchCommand};
-use crate::demo::{Profile, check_writable, summary, write_json};
+use crate::demo::{Profile, summary};
 use crate::driver::TIMED_OUT;
-use crate::engine::{Drive, Length, Measured, Setup, carry_out};
+use crate::engine::{AT_REST, Drive, Length, Measured, Setup, carry_out};
 use crate::error::HarnessError;
 use crate::faults::{spread, upgrade};
 use crate::fleet::{FleetResult, place};
@@ -24,10 +23,13 @@ use crate::nodes::NodesPlan;
 use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
 use crate::proof::{Check, differences};
 use crate::report::Latency;
+use crate::results::{check_writable, tell, write_json};
 use crate::scenario::Scenario;
 
 /// Share of the units that may fail in a valid run.
 const FAILED_SHARE_MAX: f64 = 0.01;
+/// Share of the units due in the measured part that may be dropped in a valid run.
+const DROPPED_SHARE_MAX: f64 = 0.01;
 /// Points of a distribution per halving of the rest (see `hdrhistogram`).
 const POINTS_PER_HALF: u32 = 4;
 
@@ -42,22 +44,12 @@ pub fn bench(
     options: &BenchOptions,
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
+    options.check(scenario)?;
     for path in options.json.iter().flatten().chain(&options.report) {
         check_writable(path)?;
     }
     let report = run(scenario, options, command)?;
-    match &options.json {
-        None => println!("{report}"),
-        Some(Some(path)) => {
-            println!("{report}");
-            write_json(path, &report)?;
-        }
-        // The output is for a program then.
-        Some(None) => {
-            eprintln!("{report}");
-            write_json(Path::new("/dev/stdout"), &report)?;
-        }
-    }
+    tell(&report, options.json.as_ref())?;
     if let Some(path) = &options.report {
         std::fs::write(path, html::report(std::slice::from_ref(&report)))
             .map_err(HarnessError::file(path))?;
@@ -71,6 +63,7 @@ pub fn bench(
 /// # Errors
 /// The options make no sense, sockets cannot be had, or the file cannot be written.
 pub fn bench_harness(options: &HelloOptions) -> Result<(), HarnessError> {
+    options.check()?;
     if let Some(path) = &options.json {
         check_writable(path)?;
     }
@@ -105,14 +98,16 @@ pub fn run(
         return Ok(report(scenario, options, &command, measured));
     }
     // Before and after, so that a machine that grows slower or faster on the way shows.
-    let before = ceiling(scenario, options, command)?;
+    let (before, restless) = ceiling(scenario, options, command)?;
     let (own, measured) = measure(scenario, options, command)?;
     let cut = measured.cut.is_some();
     let mut report = report(scenario, options, &own, measured);
     if cut {
         return Ok(report);
     }
-    let after = ceiling(scenario, options, command)?;
+    let (after, restless_after) = ceiling(scenario, options, command)?;
+    let problems = [restless, restless_after].into_iter().flatten().collect();
+    report.add(Check::of("the null switch came to rest, before and after", problems));
     let rate_per_s = (before + after) / 2.0;
     report.ratio_to_ceiling = Some(report.achieved_per_s / rate_per_s);
     report.ceiling = Some(Ceiling { rate_per_s, before_per_s: before, after_per_s: after });
@@ -190,22 +185,29 @@ fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
     Some(NodesPlan { next: options.upgrade.clone(), ..plan })
 }
 
-/// What a switch reaches that neither records nor decides, in half of the time or count.
+/// What a switch reaches that neither records nor decides, in half of the time or count; and what
+/// did not come to its end there.
 fn ceiling(
     scenario: Scenario,
     options: &BenchOptions,
     command: &SwitchCommand,
-) -> Result<f64, HarnessError> {
+) -> Result<(f64, Option<String>), HarnessError> {
     let half = half_of(options);
     eprintln!("the ceiling: a switch that neither records nor decides");
     let (_, measured) = measure(scenario, &half, &command.null())?;
     if let Some(cut) = measured.cut {
         return Err(cut);
     }
-    // Its books never change, so of the checks only those of the units mean something.
+    // Its books never change, so of the checks only those of the units mean something, and
+    // whether it came to rest.
     match unit_checks(&measured).iter().find_map(|check| check.problems.first()) {
         Some(problem) => Err(HarnessError::Hub(format!("as a null switch: {problem}"))),
-        None => Ok(measured.good as f64 / measured.seconds),
+        None => {
+            let restless = measured.checks.iter().find(|check| check.name == AT_REST);
+            let problem = restless.and_then(|check| check.problems.first());
+            let problem = problem.map(|problem| format!("as a null switch: {problem}"));
+            Ok((measured.good as f64 / measured.seconds, problem))
+        }
     }
 }
 
@@ -259,7 +261,7 @@ fn measure(
 }
 
 /// What must be true of the units themselves.
-pub(crate) fn unit_checks(measured: &Measured) -> [Check; 3] {
+pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
     let check = |name, problem: Option<String>| match problem {
         Some(problem) => Check::failed(name, problem),
         None => Check { name, passed: Some(true), problems: Vec::new() },
@@ -277,8 +279,20 @@ pub(crate) fn unit_checks(measured: &Measured) -> [Check; 3] {
     [
         check("each unit had its callback in time", lost),
         check("at most 1% of the units failed", many),
+        check("at most 1% of the units were dropped", dropped(measured.dropped, measured.good)),
         check("something was measured", idle),
     ]
+}
+
+/// Units that were due and not started: the load was another one than the report says.
+fn dropped(dropped: u64, good: u64) -> Option<String> {
+    let due = dropped + good;
+    (dropped as f64 > due as f64 * DROPPED_SHARE_MAX).then(|| {
+        format!(
+            "{dropped} of {due} units were dropped, for too many were in flight: at most 1% may; \
+             lower --rate to what is achieved, or raise --backlog"
+        )
+    })
 }
 
 /// The results of a run.
@@ -323,6 +337,7 @@ pub(crate) fn report(
         over_one_second: OverOneSecond::of(&result.latencies),
         accepted_ms: Latency::of(&result.latencies.accepted),
         distribution_ms: distribution(result),
+        histogram_ms: Bucket::all(&result.latencies.whole),
         harness_cpu_ms_per_tx: summary.simulators_cpu_ms_per_tx,
         ceiling: None,
         ratio_to_ceiling: None,
@@ -423,5 +438,19 @@ fn spread_of(options: &BenchOptions, result: &FleetResult) -> Spread {
         largest_payee: largest(|route| &route.1),
         largest_pair: pairs.first().map_or(0.0, |pair| pair.share),
         pairs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_of_which_more_than_a_hundredth_was_dropped_is_another_load() {
+        assert_eq!(dropped(0, 0), None);
+        assert_eq!(dropped(100, 9_900), None);
+        let problem = dropped(61_840, 18_021).expect("most were dropped");
+        assert!(problem.starts_with("61840 of 79861 units were dropped"), "{problem}");
+        assert!(problem.contains("lower --rate"), "{problem}");
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::child::SwitchCommand;
 use crate::machine::{Environment, ProcessFigures};
 use crate::options::BenchOptions;
-use crate::proof::Check;
+use crate::proof::{Check, differences};
 use crate::records::{Latencies, Second};
 use crate::report::{DemoReport, Latency};
 
@@ -51,6 +51,9 @@ pub struct BenchReport {
     pub accepted_ms: Latency,
     /// Quantiles of the whole run and their latency.
     pub distribution_ms: Vec<(f64, f64)>,
+    /// How many units took how long, whole run: stretches whose edges grow by the same factor, from
+    /// that of the fastest unit to that of the slowest.
+    pub histogram_ms: Vec<Bucket>,
     /// CPU time of this process per unit: FSPs, driver and counting.
     pub harness_cpu_ms_per_tx: f64,
     /// What the same harness reaches without a switch's work; `null` when not measured.
@@ -102,6 +105,17 @@ pub struct Window {
     pub rate_per_s: f64,
     /// Latency of the units that belong to it.
     pub latency_ms: Latency,
+}
+
+/// A stretch of latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bucket {
+    /// Its begin.
+    pub from_ms: f64,
+    /// Its end, which belongs to the next one.
+    pub to_ms: f64,
+    /// Units that took so long.
+    pub units: u64,
 }
 
 /// How many took longer than a second, of those that ended well in the measured part.
@@ -249,6 +263,43 @@ impl BenchReport {
     #[must_use]
     pub fn best_window(&self) -> &Window {
         if self.steady.ended > 0 { &self.steady } else { &self.whole_run }
+    }
+
+    /// One more thing that must be true; the run is void when it is not.
+    pub(crate) fn add(&mut self, check: Check) {
+        self.checks.push(check);
+        let lines = differences(&self.checks);
+        self.valid = lines.is_empty();
+        self.summary.verified = self.valid;
+        self.invalid_because.clone_from(&lines);
+        self.summary.differences = lines;
+    }
+}
+
+/// Buckets of a histogram in each factor of ten.
+const BUCKETS_PER_TENFOLD: i32 = 10;
+
+impl Bucket {
+    /// All from the fastest to the slowest, with those between that are empty.
+    pub(crate) fn all(micros: &Histogram<u64>) -> Vec<Self> {
+        let edge = |at: i32| 10_f64.powf(f64::from(at) / f64::from(BUCKETS_PER_TENFOLD));
+        let place = |value: u64| {
+            let value = value.max(1) as f64;
+            (value.log10() * f64::from(BUCKETS_PER_TENFOLD) + 1e-9).floor() as i32
+        };
+        let mut buckets: Vec<Self> = Vec::new();
+        let mut first = None;
+        for value in micros.iter_recorded() {
+            let at = place(value.value_iterated_to());
+            let first = *first.get_or_insert(at);
+            while (buckets.len() as i32) <= at - first {
+                let next = first + buckets.len() as i32;
+                let [from_ms, to_ms] = [edge(next), edge(next + 1)].map(|micros| micros / 1e3);
+                buckets.push(Self { from_ms, to_ms, units: 0 });
+            }
+            buckets[(at - first) as usize].units += value.count_at_value();
+        }
+        buckets
     }
 }
 
@@ -503,5 +554,26 @@ impl BenchReport {
             return writeln!(f, "valid           yes");
         }
         writeln!(f, "VOID            this run is no result; see the checks that failed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::histogram;
+
+    #[test]
+    fn a_histogram_counts_each_unit_once() {
+        let mut micros = histogram();
+        for value in [1_000, 1_100, 1_300, 9_000] {
+            micros.record(value).expect("it is within the bounds");
+        }
+        let buckets = Bucket::all(&micros);
+        assert_eq!(buckets.len(), 10, "from 1 to 10 ms, empty ones too");
+        let units: Vec<_> = buckets.iter().map(|bucket| bucket.units).collect();
+        assert_eq!(units, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!((buckets[0].from_ms - 1.0).abs() < 1e-9, "{:?}", buckets[0]);
+        assert!(buckets.windows(2).all(|pair| pair[0].to_ms == pair[1].from_ms));
+        assert_eq!(Bucket::all(&histogram()), []);
     }
 }

@@ -1,16 +1,20 @@
-//! Charts as SVG text: lines and stacked bars, made for measurements. Nothing is fetched and no
-//! script runs; what a chart shows also stands in it as text.
+//! Charts as SVG text: lines, stacked bars and histograms, made for measurements. Nothing is
+//! fetched and no script runs; what a chart shows also stands in it as text.
 //!
-//! A chart has at most [`SERIES_MAX`] series in different colours; a long series is thinned to
-//! [`POINTS_MAX`] points by keeping the highest of each stretch, so that a peak is never lost.
+//! A chart draws at most 24 series, told apart by colour and dashes, and says how many
+//! more there are; a long series is thinned to [`POINTS_MAX`] points by keeping the lowest and the
+//! highest of each stretch, so that neither a stall nor a peak is ever lost. A series of a single
+//! point is a dot.
 
 use std::fmt::Write;
 
-/// Series with a colour of their own.
-pub(crate) const SERIES_MAX: usize = 8;
+use crate::bench_report::Bucket;
+
 /// Points drawn per series.
-const POINTS_MAX: usize = 600;
-const COLOURS: [&str; SERIES_MAX] =
+const POINTS_MAX: usize = 1_200;
+/// Lines of the same colour: whole, dashed, dotted.
+const DASHES: [&str; 3] = ["none", "9 4", "2 3"];
+const COLOURS: [&str; 8] =
     ["#1f6fb4", "#d1495b", "#2a9d64", "#8b5fbf", "#c07a1a", "#3aa6b9", "#7a7a7a", "#a33ea1"];
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 300.0;
@@ -83,19 +87,55 @@ impl Lines<'_> {
             HEIGHT / 2.0,
             escape(self.y_label)
         );
-        for (series, colour) in self.series.iter().zip(COLOURS) {
+        for (series, stroke) in self.series.iter().zip(strokes()) {
             let thin = thinned(&series.points);
-            let drawn = thin.iter().map(|&(a, b)| format!("{:.1},{:.1}", x(a), y(b)));
-            let drawn = drawn.collect::<Vec<_>>().join(" ");
-            let name = escape(&series.name);
-            let _ = write!(
-                svg,
-                "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\" \
-                 points=\"{drawn}\"><title>{name}</title></polyline>"
-            );
+            let places: Vec<_> = thin.iter().map(|&(a, b)| (x(a), y(b))).collect();
+            draw_series(&mut svg, &escape(&series.name), stroke, &places);
         }
         svg + "</svg>" + &legend(self.series.iter().map(|series| &*series.name))
     }
+}
+
+/// How many units took how long: a bar for each stretch of time, each as wide as the others, so
+/// that their edges grow by the same factor.
+pub(crate) fn histogram(buckets: &[Bucket], unit: &str) -> String {
+    let most = buckets.iter().map(|bucket| bucket.units).max().unwrap_or(0);
+    if most == 0 {
+        return String::new();
+    }
+    let (mut svg, bottom) = (open(HEIGHT), HEIGHT - BOTTOM);
+    let width = (WIDTH - LEFT - RIGHT) / buckets.len() as f64;
+    let step = step(most as f64);
+    let top = (most as f64 / step).ceil() * step;
+    let y = |value: f64| bottom - value / top * (bottom - TOP);
+    for tick in 0..=(top / step).round() as u32 {
+        let at = f64::from(tick) * step;
+        line(&mut svg, "grid", (LEFT, y(at)), (WIDTH - RIGHT, y(at)));
+        text(&mut svg, "end", (LEFT - 6.0, y(at) + 4.0), &number(at));
+    }
+    // As many labels as have room.
+    let apart = buckets.len().div_ceil(12);
+    for (index, bucket) in buckets.iter().enumerate() {
+        let left = LEFT + index as f64 * width;
+        let above = y(bucket.units as f64);
+        let _ = write!(
+            svg,
+            "<rect x=\"{left:.1}\" y=\"{above:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
+             fill=\"{}\"><title>{} to {} {}: {}</title></rect>",
+            (width - 1.0).max(0.5),
+            bottom - above,
+            COLOURS[0],
+            number(bucket.from_ms),
+            number(bucket.to_ms),
+            escape(unit),
+            bucket.units
+        );
+        if index.is_multiple_of(apart) {
+            text(&mut svg, "middle", (left, bottom + 16.0), &number(bucket.from_ms));
+        }
+    }
+    text(&mut svg, "middle", (WIDTH / 2.0, HEIGHT - 8.0), unit);
+    svg + "</svg>"
 }
 
 /// Bars below each other, parts in the same order and colour everywhere.
@@ -187,12 +227,43 @@ fn step(max: f64) -> f64 {
     fits.unwrap_or(10.0) * power
 }
 
+/// Colour and dashes of each series.
+fn strokes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DASHES.into_iter().flat_map(|dash| COLOURS.into_iter().map(move |colour| (colour, dash)))
+}
+
+fn draw_series(svg: &mut String, name: &str, (colour, dash): (&str, &str), places: &[(f64, f64)]) {
+    if let [(x, y)] = places {
+        let _ = write!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"><title>{name}\
+             </title></circle>"
+        );
+        return;
+    }
+    let drawn: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let _ = write!(
+        svg,
+        "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\" \
+         stroke-dasharray=\"{dash}\" points=\"{}\"><title>{name}</title></polyline>",
+        drawn.join(" ")
+    );
+}
+
+/// Of each stretch the lowest and the highest, in their order.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let stretch = points.len().div_ceil(POINTS_MAX).max(1);
-    let highest = |part: &[(f64, f64)]| {
-        part.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let stretch = points.len().div_ceil(POINTS_MAX / 2);
+    let extremes = |part: &[(f64, f64)]| {
+        let by_height = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let ends = [part.iter().min_by(by_height), part.iter().max_by(by_height)];
+        let mut ends = ends.map(|end| end.copied().unwrap_or_default());
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ends
     };
-    points.chunks(stretch).map(highest).collect()
+    points.chunks(stretch).flat_map(extremes).collect()
 }
 
 fn open(height: f64) -> String {
@@ -218,10 +289,22 @@ fn text(svg: &mut String, anchor: &str, at: (f64, f64), content: &str) {
 }
 
 fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let entries = names.zip(COLOURS).map(|(name, colour)| {
-        format!(r#"<span><i style="background:{colour}"></i>{}</span>"#, escape(name))
-    });
-    format!(r#"<p class="legend">{}</p>"#, entries.collect::<String>())
+    let mut names = names.peekable();
+    let mut entries = String::new();
+    for (colour, dash) in strokes() {
+        let Some(name) = names.next() else { break };
+        let name = escape(name);
+        let _ = write!(
+            entries,
+            "<span><svg class=\"key\" viewBox=\"0 0 24 8\"><line x1=\"0\" y1=\"4\" x2=\"24\" \
+             y2=\"4\" stroke=\"{colour}\" stroke-width=\"6\" stroke-dasharray=\"{dash}\"/></svg>\
+             {name}</span>"
+        );
+    }
+    if names.peek().is_some() {
+        let _ = write!(entries, "<span>and {} more, not drawn</span>", names.count());
+    }
+    format!(r#"<p class="legend">{entries}</p>"#)
 }
 
 #[cfg(test)]
@@ -241,9 +324,11 @@ mod tests {
     #[test]
     fn thinning_keeps_peaks_and_names_are_made_safe() {
         let mut points: Vec<_> = (0..5_000).map(|at| (f64::from(at), 1.0)).collect();
-        points[777].1 = 9.0;
+        (points[777].1, points[3_333].1) = (9.0, 0.0);
         let thin = thinned(&points);
         assert!(thin.len() <= POINTS_MAX && thin.contains(&(777.0, 9.0)));
+        assert!(thin.contains(&(3_333.0, 0.0)), "a stall shows as well as a peak");
+        assert!(thin.windows(2).all(|pair| pair[0].0 <= pair[1].0), "they stay in order");
         let chart = Lines {
             x_label: "s",
             y_label: "<b>",
@@ -252,6 +337,28 @@ mod tests {
         };
         let svg = chart.svg();
         assert!(svg.contains("&lt;b&gt;") && svg.contains("a&amp;b") && !svg.contains("<b>"));
+    }
+
+    #[test]
+    fn no_series_goes_unseen() {
+        let series = |count: usize| {
+            let one = |at: usize| Series { name: format!("run {at}."), points: vec![(0.5, 1.0)] };
+            let series = (0..count).map(one).collect();
+            Lines { x_label: "", y_label: "", x_axis: Axis::Linear, series }.svg()
+        };
+        assert_eq!(series(9).matches("<circle").count(), 9, "a single point is a dot");
+        assert!(series(9).contains("run 8.</span>"));
+        let many = series(COLOURS.len() * DASHES.len() + 2);
+        assert!(many.contains("and 2 more, not drawn"), "{many}");
+    }
+
+    #[test]
+    fn a_histogram_has_a_bar_for_each_stretch() {
+        let bucket = |from_ms: f64, units| Bucket { from_ms, to_ms: 2.0 * from_ms, units };
+        let svg = histogram(&[bucket(1.0, 5), bucket(2.0, 0), bucket(4.0, 20)], "milliseconds");
+        assert_eq!(svg.matches("<rect").count(), 3);
+        assert!(svg.contains("4.00 to 8.00 milliseconds: 20"), "{svg}");
+        assert_eq!(histogram(&[], "milliseconds"), "");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The demonstration: a switch, eight FSPs, whole transactions, proof.
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::child::SwitchCommand;
@@ -15,6 +14,7 @@ use crate::options::{DemoOptions, FspOptions};
 use crate::outage::NodesReport;
 use crate::proof::differences;
 use crate::report::{DemoReport, Latency, Legs};
+use crate::results::{check_writable, write_json};
 use crate::scenario::Scenario;
 
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -136,14 +136,4 @@ pub(crate) fn summary(measured: &Measured, fsps: &FspOptions, profile: &Profile)
         differences,
         nodes: profile.nodes.as_ref().map(|plan| NodesReport::of(plan, measured, each)),
     }
-}
-
-/// A path that cannot be written is better known before a run than after it.
-pub(crate) fn check_writable(path: &Path) -> Result<(), HarnessError> {
-    std::fs::File::create(path).map(drop).map_err(HarnessError::file(path))
-}
-
-pub(crate) fn write_json(path: &Path, report: &impl serde::Serialize) -> Result<(), HarnessError> {
-    let text = serde_json::to_string_pretty(report).expect("a report has only plain members");
-    std::fs::write(path, text + "\n").map_err(HarnessError::file(path))
 }

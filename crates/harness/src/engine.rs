@@ -47,6 +47,12 @@ const LONG_TRIM: (Duration, Duration) = (Duration::from_secs(300), Duration::fro
 /// A run of this length is long enough to leave out the usual parts.
 const LONG_RUN: Duration = Duration::from_secs(840);
 
+/// The check that fails when the hub itself says why a run went wrong.
+const WELL: &str = "the hub says that it is well";
+
+/// The check that fails when something does not come to its end.
+pub(crate) const AT_REST: &str = "everything came to rest";
+
 /// What a run is to be.
 pub(crate) struct Setup<'a> {
     pub(crate) scenario: Scenario,
@@ -256,7 +262,8 @@ impl Run<'_> {
                 (vec![Check::failed("the run went to its end", why)], Metrics::default())
             }
         };
-        checks.extend(open.map(|open| Check::failed("everything came to rest", open)));
+        checks.extend(open.map(|open| Check::failed(AT_REST, open)));
+        checks.extend(self.complaint(&checks));
         let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
         if result.is_record_full {
             let why = format!("an FSP keeps {ACKNOWLEDGED_MAX} of them; measure for less long");
@@ -298,6 +305,13 @@ impl Run<'_> {
             checks,
             cut,
         })
+    }
+
+    /// What the hub says of itself when something is not as it must be.
+    fn complaint(&mut self, checks: &[Check]) -> Option<Check> {
+        let void = checks.iter().any(|check| check.passed == Some(false));
+        let admin = self.admin.as_mut().filter(|_| void)?;
+        admin.complaint().map(|what| Check::failed(WELL, what))
     }
 
     /// Lets everything end that was begun; says what has not.

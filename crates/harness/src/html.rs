@@ -1,12 +1,11 @@
 //! Results as one page of HTML that needs nothing else: tables, charts, checks, settings.
 //!
-//! The page takes any number of results, so a sweep can put its runs beside each other; charts show
-//! the first [`SERIES_MAX`] of them.
+//! The page takes any number of results, so a sweep can put its runs beside each other.
 
 use std::fmt::Write;
 
 use crate::bench_report::{BenchReport, Window};
-use crate::chart::{Axis, Bar, Lines, SERIES_MAX, Series, bars, escape, number};
+use crate::chart::{Axis, Bar, Lines, Series, bars, escape, histogram, number};
 use crate::report::Latency;
 
 pub(crate) const STYLE: &str = "
@@ -17,7 +16,7 @@ th,td{padding:.25em .5em;border-bottom:1px solid #ddd;text-align:right}
 th:first-child,td:first-child{text-align:left}
 svg{width:100%;height:auto}.grid{stroke:#e3e3e3}.label{font-size:12px;fill:#555}
 .legend span{margin-right:1.2em;font-size:13px}
-.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
+.legend .key{display:inline-block;width:1.8em;height:.6em;margin-right:.4em}
 .void{background:#d1495b;color:#fff;padding:.6em 1em}.bad{color:#b00020}
 pre{background:#f6f6f6;padding:1em;overflow:auto}
 ";
@@ -38,6 +37,7 @@ pub fn report(results: &[BenchReport]) -> String {
         section(&mut page, "Latency over time", &latencies_over_time(result).svg());
     }
     section(&mut page, "Latency by percentile", &percentiles(results).svg());
+    section(&mut page, "Latency histogram", &histograms(results, results.iter().map(name)));
     section(&mut page, "CPU time per unit", &cpu(results));
     for result in results {
         details(&mut page, &name(result), result);
@@ -51,7 +51,7 @@ pub(crate) fn rates(results: &[BenchReport]) -> Lines<'static> {
         let seconds = whole_seconds(result).iter();
         seconds.map(|it| (f64::from(it.second) + 0.5, it.ended as f64)).collect()
     };
-    let series = results.iter().take(SERIES_MAX);
+    let series = results.iter();
     Lines {
         x_label: "seconds after the start of the measured part",
         y_label: "units a second",
@@ -62,7 +62,7 @@ pub(crate) fn rates(results: &[BenchReport]) -> Lines<'static> {
 
 /// Latency over quantile, a line for each result.
 pub(crate) fn percentiles(results: &[BenchReport]) -> Lines<'static> {
-    let series = results.iter().take(SERIES_MAX);
+    let series = results.iter();
     // The slowest of all has no place on this axis; the table has it.
     let points = |result: &BenchReport| {
         result.distribution_ms.iter().copied().filter(|&(quantile, _)| quantile < 1.0).collect()
@@ -73,6 +73,18 @@ pub(crate) fn percentiles(results: &[BenchReport]) -> Lines<'static> {
         x_axis: Axis::Nines,
         series: series.map(|it| Series { name: name(it), points: points(it) }).collect(),
     }
+}
+
+/// How many units took how long, a chart for each result under its name.
+pub(crate) fn histograms(results: &[BenchReport], names: impl Iterator<Item = String>) -> String {
+    let mut charts = String::new();
+    for (result, name) in results.iter().zip(names) {
+        let chart = histogram(&result.histogram_ms, "milliseconds");
+        if !chart.is_empty() {
+            let _ = write!(charts, "<h3>{}</h3>{chart}", escape(&name));
+        }
+    }
+    charts
 }
 
 /// CPU time of switch and harness, a bar for each result.
@@ -163,6 +175,7 @@ pub(crate) fn details(page: &mut String, name: &str, result: &BenchReport) {
     let mut short = result.clone();
     short.seconds_one_by_one.clear();
     short.distribution_ms.clear();
+    short.histogram_ms.clear();
     let json = serde_json::to_string_pretty(&short).expect("a report has only plain members");
     let _ = write!(
         page,

@@ -62,6 +62,14 @@ impl Pairs {
             Self::Skewed => "skewed",
         }
     }
+
+    /// The part of all transfers that the busiest FSP has a side in.
+    pub(crate) fn largest_share(self, fsps: usize) -> f64 {
+        match self {
+            Self::Uniform => 2.0 / fsps as f64,
+            Self::Skewed => LARGEST_PAYER,
+        }
+    }
 }
 
 impl FromStr for Pairs {

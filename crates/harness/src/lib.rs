@@ -52,6 +52,7 @@ mod progress;
 mod proof;
 mod records;
 mod report;
+mod results;
 mod scenario;
 mod simulate;
 mod sweep;
@@ -70,8 +71,8 @@ pub use crate::admin::{Admin, Answered};
 pub use crate::baseline::{BaselineReport, baseline};
 pub use crate::bench::{bench, bench_harness, run};
 pub use crate::bench_report::{
-    BenchReport, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload, Security,
-    Share, Spread, Stored, SystemCalls, Window,
+    BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload,
+    Security, Share, Spread, Stored, SystemCalls, Window,
 };
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;

@@ -167,6 +167,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_commit_says_when_sources_differ_from_it() {
+        let git = |arguments: &[&str]| {
+            let output = std::process::Command::new("git").args(arguments).output().ok()?;
+            let text = String::from_utf8(output.stdout).ok()?;
+            output.status.success().then(|| text.trim().to_owned())
+        };
+        let Some(head) = git(&["rev-parse", "HEAD"]) else { return };
+        let sources = ["../../crates", "../../Cargo.toml", "../../Cargo.lock"];
+        let changed = git(&[&["diff", "--stat", "HEAD", "--"][..], &sources].concat());
+        let commit = env!("UPESI_COMMIT");
+        let is_dirty = changed.is_some_and(|changed| !changed.is_empty());
+        assert_eq!(commit.ends_with("-dirty"), is_dirty, "{commit}");
+        assert!(commit.contains(&head[..12]), "{commit} is not {head}");
+    }
+
+    #[test]
     fn times_are_read_past_any_name() {
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 1 2 3";
         assert_eq!(cpu_ticks(stat), Some(200));

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use dfsp::tally::OPEN_MAX;
 use dfsp::{Behaviour, Style, Version};
 use ledger::Currency;
 
@@ -418,6 +419,38 @@ impl BenchOptions {
         self.stock.unwrap_or(planned)
     }
 
+    /// Refuses more open transfers than the FSPs can remember: they would not know them at their
+    /// end, and the hub would seem to be at fault.
+    fn check_memory(&self, scenario: Scenario) -> Result<(), HarnessError> {
+        let open = match (scenario, self.count, self.rate) {
+            (Scenario::Fulfil, ..) => self.stock_for(scenario) as f64,
+            // Payees fulfil after the measured part.
+            (Scenario::Prepare, Some(count), _) => count as f64,
+            (Scenario::Prepare, None, Some(rate)) => rate * (self.seconds + self.warmup),
+            _ => return Ok(()),
+        };
+        let most = (OPEN_MAX as f64 / self.pairs.largest_share(self.fsps.fsps)).floor();
+        if open <= most {
+            return Ok(());
+        }
+        let (fsps, instead) = (
+            self.fsps.fsps,
+            if scenario == Scenario::Fulfil {
+                "--stock, --count or --rate"
+            } else {
+                "--count, --rate or --seconds"
+            },
+        );
+        let more = match self.pairs {
+            Pairs::Uniform => "raise --fsps, or ",
+            Pairs::Skewed => "",
+        };
+        Err(HarnessError::Options(format!(
+            "{open} transfers would be open at once, and {fsps} simulated FSPs remember {most} of \
+             them: {more}lower {instead}"
+        )))
+    }
+
     /// Whether something is done to the nodes on the way.
     pub(crate) fn is_disturbed(&self) -> bool {
         !self.kill.is_empty() || self.upgrade.is_some()
@@ -440,6 +473,7 @@ impl BenchOptions {
             "a stock of 1 to 1000000 transfers can be held: lower --stock, --count or \
             --rate",
         )?;
+        self.check_memory(scenario)?;
         if self.pairs == Pairs::Skewed {
             let fsps = (4..=SKEWED_MAX).contains(&self.fsps.fsps);
             require(fsps, "--pairs skewed takes 4 to 64 --fsps")?;
@@ -453,6 +487,10 @@ impl BenchOptions {
         )?;
         let long_enough = !self.is_disturbed() || KILL_MIN_S <= self.seconds;
         require(long_enough, "--kill and --upgrade take --seconds of 10 or more")?;
+        if let Some(pid) = self.pid {
+            let is_there = std::path::Path::new(&format!("/proc/{pid}/stat")).exists();
+            require(is_there, &format!("--pid: there is no process {pid} on this machine"))?;
+        }
         let known = self.hub.is_none() || self.admin.is_some() || self.existing;
         require(known, "--hub needs --admin for onboarding, or --existing")
     }
@@ -516,4 +554,41 @@ fn behaviour(text: &str) -> Result<(String, Behaviour), String> {
     let (name, behaviour) = text.split_once('=').ok_or("expected FSP=BEHAVIOUR")?;
     let behaviour = behaviour.parse().map_err(|error: dfsp::BehaviourError| error.to_string())?;
     Ok((name.to_owned(), behaviour))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_open_transfers_than_the_simulators_remember_are_refused() {
+        let two = FspOptions { fsps: 2, ..FspOptions::standard() };
+        let base = BenchOptions { fsps: two, ..BenchOptions::standard() };
+        let stock = |stock| BenchOptions { stock: Some(stock), ..base.clone() };
+        let said = |options: &BenchOptions, scenario| {
+            options.check(scenario).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let problem = said(&stock(450_000), Scenario::Fulfil);
+        assert!(problem.contains("2 simulated FSPs remember 380000"), "{problem}");
+        assert!(problem.contains("raise --fsps"), "{problem}");
+        assert_eq!(said(&stock(380_000), Scenario::Fulfil), "");
+        let four = FspOptions { fsps: 4, ..FspOptions::standard() };
+        let more = BenchOptions { fsps: four, ..stock(450_000) };
+        assert_eq!(said(&more, Scenario::Fulfil), "");
+        let open = BenchOptions { rate: Some(10_000.0), seconds: 60.0, ..base.clone() };
+        assert!(said(&open, Scenario::Prepare).contains("--seconds"));
+        assert_eq!(said(&open, Scenario::Transfer), "");
+        assert_eq!(said(&base, Scenario::Prepare), "", "nobody knows how many it will be");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_cannot_be_measured() {
+        let hub = Some("http://127.0.0.1:4000".to_owned());
+        let base = BenchOptions { hub, existing: true, ..BenchOptions::standard() };
+        let nobody = BenchOptions { pid: Some(u32::MAX), ..base.clone() };
+        let problem = nobody.check(Scenario::Lookup).expect_err("nobody").to_string();
+        assert!(problem.contains("--pid"), "{problem}");
+        let this = BenchOptions { pid: Some(std::process::id()), ..base };
+        this.check(Scenario::Lookup).expect("this process is there");
+    }
 }

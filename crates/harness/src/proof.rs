@@ -28,6 +28,8 @@ const ABORTED: &str = "upesi_transfers_aborted_total";
 const EXPIRED: &str = "upesi_transfers_expired_total";
 const HUB: &str = "Hub";
 const LINES_MAX: usize = 50;
+const CONFIRMS: &str = "this hub confirms to payees; say --confirm-to-payee, or set \
+                        transfers.confirm_to_payee = false there";
 
 /// The switch's books and counters at one moment.
 pub(crate) struct Books {
@@ -276,6 +278,9 @@ impl Evidence<'_> {
                 lines.push(format!("{name}: {what}: {seen} instead of {expected}"));
             }
         }
+        if !confirmed && counts.confirmations > confirmations {
+            lines.push(format!("{name} heard confirmations as payee: {CONFIRMS}"));
+        }
     }
 
     fn exchange(&self, name: &str, counterparty: &str) -> Exchange {
@@ -300,8 +305,8 @@ impl Evidence<'_> {
 fn sums(after: &Books) -> Vec<String> {
     let mut sums: BTreeMap<&str, i128> = BTreeMap::new();
     for account in after.accounts.values().flatten() {
-        *sums.entry(&account.currency).or_default() +=
-            account.value.units() + account.reserved.units();
+        // What is reserved stands in no other account: it moves when the transfer ends.
+        *sums.entry(&account.currency).or_default() += account.value.units();
     }
     let wrong = sums.into_iter().filter(|&(_, sum)| sum != 0);
     wrong
@@ -411,6 +416,31 @@ mod tests {
     #[test]
     fn a_good_run_leaves_no_line() {
         check(|_, _| {}, &[]);
+    }
+
+    #[test]
+    fn what_is_reserved_is_in_no_other_account() {
+        let mut after = books([37, -37], QUIET);
+        after.accounts.get_mut("a").expect("it is there")[0].reserved = Amount::from_units(5);
+        assert_eq!(sums(&after), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_hub_that_confirms_to_payees_is_told_from_one_at_fault() {
+        let (before, after) = (books([7, -7], QUIET), books([37, -37], QUIET));
+        let evidence = Evidence {
+            before: Some(&before),
+            after: Some(&after),
+            fsps: &fsps(),
+            good: 3,
+            failed: 0,
+            moves_money: true,
+            metrics_needed: true,
+            style: Style::Committed,
+            confirm_to_payee: false,
+        };
+        let found = differences(&evidence.checks());
+        assert!(found.iter().any(|line| line.contains("say --confirm-to-payee")), "{found:?}");
     }
 
     #[test]

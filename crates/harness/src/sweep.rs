@@ -7,22 +7,26 @@
 //! and what there is is shown.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use crate::bench::run;
+use crate::bench_report::OverOneSecond;
 use crate::child::SwitchCommand;
-use crate::demo::{check_writable, write_json};
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
-use crate::options::{count, count_or_none};
+use crate::options::{count, count_or_none, require};
 use crate::records::Second;
-use crate::sweep_expiry::expiry;
-use crate::sweep_growth::growth;
+use crate::results::{check_writable, tell};
+use crate::sweep_expiry::{self, expiry};
+use crate::sweep_growth::{self, growth};
 use crate::sweep_page::page;
 use crate::sweep_plans::{self, Plan, Plans};
 use crate::sweep_report::{Step, SweepReport};
+
+/// What the switch takes as its most syncs a second.
+const SYNCS_PER_SECOND_MAX: u32 = 1_000_000;
 
 /// A question, and how its runs shall be.
 #[derive(Clone, Debug, Subcommand)]
@@ -186,6 +190,7 @@ pub struct HourOptions {
 /// The first run could not be set up, or a file cannot be written.
 pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
     let output = sweep.output();
+    sweep.check()?;
     for path in output.json.iter().flatten().chain(&output.report) {
         check_writable(path)?;
     }
@@ -196,18 +201,7 @@ pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, Harn
         Err(Special::Expiry(options)) => expiry(options, &command)?,
         Err(Special::Growth(options)) => growth(options, &command)?,
     };
-    match &output.json {
-        // The output is for a program then.
-        Some(None) => {
-            eprintln!("{report}");
-            write_json(Path::new("/dev/stdout"), &report)?;
-        }
-        Some(Some(path)) => {
-            println!("{report}");
-            write_json(path, &report)?;
-        }
-        None => println!("{report}"),
-    }
+    tell(&report, output.json.as_ref())?;
     if let Some(path) = &output.report {
         std::fs::write(path, page(&report)).map_err(HarnessError::file(path))?;
     }
@@ -236,6 +230,21 @@ impl Sweep {
             Self::Expiry(options) => &options.output,
             Self::Growth(options) => &options.output,
             Self::Hour(options) => &options.output,
+        }
+    }
+
+    /// Refuses what some run could not be made with, before the first of them.
+    fn check(&self) -> Result<(), HarnessError> {
+        if let Self::Disk(options) = self {
+            let syncs = (1..=SYNCS_PER_SECOND_MAX).contains(&options.syncs_per_second);
+            require(syncs, "--syncs-per-second takes 1 to 1000000")?;
+        }
+        match self.plans() {
+            Ok(Plans { plans, .. }) => {
+                plans.iter().try_for_each(|plan| plan.options.check(plan.scenario))
+            }
+            Err(Special::Expiry(options)) => sweep_expiry::check(options),
+            Err(Special::Growth(options)) => sweep_growth::check(options),
         }
     }
 
@@ -329,16 +338,22 @@ fn facts(sweep: &Sweep, steps: &[Step]) -> BTreeMap<&'static str, f64> {
             ])
         }
         Sweep::Hour(_) => {
-            let percent = |count: u64| count as f64 * 100.0 / ended;
-            let over = result.over_one_second;
+            let counted = (result.whole_run.ended, result.dropped);
+            let [transfers, units] = over_one_second_percent(result.over_one_second, counted);
             BTreeMap::from([
-                ("transfers_over_one_second_percent", percent(over.transfers)),
-                ("whole_transactions_over_one_second_percent", percent(over.units)),
+                ("transfers_over_one_second_percent", transfers),
+                ("whole_transactions_over_one_second_percent", units),
                 ("switch_memory_megabytes", result.summary.switch_rss_mb),
             ])
         }
         _ => BTreeMap::new(),
     }
+}
+
+/// Of those that were due, transfers and units; one that was dropped never ended at all.
+fn over_one_second_percent(over: OverOneSecond, (ended, dropped): (u64, u64)) -> [f64; 2] {
+    let due = (ended + dropped).max(1) as f64;
+    [over.transfers, over.units].map(|over| (over + dropped) as f64 * 100.0 / due)
 }
 
 /// Mean of the p99 of single seconds, at the begin and at the end of a run.
@@ -355,6 +370,13 @@ fn first_and_last_tenth(seconds: &[Second]) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_dropped_took_longer_than_a_second() {
+        let over = OverOneSecond { units: 3, transfers: 1 };
+        assert_eq!(over_one_second_percent(over, (100, 0)), [1.0, 3.0]);
+        assert_eq!(over_one_second_percent(over, (80, 20)), [21.0, 23.0]);
+    }
 
     #[test]
     fn tenths_are_of_whole_seconds() {

@@ -36,6 +36,7 @@ use crate::scenario::Scenario;
 use crate::sweep::ExpiryOptions;
 use crate::sweep_plans::base;
 use crate::sweep_report::{Step, SweepReport};
+use crate::sweep_tables::Goal;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Measured seconds before the moment and after the last expiration.
@@ -47,7 +48,13 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(120);
 const QUIET_WITHIN: Duration = Duration::from_secs(60);
 /// Number of the first holder; the live ones have the usual numbers.
 const FIRST_HOLDER: u64 = 401;
+const BY_BEFORE: &str = "p99_while_expiring_by_before";
 const TOLD: &str = "transfer: error callback 3303";
+
+/// Refuses options that make no sense.
+pub(crate) fn check(options: &ExpiryOptions) -> Result<(), HarnessError> {
+    Size::of(options).map(drop)
+}
 
 /// Makes the run.
 ///
@@ -63,8 +70,9 @@ pub(crate) fn expiry(
     let mut notes = Notes::default();
     let cut = run.measure(&size, &mut notes).err();
     let measured = run.finish(&size, &notes, cut, &command)?;
-    let name = format!("{} expire, {}/s go on", size.count, size.rate);
     let facts = facts(&size, &notes, &measured.result);
+    let goal = goal(&facts);
+    let name = format!("{} expire, {}/s go on", size.count, size.rate);
     let bench = BenchOptions { rate: Some(size.rate), ..base(options.output.quick) };
     let result = report(Scenario::Transfer, &bench, &command, measured);
     let step = Step { name, group: "", at: 0.0, published: Vec::new(), result };
@@ -78,7 +86,7 @@ pub(crate) fn expiry(
         published: Vec::new(),
         facts,
         tables: Vec::new(),
-        goals: Vec::new(),
+        goals: vec![goal],
         steps: vec![step],
     })
 }
@@ -421,6 +429,13 @@ fn told_on_both_sides(count: u64, (before, after): (&Books, &Books), held: &Flee
     Check { name, passed: Some(problems.is_empty()), problems }
 }
 
+/// Expirations are felt little by those that go on.
+fn goal(facts: &BTreeMap<&'static str, f64>) -> Goal {
+    let name = "p99 of live transfers that began while others expired, by the median of the \
+                seconds before";
+    Goal::new(name.to_owned(), facts.get(BY_BEFORE).copied(), [1.5, 1.1])
+}
+
 /// What the live transfers felt before, in and after the stretch of the expirations.
 fn facts(size: &Size, notes: &Notes, live: &FleetResult) -> BTreeMap<&'static str, f64> {
     let [from, to] = size.expiring().map(|second| second as usize);
@@ -440,10 +455,23 @@ fn facts(size: &Size, notes: &Notes, live: &FleetResult) -> BTreeMap<&'static st
         ("p99_after_worst_second_ms", after.into_iter().fold(0.0, f64::max)),
     ]);
     if usual > 0.0 {
-        facts.insert("p99_while_expiring_by_before", then.p99 / usual);
+        facts.insert(BY_BEFORE, then.p99 / usual);
     }
     if let Some(told) = notes.told {
         facts.insert("all_told_after_s", told.as_secs_f64());
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goal_is_about_those_that_go_on() {
+        for (ratio, verdict) in [(1.05, "aim reached"), (1.5, "must reached"), (1.6, "MISSED")] {
+            assert_eq!(goal(&BTreeMap::from([(BY_BEFORE, ratio)])).verdict, verdict, "{ratio}");
+        }
+        assert_eq!(goal(&BTreeMap::new()).verdict, "not offered");
+    }
 }

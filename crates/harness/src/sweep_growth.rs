@@ -60,6 +60,11 @@ const BEFORE_KILL_SECONDS: f64 = 5.0;
 /// Part of a run after which the snapshot is asked for.
 const SNAPSHOT_AT: f64 = 0.3;
 
+/// Refuses options that make no sense.
+pub(crate) fn check(options: &GrowthOptions) -> Result<(), HarnessError> {
+    Extent::of(options).map(drop)
+}
+
 /// Makes the runs.
 ///
 /// # Errors
@@ -106,7 +111,8 @@ pub(crate) fn growth(
             }
         }
     }
-    for _ in 0..LOOK_UP_ROUNDS.max(size.rounds) {
+    let least = if size.quick { 1 } else { LOOK_UP_ROUNDS };
+    for _ in 0..least.max(size.rounds) {
         for seat in &mut directories {
             interrupt.check()?;
             seat.round(lookups_per_s, look_up, &command)?;

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::bench_report::BenchReport;
-use crate::chart::{Axis, Bar, Lines, SERIES_MAX, Series, bars, escape, number};
+use crate::chart::{Axis, Bar, Lines, Series, bars, escape, number};
 use crate::html::{self, STYLE, section};
 use crate::sweep_report::{Published, Source, Step, SweepReport};
 use crate::sweep_tables;
@@ -28,6 +28,8 @@ pub(crate) fn page(report: &SweepReport) -> String {
     section(&mut page, "Rate over time", &named(html::rates(&results), &report.steps).svg());
     let percentiles = named(html::percentiles(&results), &report.steps);
     section(&mut page, "Latency by percentile", &percentiles.svg());
+    let names = report.steps.iter().map(|step| step.name.clone());
+    section(&mut page, "Latency histogram", &html::histograms(&results, names));
     section(&mut page, "CPU time per unit", &cpu(&report.steps));
     for step in &report.steps {
         html::details(&mut page, &step.name, &step.result);
@@ -125,7 +127,6 @@ fn curve(report: &SweepReport, y_label: &str, of: fn(&Step) -> (f64, Option<f64>
         }
     }
     series.retain(|line| line.points.len() > 1);
-    series.truncate(SERIES_MAX);
     for line in &mut series {
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }

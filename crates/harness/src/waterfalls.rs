@@ -14,7 +14,7 @@ use ledger::{Amount, FspName, TransferId};
 use serde::Deserialize;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
-use waterfall::page::{Waterfalls, median_run, page, stages};
+use waterfall::page::{Waterfalls, gap, median_run, page, stages};
 use waterfall::svg::{Style, draw, summary};
 use waterfall::{Event, Unit, events, figures};
 
@@ -27,6 +27,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::onboarding::onboard;
 use crate::options::{FspOptions, require};
+use crate::results::check_writable;
 
 const COUNT_MAX: usize = 1_000;
 /// Transfers before those that are drawn: connections are made, code and data are warm.
@@ -92,6 +93,9 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
     require((1..=COUNT_MAX).contains(&many), "--count and --at-once take 1 to 1000")?;
     require((0.0..=60.0).contains(&options.apart), "--apart takes 0 to 60 seconds")?;
     let form = options.out.as_deref().map(Form::of).transpose()?;
+    if let Some(path) = &options.out {
+        check_writable(path)?;
+    }
     let (title, unit, mut runs) = collect(options, command)?;
     for run in &mut runs {
         let left_out = |event: &Event| {
@@ -169,8 +173,9 @@ fn notes(options: &WaterfallOptions) -> Vec<String> {
     };
     vec![
         format!("{how}, through a switch of this build on this machine, synced before the answer."),
-        "Payer and payee are simulators in one process. A stage reaches from one moment that the \
-         switch noted to the next; several messages are under way at the same time."
+        "Payer and payee are simulators in one process. A stage is where somebody worked on a \
+         message; several messages are under way at the same time. The wait for a batch of the log \
+         or for a thread is none: where nothing else is under way it is gap."
             .to_owned(),
     ]
 }
@@ -181,7 +186,7 @@ fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
     let median = median_run(runs).map_or(&[][..], |at| &runs[at]);
     let name = if runs.len() == 1 { "waterfall" } else { "median" };
     let _written = writeln!(text, "{name:<15} {}", summary(&figures(median), unit));
-    for stage in stages(runs) {
+    for stage in stages(runs).into_iter().chain([gap(runs)]) {
         let _written = writeln!(
             text,
             "  {:<44} p50 {:>12}  p99 {:>12}  longest {:>12}",

@@ -16,6 +16,7 @@ use sequencer::{ColdSide, Durability, Quarantine, Sequencer, Start, Submission};
 
 use crate::measure::{Durations, Took, median, time};
 use crate::report::{Row, Section};
+use crate::stream::check_room;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload, delivered};
 use crate::{BATCH_LARGE, Error, Options};
@@ -27,8 +28,13 @@ pub(crate) const BEHIND: usize = 200;
 /// Finished deliveries are noted when there are this many at least, as the switch does.
 pub(crate) const DELIVERIES: usize = 512;
 
-/// All arrivals are made beforehand, and in memory.
-const ARRIVALS_SECONDS_MAX: u32 = 60;
+/// Each command's latency is kept in memory.
+const ARRIVALS_SECONDS_MAX: u32 = 3_600;
+/// Bytes of log for each, about.
+const COMMAND_BYTES: u64 = 256;
+/// Arrivals are made beforehand, in memory, for so long; then the clock stands until the next are
+/// made.
+const PORTION_SECONDS: u32 = 60;
 
 /// A hub without sockets.
 pub(crate) struct Hub {
@@ -186,22 +192,27 @@ fn large_row(options: &Options, spread: Spread, directory: &Path) -> Result<Row,
 pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, Error> {
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
-    let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
     let seconds = options.seconds.min(ARRIVALS_SECONDS_MAX);
-    let pairs = options.rate as usize * seconds as usize / 2;
-    let row = workload.row(pairs.max(1), BEHIND);
-    let row: Vec<_> = row.into_iter().map(synced).collect();
-    let commands = row.len();
+    let wanted = u64::from(options.rate) * u64::from(seconds) * COMMAND_BYTES;
+    check_room(directory, wanted)?;
+    let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
     let before = hub.sequencer.counts();
     let gap = Duration::from_secs(1).div_f64(f64::from(options.rate));
     let mut latencies = Durations::default();
-    let mut failed = Ok(());
-    let took = time(|| failed = arrive(&mut hub, row, gap, &mut latencies));
-    failed?;
+    let (mut commands, mut took) = (0, Duration::ZERO);
+    for portion in portions(seconds) {
+        let pairs = options.rate as usize * portion as usize / 2;
+        let row = workload.row(pairs.max(1), BEHIND);
+        let row: Vec<_> = row.into_iter().map(synced).collect();
+        commands += row.len();
+        let mut failed = Ok(());
+        took += time(|| failed = arrive(&mut hub, row, gap, &mut latencies)).wall;
+        failed?;
+    }
     let counts = hub.sequencer.counts();
     let batches = (counts.batches - before.batches) as f64;
     let figures = vec![
-        commands as f64 / took.wall.as_secs_f64(),
+        commands as f64 / took.as_secs_f64(),
         latencies.per_mille_us(500),
         latencies.per_mille_us(990),
         latencies.per_mille_us(999),
@@ -220,6 +231,12 @@ pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, E
         vec!["commands/s", "p50 us", "p99 us", "p99.9 us", "max us", "mean batch", "syncs"];
     let case = format!("{}, {} a second", spread.name(), options.rate);
     Ok(Section { name: "arrivals", about, columns, rows: vec![Row { case, figures }] })
+}
+
+/// The seconds of each portion.
+fn portions(seconds: u32) -> impl Iterator<Item = u32> {
+    let starts = (0..seconds).step_by(PORTION_SECONDS as usize);
+    starts.map(move |start| (seconds - start).min(PORTION_SECONDS))
 }
 
 fn arrive(
@@ -265,4 +282,17 @@ fn submission(command: Command, durability: Durability) -> Submission<()> {
 
 pub(crate) fn wall_ms() -> u64 {
     SystemClock::new().now().wall.millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_add_up_to_the_time() {
+        for (seconds, expected) in [(5, &[5][..]), (60, &[60]), (130, &[60, 60, 10])] {
+            assert_eq!(portions(seconds).collect::<Vec<_>>(), expected);
+        }
+        assert_eq!(portions(ARRIVALS_SECONDS_MAX).sum::<u32>(), 3_600);
+    }
 }

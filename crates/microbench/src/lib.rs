@@ -53,7 +53,7 @@ pub struct Options {
     #[arg(long, value_name = "PER_SECOND", default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
-    /// Seconds for which they arrive, 60 at most; or for which the stream is fed.
+    /// Seconds for which they arrive, 3600 at most; or for which the stream is fed.
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,
@@ -109,9 +109,9 @@ pub enum Error {
         /// What the system answered.
         error: std::io::Error,
     },
-    /// The stream would fill the disk.
+    /// A part would fill the disk.
     #[error(
-        "the stream would need {} MiB of disk, and {} MiB are free: fewer --seconds, or another \
+        "this would need {} MiB of disk, and {} MiB are free: fewer --seconds, or another \
          disk with --data", .wanted >> 20, .free >> 20
     )]
     Room {

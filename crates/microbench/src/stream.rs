@@ -99,7 +99,7 @@ pub(crate) fn measure(options: &Options, directory: &Path) -> Result<Section, Er
     Ok(Section { name: "stream", about, columns, rows: vec![Row { case, figures: row }] })
 }
 
-fn check_room(directory: &Path, wanted: u64) -> Result<(), Error> {
+pub(crate) fn check_room(directory: &Path, wanted: u64) -> Result<(), Error> {
     let found = rustix::fs::statvfs(directory).map_err(std::io::Error::from);
     let found = found.map_err(|error| Error::Directory { path: directory.to_owned(), error })?;
     let free = found.f_bavail * found.f_frsize;

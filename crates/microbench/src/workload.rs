@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 const PLENTY: i64 = 1_000_000_000_000_000_000;
 /// Transfers end by themselves this long after the wall clock at the start: never, here. Their
 /// deadlines are those of ten a millisecond whose payers' clocks differ by some milliseconds.
-const EXPIRES_AFTER_MS: u64 = 3_600_000;
+const EXPIRES_AFTER_MS: u64 = 86_400_000;
 
 /// Whose accounts move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

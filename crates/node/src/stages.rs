@@ -2,7 +2,8 @@
 //!
 //! Phases: while watching is on, threads *mark* moments (one lock of their own and a clock
 //! reading each); [`Stages::of`] gathers the marks of one transfer and makes stages of them, each
-//! with a start, an end and a label. While it is off, a mark costs one relaxed load.
+//! with a start, an end and a label. Where a message only waited, for its batch or for a thread,
+//! there is no stage: nobody worked. While it is off, a mark costs one relaxed load.
 //!
 //! Bounds: the last `MARKS_MAX` marks of each thread are kept, about 20 a transfer; nothing is
 //! kept while watching is off. Time is the machine's monotonic clock in nanoseconds, the same for
@@ -60,6 +61,8 @@ pub enum Moment {
     Synced,
     /// Inbound: the kernel had decided.
     Applied,
+    /// Inbound: the thread of its connection goes on with it.
+    Resumed,
     /// Inbound: the answer was handed to the connection.
     Answered,
     /// Outbound: the notice reached its thread.
@@ -190,13 +193,15 @@ fn payees_own_time(marks: &[Mark]) -> Option<Stage> {
 }
 
 /// A message seen more than once (a resend, a retry) makes its stages again from each first
-/// moment on.
+/// moment on. Between two moments in which it only waited there is none.
 fn stages_of_message(marks: &mut [Mark], stages: &mut Vec<Stage>) {
     marks.sort_by_key(|mark| (mark.at_ns, mark.moment));
     for pair in marks.windows(2) {
         let [from, to] = [pair[0], pair[1]];
-        if from.moment < to.moment {
-            let label = format!("{}: {}", name(from.what), doing(to.moment));
+        if let Some(doing) = doing(to.moment)
+            && from.moment < to.moment
+        {
+            let label = format!("{}: {doing}", name(from.what));
             stages.push(Stage { start_ns: from.at_ns, end_ns: to.at_ns, label });
         }
     }
@@ -219,24 +224,24 @@ fn name(what: What) -> &'static str {
     }
 }
 
-/// What ended with a moment.
-fn doing(moment: Moment) -> &'static str {
-    match moment {
-        Moment::Arrived => "wait for the socket",
+/// What was done until a moment; `None` where the message only waited: for bytes, for the batch,
+/// for a thread, for its place in a lane.
+fn doing(moment: Moment) -> Option<&'static str> {
+    Some(match moment {
+        Moment::Arrived | Moment::Taken | Moment::Resumed | Moment::Owed | Moment::Attempted => {
+            return None;
+        }
         Moment::Parsed => "receive",
         Moment::Read => "read the body",
         Moment::Submitted => "parse and check",
-        Moment::Taken => "wait for the batch",
         Moment::Appended => "append",
         Moment::Synced => "sync",
         Moment::Applied => "apply",
         Moment::Answered => "answer",
-        Moment::Owed => "wait for its thread",
-        Moment::Attempted => "dispatch",
         Moment::Connected => "connect",
         Moment::Written => "send",
         Moment::Delivered => "participant's own time",
-    }
+    })
 }
 
 /// Nanoseconds of the monotonic clock, the same for every process on this machine.
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_lie_between_the_moments_of_one_message() {
+    fn stages_lie_where_somebody_worked_on_a_message() {
         let stages = Stages::new(1);
         stages.mark(1, id(1), PREPARE, [(Moment::Parsed, 5)]);
         assert!(stages.of(&id(1)).is_empty(), "nobody watches yet");
@@ -339,16 +344,21 @@ mod tests {
         stages.mark(1, id(1), PREPARE, [(Moment::Parsed, 10), (Moment::Submitted, 30)]);
         stages.mark(0, id(1), PREPARE, [(Moment::Taken, 35), (Moment::Synced, 90)]);
         stages.mark(1, id(2), PREPARE, [(Moment::Parsed, 11), (Moment::Read, 12)]);
+        stages.mark(0, id(1), PREPARE, [(Moment::Applied, 92)]);
+        stages.mark(1, id(1), PREPARE, [(Moment::Resumed, 96), (Moment::Answered, 99)]);
         stages.mark(1, id(1), TO_PAYEE, [(Moment::Owed, 95), (Moment::Attempted, 97)]);
+        stages.mark(1, id(1), TO_PAYEE, [(Moment::Connected, 98)]);
         let found = stages.of(&id(1));
         let shown: Vec<_> =
             found.iter().map(|stage| (stage.start_ns, stage.end_ns, &*stage.label)).collect();
         let expected = [
             (10, 30, "prepare: parse and check"),
-            (30, 35, "prepare: wait for the batch"),
             (35, 90, "prepare: sync"),
-            (95, 97, "prepare to payee: dispatch"),
+            (90, 92, "prepare: apply"),
+            (96, 99, "prepare: answer"),
+            (97, 98, "prepare to payee: connect"),
         ];
+        // 30 to 35 it waits for the batch, 92 to 96 for a thread: nobody works, so there is a gap.
         assert_eq!(shown, expected);
     }
 

@@ -21,7 +21,7 @@ use tokio::task::spawn_local;
 
 use crate::edge::{Edge, Parcel};
 use crate::notices;
-use crate::null::Decisions;
+use crate::null::{self, Decisions};
 use crate::pool::{Failure, SWEEP};
 use crate::progress::LaneWatch;
 use crate::{Wedge, progress};
@@ -235,7 +235,7 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
 }
 
 fn finish(edge: &Edge, end: FinishedDelivery) {
-    if edge.options.decisions == Decisions::Null {
+    if edge.options.decisions == Decisions::Null && null::made(end.notice) {
         return edge.delivery.borrow_mut().recorded(&[end.notice]);
     }
     let mut finished = edge.finished.borrow_mut();

@@ -63,18 +63,18 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// Waits until the command is durable and applied.
+    /// Waits until the command is durable and applied; gives what to mark as answered.
     ///
     /// # Errors
     /// 503 when the node took no more commands.
-    pub(crate) async fn made(self, edge: &Edge) -> Result<(), Refusal> {
-        let Some(wait) = self.wait else { return Ok(()) };
+    pub(crate) async fn made(self, edge: &Edge) -> Result<Option<(TransferId, What)>, Refusal> {
+        let Some(wait) = self.wait else { return Ok(None) };
         let reply: Reply = wait.await;
         if let Some((transfer, what)) = self.watched {
-            edge.mark(transfer, what, [Moment::Answered]);
+            edge.mark(transfer, what, [Moment::Resumed]);
         }
         match reply {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(self.watched),
             Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
                 Err(Refusal::unavailable())
             }

@@ -60,6 +60,12 @@ impl Passing {
     }
 }
 
+/// Whether a notice was made here. The node, which still makes those of registrations and waits
+/// to hear of them, does not know it.
+pub(crate) fn made(notice: NoticeId) -> bool {
+    FIRST_NOTICE <= notice.0
+}
+
 /// Sends a message on; the caller answers at once.
 pub(crate) fn owe(edge: &Edge, passing: &Passing, message: Message) {
     let number = edge.null.0.get();

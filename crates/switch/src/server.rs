@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use node::stages;
+use node::stages::{self, Moment};
 use ports::Clock;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -212,8 +212,12 @@ async fn answer(
     match take(edge, (resource, route), head, (envelope, body, arrival))? {
         Answering::Now(status) => Ok(empty(status)),
         Answering::Decided(decision, status) => {
-            decision.made(edge).await?;
-            Ok(empty(status))
+            let watched = decision.made(edge).await?;
+            let response = empty(status);
+            if let Some((transfer, what)) = watched {
+                edge.mark(transfer, what, [Moment::Answered]);
+            }
+            Ok(response)
         }
     }
 }

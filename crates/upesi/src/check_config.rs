@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::Failure;
 use crate::config::{Auth, Config, Watchdog};
+use crate::{Failure, serve, signatures};
 
 const MANUAL: &str = include_str!("../../../docs/configuration.md");
 
@@ -60,6 +60,7 @@ struct Bound {
 /// Prints what a file means; fails when the switch would not start with it.
 pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failure> {
     let config = Config::read(arguments.file.as_deref())?;
+    check_start(&config)?;
     let text = match &arguments.file {
         None => String::new(),
         Some(file) => fs::read_to_string(file)
@@ -75,6 +76,23 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failu
         false => print(&checked),
     }
     Ok(())
+}
+
+/// Fails as `serve` would at its start, for what can be seen without starting anything.
+fn check_start(config: &Config) -> Result<(), Failure> {
+    let (fspiop, admin) = (config.fspiop.listen, config.admin.listen);
+    let same_host =
+        fspiop.ip() == admin.ip() || fspiop.ip().is_unspecified() || admin.ip().is_unspecified();
+    if fspiop.port() != 0 && fspiop.port() == admin.port() && same_host {
+        return Err(Failure::new(format!(
+            "fspiop.listen = \"{fspiop}\" and admin.listen = \"{admin}\" are the same port: give \
+             them two, such as 4000 and 3001"
+        )));
+    }
+    if config.admin.auth == Auth::Token {
+        serve::given_token(config)?;
+    }
+    signatures::check(config)
 }
 
 fn print(checked: &Checked) {
@@ -134,6 +152,7 @@ fn row(line: &'static str) -> Option<(&'static str, &'static str, &'static str)>
 fn warnings(config: &Config) -> Vec<Warning> {
     let found = warnings_about_access(config).into_iter().chain(warnings_about_work(config));
     let found = found.chain(warnings_about_the_log(config));
+    let found = found.chain(warnings_about_patience(config));
     found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
 }
 
@@ -262,6 +281,67 @@ fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 4] {
     ]
 }
 
+/// Attempts after which a participant has been away for days.
+const ATTEMPTS_MANY: u32 = 10_000;
+/// Callbacks owed to one participant that take gigabytes of memory.
+const LANE_MANY: u32 = 10_000_000;
+const MINUTE_MS: u64 = 60_000;
+
+/// Time-outs and counts that no longer bound anything, each with whether it is so.
+fn warnings_about_patience(config: &Config) -> [(bool, Warning); 6] {
+    let (fspiop, delivery) = (&config.fspiop, &config.delivery);
+    [
+        (
+            MINUTE_MS < fspiop.header_timeout_ms,
+            Warning {
+                what: "fspiop.header_timeout_ms is above a minute: clients that never finish \
+                       their headers hold connections that long",
+                instead: "fspiop.header_timeout_ms = 15000",
+            },
+        ),
+        (
+            MINUTE_MS < fspiop.body_timeout_ms,
+            Warning {
+                what: "fspiop.body_timeout_ms is above a minute: clients that never finish a body \
+                       hold memory that long",
+                instead: "fspiop.body_timeout_ms = 15000",
+            },
+        ),
+        (
+            10 * MINUTE_MS < fspiop.idle_timeout_ms,
+            Warning {
+                what: "fspiop.idle_timeout_ms is above ten minutes: connections of clients that \
+                       have gone count against fspiop.connections_max that long",
+                instead: "fspiop.idle_timeout_ms = 75000",
+            },
+        ),
+        (
+            MINUTE_MS < delivery.connect_timeout_ms,
+            Warning {
+                what: "delivery.connect_timeout_ms is above a minute: a participant that cannot be \
+                       reached holds each place of its window that long",
+                instead: "delivery.connect_timeout_ms = 5000",
+            },
+        ),
+        (
+            ATTEMPTS_MANY < delivery.attempts_max,
+            Warning {
+                what: "delivery.attempts_max is above 10000: callbacks to a participant that is \
+                       gone for good stay owed for days, and fill its lane",
+                instead: "delivery.attempts_max = 20; POST /deadletters/{id}/resend sends again",
+            },
+        ),
+        (
+            LANE_MANY < config.transfers.lane_capacity,
+            Warning {
+                what: "transfers.lane_capacity is above 10000000: what one participant does not \
+                       take fills the memory before its payers are refused",
+                instead: "transfers.lane_capacity = 50000",
+            },
+        ),
+    ]
+}
+
 /// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
 /// whose participants answer is bound by work alone.
 fn bounds(config: &Config) -> Vec<Bound> {
@@ -270,8 +350,14 @@ fn bounds(config: &Config) -> Vec<Bound> {
     let sweep = switch::TIMEOUT_GRAIN.as_millis() as u64;
     let tries = u64::from(policy.attempts_max);
     let pauses = policy.pauses_at_most().as_millis() as u64;
+    let (window, pause_most) = (u64::from(policy.window), policy.backoff_max_micros / 1_000);
     let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
     vec![
+        bound(
+            "a message that comes in slowly, until it is here or refused",
+            config.fspiop.header_timeout_ms + config.fspiop.body_timeout_ms,
+            "header_timeout_ms + body_timeout_ms, from its first byte".into(),
+        ),
         bound(
             "waiting for a timer, when participants answer",
             0,
@@ -284,14 +370,22 @@ fn bounds(config: &Config) -> Vec<Bound> {
             "connect_timeout_ms + answer_timeout_ms, noticed within 0.25 s".into(),
         ),
         bound(
-            "from owed to a dead letter, participant refuses at once",
+            "a single notice until it is a dead letter, each answer 503",
             pauses,
-            format!("the pauses between {tries} attempts"),
+            format!("the pauses between {tries} attempts; more where it waits for its window"),
         ),
         bound(
-            "from owed to a dead letter, participant is silent",
+            "a single notice until it is a dead letter, nobody answers",
             tries * (attempt + sweep) + pauses,
-            format!("{tries} attempts and the pauses between them"),
+            format!("{tries} attempts and their pauses; while its lane is probed they are shorter"),
+        ),
+        bound(
+            "the last of a whole window of them, nobody answers",
+            window * tries * (attempt + sweep + pause_most),
+            format!(
+                "{window} times {tries} attempts: probing sends one at a time, each with another \
+                 notice; a lane with more holds out so much longer"
+            ),
         ),
     ]
 }
@@ -351,6 +445,16 @@ mod tests {
         let open = "[admin]\nlisten = \"0.0.0.0:3001\"\n";
         check(&with(open), &["admin.listen"]);
         check(&with(&format!("{open}auth = \"none\"")), &["admin.auth"]);
+        for name in ["header", "body", "idle"] {
+            let long = format!("[fspiop]\nlisten = \"127.0.0.1:0\"\n{name}_timeout_ms = 3600000");
+            check(&long, &[&format!("fspiop.{name}_timeout_ms is above")]);
+        }
+        for (setting, value) in [("connect_timeout_ms", 3_600_000), ("attempts_max", 1_000_000)] {
+            let text = with(&format!("[delivery]\n{setting} = {value}"));
+            check(&text, &[&format!("delivery.{setting} is above")]);
+        }
+        let lanes = with("[transfers]\nlane_capacity = 4000000000");
+        check(&lanes, &["transfers.lane_capacity is above"]);
         check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
@@ -363,11 +467,38 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_a_switch_at_its_start_is_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        let gone = place.path().join("gone");
+        let gone = gone.to_str().expect("its name is text");
+        let said = |text: &str| {
+            let config: Config = toml::from_str(text).expect("a good file");
+            check_start(&config).err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(said(""), "");
+        for text in [
+            "[fspiop]\nlisten = \"127.0.0.1:3001\"",
+            "[fspiop]\nlisten = \"0.0.0.0:3001\"",
+            "[admin]\nlisten = \"127.0.0.1:4000\"",
+        ] {
+            assert!(said(text).contains("are the same port"), "{text}: {}", said(text));
+        }
+        let free = "[fspiop]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
+        assert_eq!(said(free), "", "each takes a free one");
+        for (section, name) in [("jws", "keys"), ("jws", "signing_key"), ("admin", "token_file")] {
+            let problem = said(&format!("[{section}]\n{name} = \"{gone}\""));
+            let named = problem.contains(&format!("{section}.{name}")) && problem.contains(gone);
+            assert!(named, "{section}.{name}: {problem}");
+        }
+    }
+
+    #[test]
     fn bounds_follow_the_timeouts() {
         let text =
             "[delivery]\nattempts_max = 2\nconnect_timeout_ms = 1000\nanswer_timeout_ms = 2000";
         let config: Config = toml::from_str(text).expect("a good file");
         let found: Vec<_> = bounds(&config).iter().map(|bound| bound.milliseconds).collect();
-        assert_eq!(found, [0, 3_250, 200, 2 * 3_250 + 200]);
+        let window = 64 * 2 * (3_250 + 30_000);
+        assert_eq!(found, [15_000 + 15_000, 0, 3_250, 200, 2 * 3_250 + 200, window]);
     }
 }

@@ -650,10 +650,8 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
     if config.admin.auth == config::Auth::None {
         return Ok(Auth::None);
     }
-    if let Some(path) = &config.admin.token_file {
-        let token = operations::load_token(path);
-        let failed = |error| Failure::new(format!("admin.token_file: {}: {error}", path.display()));
-        return token.map(Auth::Token).map_err(failed);
+    if let Some(auth) = given_token(config)? {
+        return Ok(auth);
     }
     fs::DirBuilder::new()
         .recursive(true)
@@ -664,6 +662,13 @@ fn admin_auth(config: &Config, data: &Path) -> Result<Auth, Failure> {
     operations::load_or_create_token(&path)
         .map(Auth::Token)
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// The token that somebody else keeps, if that is how it is.
+pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, Failure> {
+    let Some(path) = &config.admin.token_file else { return Ok(None) };
+    let failed = |error| Failure::new(format!("admin.token_file: {}: {error}", path.display()));
+    operations::load_token(path).map(|token| Some(Auth::Token(token))).map_err(failed)
 }
 
 fn admin_options(config: &Config, auth: Auth, keys: AdminKeys) -> AdminOptions {

@@ -48,6 +48,17 @@ impl Keys {
     }
 }
 
+/// Fails as [`Keys::open`] would for what the keys' files are; starts nothing.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+    if let Some(path) = &config.jws.keys {
+        open_directory(path)?;
+    }
+    if let Some(path) = &config.jws.signing_key {
+        read_signing_key(path)?;
+    }
+    Ok(())
+}
+
 /// Reads the directory again and says what came of it.
 pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
     let reading = tokio::task::spawn_blocking(move || directory.reload());

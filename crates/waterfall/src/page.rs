@@ -52,14 +52,22 @@ pub fn stages(runs: &[Vec<Event>]) -> Vec<StageFigures> {
         });
         of_label.push(event.end - event.start);
     }
-    let figures = |label: &str| {
-        let mut spans = spans[label].clone();
-        spans.sort_unstable();
-        let [p50, p99] = [50, 99].map(|percent| percentile(&spans, percent));
-        let max = spans.last().copied().unwrap_or_default();
-        StageFigures { label: label.to_owned(), runs: spans.len(), p50, p99, max }
-    };
+    let figures = |label: &str| stage_figures(label, spans[label].clone());
     order.into_iter().map(figures).collect()
+}
+
+/// The gap of each run, as if it were a stage.
+#[must_use]
+pub fn gap(runs: &[Vec<Event>]) -> StageFigures {
+    let spans = runs.iter().map(|run| figures(run).gap()).collect();
+    stage_figures("gap: nobody worked", spans)
+}
+
+fn stage_figures(label: &str, mut spans: Vec<u64>) -> StageFigures {
+    spans.sort_unstable();
+    let [p50, p99] = [50, 99].map(|percent| percentile(&spans, percent));
+    let max = spans.last().copied().unwrap_or_default();
+    StageFigures { label: label.to_owned(), runs: spans.len(), p50, p99, max }
 }
 
 /// Number of the run whose total is the median of all, if there is one.
@@ -94,7 +102,7 @@ pub fn page(waterfalls: &Waterfalls<'_>) -> String {
         };
         let _written = write!(
             html,
-            "<h2>{heading}</h2><p>{}. Hatched: nobody worked.</p>{}",
+            "<h2>{heading}</h2><p>{}. Hatched: the gap, in which nobody worked.</p>{}",
             summary(&sums, waterfalls.style.unit),
             draw(run, waterfalls.style)
         );
@@ -145,7 +153,7 @@ fn table(waterfalls: &Waterfalls<'_>) -> String {
     let mut html = "<h2>Stages</h2><table><tr><th>stage</th><th>seen</th><th>p50</th><th>p99</th>\
                     <th>longest</th></tr>"
         .to_owned();
-    for stage in stages(waterfalls.runs) {
+    for stage in stages(waterfalls.runs).into_iter().chain([gap(waterfalls.runs)]) {
         let _written = write!(
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -185,6 +193,9 @@ mod tests {
             StageFigures { label: "b: y".into(), runs: 3, p50: 7, p99: 8, max: 8 },
         ];
         assert_eq!(found, expected);
+        let of_gaps =
+            StageFigures { label: "gap: nobody worked".into(), runs: 3, p50: 20, p99: 30, max: 30 };
+        assert_eq!(gap(&runs()), of_gaps);
         assert_eq!(median_run(&runs()), Some(1));
         assert_eq!(median_run(&[]), None);
     }

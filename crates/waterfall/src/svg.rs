@@ -1,5 +1,5 @@
 //! One waterfall as SVG: a row per event, its bar where its time lies, hatched columns where
-//! nobody worked, and the figures below.
+//! nobody worked with a row of their own, and the figures below.
 
 use std::fmt::Write;
 
@@ -30,7 +30,9 @@ pub struct Style {
 #[must_use]
 pub fn draw(events: &[Event], style: &Style) -> String {
     let sums = figures(events);
-    let height = ROW * (events.len() as f64 + 2.0);
+    let gaps = gaps(events);
+    let rows = events.len() + usize::from(!gaps.is_empty());
+    let height = ROW * (rows as f64 + 2.0);
     let first = events.first().map_or(0, |first| first.start);
     let place = |at: u64| LEFT + BARS * (at - first) as f64 / sums.total.max(1) as f64;
     let mut svg = String::new();
@@ -42,22 +44,14 @@ pub fn draw(events: &[Event], style: &Style) -> String {
          patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"2\" \
          height=\"6\" fill=\"#ddd\"/></pattern></defs>"
     );
-    for (start, end) in gaps(events) {
-        let (from, to) = (place(start), place(end));
-        let (width, rows) = ((to - from).max(1.0), ROW * events.len() as f64);
-        let title = format!("nobody worked for {}", style.unit.show(end - start));
-        let _written = write!(
-            svg,
-            "<rect x=\"{from:.1}\" y=\"0\" width=\"{width:.1}\" height=\"{rows}\" \
-             fill=\"url(#gap)\"><title>{title}</title></rect>"
-        );
-    }
+    let places = gaps.iter().map(|&(start, end)| (place(start), place(end), end - start));
+    draw_gaps(&mut svg, ROW * rows as f64, places, style);
     let mut groups = Groups::default();
     for (row, event) in events.iter().enumerate() {
         let colour = colour(event, style, &mut groups);
         draw_event(&mut svg, row, event, &colour, (place(event.start), place(event.end)), style);
     }
-    let below = ROW * (events.len() as f64 + 1.3);
+    let below = ROW * (rows as f64 + 1.3);
     let _written = write!(
         svg,
         "<text x=\"{LEFT}\" y=\"{below}\" font-weight=\"bold\">{}</text></svg>",
@@ -116,6 +110,30 @@ fn colour(event: &Event, style: &Style, groups: &mut Groups) -> String {
     chosen.map_or_else(|| groups.colour(&event.label).to_owned(), |(_, colour)| escape(colour))
 }
 
+/// Columns down to the row below the events, which says what they are.
+fn draw_gaps(
+    svg: &mut String,
+    bottom: f64,
+    gaps: impl ExactSizeIterator<Item = (f64, f64, u64)>,
+    style: &Style,
+) {
+    if gaps.len() > 0 {
+        let (right, text) = (LEFT - 8.0, bottom - ROW + 14.0);
+        let _written = write!(
+            svg,
+            "<text x=\"{right:.1}\" y=\"{text}\" text-anchor=\"end\">gap: nobody worked</text>"
+        );
+    }
+    for (from, to, time) in gaps {
+        let (width, elapsed) = ((to - from).max(1.0), style.unit.show(time));
+        let _written = write!(
+            svg,
+            "<rect x=\"{from:.1}\" y=\"0\" width=\"{width:.1}\" height=\"{bottom}\" \
+             fill=\"url(#gap)\"><title>gap: nobody worked for {elapsed}</title></rect>"
+        );
+    }
+}
+
 fn draw_event(
     svg: &mut String,
     row: usize,
@@ -161,7 +179,8 @@ mod tests {
         let svg = draw(&events, &style);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
         for part in [
-            "nobody worked for 5 ms",
+            "gap: nobody worked</text>",
+            "gap: nobody worked for 5 ms",
             "a &lt;b&gt;: x",
             "fill=\"#123456\"",
             "<rect x=\"300.0\" y=\"3.0\" width=\"205.0\"",

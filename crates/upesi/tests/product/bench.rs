@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -13,7 +15,7 @@ use crate::support::relay::Relay;
 use crate::support::switch::{Home, PROGRAM, finish};
 
 /// The members of a result that scripts rely on.
-const MEMBERS: [&str; 32] = [
+const MEMBERS: [&str; 33] = [
     "rate_per_s",
     "failed",
     "verified",
@@ -37,6 +39,7 @@ const MEMBERS: [&str; 32] = [
     "whole_run",
     "accepted_ms",
     "distribution_ms",
+    "histogram_ms",
     "system_calls",
     "durability_of",
     "security",
@@ -107,10 +110,79 @@ fn an_open_skewed_run_tells_its_shares_and_makes_a_page() {
     assert_eq!(result["offered_per_s"], Value::from(300.0));
     assert_eq!(result["dropped"], Value::from(0));
     let html = std::fs::read_to_string(&page).unwrap();
-    for part in ["<svg", "Rate over time", "Latency by percentile", "CPU time per unit"] {
+    for part in [
+        "<svg",
+        "Rate over time",
+        "Latency by percentile",
+        "Latency histogram",
+        "CPU time per unit",
+    ] {
         assert!(html.contains(part), "{part} is missing");
     }
     assert!(!html.contains("http://") || !html.contains("src="), "it fetches nothing");
+}
+
+/// Options of a run of a moment.
+const MOMENT: [&str; 10] =
+    ["lookup", "--count", "50", "--fsps", "2", "--warmup", "0", "--subscribers", "20", "--json"];
+
+/// Runs with the output somewhere, and gives what is said of it.
+fn bench_into(output: impl Into<Stdio>) -> Output {
+    let mut command = Command::new(PROGRAM);
+    let command = command.arg("bench").args(MOMENT).stdin(Stdio::null()).stdout(output);
+    command.stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn results_are_added_to_an_output_and_never_take_its_place() {
+    let place = TempDir::new().unwrap();
+    let all = place.path().join("all.json");
+    std::fs::write(&all, "{\"earlier\": true}\n").unwrap();
+    let appended = std::fs::OpenOptions::new().append(true).open(&all).unwrap();
+    let output = bench_into(appended);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = std::fs::read_to_string(&all).unwrap();
+    let rest = text.strip_prefix("{\"earlier\": true}\n").expect("what was there stays");
+    let result: Value = serde_json::from_str(rest).unwrap();
+    assert_eq!(result["valid"], Value::from(true));
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut ours, mut text) = (ours, String::new());
+        ours.read_to_string(&mut text).map(|_| text)
+    });
+    let output = bench_into(OwnedFd::from(theirs));
+    assert!(output.status.success(), "{}", said(&output));
+    let result: Value = serde_json::from_str(&reader.join().unwrap().unwrap()).unwrap();
+    assert_eq!(result["valid"], Value::from(true));
+}
+
+#[test]
+fn options_that_are_refused_leave_earlier_results_alone() {
+    let place = TempDir::new().unwrap();
+    let old = place.path().join("old.json");
+    let name = old.to_str().unwrap();
+    for arguments in [
+        &["transfer", "--seconds", "0", "--json", name][..],
+        &["sweep", "disk", "--syncs-per-second", "0", "--json", name],
+        &["sweep", "batching", "--seconds", "0", "--json", name],
+        &["harness", "--seconds", "0", "--json", name],
+        &["transfer", "--program", "/nowhere/upesi", "--json", name],
+    ] {
+        std::fs::write(&old, "earlier").unwrap();
+        let output = bench(arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "earlier", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_rate_that_is_mostly_dropped_is_no_result() {
+    let many = ["--rate", "20000", "--backlog", "1", "--seconds", "0.5"];
+    let output = bench(&[&["lookup", "--fsps", "2", "--warmup", "0"], &many[..]].concat());
+    let said = said(&output);
+    assert!(!output.status.success() && said.contains("VOID"), "{said}");
+    assert!(said.contains("units were dropped") && said.contains("lower --rate"), "{said}");
 }
 
 /// A run through a relay that loses one callback in `one_in`; gives how many it lost.
@@ -190,6 +262,9 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["transfer", "--data", "/proc/nowhere"], "/proc/nowhere"),
         (&["transfer", "--pairs", "skewed", "--fsps", "2"], "4 to 64"),
         (&["fulfil", "--rate", "1000000", "--seconds", "9"], "--stock"),
+        (&["fulfil", "--fsps", "2", "--stock", "450000"], "raise --fsps"),
+        (&["transfer", "--hub", nobody, "--existing", "--pid", "4294967295"], "--pid"),
+        (&["sweep", "disk", "--syncs-per-second", "0"], "--syncs-per-second takes 1 to 1000000"),
         (&["transfers"], "unrecognized subcommand"),
         (&["sweep", "expiry", "--count", "0"], "--count takes 1 to 1000000"),
         (&["sweep", "growth", "--sizes", "900M"], "take smaller --sizes, or --data DIR"),
@@ -234,7 +309,13 @@ fn a_sweep_sets_its_runs_beside_the_published_figures() {
         assert!(result["published"][0][member].is_string(), "{member}");
     }
     let html = std::fs::read_to_string(&page).unwrap();
-    for part in ["<svg", "handlers 16", "Rate over what was varied", "Latency by percentile"] {
+    for part in [
+        "<svg",
+        "handlers 16",
+        "Rate over what was varied",
+        "Latency histogram",
+        "16 in flight</span>",
+    ] {
         assert!(html.contains(part), "{part} is missing");
     }
 }
@@ -290,6 +371,11 @@ fn the_ceiling_is_measured_before_and_after() {
     let ratio = result["ratio_to_ceiling"].as_f64().expect("a ratio");
     let rate = result["achieved_per_s"].as_f64().expect("a rate");
     assert!((ratio * mean - rate).abs() < 1e-6 * rate, "{ratio} x {mean} is not {rate}");
+    // Its subscribers are registered, and the callbacks of that must not stay owed.
+    let whole = measure("whole", &["--count", "100", "--fsps", "2", "--ceiling"]);
+    let check = |check: &&Value| check["name"] == "the null switch came to rest, before and after";
+    let rested = whole["checks"].as_array().unwrap().iter().find(check).expect("it is checked");
+    assert_eq!(rested["passed"], Value::from(true), "{rested}");
     let refused = bench(&["lookup", "--ceiling"]);
     assert!(!refused.status.success() && said(&refused).contains("--ceiling goes with"));
 }
@@ -312,6 +398,11 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
     {
         assert!(one.contains(stage), "{stage} is missing: {one}");
     }
+    // It waits for the sequencer's thread at least, and is handed back.
+    let gap = one.lines().find(|line| line.trim_start().starts_with("gap: nobody worked"));
+    let gap = gap.expect("there is a line for the gap");
+    assert!(!gap.contains("p50       0.0 us"), "nobody ever waited: {one}");
+    assert!(!one.contains("wait for the batch") && !one.contains("dispatch"), "{one}");
     let again = waterfall(&[&events, "--unit", "ns", "--out", &path("one.svg")]);
     let figures = |text: &str| {
         text[text.find("Events").expect("figures")..].lines().next().map(str::to_owned)
@@ -327,6 +418,14 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
         command
     });
     assert!(!other.status.success() && said(&other).contains(".html"));
+    let nowhere = finish({
+        let mut command = Command::new(PROGRAM);
+        command.args(["waterfall", "--out", "/nowhere/x.html"]);
+        command
+    });
+    let errors = said(&nowhere);
+    assert!(!nowhere.status.success() && errors.contains("/nowhere/x.html"), "{errors}");
+    assert!(!errors.contains("starting the switch"), "nothing is sent first: {errors}");
 }
 
 #[test]
@@ -355,7 +454,7 @@ fn growth_compares_sizes_and_says_what_was_reached() {
         let goal = goals.iter().find(|goal| goal["name"].as_str().unwrap().contains(named));
         assert!(goal.unwrap()["value"].as_f64().unwrap() > 0.0, "{named}: {goals:?}");
     }
-    assert_eq!(result["steps"].as_array().unwrap().len(), 6);
+    assert_eq!(result["steps"].as_array().unwrap().len(), 8);
     let aliases = result["tables"][1]["rows"].as_array().unwrap();
     assert_eq!((&aliases[0]["name"], &aliases[1]["name"]), (&"200".into(), &"2k".into()));
     let html = std::fs::read_to_string(&page).unwrap();

@@ -6,7 +6,8 @@
 //! until a sync stores them. Names work alike. At a [`MemoryDisk::crash`] the seed decides, for
 //! the whole disk, how much is lost (everything, nothing, each sector by a coin, all sectors from
 //! some point on), and then for each pending write which of its sectors were stored, and how far
-//! the file had grown. Of the pending changes of names, a prefix is kept.
+//! the file had grown. A sector is stored as it was at some moment: of the pending writes to it, a
+//! prefix is kept. So it is for the pending changes of names.
 //!
 //! A failed sync stores some of the pending sectors and *forgets the others*: programs still see
 //! them, no later sync stores them.
@@ -18,7 +19,7 @@
 //! Content is bounded by [`MemoryDisk::set_capacity`]. Pending writes are held until the next
 //! sync of their file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ports::{Disk, DiskError, DiskFile};
@@ -434,54 +435,70 @@ impl File {
     /// Stores what is pending, less the loss; nothing is pending afterwards.
     fn store(&mut self, loss: Loss, random: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
-        // With `Loss::Tail` everything up to a point is stored and nothing behind it.
-        let mut budget = match loss {
-            Loss::Tail => random.below(pending.iter().map(Change::sectors).sum::<u64>() + 1),
-            _ => u64::MAX,
-        };
-        for change in pending {
+        let sectors: u64 = pending.iter().map(Change::sectors).sum();
+        let budget = if loss == Loss::Tail { random.below(sectors + 1) } else { u64::MAX };
+        let mut storing = Storing { loss, random, budget, stale: BTreeSet::new() };
+        let stored = Arc::make_mut(&mut self.stored);
+        for change in &pending {
             match change {
-                Change::Truncate(length) => {
-                    if loss == Loss::Nothing || (loss != Loss::Everything && random.coin()) {
-                        Arc::make_mut(&mut self.stored).resize(length, 0);
-                    }
+                Change::Truncate(length) if storing.keeps_cut() => stored.resize(*length, 0),
+                Change::Truncate(_) => {}
+                Change::Write { offset, bytes } if loss == Loss::Nothing && !bytes.is_empty() => {
+                    put(stored, *offset, bytes);
                 }
-                Change::Write { offset, bytes } => {
-                    self.store_write((offset, &bytes), loss, &mut budget, random);
-                }
+                Change::Write { offset, bytes } => storing.store(stored, *offset, bytes),
             }
         }
     }
+}
 
-    fn store_write(
-        &mut self,
-        (offset, bytes): (usize, &[u8]),
-        loss: Loss,
-        budget: &mut u64,
-        random: &mut Random,
-    ) {
-        let stored = Arc::make_mut(&mut self.stored);
-        if loss == Loss::Nothing && !bytes.is_empty() {
-            return put(stored, offset, bytes);
+/// What becomes of the pending changes of one file.
+struct Storing<'a> {
+    loss: Loss,
+    random: &'a mut Random,
+    /// With [`Loss::Tail`], how many sectors are still stored; nothing is behind them.
+    budget: u64,
+    /// Sectors of which a write was lost: no later one to them is stored either.
+    stale: BTreeSet<usize>,
+}
+
+impl Storing<'_> {
+    fn keeps_cut(&mut self) -> bool {
+        match self.loss {
+            Loss::Nothing => true,
+            Loss::Everything => false,
+            Loss::Sectors | Loss::Tail => self.random.coin(),
         }
+    }
+
+    fn keeps(&mut self, sector: usize) -> bool {
+        let kept = match self.loss {
+            Loss::Sectors => {
+                if !self.random.coin() {
+                    self.stale.insert(sector);
+                }
+                !self.stale.contains(&sector)
+            }
+            Loss::Tail => 0 < self.budget,
+            Loss::Nothing | Loss::Everything => false,
+        };
+        self.budget = self.budget.saturating_sub(1);
+        kept
+    }
+
+    fn store(&mut self, stored: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
-            let sector_end = ((offset + at) / SECTOR_BYTES + 1) * SECTOR_BYTES - offset;
-            let end = sector_end.min(bytes.len());
-            let kept = match loss {
-                Loss::Sectors => random.coin(),
-                Loss::Tail => *budget > 0,
-                Loss::Nothing | Loss::Everything => false,
-            };
-            *budget = budget.saturating_sub(1);
-            if kept {
+            let sector = (offset + at) / SECTOR_BYTES;
+            let end = ((sector + 1) * SECTOR_BYTES - offset).min(bytes.len());
+            if self.keeps(sector) {
                 put(stored, offset + at, &bytes[at..end]);
             }
             at = end;
         }
         // The length can be stored without the content.
-        if matches!(loss, Loss::Sectors | Loss::Tail) && random.coin() {
-            let grown = offset + random.below(bytes.len() as u64 + 1) as usize;
+        if matches!(self.loss, Loss::Sectors | Loss::Tail) && self.random.coin() {
+            let grown = offset + self.random.below(bytes.len() as u64 + 1) as usize;
             if stored.len() < grown {
                 stored.resize(grown, 0);
             }

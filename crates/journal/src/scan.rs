@@ -164,16 +164,22 @@ pub(crate) fn header_at<F: DiskFile>(
 /// Whether the unsound frame at `offset` can be what a crash leaves of a frame that was never
 /// synced: it goes on past the end of the file, or at least one sector of it was not stored and
 /// reads as zeros that are not its own. Bytes that are all there but wrong are not: those were
-/// stored and damaged.
+/// stored and damaged. Nor is a sector that has something behind the frame's end: what comes later
+/// in a sector is never stored without what comes before ([`ports::Disk`]).
 pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let header = header_at(&mut window, part, offset)?.ok();
     // A sound header gives the length of the frame; of an unsound one, a part must be missing.
     let extent = header.map_or(FRAME_START_BYTES, |header| header.length as usize);
-    let bytes = window.load(part, offset, extent)?;
-    let Some(bytes) = bytes.get(..extent) else { return Ok(true) };
-    let blank = |piece: &&(usize, &[u8])| piece.1.iter().all(|&byte| byte == 0);
-    let blanks: Vec<(usize, &[u8])> = pieces(bytes, offset).filter(|piece| blank(&piece)).collect();
+    let sectors = (offset + extent as u64).next_multiple_of(SECTOR_BYTES as u64);
+    let loaded = window.load(part, offset, (sectors - offset) as usize)?;
+    let Some((bytes, behind)) = loaded.split_at_checked(extent) else { return Ok(true) };
+    let behind = &behind[..behind.len().min((sectors - offset) as usize - extent)];
+    let is_blank = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let blank = |(at, piece): &(usize, &[u8])| {
+        is_blank(piece) && (at + piece.len() < extent || is_blank(behind))
+    };
+    let blanks: Vec<(usize, &[u8])> = pieces(bytes, offset).filter(blank).collect();
     Ok(match header.map(|header| header.zeros) {
         // From any byte of a header on there is one that is not zero.
         None => blanks.iter().any(|(at, _)| *at < FRAME_HEADER_BYTES),

@@ -16,7 +16,8 @@ use ledger::Position;
 ///   stored keeps its earlier content, or reads as zeros where the file has grown.
 /// - Of a file's length: the earlier or the new one, or one between.
 /// - Of names: any prefix of the changes, in the order in which they were made.
-/// - A sector is whole: never a mixture of two contents.
+/// - A sector is whole, as it was at some moment: never a mixture of two contents, and never with
+///   a later write to it but not an earlier one.
 ///
 /// # Failed syncs
 /// After [`DiskFile::sync`] has returned an error, what was written since the last good sync may

@@ -33,7 +33,7 @@ mod topic;
 
 pub use address::{Address, AddressError};
 pub use moving::{Exported, MoveError, Reader, Step, Watch, compare, export, say_left};
-pub use open::{Founding, Missing, Opened, Options, Report, open};
+pub use open::{Missing, Opened, Options, Report, open};
 pub use security::{Identity, Login, Mechanism, Security, Tls};
 pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
 pub use stream::Stream;

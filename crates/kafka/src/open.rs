@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use journal::{CopyLog, FileLog, Recovery};
-use ledger::{Command, Genesis, Stamp};
 use ports::{Arrival, Disk, Log as _, Stop};
-use record::bundle::{self, BundleHeader, Claim};
-use record::frame::{FrameBuilder, FrameHeader, LogIdentity};
-use sequencer::LastMessage;
+use record::frame::{FrameHeader, LogIdentity};
+use sequencer::{Founding, LastMessage};
 
 use crate::client::{self, Outbound};
 use crate::feed::Feed;
@@ -25,19 +23,6 @@ pub struct Options {
     pub copy: journal::Options,
     /// How node and brokers know each other.
     pub security: Security,
-}
-
-/// With what a log begins if the topic has none.
-#[derive(Clone, Debug)]
-pub struct Founding {
-    /// The log's identity. It must be random: no participant may guess it.
-    pub identity: LogIdentity,
-    /// Its first record.
-    pub genesis: Genesis,
-    /// The node's number.
-    pub node: u32,
-    /// The node's wall clock.
-    pub wall: Stamp,
 }
 
 /// What happens where there is no log.
@@ -160,26 +145,8 @@ fn last_frame<D: Disk>(copy: &mut FileLog<D>) -> Result<Option<FrameHeader>, Ope
 /// Sends the bundle that begins a log. It counts only if it is the first; whether it is, whoever
 /// reads the topic from its beginning sees.
 fn found(address: &Address, options: &Options, founding: &Founding) -> Result<(), OpenError> {
-    let command = Command::Genesis(founding.genesis.clone());
-    let record = sequencer::encode(&command, None).expect("a beginning is short");
-    let mut builder = FrameBuilder::new();
-    builder.push(&record).expect("an empty frame has room for any record");
-    let header = BundleHeader {
-        identity: founding.identity,
-        founding: true,
-        node: founding.node,
-        epoch: 1,
-        sequence: 1,
-        wall: founding.wall,
-        instance: 0,
-        claim: Claim::default(),
-        rules: ledger::rules_known(),
-        name: &options.node,
-    };
-    let mut bytes = Vec::new();
-    bundle::write(&header, builder.count(), builder.records(), &mut bytes);
     let sink = std::sync::Arc::new(|_: Arrival| true);
     let outbound = Outbound::open(address, options, sink).map_err(cannot)?;
-    outbound.send(&bytes, 0).map_err(OpenError::Brokers)?;
+    outbound.send(&founding.bundle(&options.node), 0).map_err(OpenError::Brokers)?;
     outbound.flush(options.patience).map_err(cannot)
 }

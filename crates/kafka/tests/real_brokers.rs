@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use brokers::Cluster;
 use journal::{CopyLog, FileLog, RealDisk};
 use kafka::{
-    Address, Founding, Missing, MoveError, OpenError, Opened, Options, Reader, Security, Step,
-    Stream, Watch, compare, export, open,
+    Address, Missing, MoveError, OpenError, Opened, Options, Reader, Security, Step, Stream, Watch,
+    compare, export, open,
 };
 use ledger::{Command, FspName, Genesis, Position, Stamp};
 use ports::{Arrival, Log, Now, Topic};

@@ -65,7 +65,9 @@ pub use register::{
     ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
     ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
-pub use rules::{RULES_VERSION, claim_rules, rules_known};
+#[cfg(feature = "rehearsed-rules")]
+pub use rules::claim_rules;
+pub use rules::{RULES_VERSION, rules_known};
 pub use state::{Batch, Counters, Effects, Moment, State};
 pub use state_hash::StateHashes;
 pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};

@@ -12,9 +12,9 @@ use node::{
     Arrivals, Attached, Directory, Driven, Hooks, InboxLimits, Mailbox, Submission, Ticket,
 };
 use ports::{Arrival, Clock, Now, Topic};
-use record::bundle::{self, Bundle, BundleHeader, Claim};
-use record::frame::{FrameBuilder, LogIdentity};
-use sequencer::{Durability, Name, Quarantine, Replica, Sequencer, encode};
+use record::bundle::Bundle;
+use record::frame::LogIdentity;
+use sequencer::{Durability, Founding, Name, Quarantine, Replica, Sequencer};
 
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
 const SECOND: u64 = 1_000_000;
@@ -135,24 +135,8 @@ impl World {
 
 fn founding() -> Vec<u8> {
     let hub = FspName::new("Hub").expect("a name");
-    let genesis = Command::Genesis(Genesis { seed: [1; 16], hub });
-    let mut builder = FrameBuilder::new();
-    builder.push(&encode(&genesis, None).expect("it fits")).expect("it fits");
-    let header = BundleHeader {
-        identity: IDENTITY,
-        founding: true,
-        node: 2,
-        epoch: 1,
-        sequence: 1,
-        wall: Stamp(100 * SECOND),
-        instance: 0,
-        claim: Claim::default(),
-        rules: 1,
-        name: "b",
-    };
-    let mut out = Vec::new();
-    bundle::write(&header, 1, builder.records(), &mut out);
-    out
+    let genesis = Genesis { seed: [1; 16], hub };
+    Founding { identity: IDENTITY, genesis, node: 2, wall: Stamp(100 * SECOND) }.bundle("b")
 }
 
 #[test]

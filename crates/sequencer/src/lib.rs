@@ -22,6 +22,7 @@
 mod arrival;
 mod cold;
 mod filter;
+mod founding;
 mod lanes;
 mod members;
 mod replay;
@@ -40,6 +41,7 @@ use record::frame::{
 
 pub use arrival::{AGREEMENT_US, JUMP_US, LastMessage, Timekeeper};
 pub use cold::{ColdCounts, ColdSide, PENDING_MAX, is_of_log, party_changes};
+pub use founding::Founding;
 pub use lanes::{Lanes, Moves};
 pub use members::{
     HEARTBEAT_US, LAST_WORD, LEASE_US, Member, Members, PASS_MAX_US, SESSION_US, owner,

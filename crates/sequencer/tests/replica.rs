@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
 use ledger::{Administer, Change, Command, FspName, Genesis, Stamp};
 use ports::{Log, Now};
-use record::bundle::{self, Bundle, BundleHeader, Claim};
-use record::frame::{FrameBuilder, LogIdentity};
+use record::bundle::{self, Bundle, BundleHeader};
+use record::frame::LogIdentity;
 use sequencer::{
-    Delivered, Durability, LastMessage, Name, Passed, Quarantine, Replica, ReplicaError, Sequencer,
-    Submission, encode,
+    Delivered, Durability, Founding, LastMessage, Name, Passed, Quarantine, Replica, ReplicaError,
+    Sequencer, Submission,
 };
 
 const IDENTITY: LogIdentity = LogIdentity([7; 16]);
@@ -102,24 +102,8 @@ fn replica(
 
 fn founding(node: u32) -> Vec<u8> {
     let hub = FspName::new("Hub").expect("a name");
-    let genesis = Command::Genesis(Genesis { seed: [node as u8; 16], hub });
-    let mut builder = FrameBuilder::new();
-    builder.push(&encode(&genesis, None).expect("it fits")).expect("it fits");
-    let header = BundleHeader {
-        identity: IDENTITY,
-        founding: true,
-        node,
-        epoch: 1,
-        sequence: 1,
-        wall: Stamp(100 * SECOND),
-        instance: 0,
-        claim: Claim::default(),
-        rules: 1,
-        name: "founder",
-    };
-    let mut out = Vec::new();
-    bundle::write(&header, 1, builder.records(), &mut out);
-    out
+    let genesis = Genesis { seed: [node as u8; 16], hub };
+    Founding { identity: IDENTITY, genesis, node, wall: Stamp(100 * SECOND) }.bundle("founder")
 }
 
 impl World {

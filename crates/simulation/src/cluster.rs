@@ -29,10 +29,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ledger::{Change, Command, Digest, FspName, Genesis, Notice, Outcome, Stamp};
+use ledger::{Change, Digest, FspName, Genesis, Notice, Outcome, Stamp};
 use ports::{Arrival, Log};
-use record::bundle::{self, BundleHeader, Claim};
-use record::frame::{FrameBuilder, LogIdentity};
+use record::frame::LogIdentity;
+use sequencer::Founding;
 
 use crate::operator::Operator;
 use crate::plan::{Plan, SECOND};
@@ -291,24 +291,9 @@ impl World {
     /// The log begins.
     fn found(&mut self) {
         let hub = FspName::new("Hub").expect("a short name");
-        let genesis = Command::Genesis(Genesis { seed: spread16(self.seed ^ 1), hub });
-        let record = sequencer::encode(&genesis, None).expect("a beginning is short");
-        let mut builder = FrameBuilder::new();
-        builder.push(&record).expect("it fits");
-        let header = BundleHeader {
-            identity: self.identity(),
-            founding: true,
-            node: 1,
-            epoch: 1,
-            sequence: 1,
-            wall: Stamp(0),
-            instance: 0,
-            claim: Claim::default(),
-            rules: 1,
-            name: "founder",
-        };
-        let mut bytes = Vec::new();
-        bundle::write(&header, 1, builder.records(), &mut bytes);
+        let genesis = Genesis { seed: spread16(self.seed ^ 1), hub };
+        let founding = Founding { identity: self.identity(), genesis, node: 1, wall: Stamp(0) };
+        let bytes = founding.bundle("founder");
         self.brokers.append(0, (u64::MAX, 0), &bytes, Again::No);
         (0..BROKERS).for_each(|broker| _ = self.brokers.replicate(broker));
     }

@@ -56,6 +56,7 @@ const _: () = assert!(
 struct Arguments {
     /// Take this program for a later one, which knows rules up to this version: they decide as the
     /// newest do that it really knows. Only to prove upgrades.
+    #[cfg(feature = "rehearsed-rules")]
     #[arg(long, value_name = "VERSION", hide = true, global = true,
         value_parser = clap::value_parser!(u32).range(1..=65_535))]
     inject_rules: Option<u32>,
@@ -385,6 +386,7 @@ impl Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    #[cfg(feature = "rehearsed-rules")]
     arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
     let result = match arguments.command {
         Command::Archive(arguments) => archive::archive(&arguments),

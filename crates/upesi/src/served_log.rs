@@ -257,7 +257,7 @@ impl Place {
                     copy: options,
                     security: (**security).clone(),
                 };
-                let founding = kafka::Founding {
+                let founding = sequencer::Founding {
                     identity,
                     genesis: Genesis { seed, hub },
                     node: self.node(),

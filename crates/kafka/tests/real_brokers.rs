@@ -20,7 +20,9 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use record::frame::LogIdentity;
 use record::message::{End, Message};
-use sequencer::{Delivered, Durability, Name, Quarantine, Replica, Sequencer, Submission};
+use sequencer::{
+    Delivered, Durability, Founding, Name, Quarantine, Replica, Sequencer, Submission,
+};
 use tempfile::TempDir;
 
 /// More than any test here sends.

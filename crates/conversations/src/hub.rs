@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -94,49 +94,41 @@ impl Hub {
         fs::write(&config, tables(&settings)).map_err(file)?;
         let log = File::create(data.join("switch.log")).map_err(file)?;
         let errors = log.try_clone().map_err(file)?;
-        let [fspiop, admin] = free_addresses().map_err(file)?;
         let child = Command::new(program)
             .args(["serve", "--data"])
             .arg(&data)
             .arg("--config")
             .arg(&config)
-            .args(["--fspiop", &fspiop.to_string(), "--admin", &admin.to_string()])
+            .args(["--fspiop", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
             .spawn()
             .map_err(|error| Failure::new(format!("{}: {error}", program.display())))?;
-        let process = Process { child, program: program.to_owned(), data };
-        let token = process.data.join("admin-token");
-        let mut hub = Self { fspiop, admin, token: None, process: Some(process) };
-        hub.wait_ready()?;
-        hub.token = Some(read_token(&token)?);
-        Ok(hub)
-    }
-
-    fn wait_ready(&mut self) -> Result<(), Failure> {
-        let deadline = Instant::now() + READY_WITHIN;
-        while Instant::now() < deadline {
-            let health = Request {
-                method: "GET".to_owned(),
-                path: "/health".to_owned(),
-                ..Request::default()
-            };
-            if Client::new(self.admin).call(&health).is_ok_and(|answer| answer.status == 200) {
-                return Ok(());
-            }
-            if let Some(process) = &mut self.process
-                && !matches!(process.child.try_wait(), Ok(None))
-            {
-                return Err(Failure::new(format!("the switch ended: {}", process.last_words())));
-            }
-            std::thread::sleep(POLL);
-        }
-        Err(Failure::new("the switch is not healthy in time"))
+        let mut process = Process { child, program: program.to_owned(), data };
+        let (fspiop, admin) = process.wait_ready()?;
+        let token = read_token(&process.data.join("admin-token"))?;
+        Ok(Self { fspiop, admin, token: Some(token), process: Some(process) })
     }
 }
 
 impl Process {
+    /// Waits until the switch says where it listens: FSPIOP and the admin API.
+    fn wait_ready(&mut self) -> Result<(SocketAddr, SocketAddr), Failure> {
+        let deadline = Instant::now() + READY_WITHIN;
+        while Instant::now() < deadline {
+            let words = self.last_words();
+            if let Some(addresses) = words.lines().find_map(listening) {
+                return Ok(addresses);
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return Err(Failure::new(format!("the switch ended: {words}")));
+            }
+            std::thread::sleep(POLL);
+        }
+        Err(Failure::new("the switch is not ready in time"))
+    }
+
     fn stop(mut self) -> Result<(), Failure> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
@@ -348,10 +340,11 @@ fn unanswered(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(format!("the admin API on {address} does not answer: {error}"))
 }
 
-/// Two addresses that were free a moment ago.
-fn free_addresses() -> io::Result<[SocketAddr; 2]> {
-    let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
-    Ok([listeners[0].local_addr()?, listeners[1].local_addr()?])
+/// The addresses in the line by which a switch says that it is ready.
+fn listening(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let rest = line.strip_prefix("upesi: ready; FSPIOP on http://")?;
+    let (fspiop, admin) = rest.split_once(", admin on http://")?;
+    Some((fspiop.parse().ok()?, admin.parse().ok()?))
 }
 
 #[cfg(test)]

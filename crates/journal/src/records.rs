@@ -10,7 +10,7 @@ use ports::{Disk, DiskFile, LogError, OwnedRecord, RecordReader, Visitor};
 use record::frame::{LogIdentity, Tail};
 
 use crate::reader::{INDEX_STEP_BYTES, Opened, Segment, Shared, damaged, storage};
-use crate::scan::{Part, Window, frame_at};
+use crate::scan::{Part, Window, frame_at, is_room};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// A log to be asked.
@@ -64,7 +64,10 @@ impl<D: Disk> Records<D> {
             };
             while offset < limit {
                 let frame = frame_at(&mut window, part, offset).map_err(storage)?;
-                let frame = frame.map_err(|error| damaged(first, offset, &error))?;
+                let frame = match frame {
+                    Err(_) if is_room(part, offset).map_err(storage)? => break,
+                    frame => frame.map_err(|error| damaged(first, offset, &error))?,
+                };
                 let header = frame.header();
                 if from <= header.last() && visit(&frame).is_err() {
                     return Ok(());

@@ -8,13 +8,15 @@
 //! several were appended before one sync.
 //!
 //! # The rule
-//! The log ends before the first frame that is not sound. What follows is cut off if, and only
-//! if, it can be what a crash leaves of frames never acknowledged:
+//! The log ends before the first frame that is not sound. Nothing but zeros behind it is room that
+//! was made for more. Anything else that follows is cut off if, and only if, it can be what a crash
+//! leaves of frames never acknowledged:
 //! 1. the frame is in the last segment, and no later segment was ever started (a segment is
 //!    started only after the one before is synced);
-//! 2. a part of it is *missing*: the file ends within it, or one of its sectors reads as zeros that
-//!    are not its own: a frame says which of those it was written with ([`record::frame::Zeros`]).
-//!    A frame that is all there but wrong was stored and then damaged;
+//! 2. a part of it is *missing*: the file ends within it, or from some byte of it on there is
+//!    nothing but zeros, or one of its sectors reads as zeros that are not its own: a frame says
+//!    which of those it was written with ([`record::frame::Zeros`]). A frame that is all there but
+//!    wrong was stored and then damaged;
 //! 3. no frame behind it says that its records were durable ([`record::frame::FrameHeader`]
 //!    carries the position known durable when it was sealed).
 //!
@@ -573,13 +575,15 @@ fn judge_end<F: DiskFile>(
     let Scanned { offset, tail, cause } = end.scanned;
     let damage = |reason| Err(last.damage(offset, tail.next(), reason));
     let cut = mark.filter(|mark| mark.is_ahead(&tail) && damaged_end == DamagedEnd::Refuse);
+    let ended = || {
+        missing_before(last, end, unfinished)?;
+        let cut = cut.map(|mark| damage(DamageReason::Cut { until: mark.position }));
+        cut.unwrap_or(Ok(None))
+    };
     let error = match cause {
-        Cause::Limit | Cause::Visitor => {
-            missing_before(last, end, unfinished)?;
-            let cut = cut.map(|mark| damage(DamageReason::Cut { until: mark.position }));
-            return cut.unwrap_or(Ok(None));
-        }
+        Cause::Limit | Cause::Visitor => return ended(),
         Cause::Order(error) => return damage(DamageReason::Order(error)),
+        Cause::Frame(_) if scan::is_room(last.part(), offset)? => return ended(),
         Cause::Frame(error) => error,
     };
     // The frame before which the next segment was started was synced.

@@ -13,6 +13,9 @@ use crate::segment::SECTOR_BYTES;
 /// fetched a second time to be checked.
 const SCAN_BYTES: usize = 256 << 10;
 
+/// A frame whose last bytes, at least so many, are zeros was cut short, not damaged.
+const ENDS_EARLY_BYTES: u16 = 8;
+
 /// A part of a file held in memory; it moves along with those who read. Never holds more than one
 /// frame or one reading, whichever is more.
 #[derive(Debug)]
@@ -162,31 +165,74 @@ pub(crate) fn header_at<F: DiskFile>(
 }
 
 /// Whether the unsound frame at `offset` can be what a crash leaves of a frame that was never
-/// synced: it goes on past the end of the file, or at least one sector of it was not stored and
-/// reads as zeros that are not its own. Bytes that are all there but wrong are not: those were
-/// stored and damaged. Nor is a sector that has something behind the frame's end: what comes later
-/// in a sector is never stored without what comes before ([`ports::Disk`]).
+/// synced: it goes on past the end of the file or into nothing but zeros, or at least one sector of
+/// it was not stored and reads as zeros that are not its own. Bytes that are all there but wrong
+/// are not: those were stored and damaged.
 pub(crate) fn is_torn<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let header = header_at(&mut window, part, offset)?.ok();
     // A sound header gives the length of the frame; of an unsound one, a part must be missing.
     let extent = header.map_or(FRAME_START_BYTES, |header| header.length as usize);
-    let sectors = (offset + extent as u64).next_multiple_of(SECTOR_BYTES as u64);
-    let loaded = window.load(part, offset, (sectors - offset) as usize)?;
-    let Some((bytes, behind)) = loaded.split_at_checked(extent) else { return Ok(true) };
-    let behind = &behind[..behind.len().min((sectors - offset) as usize - extent)];
+    let sectors = (offset + extent as u64).next_multiple_of(SECTOR_BYTES as u64) - offset;
+    let loaded = window.load(part, offset, sectors as usize)?;
+    let loaded = &loaded[..loaded.len().min(sectors as usize)];
+    let Some((frame, behind)) = loaded.split_at_checked(extent) else { return Ok(true) };
+    if lacks_a_sector((frame, behind), offset, header) {
+        return Ok(true);
+    }
+    match header {
+        // Behind a header there is a record, which is never made of zeros.
+        None => is_room(part, offset + FRAME_HEADER_BYTES as u64),
+        Some(FrameHeader { zeros: Some(own), .. }) if ends_early(frame, own) => {
+            is_room(part, offset + extent as u64)
+        }
+        Some(_) => Ok(false),
+    }
+}
+
+/// Whether a sector of a frame was not stored. One that has anything `behind` the frame's end was:
+/// what comes later in a sector is not stored without what comes before ([`ports::Disk`]).
+fn lacks_a_sector(
+    (frame, behind): (&[u8], &[u8]),
+    offset: u64,
+    header: Option<FrameHeader>,
+) -> bool {
     let is_blank = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
     let blank = |(at, piece): &(usize, &[u8])| {
-        is_blank(piece) && (at + piece.len() < extent || is_blank(behind))
+        is_blank(piece) && (at + piece.len() < frame.len() || is_blank(behind))
     };
-    let blanks: Vec<(usize, &[u8])> = pieces(bytes, offset).filter(blank).collect();
-    Ok(match header.map(|header| header.zeros) {
+    let blanks: Vec<(usize, &[u8])> = pieces(frame, offset).filter(blank).collect();
+    match header.map(|header| header.zeros) {
         // From any byte of a header on there is one that is not zero.
         None => blanks.iter().any(|(at, _)| *at < FRAME_HEADER_BYTES),
         // What it has of zeros is not known.
         Some(None) => !blanks.is_empty(),
-        Some(Some(zeros)) => has_foreign_zeros(bytes, &blanks, zeros),
-    })
+        Some(Some(zeros)) => has_foreign_zeros(frame, &blanks, zeros),
+    }
+}
+
+/// Whether a frame ends in so many more zeros than its own that no damaged byte explains it.
+fn ends_early(frame: &[u8], own: Zeros) -> bool {
+    let unknown = usize::from(own.ending) + 1 == SECTOR_BYTES;
+    !unknown && own.ending + ENDS_EARLY_BYTES <= Zeros::of(frame).ending
+}
+
+/// Whether there is nothing from `offset` on but zeros: room for frames that were never written, or
+/// of which nothing was stored.
+pub(crate) fn is_room<F: DiskFile>(part: Part<'_, F>, offset: u64) -> Result<bool, DiskError> {
+    let mut window = Window::new(SCAN_BYTES);
+    let mut at = offset;
+    while at < part.limit {
+        let bytes = window.load(part, at, 1)?;
+        if bytes.is_empty() {
+            break;
+        }
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(true)
 }
 
 /// Whether any of the pieces of a frame that are blank was not sealed so.

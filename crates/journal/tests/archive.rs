@@ -20,6 +20,7 @@ const OPTIONS: Options = Options {
     segment_bytes: 700_000,
     verify: Verify::Everything,
     damaged_end: journal::DamagedEnd::Refuse,
+    room_bytes: 700,
 };
 
 /// A directory with a log of four segments, the closed ones of three blocks each, and a place.

@@ -18,6 +18,7 @@ const OPTIONS: Options = Options {
     segment_bytes: 300_000,
     verify: journal::Verify::Everything,
     damaged_end: journal::DamagedEnd::Refuse,
+    room_bytes: 0,
 };
 
 struct Scene {

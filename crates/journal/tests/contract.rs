@@ -11,6 +11,7 @@ const OPTIONS: Options = Options {
     segment_bytes: 20_000,
     verify: journal::Verify::Everything,
     damaged_end: journal::DamagedEnd::Refuse,
+    room_bytes: 700,
 };
 
 struct InMemory;

@@ -9,8 +9,12 @@ use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
 use ledger::Position;
 use ports::{Disk, Log, LogError};
 
-const OPTIONS: Options =
-    Options { segment_bytes: 12_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+const OPTIONS: Options = Options {
+    segment_bytes: 12_000,
+    verify: Verify::Everything,
+    damaged_end: DamagedEnd::Refuse,
+    room_bytes: 700,
+};
 
 /// What a run knows of its log.
 #[derive(Debug, Default)]

@@ -10,8 +10,12 @@ use ledger::Position;
 use ports::{Disk, DiskFile, Log};
 use record::frame::LogIdentity;
 
-const OPTIONS: Options =
-    Options { segment_bytes: 6_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+const OPTIONS: Options = Options {
+    segment_bytes: 6_000,
+    verify: Verify::Everything,
+    damaged_end: DamagedEnd::Refuse,
+    room_bytes: 0,
+};
 
 type MemoryLog = FileLog<MemoryDisk>;
 

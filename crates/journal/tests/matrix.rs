@@ -6,8 +6,12 @@ use journal::{DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
 use ports::{Disk, Log};
 use record::frame::{FRAME_HEADER_BYTES, Frame};
 
-const OPTIONS: Options =
-    Options { segment_bytes: 6_000, verify: Verify::Everything, damaged_end: DamagedEnd::Refuse };
+const OPTIONS: Options = Options {
+    segment_bytes: 6_000,
+    verify: Verify::Everything,
+    damaged_end: DamagedEnd::Refuse,
+    room_bytes: 0,
+};
 const DOCUMENT: &str = include_str!("../../../docs/internals/log-format.md");
 const DAMAGES: [&str; 4] = ["flipped", "cut off from there", "doubled", "swapped"];
 

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) policy: Policy,
     pub(crate) inbox_max: usize,
     pub(crate) segment_bytes: u64,
+    /// How many zeros are written ahead of the log at a time.
+    pub(crate) room_bytes: u64,
     /// Time between two new transfers, on average.
     pub(crate) interval_us: u64,
     /// How long an append with its sync takes.
@@ -94,6 +96,8 @@ impl Plan {
             operator_us: maybe(random, 700, |random| chaos_us / random.between((5, 80))),
             faults: Faults::draw(random, traffic_us, chaos_us),
             chaos_us,
+            // Of a copy of the dice: what is drawn behind it does not depend on it.
+            room_bytes: random.clone().pick(&[0, 700, 5_000, 50_000]),
         }
     }
 }

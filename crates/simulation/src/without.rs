@@ -39,11 +39,13 @@ pub enum Kind {
     Clerk,
     /// The examiner.
     Examiner,
+    /// Zeros written ahead of the log.
+    Room,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Crash,
         Self::Torn,
         Self::Sync,
@@ -57,6 +59,7 @@ impl Kind {
         Self::Operator,
         Self::Clerk,
         Self::Examiner,
+        Self::Room,
     ];
 }
 
@@ -103,6 +106,7 @@ impl Without {
                 Kind::Loss => faults.loss_per_mille = 0,
                 Kind::Twice => faults.twice_per_mille = 0,
                 Kind::Operator => plan.operator_us = None,
+                Kind::Room => plan.room_bytes = 0,
                 Kind::Slow | Kind::Damage | Kind::Clerk | Kind::Examiner => {}
             }
         }

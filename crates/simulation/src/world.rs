@@ -345,7 +345,8 @@ impl World {
     }
 
     pub(crate) fn log_options(&self) -> LogOptions {
-        LogOptions { segment_bytes: self.desk.plan.segment_bytes, ..Default::default() }
+        let Plan { segment_bytes, room_bytes, .. } = self.desk.plan;
+        LogOptions { segment_bytes, room_bytes, ..LogOptions::default() }
     }
 
     fn recover(&mut self) -> Result<Sequencer<FileLog<HubDisk>>, String> {

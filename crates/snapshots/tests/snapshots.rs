@@ -21,6 +21,7 @@ const OPTIONS: Options = Options {
     segment_bytes: 4_000,
     verify: journal::Verify::LastSegment,
     damaged_end: journal::DamagedEnd::Refuse,
+    room_bytes: 700,
 };
 
 #[test]

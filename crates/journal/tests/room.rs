@@ -1,0 +1,161 @@
+//! Zeros that are written ahead of the frames: they are no part of the log, and nobody minds them.
+
+use journal::contract::{IDENTITY, frame_after};
+use journal::{
+    CopyLog, DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Records, Verify,
+};
+use ledger::Position;
+use ports::{Disk, DiskFile, Log};
+
+const ROOM: u64 = 5_000;
+const OPTIONS: Options = Options {
+    segment_bytes: 20_000,
+    verify: Verify::Everything,
+    damaged_end: DamagedEnd::Refuse,
+    room_bytes: ROOM,
+};
+
+fn create(disk: &MemoryDisk) -> FileLog<MemoryDisk> {
+    FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates")
+}
+
+fn grow(log: &mut FileLog<MemoryDisk>, frames: usize) {
+    for _ in 0..frames {
+        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+        log.sync().expect("syncs");
+    }
+}
+
+fn last_segment(disk: &MemoryDisk) -> Vec<u8> {
+    let name = disk.list().expect("lists").pop().expect("there is one");
+    disk.content(&name).expect("exists")
+}
+
+/// Where the frames of the last segment end.
+fn end_of_frames(disk: &MemoryDisk) -> usize {
+    let (mut end, mut segment) = (0, String::new());
+    journal::walk(disk, &mut |placed| {
+        end = placed.offset as usize + placed.frame.as_bytes().len();
+        segment = placed.segment.to_owned();
+        Ok(())
+    })
+    .expect("it is sound");
+    assert_eq!(disk.list().expect("lists").pop(), Some(segment));
+    end
+}
+
+#[test]
+fn what_was_made_room_for_is_no_loss() {
+    for end in [MemoryDisk::kill, MemoryDisk::crash] {
+        let disk = MemoryDisk::new(1);
+        grow(&mut create(&disk), 3);
+        let disk = end(&disk);
+        let walked = journal::walk(&disk, &mut |_| Ok(())).expect("it is sound");
+        assert_eq!((walked.tail.end, walked.torn), (Position(3), None));
+        let mut read = 0;
+        let records = Records::open(disk.clone()).expect("opens");
+        let read_all = records.visit(Position(1), &mut |_| {
+            read += 1;
+            Ok(())
+        });
+        read_all.expect("zeros are its end");
+        assert_eq!(read, 3);
+
+        let (end, content) = (end_of_frames(&disk), last_segment(&disk));
+        assert!(content.len() - end <= ROOM as usize && content[end..].iter().all(|b| *b == 0));
+        let (mut log, report) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
+        assert_eq!((report.dropped, report.end), (None, Position(3)));
+        grow(&mut log, 1);
+        assert_eq!(log.durable_end(), Position(4));
+    }
+}
+
+/// A process can end in the middle of a write: wherever that is, nothing is refused.
+#[test]
+fn a_write_that_ended_early_is_torn() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    grow(&mut log, 3);
+    let frame = frame_after(&log.tail(), &[300]);
+    drop(log);
+    let (end, content) = (end_of_frames(&disk), last_segment(&disk));
+    let name = disk.list().expect("lists").remove(0);
+    for written in 0..frame.len() - 8 {
+        let mut torn = content.clone();
+        torn[end..end + written].copy_from_slice(&frame[..written]);
+        disk.put(&name, &torn);
+        let (log, report) = FileLog::open(disk.clone(), OPTIONS)
+            .unwrap_or_else(|error| panic!("{written} of {}: {error}", frame.len()));
+        assert_eq!((log.end(), report.dropped.is_some()), (Position(3), 0 < written));
+    }
+}
+
+#[test]
+fn room_is_made_seldom_and_given_back_with_the_segment() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let mut lengths = std::collections::BTreeSet::new();
+    while disk.list().expect("lists").len() < 3 {
+        grow(&mut log, 1);
+        lengths.insert(last_segment(&disk).len());
+    }
+    let frames = log.end().0 as usize;
+    assert!(lengths.len() * 4 < frames, "{} lengths for {frames} frames", lengths.len());
+    for name in &disk.list().expect("lists")[..2] {
+        let content = disk.content(name).expect("exists");
+        assert!(content.len() <= OPTIONS.segment_bytes as usize);
+        assert!(content[content.len() - 300..].iter().any(|byte| *byte != 0), "it ends in zeros");
+    }
+    drop(log);
+    journal::walk(&disk.crash(), &mut |_| Ok(())).expect("all of it is sound");
+}
+
+#[test]
+fn where_there_is_no_room_ahead_the_log_goes_on_without() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    disk.set_capacity(512 + 3_000);
+    grow(&mut log, 3);
+    let used = last_segment(&disk).len();
+    assert_eq!(used, end_of_frames(&disk), "zeros are given back");
+    while log.append(&frame_after(&log.tail(), &[300])).is_ok() {}
+    assert!(!log.is_poisoned());
+    disk.set_capacity(1 << 20);
+    grow(&mut log, 1);
+    assert_eq!(log.durable_end(), log.end());
+}
+
+#[test]
+fn what_stands_in_the_room_and_is_no_zero_is_refused() {
+    let disk = MemoryDisk::new(1);
+    grow(&mut create(&disk), 3);
+    let (end, content) = (end_of_frames(&disk), last_segment(&disk));
+    let name = disk.list().expect("lists").remove(0);
+    for at in (end..content.len()).step_by(97) {
+        let mut damaged = content.clone();
+        damaged[at] ^= 4;
+        disk.put(&name, &damaged);
+        match FileLog::open(disk.clone(), OPTIONS) {
+            // As of a frame of which a sector is missing.
+            Ok((log, report)) => {
+                assert_eq!((log.end(), report.dropped.is_some()), (Position(3), true));
+            }
+            Err(OpenError::Damaged(damage)) => {
+                assert_eq!((damage.offset, damage.position), (end as u64, Position(4)));
+                assert!(matches!(damage.reason, DamageReason::Stored(_)), "{damage}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_copy_needs_no_room() {
+    let disk = MemoryDisk::new(1);
+    let mut log = CopyLog::of(create(&disk));
+    for _ in 0..3 {
+        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+    }
+    let file = disk.open(&disk.list().expect("lists")[0]).expect("opens");
+    assert_eq!(file.length(), Ok(end_of_frames(&disk) as u64));
+}

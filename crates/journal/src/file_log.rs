@@ -364,6 +364,11 @@ impl<D: Disk> Log for FileLog<D> {
         }
     }
 
+    fn close(&mut self) -> Result<(), LogError> {
+        self.sync()?;
+        self.give_room_back()
+    }
+
     fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         self.check_poison()?;
         if self.tail.end < from {

@@ -150,6 +150,21 @@ fn what_stands_in_the_room_and_is_no_zero_is_refused() {
 }
 
 #[test]
+fn a_closed_log_ends_with_its_last_frame() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    grow(&mut log, 2);
+    log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+    log.close().expect("closes");
+    assert_eq!((log.durable_end(), last_segment(&disk).len()), (Position(3), end_of_frames(&disk)));
+    grow(&mut log, 1);
+    assert!(end_of_frames(&disk) < last_segment(&disk).len(), "and goes on if need be");
+    drop(log);
+    let (log, _) = FileLog::open(disk.crash(), OPTIONS).expect("opens");
+    assert_eq!(log.end(), Position(4));
+}
+
+#[test]
 fn a_copy_needs_no_room() {
     let disk = MemoryDisk::new(1);
     let mut log = CopyLog::of(create(&disk));

@@ -50,6 +50,10 @@ impl<L: Log> Log for Timed<L> {
         result
     }
 
+    fn close(&mut self) -> Result<(), LogError> {
+        self.log.close()
+    }
+
     fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         self.log.replay(from, visit)
     }

@@ -165,7 +165,9 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             turns += 1;
             self.shared.tally.turns.store(turns, Ordering::Relaxed);
         }
-        if let Err(error) = self.sequencer.sync().and_then(|_| self.tend()) {
+        if let Err(error) =
+            self.sequencer.sync().and_then(|_| self.tend()).and_then(|()| self.sequencer.close())
+        {
             self.give_up(&error.to_string(), waiting, questions);
         }
     }

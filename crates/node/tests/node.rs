@@ -54,7 +54,7 @@ impl Letters {
 
 fn begin(disk: &MemoryDisk, limits: InboxLimits) -> (Node<()>, Letters) {
     let clock = SystemClock::new();
-    let options = Options::default();
+    let options = Options { room_bytes: 0, ..Options::default() };
     let (log, recovery) = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options)
         .expect("a log opens on a good disk");
     let log = WatchedLog::new(log, Arc::new(Stages::new(1)));

@@ -58,6 +58,15 @@ pub trait Log {
     /// [`LogError::Poisoned`], or [`LogError::Storage`] (the log is poisoned now).
     fn sync(&mut self) -> Result<(), LogError>;
 
+    /// Makes everything durable and gives back what was made ready for more: called when nothing
+    /// will be appended for long. What is appended all the same is welcome.
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    fn close(&mut self) -> Result<(), LogError> {
+        self.sync()
+    }
+
     /// Visits the frames in order to the end, beginning with the one that holds `from` (which may
     /// begin before it) or, when `from` is past the end, none. `Err(Stop)` from the visitor ends
     /// the replay early, which is no error.

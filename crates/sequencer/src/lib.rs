@@ -341,6 +341,14 @@ impl<L: Log> Sequencer<L> {
         self.cold.as_ref().map(ColdSide::counts).unwrap_or_default()
     }
 
+    /// Closes the log, for nothing will be appended for long.
+    ///
+    /// # Errors
+    /// [`CommitError::Stopped`] when its last sync failed.
+    pub fn close(&mut self) -> Result<(), CommitError> {
+        self.log.close().map_err(CommitError::Stopped)
+    }
+
     /// Makes everything appended durable.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use sequencer::{CommitError, Durability, ReplayError, Sequencer, Submission, rep
 type Subject = Sequencer<FileLog<MemoryDisk>>;
 
 fn open(disk: &MemoryDisk) -> Subject {
-    let options = Options::default();
+    let options = Options { room_bytes: 0, ..Options::default() };
     let opened = FileLog::open_or_create(disk.clone(), LogIdentity([7; 16]), options);
     let (log, _) = opened.expect("a log in a state that a crash can leave opens");
     Sequencer::open(log, 0, now(0), &mut |_| ()).expect("a good log replays")

@@ -413,6 +413,14 @@ impl LogPort for ServedLog {
         }
     }
 
+    fn close(&mut self) -> Result<(), LogError> {
+        match self {
+            Self::Files(log) => log.close(),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(log) => log.close(),
+        }
+    }
+
     fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
         match self {
             Self::Files(log) => log.replay(from, visit),

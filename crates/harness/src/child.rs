@@ -167,8 +167,19 @@ impl SwitchCommand {
 }
 
 impl Switch {
-    /// Starts the switch on two free ports and waits until it is healthy.
+    /// Starts the switch on two free ports and waits until it is healthy. Somebody else may take
+    /// one of them before the switch does: then on two others.
     pub(crate) fn start(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
+        for _ in 1..STARTS_MAX {
+            match Self::start_once(command, data) {
+                Err(HarnessError::Switch(said)) if said.contains(PORT_TAKEN) => {}
+                other => return other,
+            }
+        }
+        Self::start_once(command, data)
+    }
+
+    fn start_once(command: &SwitchCommand, data: &Path) -> Result<Self, HarnessError> {
         let addresses = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let mut switch = Self::begin(command, data, addresses)?;
         while !switch.is_healthy()? {
@@ -332,6 +343,11 @@ impl Places<'_> {
     }
 }
 
+/// How a system says that a port is taken; every program that listens passes it on.
+const PORT_TAKEN: &str = "ddress already in use";
+/// Attempts to start a switch on ports that nobody takes first.
+const STARTS_MAX: u32 = 5;
+
 /// Two addresses that were free a moment ago.
 pub(crate) fn free_addresses() -> io::Result<[SocketAddr; 2]> {
     let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
@@ -383,6 +399,22 @@ mod tests {
             panic!("it cannot be healthy");
         };
         assert!(said.contains("no configuration") && said.contains('3'), "{said}");
+        std::fs::remove_dir_all(&data).expect("it was made");
+    }
+
+    #[test]
+    fn a_port_that_somebody_else_took_is_not_the_end() {
+        let data = std::env::temp_dir().join(format!("harness-ports-{}", std::process::id()));
+        let tries = data.join("tries");
+        let said = "echo 'cannot listen: Address already in use (os error 98)' >&2; exit 1";
+        let mut command = SwitchCommand::standard("/bin/sh");
+        command.serve = vec!["-c".into(), format!("echo >> {}; {said}", tries.display()).into()];
+        let Err(HarnessError::Switch(last)) = Switch::start(&command, &data) else {
+            panic!("it cannot be healthy");
+        };
+        assert!(last.contains(PORT_TAKEN), "{last}");
+        let tries = std::fs::read_to_string(&tries).expect("it was written");
+        assert_eq!(tries.lines().count(), STARTS_MAX as usize);
         std::fs::remove_dir_all(&data).expect("it was made");
     }
 }

@@ -132,7 +132,7 @@ fn a_node_that_stands_still_for_a_minute() {
 }
 
 /// A directory of yesterday is brought up to date from the topic. What somebody else wrote there is
-/// passed over, said once and counted.
+/// passed over, said once and counted; a node that came too late to begin the log is nobody else.
 #[test]
 fn an_old_disk_and_foreign_messages() {
     let directory = TempDir::new().unwrap();
@@ -168,7 +168,7 @@ fn an_old_disk_and_foreign_messages() {
     prove(&[&scheme.home, &b.home]);
 }
 
-/// Writes to the topic what no node would.
+/// Writes to the topic what no node would, and what one would that found no log there.
 fn say_something_else(cluster: &Cluster) {
     use ports::Topic;
 
@@ -180,6 +180,14 @@ fn say_something_else(cluster: &Cluster) {
     let (sink, arrivals) = std::sync::mpsc::sync_channel(4_096);
     let sink = move |arrival| sink.send(arrival).is_ok();
     let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();
+    let hub = ledger::FspName::new("Hub").unwrap();
+    let founding = sequencer::Founding {
+        identity: record::frame::LogIdentity([8; 16]),
+        genesis: ledger::Genesis { seed: [8; 16], hub },
+        node: 8,
+        wall: ledger::Stamp(1),
+    };
+    stream.send(&founding.bundle("late"), 0).unwrap();
     stream.send(b"hello", 1).unwrap();
     // It is there when it comes back.
     loop {

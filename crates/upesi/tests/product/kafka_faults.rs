@@ -147,7 +147,8 @@ fn an_old_disk_and_foreign_messages() {
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
     say_something_else(&cluster);
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
-    assert_eq!(cluster_of(&scheme.admin, 2)["foreignMessages"], 1);
+    // What is shown lags by a moment.
+    wait_until(|| cluster_of(&scheme.admin, 2)["foreignMessages"] != 0);
     b.switch.stop(Signal::TERM);
 
     fs::remove_dir_all(b.home.data()).unwrap();
@@ -160,7 +161,7 @@ fn an_old_disk_and_foreign_messages() {
     );
     assert_eq!(b.admin().position("payerfsp"), "30");
     let admin = Admin::new(&scheme.home, &scheme.switch);
-    cluster_of(&admin, 2);
+    assert_eq!(cluster_of(&admin, 2)["foreignMessages"], 1);
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "40");
     scheme.switch.stop(Signal::TERM);

@@ -1,5 +1,6 @@
 //! Where a log on Kafka is: `kafka://host:port,host:port/topic`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -22,6 +23,13 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; an address reads kafka://host:port,host:port/topic")]
 pub struct AddressError(&'static str);
+
+impl Address {
+    /// How many brokers are named, each counted once.
+    pub(crate) fn named(&self) -> usize {
+        self.brokers.split(',').collect::<BTreeSet<_>>().len()
+    }
+}
 
 impl FromStr for Address {
     type Err = AddressError;
@@ -73,6 +81,13 @@ mod tests {
                 text.parse::<Address>().map(|address| address.to_string()).as_deref(),
                 Ok(text)
             );
+        }
+    }
+
+    #[test]
+    fn brokers_are_counted_once() {
+        for (text, named) in [("kafka://a:1/x", 1), ("kafka://a:1,b:1,a:2,b:1/x", 3)] {
+            assert_eq!(text.parse::<Address>().map(|address| address.named()), Ok(named));
         }
     }
 

@@ -80,6 +80,20 @@ pub enum OpenError {
     /// The brokers answered, but not with what was asked for.
     #[error("the brokers did not do as asked: {0}")]
     Brokers(String),
+    /// The topic is to be made, and would not get the replicas that it needs.
+    #[error(
+        "topic {topic} is not there, and {alive} of the {named} brokers that --log names answered: \
+         a topic that is made now would keep too few replicas. Nothing was made; start again when \
+         all of them are there. If there are not so many, name each once in --log"
+    )]
+    TooFew {
+        /// The topic.
+        topic: String,
+        /// Brokers that are there.
+        alive: usize,
+        /// Brokers that should be.
+        named: usize,
+    },
     /// The topic could lose records, or cannot hold them.
     #[error(transparent)]
     Unsafe(#[from] Unsafe),

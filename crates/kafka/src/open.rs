@@ -109,8 +109,8 @@ pub fn open<D: Disk + Clone>(
     }
     let report = Report {
         created: checked.created,
-        brokers: checked.layout.brokers,
-        replicas: checked.layout.replicas,
+        brokers: checked.layout.brokers.len(),
+        replicas: checked.layout.replicas.len(),
         in_sync: checked.in_sync,
         behind: range.end.saturating_sub(next).max(0) as u64,
         copy: recovery,

@@ -16,12 +16,12 @@ const REPLICAS_WANTED: usize = 3;
 /// What the brokers say of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Brokers in the cluster.
-    pub(crate) brokers: usize,
+    /// Numbers of the brokers that are alive.
+    pub(crate) brokers: Vec<i32>,
     /// Partitions of the topic.
     pub(crate) partitions: usize,
-    /// Replicas of its first partition.
-    pub(crate) replicas: usize,
+    /// Numbers of the brokers that have its first partition.
+    pub(crate) replicas: Vec<i32>,
 }
 
 impl Layout {
@@ -34,6 +34,31 @@ impl Layout {
     /// of a minority loses nothing.
     pub(crate) fn in_sync_wanted(replicas: usize) -> usize {
         replicas / 2 + 1
+    }
+
+    /// Whether a topic that is made while so many brokers are alive gets all the replicas that a
+    /// cluster of as many as are named can give it: it keeps what it is made with.
+    pub(crate) fn may_be_made(alive: usize, named: usize) -> bool {
+        Self::replicas_wanted(named) <= Self::replicas_wanted(alive)
+    }
+
+    fn is_one(&self) -> bool {
+        self.partitions == 1
+    }
+
+    fn wanted(&self) -> usize {
+        Self::replicas_wanted(self.brokers.len())
+    }
+
+    fn has_replicas_enough(&self) -> bool {
+        self.wanted() <= self.replicas.len()
+    }
+
+    /// Brokers that should have the topic: those that do, then others, as many as it takes.
+    fn brokers_to_have_it(&self) -> String {
+        let others = self.brokers.iter().filter(|broker| !self.replicas.contains(broker));
+        let brokers = self.replicas.iter().chain(others).take(self.wanted());
+        brokers.map(i32::to_string).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -58,33 +83,59 @@ const MESSAGE_BYTES: &str = "max.message.bytes";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unsafe {
     topic: String,
-    layout: Vec<String>,
+    layout: Layout,
     /// Setting, what it is, what it must be.
     settings: Vec<(String, String, String)>,
 }
 
 impl fmt::Display for Unsafe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "topic {} is not safe for a log:", self.topic)?;
-        for what in &self.layout {
-            write!(f, " {what};")?;
+        let Self { topic, layout, settings } = self;
+        write!(f, "topic {topic} is not safe for a log:")?;
+        if !layout.is_one() {
+            write!(f, " it has {} partitions, and a log is one;", layout.partitions)?;
         }
-        for (name, is, must) in &self.settings {
+        if !layout.has_replicas_enough() {
+            let (is, wanted, brokers) =
+                (layout.replicas.len(), layout.wanted(), layout.brokers.len());
+            write!(f, " it has {is} of the {wanted} replicas that {brokers} brokers allow;")?;
+        }
+        for (name, is, must) in settings {
             write!(f, " {name} is {is} and must be {must};")?;
         }
-        if !self.layout.is_empty() {
+        self.advise(f)
+    }
+}
+
+impl Unsafe {
+    fn advise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, layout, settings } = self;
+        if !layout.is_one() {
             return f.write_str(
-                " these cannot be changed by a setting: name a topic that does not exist, and it \
-                 is made as it must be",
+                " partitions cannot be taken away: name a topic that does not exist, and it is \
+                 made as it must be",
             );
         }
+        if !layout.has_replicas_enough() {
+            write!(
+                f,
+                " add replicas, which changes nothing that it holds, with: \
+                 kafka-reassign-partitions.sh --bootstrap-server BROKER --execute \
+                 --reassignment-json-file FILE, where FILE holds \
+                 {{\"version\":1,\"partitions\":[{{\"topic\":\"{topic}\",\"partition\":0,\
+                 \"replicas\":[{}]}}]}}; when that is done,",
+                layout.brokers_to_have_it()
+            )?;
+        }
+        if settings.is_empty() {
+            return f.write_str(" start again");
+        }
         let changes: Vec<_> =
-            self.settings.iter().map(|(name, _, must)| format!("{name}={must}")).collect();
+            settings.iter().map(|(name, _, must)| format!("{name}={must}")).collect();
         write!(
             f,
-            " change that with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type \
-             topics --entity-name {} --add-config {}",
-            self.topic,
+            " change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter \
+             --entity-type topics --entity-name {topic} --add-config {}",
             changes.join(",")
         )
     }
@@ -99,19 +150,9 @@ pub(crate) fn check(
     layout: &Layout,
     value: impl Fn(&str) -> Option<String>,
 ) -> Result<(), Unsafe> {
-    let mut wrong = Vec::new();
-    if layout.partitions != 1 {
-        wrong.push(format!("it has {} partitions, and a log is one", layout.partitions));
-    }
-    let replicas = Layout::replicas_wanted(layout.brokers);
-    if layout.replicas < replicas {
-        wrong.push(format!(
-            "it has {} of the {replicas} replicas that {} brokers allow",
-            layout.replicas, layout.brokers
-        ));
-    }
     let mut settings = Vec::new();
-    for (name, must) in wanted(layout.replicas) {
+    // As it must be with the replicas that it lacks.
+    for (name, must) in wanted(layout.wanted().max(layout.replicas.len())) {
         let is = value(name).unwrap_or_else(|| "unknown".into());
         let enough = || Some(must.parse::<u64>().ok()? <= is.parse::<u64>().ok()?);
         let numeric = [IN_SYNC, MESSAGE_BYTES].contains(&name);
@@ -119,10 +160,10 @@ pub(crate) fn check(
             settings.push((name.to_owned(), is, must));
         }
     }
-    if wrong.is_empty() && settings.is_empty() {
+    if layout.is_one() && layout.has_replicas_enough() && settings.is_empty() {
         return Ok(());
     }
-    Err(Unsafe { topic: topic.to_owned(), layout: wrong, settings })
+    Err(Unsafe { topic: topic.to_owned(), layout: layout.clone(), settings })
 }
 
 #[cfg(test)]
@@ -132,8 +173,11 @@ mod tests {
     use super::*;
 
     /// Checks a topic that is right but for what is given.
-    fn said(brokers: usize, partitions: usize, replicas: usize, change: (&str, &str)) -> String {
-        let layout = Layout { brokers, partitions, replicas };
+    fn said(brokers: i32, partitions: usize, replicas: usize, change: (&str, &str)) -> String {
+        // The last ones have it.
+        let brokers: Vec<_> = (1..=brokers).collect();
+        let (_, those) = brokers.split_at(brokers.len() - replicas);
+        let layout = Layout { replicas: those.to_vec(), brokers, partitions };
         let value = |name: &str| {
             let right = wanted(replicas).into_iter().find(|(known, _)| *known == name);
             if name == change.0 { Some(change.1.to_owned()) } else { Some(right?.1) }
@@ -158,6 +202,17 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_is_made_with_all_the_replicas_that_it_will_need() {
+        let made = |alive, named| Layout::may_be_made(alive, named);
+        for (alive, named) in [(1, 1), (3, 1), (2, 2), (3, 3), (3, 5), (5, 5)] {
+            assert!(made(alive, named), "{alive} of {named}");
+        }
+        for (alive, named) in [(1, 2), (1, 3), (2, 3), (2, 5)] {
+            assert!(!made(alive, named), "{alive} of {named}");
+        }
+    }
+
+    #[test]
     fn what_could_lose_records_is_refused_with_what_to_do() {
         for (name, is) in [
             ("min.insync.replicas", "1"),
@@ -176,13 +231,25 @@ mod tests {
         check_said(
             &said(3, 1, 3, ("retention.ms", "604800000")),
             expect![[
-                r#"topic upesi is not safe for a log: retention.ms is 604800000 and must be -1; change that with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config retention.ms=-1"#
+                r#"topic upesi is not safe for a log: retention.ms is 604800000 and must be -1; change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config retention.ms=-1"#
             ]],
         );
         check_said(
-            &said(3, 4, 1, ("", "")),
+            &said(3, 4, 3, ("", "")),
             expect![[
-                r#"topic upesi is not safe for a log: it has 4 partitions, and a log is one; it has 1 of the 3 replicas that 3 brokers allow; these cannot be changed by a setting: name a topic that does not exist, and it is made as it must be"#
+                r#"topic upesi is not safe for a log: it has 4 partitions, and a log is one; partitions cannot be taken away: name a topic that does not exist, and it is made as it must be"#
+            ]],
+        );
+        check_said(
+            &said(3, 1, 2, ("", "")),
+            expect![[
+                r#"topic upesi is not safe for a log: it has 2 of the 3 replicas that 3 brokers allow; add replicas, which changes nothing that it holds, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[2,3,1]}]}; when that is done, start again"#
+            ]],
+        );
+        check_said(
+            &said(5, 1, 1, ("", "")),
+            expect![[
+                r#"topic upesi is not safe for a log: it has 1 of the 3 replicas that 5 brokers allow; min.insync.replicas is 1 and must be 2; add replicas, which changes nothing that it holds, with: kafka-reassign-partitions.sh --bootstrap-server BROKER --execute --reassignment-json-file FILE, where FILE holds {"version":1,"partitions":[{"topic":"upesi","partition":0,"replicas":[5,1,2]}]}; when that is done, change the settings with: kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name upesi --add-config min.insync.replicas=2"#
             ]],
         );
     }

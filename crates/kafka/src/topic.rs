@@ -6,7 +6,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
-use rdkafka::metadata::Metadata;
+use rdkafka::metadata::{Metadata, MetadataBroker};
 
 use crate::client::{self, Quiet};
 use crate::settings::{self, Layout};
@@ -31,7 +31,8 @@ pub(crate) struct Make;
 /// Finds the topic, or makes it, and checks it.
 ///
 /// # Errors
-/// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`], [`OpenError::NoLog`].
+/// [`OpenError::Unreachable`], [`OpenError::Brokers`], [`OpenError::Unsafe`], [`OpenError::NoLog`],
+/// [`OpenError::TooFew`].
 pub(crate) fn check(
     (consumer, quiet): (&BaseConsumer<Quiet>, &Quiet),
     address: &Address,
@@ -44,8 +45,7 @@ pub(crate) fn check(
         Some(layout) => (layout, false),
         None if make.is_none() => return Err(OpenError::NoLog(address.topic.clone())),
         None => {
-            let brokers = metadata.brokers().len();
-            create(address, options, brokers)?;
+            create(address, options, enough(address, options, ask)?)?;
             (wait_for(options, ask)?, true)
         }
     };
@@ -110,10 +110,33 @@ fn layout(metadata: &Metadata) -> Result<Option<Layout>, OpenError> {
     }
     let Some(first) = topic.partitions().first() else { return Ok(None) };
     Ok(Some(Layout {
-        brokers: metadata.brokers().len(),
+        brokers: metadata.brokers().iter().map(MetadataBroker::id).collect(),
         partitions: topic.partitions().len(),
-        replicas: first.replicas().len(),
+        replicas: first.replicas().to_vec(),
     }))
+}
+
+/// How many brokers there are for a topic that is to be made, once there are enough: those that
+/// start at the same time as this node are waited for.
+fn enough(
+    address: &Address,
+    options: &Options,
+    ask: impl Fn(Duration) -> KafkaResult<Metadata>,
+) -> Result<usize, OpenError> {
+    let deadline = Instant::now() + options.patience;
+    let named = address.named();
+    loop {
+        let metadata =
+            ask(options.patience).map_err(|error| OpenError::Brokers(error.to_string()))?;
+        let alive = metadata.brokers().len();
+        if Layout::may_be_made(alive, named) {
+            return Ok(alive);
+        }
+        if deadline <= Instant::now() {
+            return Err(OpenError::TooFew { topic: address.topic.clone(), alive, named });
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), OpenError> {

@@ -403,6 +403,25 @@ fn three_brokers() {
     let mut other = Node::open(&address, &fresh, 2);
     assert_eq!(other.catch_up(), 0);
     assert_eq!(other.end(), node.end());
+    a_topic_waits_for_all_brokers(&mut cluster);
+}
+
+/// While a broker is away no topic is made: it would keep two replicas when it is back.
+fn a_topic_waits_for_all_brokers(cluster: &mut Cluster) {
+    let address = address(cluster, "early");
+    let copy = TempDir::new().unwrap();
+    let short = Duration::from_secs(2);
+    cluster.stop(3);
+    let refused = try_open(&address, &copy, (1, short)).unwrap_err();
+    assert!(matches!(refused, OpenError::TooFew { alive: 2, named: 3, .. }), "{refused}");
+    let disk = RealDisk::open(copy.path()).unwrap();
+    let found = open(&address, disk, &options("node-1", short), Missing::Refuse).unwrap_err();
+    assert!(matches!(found, OpenError::NoLog(_)), "nothing was made: {found}");
+    // It comes back while a node waits for it.
+    cluster.launch(3).unwrap();
+    let opened = try_open(&address, &copy, (1, PATIENCE)).unwrap();
+    assert!(opened.report.created);
+    assert_eq!((opened.report.brokers, opened.report.replicas), (3, 3));
 }
 
 fn wait_for<R>(mut get: impl FnMut() -> Option<R>) -> R {

@@ -309,7 +309,9 @@ impl<L: Log> Replica<L> {
     fn passes(&self, header: &BundleHeader<'_>) -> Option<Passed> {
         let state = &self.sequencer.state;
         if header.identity != self.sequencer.log.tail().identity {
-            return Some(Passed::AnotherLog);
+            // Nodes that find no log at the same moment all begin one: the first did.
+            let is_late = header.founding && state.position() != Position(0);
+            return Some(if is_late { Passed::OutOfPlace } else { Passed::AnotherLog });
         }
         if self.is_partial || header.founding != (state.position() == Position(0)) {
             return Some(Passed::OutOfPlace);

@@ -318,6 +318,12 @@ fn what_is_no_part_of_the_log_is_passed_over() {
     strange.header.identity = LogIdentity([8; 16]);
     let delivered = replica.deliver(&strange, Stamp(200 * SECOND)).expect("it goes on");
     assert_eq!(delivered, Delivered::Passed(Passed::AnotherLog));
+    // Another node meant to begin the log, and came too late: it is no stranger.
+    let late = founding(3);
+    let mut late = Bundle::parse(&late).expect("it is a bundle");
+    late.header.identity = LogIdentity([8; 16]);
+    let delivered = replica.deliver(&late, Stamp(200 * SECOND)).expect("it goes on");
+    assert_eq!(delivered, Delivered::Passed(Passed::OutOfPlace));
 }
 
 /// Of three nodes the one that has decided otherwise stops, and says where; the others go on.

@@ -37,8 +37,9 @@ pub(crate) const MARKER: &str = "kafka-topic";
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct LogArguments {
     /// Share the log with other nodes over Kafka: kafka://HOST:PORT,HOST:PORT/TOPIC. Each takes any
-    /// request; callbacks go out from one of them. The topic is made if there is none, and refused
-    /// if it could lose records. The data directory holds a copy, and may be empty at the start.
+    /// request; callbacks go out from one of them. The topic is made if there is none,
+    /// once all brokers named here are there, and refused if it could lose records. The data
+    /// directory holds a copy, and may be empty at the start.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
     /// With --log, if the data directory is empty: begin with this copy of the log, as for
@@ -265,12 +266,14 @@ impl Place {
                 };
                 let marker = data.join(MARKER);
                 let is_marked = marker.exists();
-                let missing = match *begins && is_marked {
+                // A topic whose copy is here was there: it is never begun anew.
+                let is_copy = has_segments(data);
+                let missing = match *begins && is_marked && !is_copy {
                     true => kafka::Missing::Begin(&founding),
                     false => kafka::Missing::Refuse,
                 };
                 let opened = kafka::open(address, disk, &options, missing)
-                    .map_err(|error| refusal(&error, (data, address), is_marked))?;
+                    .map_err(|error| refusal(&error, (data, address), (is_marked, is_copy)))?;
                 if !is_marked {
                     fs::write(&marker, &address.topic)
                         .map_err(|error| Failure::new(format!("{}: {error}", marker.display())))?;
@@ -325,13 +328,22 @@ impl Place {
 fn refusal(
     error: &kafka::OpenError,
     (data, address): (&Path, &kafka::Address),
-    is_marked: bool,
+    (is_marked, is_copy): (bool, bool),
 ) -> Failure {
-    let is_its_own = matches!(error, kafka::OpenError::NoLog(_) | kafka::OpenError::Another { .. });
+    let is_gone = matches!(error, kafka::OpenError::NoLog(_));
+    let is_its_own = is_gone || matches!(error, kafka::OpenError::Another { .. });
+    let data = data.display();
+    if is_marked && is_copy && is_gone {
+        return Failure::new(format!(
+            "{error}, and {data} holds a copy of one: the topic was deleted, or --log names other \
+             brokers. Nothing was made. If the topic is gone, stop all nodes, find with `upesi \
+             verify` whose copy is the longest, and make the topic again of that one: `upesi \
+             restore --from {data} --data NEW`, then `upesi export-log --data NEW --log {address}`"
+        ));
+    }
     if is_marked || !is_its_own {
         return Failure::new(error.to_string());
     }
-    let data = data.display();
     Failure::new(format!(
         "{error}. If {data} holds a scheme that shall go on over Kafka, `upesi export-log --data \
          {data} --log {address}` moves it to a topic that is not there yet"

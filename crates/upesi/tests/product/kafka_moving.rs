@@ -161,6 +161,7 @@ fn a_scheme_moves_to_brokers_and_back() {
     assert!(gone.contains("the log has left this topic behind record"), "{gone}");
     let again = words(&fresh, &from_topic);
     assert_eq!(chain(&again), chain(&away), "it is there already");
+    a_topic_that_is_gone(&scheme.home, &cluster);
     scheme.home = empty;
     scheme.switch = scheme.home.serve();
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
@@ -173,4 +174,25 @@ fn a_scheme_moves_to_brokers_and_back() {
     scheme.settle();
     scheme.positions("48", "-48");
     scheme.end();
+}
+
+/// The copy of a topic that is not there any more begins no other log there; it is made again of
+/// the copy only by whoever says so.
+fn a_topic_that_is_gone(copy: &Home, cluster: &Cluster) {
+    let log = format!("kafka://{}/gone", cluster.bootstrap());
+    fs::write(copy.data().join("kafka-topic"), "gone").unwrap();
+    let before = bytes(copy);
+    for _ in 0..2 {
+        let said = node_in_vain(copy, &log, "a");
+        assert!(said.contains("topic gone is not there, or holds no log, and "), "{said}");
+        assert!(said.contains("Nothing was made. If the topic is gone, stop all nodes"), "{said}");
+    }
+    let restored = Home::new();
+    words(&restored, &["restore", "--from", copy.data().to_str().unwrap()]);
+    let made = words(&restored, &["export-log", "--log", &log]);
+    assert!(made.contains("topic gone, made just now, holds the log"), "{made}");
+    assert!(bytes(copy) == before);
+    let again = node(copy, &log, "a");
+    again.stop(Signal::TERM);
+    assert!(bytes(copy).starts_with(&before));
 }

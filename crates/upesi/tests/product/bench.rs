@@ -274,6 +274,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["sweep", "hour", "--rate", "0"], "--rate takes 0.01 to 1000000 a second"),
         (&["sweep", "coil", "--json", "/nowhere/out.json"], "/nowhere/out.json"),
         (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
+        (&["transfer", "--nodes", "3", "--upgrade", "/nowhere/upesi"], "--upgrade /nowhere/upesi"),
     ] {
         let output = bench(arguments);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();

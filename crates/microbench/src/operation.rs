@@ -24,6 +24,8 @@ pub enum Group {
     Message,
     /// Signatures.
     Jws,
+    /// Stages of a message for the waterfall.
+    Waterfall,
 }
 
 impl Group {
@@ -36,6 +38,7 @@ impl Group {
             Self::Fspiop => "fspiop",
             Self::Message => "messages",
             Self::Jws => "jws",
+            Self::Waterfall => "waterfall",
         }
     }
 }

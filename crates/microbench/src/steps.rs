@@ -4,7 +4,8 @@ use bytes::Bytes;
 use fspiop::forward::{Forwarding, rewrite};
 use fspiop::{ErrorCode, TraceContext, payload, significant_hash};
 use http::HeaderMap;
-use ledger::{Command, Stamp};
+use ledger::{Command, Stamp, TransferId};
+use node::stages::{Inbound, Moment, Stages, What};
 use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
 
@@ -22,6 +23,7 @@ pub fn operations() -> Vec<Operation> {
     let mut all = Vec::new();
     kernel(&mut all);
     codec(&mut all);
+    waterfall(&mut all);
     for sample in SAMPLES {
         message(&mut all, sample);
     }
@@ -30,6 +32,18 @@ pub fn operations() -> Vec<Operation> {
         fspiop::callback::error(code, &code.describe("/requestBody/amount is wrong"), &[])
     }));
     all
+}
+
+/// A moment of a message, which nobody wants to see or somebody does.
+fn waterfall(all: &mut Vec<Operation>) {
+    for (name, watching) in [("a moment, not watched", false), ("a moment, watched", true)] {
+        let stages = Stages::new(0);
+        stages.watch(watching);
+        all.push(Operation::plain((Group::Waterfall, name, COUNT), move || {
+            let now = stages.now_ns().map(|now| (Moment::Taken, now));
+            stages.mark(0, TransferId::NONE, What::Taking(Inbound::Prepare), now);
+        }));
+    }
 }
 
 /// Prepares and fulfils of two participants, in batches of a thousand.

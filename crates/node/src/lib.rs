@@ -146,8 +146,11 @@ struct Tally {
     turns: AtomicU64,
     committed: AtomicU64,
     refused_full: AtomicU64,
+    offered_to_store: AtomicU64,
     /// [`Progress::due_us`]; `u64::MAX` for none.
     due_us: AtomicU64,
+    /// [`Progress::heard_us`]; `u64::MAX` for none.
+    heard_us: AtomicU64,
     /// Deadlines are left alone: see [`Handle::inject_no_ticks`].
     no_ticks: AtomicBool,
 }
@@ -158,7 +161,9 @@ impl Default for Tally {
             turns: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
+            offered_to_store: AtomicU64::new(0),
             due_us: AtomicU64::new(u64::MAX),
+            heard_us: AtomicU64::new(u64::MAX),
             no_ticks: AtomicBool::new(false),
         }
     }
@@ -280,14 +285,19 @@ impl<M: Send + Sync + 'static> Handle<M> {
     #[must_use]
     pub fn progress(&self) -> Progress {
         let Shared { inbox, tally, directory, .. } = &*self.shared;
-        let due_us = tally.due_us.load(Ordering::Relaxed);
+        let moment = |at: &AtomicU64| Some(at.load(Ordering::Relaxed)).filter(|at| *at != u64::MAX);
+        // Read first: what is offered after this look is no work that stood still before it.
+        let offered = tally.offered_to_store.load(Ordering::Relaxed);
         Progress {
             busy: inbox.is_busy(),
             turns: tally.turns.load(Ordering::Relaxed),
             committed: tally.committed.load(Ordering::Relaxed),
             refused_full: tally.refused_full.load(Ordering::Relaxed),
             store_fails: directory.store().is_some_and(|store| store.is_failing()),
-            due_us: (due_us != u64::MAX).then_some(due_us),
+            stored: directory.store().map_or(offered, |store| store.mark().position.0),
+            offered_to_store: offered,
+            due_us: moment(&tally.due_us),
+            heard_us: moment(&tally.heard_us),
         }
     }
 

@@ -169,6 +169,8 @@ impl<M> Posting<M> {
 
     pub(crate) fn publish_status<L: Log>(&self, sequencer: &Sequencer<WatchedLog<L>>) {
         let state = sequencer.state();
+        let offered = sequencer.offered_to_store().0;
+        self.shared.tally.offered_to_store.store(offered, crate::Ordering::Relaxed);
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counts = sequencer.counts();
         status.counters = *state.counters();

@@ -48,8 +48,15 @@ pub struct Progress {
     pub refused_full: u64,
     /// Whether the cold store cannot be written.
     pub store_fails: bool,
+    /// Position up to which the cold store is written.
+    pub stored: u64,
+    /// Position up to which it was given what to write.
+    pub offered_to_store: u64,
     /// When the earliest deadline falls due, in microseconds of the node's monotonic clock.
     pub due_us: Option<u64>,
+    /// When the last message of a shared log came, by the same clock; this node's own come too, so
+    /// that there is one every second.
+    pub heard_us: Option<u64>,
 }
 
 /// What an I/O thread says of itself.
@@ -97,7 +104,7 @@ pub struct Watch {
     full: Still<u64>,
     refused_full: u64,
     since_refused: Duration,
-    store: Still<()>,
+    store: Still<u64>,
     expiry: Still<()>,
     threads: Vec<Still<u64>>,
 }
@@ -127,6 +134,7 @@ impl Watch {
         let mut stuck = Vec::new();
         stuck.extend(self.look_at_sequencer(node, passed));
         stuck.extend(self.look_at_disk(node, passed));
+        stuck.extend(self.look_at_topic(node, now_us));
         stuck.extend(self.look_at_store(node, passed));
         stuck.extend(self.look_at_expiry(node, now_us, passed));
         self.threads.resize(pulses.len(), Still::default());
@@ -181,16 +189,34 @@ impl Watch {
         })
     }
 
-    /// Another start would find the same disk.
+    /// Without brokers nothing is recorded, and another start would not find them either.
+    fn look_at_topic(&self, node: &Progress, now_us: u64) -> Option<Stuck> {
+        let idle = Duration::from_micros(now_us.saturating_sub(node.heard_us?));
+        (self.patience <= idle).then(|| Stuck {
+            stage: "log".into(),
+            idle,
+            detail: format!(
+                "the brokers hand out nothing, not even what this node sends: nothing is \
+                 recorded; the last record is {}",
+                node.committed
+            ),
+            restart_helps: false,
+        })
+    }
+
+    /// It may fail, where another start would find the same disk, or hang.
     fn look_at_store(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
-        let idle = self.store.look(node.store_fails, (), passed);
+        let has_work = node.store_fails || node.stored < node.offered_to_store;
+        let idle = self.store.look(has_work, node.stored, passed);
+        let what = if node.store_fails { "cannot be written" } else { "is not written" };
         (self.patience <= idle).then(|| Stuck {
             stage: "store".into(),
             idle,
-            detail: "the cold store cannot be written: what ended stays in memory, and from some \
-                     point on every command is refused"
-                .into(),
-            restart_helps: false,
+            detail: format!(
+                "the cold store {what}: what ended stays in memory, and from some point on every \
+                 command is refused"
+            ),
+            restart_helps: !node.store_fails,
         })
     }
 
@@ -218,7 +244,10 @@ mod tests {
         committed: 7,
         refused_full: 0,
         store_fails: false,
+        stored: 5,
+        offered_to_store: 5,
         due_us: None,
+        heard_us: None,
     };
 
     /// Shows a sample every 0.2 s, made for the moment in milliseconds; answers with the stages
@@ -252,6 +281,8 @@ mod tests {
             |at| (Progress { due_us: Some((at / 1_000) * 1_000_000 + 500_000), ..IDLE }, at),
             &[],
         );
+        // A store that is always behind, and always at work.
+        check(|at| (Progress { stored: at, offered_to_store: at + 9, ..IDLE }, at), &[]);
         // A batch refused now and then, and others taken between.
         let some = |at| Progress { refused_full: at / 1_000, committed: at / 2_000, ..IDLE };
         check(|at| (some(at), at), &[]);
@@ -271,6 +302,10 @@ mod tests {
         let full = |at| Progress { refused_full: at, ..IDLE };
         check(|at| (full(at), at), &[("log", 3_000)]);
         check(|at| (Progress { store_fails: true, ..IDLE }, at), &[("store", 3_000)]);
+        let cut_off = |at: u64| Progress { heard_us: Some(1_000 * stops(at)), ..IDLE };
+        check(|at| (cut_off(at), at), &[("log", 8_000)]);
+        let hangs = |at| Progress { stored: stops(at), offered_to_store: at + 1, ..IDLE };
+        check(|at| (hangs(at), at), &[("store", 8_000)]);
     }
 
     #[test]

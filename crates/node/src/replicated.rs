@@ -62,6 +62,8 @@ const LEASE_STEP_US: u64 = 100_000;
 const SLEEP_MAX_US: u64 = 200_000;
 /// How long a node that is shut down waits for what is under way, its last word included.
 const FAREWELL_US: u64 = 5_000_000;
+/// How long a question waits for the brokers to say where the topic ends.
+const ANSWER_US: u64 = 10_000_000;
 
 /// With which records a life begins, given the state that it begins with.
 pub type Begin = Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>;
@@ -394,6 +396,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         // Before anybody hears an answer: figures are as new as that.
         self.posting.publish_status(self.replica.sequencer());
         self.answer()?;
+        self.publish_waits();
         let tended = self.replica.sequencer_mut().tend(self.clock.now());
         tended.map_err(|error| error.to_string())?;
         self.shared.directory.forget(self.replica.sequencer().stored());
@@ -789,6 +792,18 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         Ok(())
     }
 
+    /// Since when what a node waits for is late: the next deadline, and the next message.
+    fn publish_waits(&self) {
+        let state = self.replica.sequencer().state();
+        let is_there = self.phase == Phase::There;
+        let due = state.next_deadline().filter(|_| is_there).map_or(u64::MAX, |due| {
+            self.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0))
+        });
+        let heard = if is_there { self.delivered_us } else { u64::MAX };
+        self.shared.tally.due_us.store(due, std::sync::atomic::Ordering::Relaxed);
+        self.shared.tally.heard_us.store(heard, std::sync::atomic::Ordering::Relaxed);
+    }
+
     fn hear_end(&mut self, number: u64, offset: Option<i64>) {
         if let (Phase::CatchingUp { until }, Some(offset)) = (&mut self.phase, offset) {
             until.get_or_insert(offset);
@@ -810,6 +825,12 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     /// Takes what was asked of this node; asks the topic where it ends, for all at once.
     fn ask(&mut self) -> Result<(), String> {
         let now = self.clock.now();
+        if self.ends.is_asked && self.ends.asked_us + ANSWER_US < now.monotonic_us {
+            // Who asked is told that there is no answer. The topic is not asked again before it
+            // has answered: it does so in the end.
+            self.ends.asked.clear();
+            self.ends.fresh.clear();
+        }
         for question in self.taken.questions.drain(..) {
             if question.is_fresh {
                 self.ends.fresh.push(question);

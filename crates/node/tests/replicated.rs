@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
 use ledger::{Command, FspName, Genesis, Stamp};
+use node::progress::Watch;
 use node::stages::{Stages, WatchedLog};
 use node::{
     Arrivals, Attached, Directory, Driven, Hooks, InboxLimits, Mailbox, Submission, Ticket,
@@ -172,4 +174,57 @@ fn nobody_is_left_behind_by_a_full_bundle() {
     let mut world = World::new();
     assert_eq!(world.submit(9_000), [8_192, 808]);
     assert_eq!(world.submit(1), [] as [u32; 0]);
+}
+
+#[test]
+fn who_asks_hears_in_time_that_the_brokers_are_silent() {
+    let mut world = World::new();
+    let (answer, answers) = std::sync::mpsc::sync_channel(1);
+    world
+        .driven
+        .handle()
+        .ask(move |_| answer.send(()).expect("it is awaited"))
+        .expect("there is room");
+    world.pass(0);
+    world.pass(9_000_000);
+    assert_eq!(answers.try_recv(), Err(TryRecvError::Empty), "the brokers have time");
+    world.pass(1_000_001);
+    assert_eq!(answers.try_recv(), Err(TryRecvError::Disconnected), "it is given back");
+    // Who asks when the brokers have answered at last is answered.
+    world.arrivals.push(Arrival::End { number: 1, offset: Some(1) });
+    let (answer, answers) = std::sync::mpsc::sync_channel(1);
+    world
+        .driven
+        .handle()
+        .ask(move |_| answer.send(()).expect("it is awaited"))
+        .expect("there is room");
+    world.pass(0);
+    world.arrivals.push(Arrival::End { number: 2, offset: Some(1) });
+    world.pass(0);
+    assert_eq!(answers.try_recv(), Ok(()));
+}
+
+#[test]
+fn a_node_that_hears_nothing_of_the_topic_says_so() {
+    let mut world = World::new();
+    let mut watch = Watch::new(Duration::from_secs(3));
+    let mut look = |world: &World| {
+        let now_us = world.clock.now().monotonic_us;
+        let stuck = watch.look(now_us, &world.driven.handle().progress(), &[]);
+        stuck.into_iter().map(|one| (one.stage, one.restart_helps)).collect::<Vec<_>>()
+    };
+    for _ in 0..40 {
+        world.pass(200_000);
+        while world.come_back() {}
+        assert_eq!(look(&world), []);
+    }
+    let silent = (0..40).map(|_| {
+        world.pass(200_000);
+        look(&world)
+    });
+    let silent: Vec<_> = silent.collect();
+    assert_eq!(silent[13], [], "it is patient");
+    assert_eq!(silent[39], [("log".to_owned(), false)], "nothing came for eight seconds");
+    while world.come_back() {}
+    assert_eq!(look(&world), []);
 }

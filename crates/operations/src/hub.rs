@@ -154,6 +154,9 @@ pub enum Unavailable {
          again"
     )]
     Unacknowledged,
+    /// The brokers of a shared log did not say in time where it ends.
+    #[error("the brokers of the log do not answer: nobody knows what is newest; ask again")]
+    Unanswered,
     /// The hub has stopped, or stops.
     #[error("the hub has stopped")]
     Stopped,

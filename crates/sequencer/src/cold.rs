@@ -253,6 +253,11 @@ impl ColdSide {
         self.store.visible()
     }
 
+    /// The store was given everything up to here, and has it or will write it.
+    pub(crate) fn offered(&self) -> Position {
+        self.offered
+    }
+
     pub(crate) fn counts(&self) -> ColdCounts {
         self.counts
     }

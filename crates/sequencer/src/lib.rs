@@ -336,6 +336,11 @@ impl<L: Log> Sequencer<L> {
         self.cold.as_ref().map_or(Position(0), ColdSide::visible)
     }
 
+    /// The store was given everything up to here; 0 where there is none.
+    pub fn offered_to_store(&self) -> Position {
+        self.cold.as_ref().map_or(Position(0), ColdSide::offered)
+    }
+
     /// How often the store was asked.
     pub fn cold_counts(&self) -> ColdCounts {
         self.cold.as_ref().map(ColdSide::counts).unwrap_or_default()

@@ -55,8 +55,10 @@ const BROKER_SESSION_US: u64 = 3 * SECOND;
 const RESEND_US: u64 = SECOND / 5;
 /// Messages handed to a node at once.
 const FETCH_MAX: usize = 200;
-/// Within this time after the faults stopped everything must be at rest.
-const REST_US: u64 = 300 * SECOND;
+/// Within this time after the faults stopped everything must be at rest. Most of it is for the
+/// brokers' clock, which may have been so far ahead: until it has caught up, time stands still, and
+/// no session of a node ends.
+const REST_US: u64 = 1_200 * SECOND;
 /// Finished deliveries wait so long for others.
 const RECORD_US: u64 = SECOND / 50;
 

@@ -7,7 +7,7 @@ use simulation::{ClusterReport, run_cluster};
 
 /// Real time for fresh seeds, unless `UPESI_PROOF_SECONDS` gives another.
 const FRESH_SECONDS: u64 = 10;
-const TRANSFERS: u32 = 100;
+const TRANSFERS: u32 = 300;
 
 fn check(seed: u64) -> ClusterReport {
     println!("seed {seed}, three nodes, {TRANSFERS} transfers");
@@ -32,6 +32,13 @@ fn the_same_seed_is_the_same_run() {
         takes += report.tally.takes;
     }
     assert!(0 < kills && 0 < pauses && 0 < takes, "{kills} kills, {pauses} pauses, {takes} takes");
+}
+
+/// The brokers' clock went ahead and back: for minutes time stood still, and a node that began
+/// again in the meantime took its lanes only then.
+#[test]
+fn nodes_come_to_rest_once_time_goes_on() {
+    [134, 3_000, 4_786].into_iter().for_each(|seed| _ = check(seed));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use ledger::Outcome;
 use simulation::{Options, Regression, Report, run, shrink};
 
 /// Real time for fresh seeds, unless `UPESI_PROOF_SECONDS` gives another.
-const FRESH_SECONDS: u64 = 20;
+const FRESH_SECONDS: u64 = 60;
 const COMMAND: &str = "repeat it with: cargo run --release -p simulation -- --verbose --seed";
 
 fn check(seed: u64, options: &Options) -> Report {

@@ -103,6 +103,8 @@ struct Opened {
     written: AtomicBool,
     /// Whether that failed, or something was found damaged.
     failed: AtomicBool,
+    /// Whether nobody but its owner may say that it must not be used again.
+    only_asked: bool,
     /// Behind the database and its keyspaces: it is dropped after them.
     journals: Journals,
 }
@@ -150,7 +152,12 @@ impl Disk {
     /// Why it cannot be used.
     pub fn open_for_questions(path: &Path, identity: LogIdentity) -> Result<Self, String> {
         match path.join(DATABASE).exists() {
-            true => Self::open_existing(path, identity, Options::default()),
+            true => {
+                let options = Options::default();
+                let (mut opened, found) = Opened::open_existing(path, identity, options)?;
+                opened.only_asked = true;
+                Ok(Self::of(opened, (identity, options), found))
+            }
             false => Err("there is none".into()),
         }
     }
@@ -365,14 +372,17 @@ impl Opened {
             tales,
             written: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            only_asked: false,
         })
     }
 
     /// Notes that the store must not be used again, and passes the error on.
     fn condemn(&self, error: StoreError) -> StoreError {
         self.failed.store(true, Ordering::Relaxed);
-        // When even that fails, the next start finds the damage by itself.
-        let _noted = fs::write(self.path.join(DAMAGED), error.to_string());
+        if !self.only_asked {
+            // When even that fails, the next start finds the damage by itself.
+            let _noted = fs::write(self.path.join(DAMAGED), error.to_string());
+        }
         error
     }
 

@@ -206,8 +206,8 @@ impl Counterfactual {
                 if self.copies.is_some() {
                     self.follow((position, command, outcome), state, new);
                     self.last = Some((position, state.stamp()));
-                    self.over = self.to == Some(Edge::Record(position));
                 }
+                self.over |= matches!(self.to, Some(Edge::Record(to)) if to <= position);
             }
         }
         self.noticed = effects.notices.len();

@@ -83,7 +83,7 @@ impl Hub for NodeHub {
     ) -> Result<R, Unavailable> {
         let (answer, answered) = oneshot::channel();
         self.handle.ask(move |state| drop(answer.send(question(state)))).map_err(unavailable)?;
-        answered.await.map_err(|_| Unavailable::Stopped)
+        answered.await.map_err(|_| self.unanswered())
     }
 
     async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
@@ -274,7 +274,15 @@ impl NodeHub {
         // Whoever asked may have gone.
         let ask = move |state: &State| drop(answer.send(question(state)));
         self.handle.ask_about(id, ask).map_err(unavailable)?;
-        answered.await.map_err(|_| Unavailable::Stopped)
+        answered.await.map_err(|_| self.unanswered())
+    }
+
+    /// Why a question was given back without an answer.
+    fn unanswered(&self) -> Unavailable {
+        match self.handle.ask_local(|_| ()) {
+            Err(Refused::Stopped) => Unavailable::Stopped,
+            _ => Unavailable::Unanswered,
+        }
     }
 
     /// Has a command decided, and waits until that is durable.

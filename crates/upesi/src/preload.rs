@@ -29,6 +29,7 @@ use serde_json::json;
 
 use crate::Failure;
 use crate::config::Config;
+use crate::mark::Marking;
 use crate::serve::{self, Opened, Opening};
 
 /// Transfers of one chunk at most.
@@ -108,6 +109,8 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     let node = node::start(sequencer, clock, directory, mailboxes, InboxLimits::default())
         .map_err(|error| Failure::new(format!("cannot start the sequencer: {error}")))?;
     let handle = node.handle();
+    // Until the end of this function: the last note is of the last sync.
+    let _marking = Marking::start(following.disk.clone(), following.frames.clone())?;
     let follower = following.start(&config, node.handle(), |_| ())?;
     let mut filler = Filler {
         handle: node.handle(),

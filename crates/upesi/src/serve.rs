@@ -453,8 +453,8 @@ pub(crate) struct Opened {
 
 /// What the thread that takes snapshots works with.
 pub(crate) struct Following {
-    disk: Tiered<RealDisk>,
-    frames: DurableFrames<Tiered<RealDisk>>,
+    pub(crate) disk: Tiered<RealDisk>,
+    pub(crate) frames: DurableFrames<Tiered<RealDisk>>,
     /// The snapshot that the start went on from.
     before: Option<SnapshotFile>,
 }

@@ -84,8 +84,13 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
         let name = said.name.as_str();
         return Err(Failure::new(format!("--limit of {name}: a cap cannot be below zero")));
     }
+    said_once(&arguments.limit, "--limit")?;
+    said_once(&arguments.cover, "--cover")?;
     let from = edge(arguments.from, "--from")?;
     let to = arguments.to.map(|to| edge(to, "--to")).transpose()?;
+    if to.is_some_and(|to| is_before(to, from)) {
+        return Err(Failure::new("--to lies before --from"));
+    }
     if from == Edge::Record(Position(1)) {
         return Err(Failure::new("--from: nobody has a cap before the first record"));
     }
@@ -114,6 +119,27 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
         false => println!("{shown}"),
     }
     Ok(())
+}
+
+/// Of two changes of one account, which one is meant is not known.
+fn said_once(all: &[Said], option: &str) -> Result<(), Failure> {
+    let account = |said: &Said| (said.name, said.currency);
+    for (at, said) in all.iter().enumerate() {
+        if all[..at].iter().any(|other| account(other) == account(said)) {
+            let (name, currency) = (said.name.as_str(), said.currency);
+            return Err(Failure::new(format!("{option} of {name}:{currency} is given twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether that is so by what is said alone: a record and a time are not held against each other.
+fn is_before(to: Edge, from: Edge) -> bool {
+    match (to, from) {
+        (Edge::Record(to), Edge::Record(from)) => to < from,
+        (Edge::Moment(to), Edge::Moment(from)) => to < from,
+        _ => false,
+    }
 }
 
 fn edge(until: Until, option: &str) -> Result<Edge, Failure> {

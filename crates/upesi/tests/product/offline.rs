@@ -605,6 +605,9 @@ fn other_caps_and_cover_are_tried_on_the_log() {
         (&["--limit", "payerfsp:USD:1", "--from", "1"], "--from"),
         (&["--limit", "payerfsp:USD:1", "--from", "999999"], "ends with record"),
         (&["--from", "9"], "--limit"),
+        (&["--limit", "payerfsp:USD:1", "--from", "12", "--to", "9"], "--to lies before --from"),
+        (&["--limit", "payerfsp:USD:1", "--from", "2999-01-01T00:00:00Z", "--to", "9"], "within"),
+        (&["--limit", "a:USD:1", "--limit", "a:USD:2", "--from", "9"], "a:USD is given twice"),
     ] {
         let output = scheme.home.offline(&[&["what-if"], arguments].concat());
         assert!(!output.status.success() && complaint(&output).contains(named), "{named}");

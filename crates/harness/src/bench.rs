@@ -182,7 +182,9 @@ fn plan_of(options: &BenchOptions) -> Option<NodesPlan> {
         _ => spread(&options.kill, length),
     };
     let plan = options.nodes.plan(acts)?;
-    Some(NodesPlan { next: options.upgrade.clone(), ..plan })
+    // A name without a directory would be looked for elsewhere.
+    let next = options.upgrade.clone().map(|path| std::path::absolute(&path).unwrap_or(path));
+    Some(NodesPlan { next, ..plan })
 }
 
 /// What a switch reaches that neither records nor decides, in half of the time or count; and what

@@ -14,8 +14,8 @@ const PARTICIPANTS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 8);
 const BROKERS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 /// The node's end of the cable to the participants.
 const NODE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
-/// The cable to the brokers, as it is called outside.
-const CABLE: &str = "to-brokers";
+/// The cables, as they are called outside: to the participants, to the brokers.
+const CABLES: [&str; 2] = ["to-participants", "to-brokers"];
 /// Where tools of administrators are, which not everybody's path has.
 const MORE_PATH: &str = ":/usr/sbin:/sbin";
 const MADE_WITHIN: Duration = Duration::from_secs(5);
@@ -26,24 +26,30 @@ const POLL: Duration = Duration::from_millis(5);
 pub(crate) struct Network {
     /// Lives in the network; ends with its standard input.
     holder: Child,
+    /// Taken away when the holder has ended.
+    _addresses: Addresses,
 }
+
+/// The addresses that the loopback interface has as long as this lives.
+#[derive(Debug)]
+struct Addresses;
 
 impl Network {
     /// Lays the cables.
     pub(crate) fn new() -> Result<Self, HarnessError> {
         refuse_a_shared_one()?;
         ip("link set lo up")?;
-        for address in [PARTICIPANTS, BROKERS] {
-            ip(&format!("address add {address}/32 dev lo"))?;
-        }
+        let addresses = Addresses::add()?;
         let mut holder = program("unshare");
         let holder = holder.args(["--net", "cat"]).stdin(Stdio::piped()).spawn();
-        let network = Self { holder: holder.map_err(HarnessError::file("unshare"))? };
+        let holder = holder.map_err(HarnessError::file("unshare"))?;
+        let network = Self { holder, _addresses: addresses };
         network.wait_until_made()?;
         network.inside("ip link set lo up")?;
-        network.lay("to-participants", [Ipv4Addr::new(10, 78, 0, 1), NODE], PARTICIPANTS)?;
+        let [to_participants, to_brokers] = CABLES;
+        network.lay(to_participants, [Ipv4Addr::new(10, 78, 0, 1), NODE], PARTICIPANTS)?;
         let ends = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
-        network.lay(CABLE, ends, BROKERS)?;
+        network.lay(to_brokers, ends, BROKERS)?;
         Ok(network)
     }
 
@@ -64,12 +70,12 @@ impl Network {
 
     /// Pulls the cable to the brokers.
     pub(crate) fn cut(&self) -> Result<(), HarnessError> {
-        ip(&format!("link set {CABLE} down"))
+        ip(&format!("link set {} down", CABLES[1]))
     }
 
     /// Puts it back.
     pub(crate) fn mend(&self) -> Result<(), HarnessError> {
-        ip(&format!("link set {CABLE} up"))
+        ip(&format!("link set {} up", CABLES[1]))
     }
 
     /// What a command begins with that is to run inside.
@@ -113,19 +119,45 @@ impl Network {
     }
 }
 
+impl Addresses {
+    /// Where a run before was killed they are there already.
+    fn add() -> Result<Self, HarnessError> {
+        let added = Self;
+        for address in [PARTICIPANTS, BROKERS] {
+            ip(&format!("address replace {address}/32 dev lo"))?;
+        }
+        Ok(added)
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        for address in [PARTICIPANTS, BROKERS] {
+            // One that could not be added is not there.
+            let _gone = ip(&format!("address delete {address}/32 dev lo"));
+        }
+    }
+}
+
 impl Drop for Network {
     fn drop(&mut self) {
+        // The kernel takes its time with them when the network ends at the other end.
+        for cable in CABLES {
+            let _gone = ip(&format!("link delete {cable}"));
+        }
         drop(self.holder.stdin.take());
         // It has nothing else to do than to end.
         let _ended = self.holder.wait();
     }
 }
 
-/// Addresses and cables are for a network that ends with the run.
+/// Addresses and cables are for a network that ends with the run: it is not the one that the
+/// machine began with, and nothing leads out of it. Which one the machine began with is not shown
+/// to everybody who may change it.
 fn refuse_a_shared_one() -> Result<(), HarnessError> {
     let name = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    // Who may not know which one the machine has cannot change it either.
-    if name("1").is_none() || name("1") != name("self") {
+    let is_first = name("1").is_some_and(|first| name("self") == Some(first));
+    if !is_first && !leads_out(&said(program("ip").args(["-oneline", "link", "show", "up"]))?) {
         return Ok(());
     }
     Err(HarnessError::Network(
@@ -133,6 +165,12 @@ fn refuse_a_shared_one() -> Result<(), HarnessError> {
          --net`"
             .to_owned(),
     ))
+}
+
+/// Whether an interface is up beside the loopback one and what a run before may have left.
+fn leads_out(interfaces: &str) -> bool {
+    let names = interfaces.lines().filter_map(|line| line.split([':', '@']).nth(1));
+    names.map(str::trim).any(|name| name != "lo" && !CABLES.contains(&name))
 }
 
 fn ip(command: &str) -> Result<(), HarnessError> {
@@ -146,11 +184,32 @@ fn program(name: &str) -> Command {
 }
 
 fn run(command: &mut Command) -> Result<(), HarnessError> {
+    said(command).map(drop)
+}
+
+/// What a program prints that does what it is told.
+fn said(command: &mut Command) -> Result<String, HarnessError> {
     let name = command.get_program().to_owned();
     let output = command.output().map_err(HarnessError::file(name))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(HarnessError::Network(format!("{command:?}: {}", said.trim())))
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(HarnessError::Network(format!("{command:?}: {}", complaint.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_with_a_way_out_is_told_from_one_without() {
+        let loopback = "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue\\    link/loopback\n";
+        assert!(!leads_out(""));
+        assert!(!leads_out(loopback));
+        let left = "7: to-brokers@if2: <BROADCAST,UP> mtu 1500\\    link/ether 02:fc:00:00:00:02\n";
+        assert!(!leads_out(&format!("{loopback}{left}")));
+        let out = "4: eth0@if9: <BROADCAST,UP> mtu 1400\\    link/ether 02:fc:00:00:00:01\n";
+        assert!(leads_out(&format!("{loopback}{out}")));
+    }
 }

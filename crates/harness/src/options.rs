@@ -1,7 +1,8 @@
 //! What a run can be told, as `clap` arguments.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -332,6 +333,8 @@ const DEMO: Duration = Duration::from_secs(15);
 const DEMO_NODES: Duration = Duration::from_secs(40);
 /// So that there is something to see before and after each fault.
 const DEMO_NODES_MIN: Duration = Duration::from_secs(15);
+/// So that two replicas are left when one is killed.
+const DEMO_BROKERS_MIN: u32 = 3;
 const KILL_MIN_S: f64 = 10.0;
 
 impl DemoOptions {
@@ -364,6 +367,11 @@ impl DemoOptions {
         require(
             long_enough,
             "--seconds takes 15 or more with --nodes: a node and a broker are killed meanwhile",
+        )?;
+        require(
+            self.nodes.nodes.is_none() || DEMO_BROKERS_MIN <= self.nodes.brokers,
+            "demo takes --brokers of 3 or more: one is killed for good, and fewer could not go on \
+             without it",
         )?;
         check_rate(self.rate)?;
         let concurrency = self.concurrency.is_none_or(|it| (1..=100_000).contains(&it));
@@ -487,6 +495,7 @@ impl BenchOptions {
         )?;
         let long_enough = !self.is_disturbed() || KILL_MIN_S <= self.seconds;
         require(long_enough, "--kill and --upgrade take --seconds of 10 or more")?;
+        self.upgrade.as_deref().map_or(Ok(()), check_program)?;
         if let Some(pid) = self.pid {
             let is_there = std::path::Path::new(&format!("/proc/{pid}/stat")).exists();
             require(is_there, &format!("--pid: there is no process {pid} on this machine"))?;
@@ -512,6 +521,16 @@ pub(crate) fn check_seconds(seconds: f64) -> Result<(), HarnessError> {
 fn check_rate(rate: Option<f64>) -> Result<(), HarnessError> {
     let sensible = rate.is_none_or(|rate| (0.01..=1e6).contains(&rate));
     require(sensible, "--rate takes 0.01 to 1000000 a second")
+}
+
+/// Refuses what could not be started when its time comes.
+fn check_program(path: &Path) -> Result<(), HarnessError> {
+    let problem = match std::fs::metadata(path) {
+        Err(error) => error.to_string(),
+        Ok(found) if found.is_file() && found.mode() & 0o111 != 0 => return Ok(()),
+        Ok(_) => "not a file that can be executed".to_owned(),
+    };
+    Err(HarnessError::Options(format!("--upgrade {}: {problem}", path.display())))
 }
 
 pub(crate) fn require(fulfilled: bool, problem: &str) -> Result<(), HarnessError> {
@@ -579,6 +598,38 @@ mod tests {
         assert!(said(&open, Scenario::Prepare).contains("--seconds"));
         assert_eq!(said(&open, Scenario::Transfer), "");
         assert_eq!(said(&base, Scenario::Prepare), "", "nobody knows how many it will be");
+    }
+
+    #[test]
+    fn a_demonstration_that_would_not_outlive_a_broker_is_refused() {
+        let said = |nodes, brokers| {
+            let nodes = NodesOptions { nodes, brokers };
+            let options = DemoOptions { nodes, ..DemoOptions::standard() };
+            options.check().err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(said(None, 3), "");
+        assert_eq!(said(Some(2), 3), "");
+        for brokers in [1, 2] {
+            let problem = said(Some(3), brokers);
+            assert!(problem.contains("--brokers of 3 or more"), "{brokers}: {problem}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_no_upgrade() {
+        let said = |path: &Path| {
+            let upgrade = Some(path.to_owned());
+            let options = BenchOptions { upgrade, ..BenchOptions::standard() };
+            let problem = options.check(Scenario::Transfer).err();
+            problem.map(|error| error.to_string()).unwrap_or_default()
+        };
+        let missing = said(Path::new("/nonexistent"));
+        assert!(missing.contains("--upgrade /nonexistent: No such file"), "{missing}");
+        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        for path in [&*text, Path::new("/")] {
+            assert!(said(path).contains("not a file that can be executed"), "{}", said(path));
+        }
+        assert_eq!(said(&std::env::current_exe().expect("this is a program")), "");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod moving;
 mod offline;
 mod parties;
 mod preload;
+mod printed;
 mod quarantine;
 mod replay;
 mod restore;
@@ -33,7 +34,6 @@ mod verify;
 mod watchdog;
 mod what_if;
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -388,54 +388,54 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     #[cfg(feature = "rehearsed-rules")]
     arguments.inject_rules.into_iter().for_each(ledger::claim_rules);
-    let result = match arguments.command {
-        Command::Archive(arguments) => archive::archive(&arguments),
-        Command::Backup(arguments) => backup::backup(&arguments),
-        Command::Bench(arguments) => bench::bench(&arguments),
-        Command::Cluster(arguments) => cluster::run(&arguments),
-        Command::Demo(options) => demo(&options),
-        Command::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
-        Command::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),
-        Command::Openapi(arguments) => print_document(arguments.api),
-        Command::Simulate(options) => {
-            harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
-        }
-        Command::Waterfall(options) => waterfall(&options),
-        Command::CheckConfig(arguments) => check_config::check_config(&arguments),
-        Command::Explain(arguments) => explain::explain(&arguments),
-        Command::ExportLog(arguments) => moving::export(&arguments),
-        Command::Health(arguments) => health::health(&arguments),
-        Command::ImportLog(arguments) => moving::import(&arguments),
-        Command::Parties(arguments) => parties::parties(&arguments),
-        Command::Preload(arguments) => preload::preload(&arguments),
-        Command::Quarantine(arguments) => quarantine::quarantine(&arguments),
-        Command::Replay(arguments) => replay::replay(&arguments),
-        Command::Restore(arguments) => restore::restore(&arguments),
-        Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
-        Command::Verify(arguments) => verify::verify(&arguments),
-        Command::WhatIf(arguments) => what_if::what_if(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("upesi: {failure}");
-            ExitCode::FAILURE
+    let command = arguments.command;
+    match command {
+        Command::Serve(_) | Command::NullSwitch(_) => printed::code(command.carry_out()),
+        _ => printed::end_with_reader(|| command.carry_out()),
+    }
+}
+
+impl Command {
+    fn carry_out(self) -> Result<(), Failure> {
+        match self {
+            Self::Archive(arguments) => archive::archive(&arguments),
+            Self::Backup(arguments) => backup::backup(&arguments),
+            Self::Bench(arguments) => bench::bench(&arguments),
+            Self::Cluster(arguments) => cluster::run(&arguments),
+            Self::Demo(options) => demo(&options),
+            Self::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
+            Self::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),
+            Self::Openapi(arguments) => {
+                print_document(arguments.api);
+                Ok(())
+            }
+            Self::Simulate(options) => {
+                harness::simulate(&options).map_err(|error| Failure::new(error.to_string()))
+            }
+            Self::Waterfall(options) => waterfall(&options),
+            Self::CheckConfig(arguments) => check_config::check_config(&arguments),
+            Self::Explain(arguments) => explain::explain(&arguments),
+            Self::ExportLog(arguments) => moving::export(&arguments),
+            Self::Health(arguments) => health::health(&arguments),
+            Self::ImportLog(arguments) => moving::import(&arguments),
+            Self::Parties(arguments) => parties::parties(&arguments),
+            Self::Preload(arguments) => preload::preload(&arguments),
+            Self::Quarantine(arguments) => quarantine::quarantine(&arguments),
+            Self::Replay(arguments) => replay::replay(&arguments),
+            Self::Restore(arguments) => restore::restore(&arguments),
+            Self::Snapshot(arguments) => snapshot::snapshot(&arguments),
+            Self::Verify(arguments) => verify::verify(&arguments),
+            Self::WhatIf(arguments) => what_if::what_if(&arguments),
         }
     }
 }
 
-fn print_document(api: DescribedApi) -> Result<(), Failure> {
+fn print_document(api: DescribedApi) {
     let document = match api {
         DescribedApi::Fspiop => openapi::fspiop::document(),
         DescribedApi::Admin => operations::document::admin(),
     };
-    let text = openapi::text(&document);
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write the document: {error}")))
-        }
-        _ => Ok(()),
-    }
+    print!("{}", openapi::text(&document));
 }
 
 fn waterfall(options: &harness::WaterfallOptions) -> Result<(), Failure> {

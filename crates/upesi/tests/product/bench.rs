@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::apart::{Need, apart, run};
 use crate::support::relay::Relay;
 use crate::support::switch::{Home, PROGRAM, finish};
 
@@ -273,6 +274,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["sweep", "hour", "--rate", "0"], "--rate takes 0.01 to 1000000 a second"),
         (&["sweep", "coil", "--json", "/nowhere/out.json"], "/nowhere/out.json"),
         (&["transfer", "--pairs", "crooked"], "uniform or skewed"),
+        (&["transfer", "--nodes", "3", "--upgrade", "/nowhere/upesi"], "--upgrade /nowhere/upesi"),
     ] {
         let output = bench(arguments);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -281,6 +283,22 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         let ours = errors.lines().filter(|line| line.starts_with("upesi: ")).count();
         assert!(ours == 1 || errors.contains("error: "), "{arguments:?}: {errors}");
     }
+}
+
+#[test]
+fn a_cut_is_refused_where_something_leads_out() {
+    let test = "bench::a_cut_is_refused_where_something_leads_out";
+    apart(test, Need::Network, || {
+        run("ip", &["link", "set", "lo", "up"]);
+        run("ip", &["link", "add", "out", "type", "veth", "peer", "name", "far"]);
+        run("ip", &["link", "set", "out", "up"]);
+        let output = bench(&["transfer", "--nodes", "3", "--kill", "cut"]);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{errors}");
+        assert!(errors.contains("unshare --user --map-root-user --net"), "{errors}");
+        let routes = std::fs::read_to_string("/proc/self/net/fib_trie").unwrap();
+        assert!(!routes.contains("10.77.0."), "it added its addresses: {routes}");
+    });
 }
 
 #[test]

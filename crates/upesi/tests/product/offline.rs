@@ -2,11 +2,11 @@
 //! it changes the data directory.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use journal::{FileLog, RealDisk};
 use ledger::{FspName, Position};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::support::apart::{Mounted, Need, apart};
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports, files};
+use crate::support::switch::{Home, PROGRAM, Ports, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
@@ -122,6 +122,35 @@ fn a_proof_says_what_it_counted() {
     assert_eq!(fs::read_dir(place).unwrap().count(), 0);
     let output = home.offline(&["verify", "--scratch", "/nowhere"]);
     assert!(complaint(&output).contains("/nowhere/upesi-verify-"), "{}", complaint(&output));
+}
+
+/// How a command ends that prints to this, and what it complains of.
+fn printed_to(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(PROGRAM);
+    let ended = command.args(arguments).stdout(output).output().unwrap();
+    (ended.status.code(), complaint(&ended))
+}
+
+#[test]
+fn who_reads_no_more_ends_a_command_without_a_word() {
+    let (home, _) = played();
+    let data = home.data();
+    let data = data.to_str().unwrap();
+    for arguments in [
+        &["verify", "--data", data][..],
+        &["verify", "--json", "--data", data],
+        &["replay", "--data", data],
+        &["openapi", "fspiop"],
+        &["check-config"],
+    ] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(printed_to(writer, arguments), (Some(141), String::new()), "{arguments:?}");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (code, complaint) = printed_to(full, arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {complaint}");
+        assert!(complaint.starts_with("upesi: cannot print: No space left"), "{complaint}");
+    }
 }
 
 #[test]

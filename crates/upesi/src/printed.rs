@@ -1,0 +1,45 @@
+//! Commands that print and end, and what becomes of them where nothing can be printed: a reader
+//! that has seen enough, as `head` has, ends them without a word.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+use crate::Failure;
+
+/// What the standard library panics with begins so, where it cannot print.
+const UNPRINTABLE: &str = "failed printing to stdout: ";
+const NO_READER: &str = "Broken pipe";
+/// What a shell says of programs that end with their reader: 128 and the number of the signal.
+const ENDED_WITH_READER: u8 = 141;
+
+/// Carries out a command. What it started and made beside the output is tidied up in any case.
+pub(crate) fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if unprintable(panic.payload()).is_none() {
+            usual(panic);
+        }
+    }));
+    let panicked = match panic::catch_unwind(AssertUnwindSafe(command)) {
+        Ok(result) => return code(result),
+        Err(panicked) => panicked,
+    };
+    match unprintable(&*panicked) {
+        Some(why) if why.starts_with(NO_READER) => ExitCode::from(ENDED_WITH_READER),
+        Some(why) => code(Err(Failure::new(format!("cannot print: {why}")))),
+        None => panic::resume_unwind(panicked),
+    }
+}
+
+/// How the program ends, and for a failure its line.
+pub(crate) fn code(result: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    eprintln!("upesi: {failure}");
+    ExitCode::FAILURE
+}
+
+/// Why nothing could be printed, if a panic says so.
+fn unprintable(panicked: &(dyn Any + Send)) -> Option<&str> {
+    panicked.downcast_ref::<String>()?.strip_prefix(UNPRINTABLE)
+}

@@ -343,7 +343,8 @@ impl Places<'_> {
     }
 }
 
-/// How a system says that a port is taken; every program that listens passes it on.
+/// How a system says that a port is taken; every program that listens passes it on. Without its
+/// first letter, which some write large and some small.
 const PORT_TAKEN: &str = "ddress already in use";
 /// Attempts to start a switch on ports that nobody takes first.
 const STARTS_MAX: u32 = 5;

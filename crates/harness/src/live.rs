@@ -14,7 +14,10 @@ const ELSEWHERE: Duration = Duration::from_secs(3);
 pub(crate) struct Live {
     terminal: bool,
     written: Instant,
+    /// What had ended well by then.
     committed: u64,
+    /// What had ended well at the last look, which need not have been shown.
+    seen: u64,
     open: bool,
     /// What had ended when something last did, and when that was.
     progress: (u64, Instant),
@@ -24,22 +27,29 @@ impl Live {
     pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
-        Self { terminal, written: now, committed: 0, open: false, progress: (0, now) }
+        Self { terminal, written: now, committed: 0, seen: 0, open: false, progress: (0, now) }
     }
 
     /// Says what begins now.
     pub(crate) fn step(&mut self, text: &str) {
         self.close();
         eprintln!("{text}");
-        self.written = Instant::now();
+        self.begin();
+    }
+
+    /// The next rate shown is that from here on.
+    fn begin(&mut self) {
+        (self.written, self.committed) = (Instant::now(), self.seen);
     }
 
     /// Shows where the run stands, unless that was just done.
     pub(crate) fn show(&mut self, what: &str, glance: &Glance) {
         let elapsed = self.written.elapsed();
+        self.seen = glance.good;
         if elapsed < if self.terminal { ON_TERMINAL } else { ELSEWHERE } {
             return;
         }
+        // Fewer, when what was stocked is now being used up.
         let new = glance.good.saturating_sub(self.committed);
         let line = format!(
             "{what:<9} {rate:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  in flight {flight:>5}  \
@@ -59,8 +69,7 @@ impl Live {
         } else {
             eprintln!("{line}");
         }
-        self.written = Instant::now();
-        self.committed = glance.good;
+        self.begin();
     }
 
     /// Fails when units are in flight and none has ended well for `patience`.

@@ -122,18 +122,8 @@ impl<D: Disk> FileLog<D> {
         let tail = Tail::genesis(identity);
         let opened = Arc::new(start_segment(&disk, &tail)?);
         let segments = vec![Segment { first: tail.next(), opened: Some(opened.clone()) }];
-        Ok(Self {
-            shared: Arc::new(Shared::new(disk, segments, &tail)),
-            active: opened,
-            length: SEGMENT_HEADER_BYTES,
-            room: SEGMENT_HEADER_BYTES,
-            appended: 0,
-            released: 0,
-            tail,
-            poisoned: false,
-            segment_bytes: options.segment_bytes,
-            room_bytes: options.room_bytes,
-        })
+        let shared = Shared::new(disk, segments, &tail);
+        Ok(Self::at(shared, opened, (SEGMENT_HEADER_BYTES, tail), options))
     }
 
     /// Opens a log, repairing what a crash may have left of it; says what was done.
@@ -143,19 +133,30 @@ impl<D: Disk> FileLog<D> {
     /// can leave: then nothing was changed.
     pub fn open(disk: D, options: Options) -> Result<(Self, Recovery), OpenError> {
         let recovered: Recovered<D::File> = recovery::recover(&disk, &options)?;
-        let log = Self {
-            shared: Arc::new(Shared::new(disk, recovered.segments, &recovered.tail)),
-            active: recovered.active,
-            length: recovered.length,
-            room: recovered.length,
+        let Recovered { segments, active, length, tail, report } = recovered;
+        let shared = Shared::new(disk, segments, &tail);
+        Ok((Self::at(shared, active, (length, tail), options), report))
+    }
+
+    /// A log whose last segment ends at `length`, and its file too.
+    fn at(
+        shared: Shared<D>,
+        active: Arc<Opened<D::File>>,
+        (length, tail): (u64, Tail),
+        Options { segment_bytes, room_bytes, .. }: Options,
+    ) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            active,
+            length,
+            room: length,
             appended: 0,
             released: 0,
-            tail: recovered.tail,
+            tail,
             poisoned: false,
-            segment_bytes: options.segment_bytes,
-            room_bytes: options.room_bytes,
-        };
-        Ok((log, recovered.report))
+            segment_bytes,
+            room_bytes,
+        }
     }
 
     /// Opens the log if there is one, and makes one with `identity` if there is none.

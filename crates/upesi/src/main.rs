@@ -406,7 +406,7 @@ impl Command {
             Self::Serve(arguments) => serve::serve(&arguments, Decisions::Real),
             Self::NullSwitch(arguments) => serve::serve(&arguments, Decisions::Null),
             Self::Openapi(arguments) => {
-                print_document(arguments.api);
+                print!("{}", document(arguments.api));
                 Ok(())
             }
             Self::Simulate(options) => {
@@ -430,12 +430,11 @@ impl Command {
     }
 }
 
-fn print_document(api: DescribedApi) {
-    let document = match api {
+fn document(api: DescribedApi) -> String {
+    openapi::text(&match api {
         DescribedApi::Fspiop => openapi::fspiop::document(),
         DescribedApi::Admin => operations::document::admin(),
-    };
-    print!("{}", openapi::text(&document));
+    })
 }
 
 fn waterfall(options: &harness::WaterfallOptions) -> Result<(), Failure> {

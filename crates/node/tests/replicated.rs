@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::TryRecvError;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -120,6 +120,14 @@ impl World {
     }
 
     /// Time passes. Gives the sizes of the bundles that leave.
+    /// Asks a question; the answer comes there, or nothing ever will.
+    fn ask(&self) -> Receiver<()> {
+        let (answer, answers) = std::sync::mpsc::sync_channel(1);
+        let question = move |_: &_| answer.send(()).expect("it is awaited");
+        self.driven.handle().ask(question).expect("there is room");
+        answers
+    }
+
     fn pass(&mut self, microseconds: u64) -> Vec<u32> {
         self.clock.0.fetch_add(microseconds, Ordering::Relaxed);
         assert!(self.driven.turn());
@@ -179,12 +187,7 @@ fn nobody_is_left_behind_by_a_full_bundle() {
 #[test]
 fn who_asks_hears_in_time_that_the_brokers_are_silent() {
     let mut world = World::new();
-    let (answer, answers) = std::sync::mpsc::sync_channel(1);
-    world
-        .driven
-        .handle()
-        .ask(move |_| answer.send(()).expect("it is awaited"))
-        .expect("there is room");
+    let answers = world.ask();
     world.pass(0);
     world.pass(9_000_000);
     assert_eq!(answers.try_recv(), Err(TryRecvError::Empty), "the brokers have time");
@@ -192,12 +195,7 @@ fn who_asks_hears_in_time_that_the_brokers_are_silent() {
     assert_eq!(answers.try_recv(), Err(TryRecvError::Disconnected), "it is given back");
     // Who asks when the brokers have answered at last is answered.
     world.arrivals.push(Arrival::End { number: 1, offset: Some(1) });
-    let (answer, answers) = std::sync::mpsc::sync_channel(1);
-    world
-        .driven
-        .handle()
-        .ask(move |_| answer.send(()).expect("it is awaited"))
-        .expect("there is room");
+    let answers = world.ask();
     world.pass(0);
     world.arrivals.push(Arrival::End { number: 2, offset: Some(1) });
     world.pass(0);

@@ -30,7 +30,7 @@ use ports::{Cold, Log, LogError, Mark, PartyChange, PartyRow, Portion, Stop, Sto
 use crate::filter::Filter;
 
 /// Rows, decisions told and entries that may wait in here while the store's own queue is full.
-pub const PENDING_MAX: usize = 262_144;
+pub const PENDING_MAX: usize = 65_536;
 
 /// Rows that leave in one go, above twice those that came with the batch.
 const EVICT_MAX: usize = 1_024;

@@ -1,16 +1,20 @@
 //! Write-behind: portions are taken at once and written by a thread of their own.
 //!
-//! The thread sleeps while nothing waits. Woken, it lets more gather for [`GATHER`], takes all of
-//! it as one portion, and writes that. So the one who offers pays a lock per batch, and a wake-up
-//! some fifty times a second at most.
+//! The thread sleeps while nothing waits. Woken, it lets more gather for [`GATHER`] and writes
+//! [`TURN`] of what waits, the oldest first. So the one who offers pays a lock per batch, and a
+//! wake-up some fifty times a second at most; and when very much ends at once, its rows wait here
+//! rather than that the writer takes a core from transfers that go on. The writer hurries when
+//! somebody waits for it or the queue has little room left.
 //!
-//! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most, and as many are being written.
+//! Bound: [`QUEUE_MAX`] rows, decisions and entries wait at most; what is offered to an empty queue
+//! is always taken.
 //!
 //! After an error that may pass, such as a full disk, the portion is kept, and tried again every
 //! [`AGAIN`] once the store is mended; meanwhile others are taken while there is room in the queue.
 //! When it begins and when it is over is printed, and whoever waits hears it. After damage nothing
 //! is written and nothing is taken any more.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use ledger::{Ended, Position, TransferId};
@@ -22,10 +26,15 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Rows, decisions told and entries of the directory that may wait to be written.
-pub const QUEUE_MAX: usize = 65_536;
+pub const QUEUE_MAX: usize = 327_680;
 
 /// How long the writer lets portions gather.
 const GATHER: Duration = Duration::from_millis(20);
+
+/// From so many on portions are not joined any more: what the writer writes in one go.
+const TURN: usize = 2_048;
+/// The same when it hurries: rows in order go into a database faster the more of them there are.
+const TURN_IN_HURRY: usize = 32_768;
 
 /// Between two attempts to write what could not be written.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -57,8 +66,10 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// What waits.
-    next: Portion,
+    /// What waits, oldest first; each but the last has [`TURN`] or more.
+    portions: VecDeque<Portion>,
+    /// How many rows, decisions and entries that are.
+    waiting: usize,
     /// Position up to which something was offered.
     offered: Position,
     /// Why nothing can be written at the moment.
@@ -67,7 +78,7 @@ struct Queue {
     failed: Option<StoreError>,
     /// The writer sleeps.
     asleep: bool,
-    /// Somebody waits: nothing more is gathered.
+    /// Somebody waits: the writer does not.
     hurry: bool,
     closed: bool,
     ended: bool,
@@ -117,13 +128,12 @@ impl Cold for Behind {
 
     fn offer(&mut self, portion: &mut Portion) -> bool {
         let mut queue = self.shared.lock();
-        let waiting = queue.next.len();
-        let is_full = 0 < waiting && self.shared.queue_max < waiting + portion.len();
+        let waiting = queue.waiting + portion.len();
+        let is_full = 0 < queue.waiting && self.shared.queue_max < waiting;
         if is_full || queue.failed.is_some() {
             return false;
         }
-        queue.next.append(portion);
-        queue.offered = portion.mark.position;
+        queue.join(portion);
         if queue.asleep {
             self.shared.work.notify_one();
         }
@@ -136,7 +146,7 @@ impl Cold for Behind {
         self.shared.work.notify_one();
         let is_early = |queue: &mut Queue| {
             let early = match until {
-                Until::Room => queue.failing.is_none() && !queue.next.is_empty(),
+                Until::Room => queue.failing.is_none() && self.shared.is_tight(queue),
                 Until::Visible => queue.failing.is_none() && self.visible() < queue.offered,
                 Until::Mended => queue.failing.is_some(),
             };
@@ -164,7 +174,38 @@ impl Drop for Behind {
     }
 }
 
+impl Queue {
+    /// Takes over what was offered; nothing is left there.
+    fn join(&mut self, portion: &mut Portion) {
+        self.waiting += portion.len();
+        self.offered = portion.mark.position;
+        match self.portions.back_mut() {
+            Some(last) if last.len() < TURN => last.append(portion),
+            _ => {
+                let mut last = Portion::default();
+                last.append(portion);
+                self.portions.push_back(last);
+            }
+        }
+    }
+
+    /// Gives up the oldest, `least` rows, decisions and entries if so many wait.
+    fn take(&mut self, least: usize) -> Option<Portion> {
+        let mut portion = self.portions.pop_front()?;
+        while let Some(mut next) = self.portions.pop_front_if(|_| portion.len() < least) {
+            portion.append(&mut next);
+        }
+        self.waiting -= portion.len();
+        Some(portion)
+    }
+}
+
 impl Shared {
+    /// More than three quarters of the room are taken.
+    fn is_tight(&self, queue: &Queue) -> bool {
+        self.queue_max / 4 * 3 < queue.waiting
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,8 +213,7 @@ impl Shared {
     /// The thread: writes whatever waits, until it is told to end or an error comes.
     fn write_all(&self, store: &dyn ColdStore) {
         let _ending = Ending(self);
-        let mut portion = Portion::default();
-        while self.take(&mut portion) {
+        while let Some(portion) = self.take() {
             if !self.write(store, &portion) {
                 return;
             }
@@ -182,7 +222,6 @@ impl Shared {
             let queue = self.lock();
             self.done.notify_all();
             drop(queue);
-            portion.clear();
         }
     }
 
@@ -220,26 +259,21 @@ impl Shared {
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
-    /// Takes all that waits, once there is something. False when there is nothing, and nothing
-    /// will come.
-    fn take(&self, portion: &mut Portion) -> bool {
-        let visible = self.visible.load(Ordering::Relaxed);
+    /// What is to be written next, once there is something and it is time. `None` when there is
+    /// nothing, and nothing will come.
+    fn take(&self) -> Option<Portion> {
         let mut queue = self.lock();
         queue.asleep = true;
-        let is_idle = |queue: &mut Queue| queue.offered.0 == visible && !queue.closed;
+        let is_idle = |queue: &mut Queue| queue.portions.is_empty() && !queue.closed;
         queue = self.work.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner);
         queue.asleep = false;
-        let is_gathering = |queue: &mut Queue| {
-            !queue.hurry && !queue.closed && queue.next.len() < self.queue_max / 2
-        };
-        let gathered = self.work.wait_timeout_while(queue, GATHER, is_gathering);
+        let hurries = |queue: &Queue| queue.hurry || queue.closed || self.is_tight(queue);
+        let gathered = self.work.wait_timeout_while(queue, GATHER, |queue| !hurries(queue));
         queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
-        if queue.offered.0 == visible {
-            return false;
-        }
-        std::mem::swap(&mut queue.next, portion);
+        let least = if hurries(&queue) { TURN_IN_HURRY } else { TURN };
+        let portion = queue.take(least)?;
         self.done.notify_all();
-        true
+        Some(portion)
     }
 }
 
@@ -254,5 +288,108 @@ impl Drop for Ending<'_> {
             queue.failed = Some(StoreError::Damaged("its thread broke, see above".into()));
         }
         self.0.done.notify_all();
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use ports::{Mark, PartyChange};
+
+    use super::*;
+    use crate::Memory;
+
+    /// Who holds the lock holds the writer.
+    #[derive(Debug, Default)]
+    struct Held {
+        rows: Memory,
+        hold: Mutex<()>,
+        written: Mutex<Vec<usize>>,
+    }
+
+    impl ColdStore for Held {
+        fn mark(&self) -> Mark {
+            self.rows.mark()
+        }
+
+        fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
+            self.rows.read(id, at)
+        }
+
+        fn party(&self, key: &[u8]) -> Result<Option<ports::PartyRow>, StoreError> {
+            self.rows.party(key)
+        }
+
+        fn told_after(&self) -> Position {
+            self.rows.told_after()
+        }
+
+        fn tale(&self, id: &TransferId) -> Result<Vec<record::told::Told>, StoreError> {
+            self.rows.tale(id)
+        }
+
+        fn ends(&self, notice: ledger::NoticeId) -> Result<Vec<Position>, StoreError> {
+            self.rows.ends(notice)
+        }
+
+        fn write(&self, portion: &Portion) -> Result<(), StoreError> {
+            let _held = self.hold.lock().expect("it works");
+            self.written.lock().expect("it works").push(portion.len());
+            self.rows.write(portion)
+        }
+
+        fn sync(&self) -> Result<(), StoreError> {
+            self.rows.sync()
+        }
+
+        fn bytes(&self) -> u64 {
+            self.rows.bytes()
+        }
+    }
+
+    /// So many registrations, with which the store is complete up to a position.
+    fn portion(position: u64, parties: u64) -> Portion {
+        let mark = Mark { position: Position(position), ..Mark::default() };
+        let key = |number: u64| [position.to_le_bytes(), number.to_le_bytes()].concat();
+        let parties = (0..parties).map(|it| PartyChange { key: key(it), row: None }).collect();
+        Portion { parties, mark, ..Portion::default() }
+    }
+
+    #[test]
+    fn who_is_not_waited_for_writes_little_at_once() {
+        let store = Arc::new(Held::default());
+        let mut behind = Behind::start(Arc::clone(&store) as _).expect("it works");
+        for position in 1..=10 {
+            assert!(behind.offer(&mut portion(position, 1_500)));
+        }
+        while behind.visible() < Position(10) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let written = store.written.lock().expect("it works").clone();
+        assert_eq!(written.iter().sum::<usize>(), 15_000);
+        assert!(written.iter().all(|rows| *rows < TURN + 1_500), "{written:?}");
+    }
+
+    #[test]
+    fn who_is_waited_for_writes_much_at_once_and_what_finds_no_room_is_refused() {
+        let store = Arc::new(Held::default());
+        let mut behind = Behind::start_with(Arc::clone(&store) as _, 10_000).expect("it works");
+        let held = store.hold.lock().expect("it works");
+        assert!(behind.offer(&mut portion(1, 10)));
+        while !behind.shared.lock().portions.is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        for position in 2..=4 {
+            assert!(behind.offer(&mut portion(position, 3_000)));
+        }
+        let mut refused = portion(5, 3_000);
+        assert!(!behind.offer(&mut refused));
+        assert_eq!(refused.len(), 3_000, "it stays where it was");
+        drop(held);
+        behind.wait(Until::Room).expect("it works");
+        assert!(behind.offer(&mut refused));
+        behind.wait(Until::Visible).expect("it works");
+        let written = store.written.lock().expect("it works").clone();
+        assert!(written.starts_with(&[10, 9_000]), "{written:?}");
+        assert_eq!(store.mark().position, Position(5));
     }
 }

@@ -6,7 +6,7 @@
 //! thread of its own.
 //!
 //! Phases of a row: it ends, and is hot in the kernel; it waits in the queue of [`Behind`], with
-//! others of the last fiftieth of a second; it is written in one batch with them, without a sync;
+//! others of its time; it is written in one batch with some of them, without a sync;
 //! it is visible, and the kernel may let it go. Nothing here is the truth: what a crash takes away
 //! comes again from the log, and a store that is in doubt is emptied and filled anew.
 //!
@@ -27,6 +27,7 @@ mod handovers;
 mod memory;
 mod sync;
 mod told;
+mod trickle;
 
 pub use behind::{Behind, QUEUE_MAX};
 pub use disk::{Disk, Options};

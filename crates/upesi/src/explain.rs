@@ -252,7 +252,7 @@ impl Listener for Notes {
 }
 
 /// How long an answer waits for the store to show what was decided when it was asked for.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What a running switch can tell of a transfer.

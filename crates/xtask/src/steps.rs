@@ -144,6 +144,7 @@ pub(crate) fn nightly(minutes: u32) -> Vec<Step> {
         ),
     ];
     steps.extend(counted());
+    steps.extend(SWEEPS.map(sweep));
     steps.extend(surroundings(itself, share));
     steps.extend([
         cargo(
@@ -224,6 +225,15 @@ fn surroundings(itself: &str, share: u64) -> [Step; 6] {
             &format!("{itself} published"),
         ),
     ]
+}
+
+/// The published tables that `upesi bench sweep` makes again.
+const SWEEPS: [&str; 7] = ["coil", "batching", "million", "disk", "expiry", "growth", "hour"];
+
+/// One of them, small.
+fn sweep(name: &'static str) -> Step {
+    let run = format!("run --release --locked --package upesi -- bench sweep {name} --quick");
+    cargo(name, "the runs of the field's table are valid", &run)
 }
 
 /// What ended long ago, at full size.

@@ -76,7 +76,7 @@ fn split(data: &Path) {
     let identity = walked.unwrap().tail.identity;
     fs::remove_file(data.join("00000000000000000001.segment")).unwrap();
     fs::remove_file(data.join("durable.mark")).unwrap();
-    let options = Options { segment_bytes: 8_192, ..Options::default() };
+    let options = Options { segment_bytes: 4_096, ..Options::default() };
     let mut log = FileLog::create(disk, identity, options).unwrap();
     for frame in frames {
         log.append(&frame).unwrap();

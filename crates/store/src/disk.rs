@@ -34,7 +34,6 @@ use crate::background::behind;
 use crate::closing::{Journals, flush};
 use crate::memory::{damaged, party_row, party_value};
 use crate::told::Tales;
-use crate::trickle::Trickle;
 
 /// The database, within the store's directory.
 const DATABASE: &str = "rows";
@@ -108,8 +107,6 @@ struct Opened {
     only_asked: bool,
     /// Behind the database and its keyspaces: it is dropped after them.
     journals: Journals,
-    /// `None` where the system has no room for it: syncs are longer then.
-    _trickle: Option<Trickle>,
 }
 
 impl Drop for Opened {
@@ -365,13 +362,9 @@ impl Opened {
         let parties = database.keyspace("parties", present)?;
         let about = database.keyspace("about", || with(OTHER_BUFFER))?;
         let tales = Tales::open(&database)?;
-        let own = [&transfers, &parties, &about];
-        let tables = own.into_iter().chain(tales.keyspaces()).map(|it| it.path().join("tables"));
-        let trickle = Trickle::start(tables.chain([path.join(DATABASE)])).ok();
         Ok(Self {
             path: path.to_owned(),
             journals: Journals { database: path.join(DATABASE), needless: false },
-            _trickle: trickle,
             database,
             transfers,
             parties,

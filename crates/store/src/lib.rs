@@ -27,7 +27,6 @@ mod handovers;
 mod memory;
 mod sync;
 mod told;
-mod trickle;
 
 pub use behind::{Behind, QUEUE_MAX};
 pub use disk::{Disk, Options};

@@ -119,7 +119,6 @@ impl World {
         self.left()
     }
 
-    /// Time passes. Gives the sizes of the bundles that leave.
     /// Asks a question; the answer comes there, or nothing ever will.
     fn ask(&self) -> Receiver<()> {
         let (answer, answers) = std::sync::mpsc::sync_channel(1);
@@ -128,6 +127,7 @@ impl World {
         answers
     }
 
+    /// Time passes. Gives the sizes of the bundles that leave.
     fn pass(&mut self, microseconds: u64) -> Vec<u32> {
         self.clock.0.fetch_add(microseconds, Ordering::Relaxed);
         assert!(self.driven.turn());

@@ -70,6 +70,8 @@ struct Queue {
     portions: VecDeque<Portion>,
     /// How many rows, decisions and entries that are.
     waiting: usize,
+    /// How many were offered last, whether they were taken or not.
+    last_offer: usize,
     /// Position up to which something was offered.
     offered: Position,
     /// Why nothing can be written at the moment.
@@ -128,9 +130,8 @@ impl Cold for Behind {
 
     fn offer(&mut self, portion: &mut Portion) -> bool {
         let mut queue = self.shared.lock();
-        let waiting = queue.waiting + portion.len();
-        let is_full = 0 < queue.waiting && self.shared.queue_max < waiting;
-        if is_full || queue.failed.is_some() {
+        queue.last_offer = portion.len();
+        if self.shared.is_full(&queue) || queue.failed.is_some() {
             return false;
         }
         queue.join(portion);
@@ -146,7 +147,7 @@ impl Cold for Behind {
         self.shared.work.notify_one();
         let is_early = |queue: &mut Queue| {
             let early = match until {
-                Until::Room => queue.failing.is_none() && self.shared.is_tight(queue),
+                Until::Room => queue.failing.is_none() && self.shared.is_full(queue),
                 Until::Visible => queue.failing.is_none() && self.visible() < queue.offered,
                 Until::Mended => queue.failing.is_some(),
             };
@@ -201,6 +202,11 @@ impl Queue {
 }
 
 impl Shared {
+    /// What was offered last finds no room; where nothing waits there is room for anything.
+    fn is_full(&self, queue: &Queue) -> bool {
+        0 < queue.waiting && self.queue_max < queue.waiting + queue.last_offer
+    }
+
     /// More than three quarters of the room are taken.
     fn is_tight(&self, queue: &Queue) -> bool {
         self.queue_max / 4 * 3 < queue.waiting
@@ -391,5 +397,18 @@ mod tests {
         let written = store.written.lock().expect("it works").clone();
         assert!(written.starts_with(&[10, 9_000]), "{written:?}");
         assert_eq!(store.mark().position, Position(5));
+    }
+
+    #[test]
+    fn who_waits_for_room_has_it_then() {
+        let store = Arc::new(Held::default());
+        let mut behind = Behind::start_with(Arc::clone(&store) as _, 10_000).expect("it works");
+        for position in 1..=20 {
+            let mut offered = portion(position, 6_000);
+            if !behind.offer(&mut offered) {
+                behind.wait(Until::Room).expect("it works");
+                assert!(behind.offer(&mut offered), "{position}");
+            }
+        }
     }
 }

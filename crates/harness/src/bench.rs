@@ -120,8 +120,8 @@ fn beside_embedded(
     options: &BenchOptions,
     command: &SwitchCommand,
 ) -> Result<BenchReport, HarnessError> {
-    // Where something is broken on the way, a ratio would say nothing.
-    if options.is_disturbed() {
+    // Where something is broken on the way, or both follow one rate, a ratio would say nothing.
+    if options.is_disturbed() || options.rate.is_some() {
         let (own, measured) = measure(scenario, options, command)?;
         return Ok(report(scenario, options, &own, measured));
     }
@@ -281,19 +281,29 @@ pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
     [
         check("each unit had its callback in time", lost),
         check("at most 1% of the units failed", many),
-        check("at most 1% of the units were dropped", dropped(measured.dropped, measured.good)),
+        check("at most 1% of the units were dropped", dropped(measured)),
         check("something was measured", idle),
     ]
 }
 
 /// Units that were due and not started: the load was another one than the report says.
-fn dropped(dropped: u64, good: u64) -> Option<String> {
+fn dropped(measured: &Measured) -> Option<String> {
+    let (good, dropped, unstocked) = (measured.good, measured.dropped, measured.unstocked);
+    too_many_dropped(good, dropped, unstocked)
+}
+
+/// The same by numbers; `unstocked` of those that were dropped found no transfer in stock.
+fn too_many_dropped(good: u64, dropped: u64, unstocked: u64) -> Option<String> {
     let due = dropped + good;
-    (dropped as f64 > due as f64 * DROPPED_SHARE_MAX).then(|| {
-        format!(
+    (dropped as f64 > due as f64 * DROPPED_SHARE_MAX).then(|| match unstocked {
+        0 => format!(
             "{dropped} of {due} units were dropped, for too many were in flight: at most 1% may; \
              lower --rate to what is achieved, or raise --backlog"
-        )
+        ),
+        _ => format!(
+            "{dropped} of {due} units were dropped, {unstocked} of them because the stock was used \
+             up: at most 1% may; raise --stock"
+        ),
     })
 }
 
@@ -449,10 +459,12 @@ mod tests {
 
     #[test]
     fn a_load_of_which_more_than_a_hundredth_was_dropped_is_another_load() {
-        assert_eq!(dropped(0, 0), None);
-        assert_eq!(dropped(100, 9_900), None);
-        let problem = dropped(61_840, 18_021).expect("most were dropped");
+        assert_eq!(too_many_dropped(0, 0, 0), None);
+        assert_eq!(too_many_dropped(9_900, 100, 0), None);
+        let problem = too_many_dropped(18_021, 61_840, 0).expect("most were dropped");
         assert!(problem.starts_with("61840 of 79861 units were dropped"), "{problem}");
         assert!(problem.contains("lower --rate"), "{problem}");
+        let problem = too_many_dropped(10, 4_990, 4_990).expect("most were dropped");
+        assert!(problem.contains("raise --stock"), "{problem}");
     }
 }

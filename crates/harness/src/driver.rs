@@ -26,6 +26,12 @@ const TICKS_PER_GLANCE: u32 = 50;
 const TICKS_PER_COUNT: u32 = 4;
 /// Different amounts: few, so that terms made once are used again.
 const AMOUNTS: u64 = 61;
+/// The way back in a pair takes so much more, in units: a prime that the steps from amount to
+/// amount are multiples of, and the first amount is not. So what went both ways never comes out at
+/// nothing, and a hub that posts nothing is found out.
+const BACK_MORE: i128 = 97;
+const AMOUNT_FIRST: i128 = 10_000;
+const AMOUNT_STEP: i128 = 169 * BACK_MORE;
 /// Transfers being reserved at once while a stock is laid in.
 const STOCKING: usize = 64;
 /// Held transfers that a payee answers at once when a run is over.
@@ -74,6 +80,10 @@ pub(crate) struct Control {
     pub(crate) good: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) dropped: AtomicU64,
+    /// Among those dropped, the ones that found no transfer in stock.
+    pub(crate) unstocked: AtomicU64,
+    /// Length of the measured part in microseconds; 0 when it has a budget.
+    pub(crate) length: AtomicU64,
     pub(crate) measured: AtomicU64,
     pub(crate) in_flight: AtomicUsize,
     pub(crate) backlog_max: AtomicUsize,
@@ -278,10 +288,22 @@ impl Driver {
             Scenario::Fulfil => self.release(index, intended),
             _ => self.pay(index, intended),
         };
-        if measured && (started || self.scenario != Scenario::Fulfil) {
+        let is_open = matches!(self.load, Load::Open { .. });
+        if !started && is_open && self.scenario == Scenario::Fulfil {
+            let due = measured && self.is_before_the_end(intended);
+            self.control.unstocked.fetch_add(u64::from(due), Ordering::Relaxed);
+            self.drop_one(due);
+        } else if measured && (started || self.scenario != Scenario::Fulfil) {
             self.budget.set(self.budget.get().saturating_sub(1));
         }
         started
+    }
+
+    /// Whether the measured part had not ended by then. Its end is seen a little late here.
+    fn is_before_the_end(&self, intended: Instant) -> bool {
+        let length = Duration::from_micros(self.control.length.load(Ordering::Relaxed));
+        let end = self.measured_from.get().map(|from| from + length);
+        length.is_zero() || end.is_none_or(|end| intended < end)
     }
 
     fn drop_one(&self, measured: bool) {
@@ -301,7 +323,7 @@ impl Driver {
             course: self.scenario.course(payee.name),
             payer_msisdn: subscriber(&payer.simulator, turn),
             payee_msisdn: subscriber(&payee.simulator, turn.wrapping_mul(7)),
-            amount: Amount::from_units(10_000 + i128::from(turn % AMOUNTS) * 16_403),
+            amount: amount(route, turn),
             intended,
         };
         let started = payer.simulator.start(payment);
@@ -338,8 +360,12 @@ impl Driver {
 
     /// Open loop: the lanes take turns; an empty stock is passed over.
     fn next_lane(&self) -> usize {
-        let index = self.next_lane.get();
-        self.next_lane.set((index + 1) % self.lanes.len());
+        let (first, lanes) = (self.next_lane.get(), self.lanes.len());
+        let has_one = |index: &usize| {
+            self.scenario != Scenario::Fulfil || !self.lanes[*index].stock.borrow().is_empty()
+        };
+        let index = (first..first + lanes).map(|at| at % lanes).find(has_one).unwrap_or(first);
+        self.next_lane.set((index + 1) % lanes);
         index
     }
 
@@ -476,6 +502,12 @@ impl Lane {
     }
 }
 
+/// What is paid on a route at its turn.
+fn amount((payer, payee): Route, turn: u64) -> Amount {
+    let back = if payer > payee { BACK_MORE } else { 0 };
+    Amount::from_units(AMOUNT_FIRST + i128::from(turn % AMOUNTS) * AMOUNT_STEP + back)
+}
+
 fn subscriber(simulator: &Simulator, number: u64) -> u64 {
     let subscribers = simulator.subscribers();
     subscribers.start + number % (subscribers.end - subscribers.start)
@@ -550,6 +582,16 @@ mod tests {
 
     /// Drives look-ups through a hub that only forwards, and gives the control at the end.
     fn drive(load: Load, behaviour: Behaviour, course: impl AsyncFn(&Driver)) {
+        drive_scenario(Scenario::Lookup, load, behaviour, course);
+    }
+
+    /// The same with units of another kind.
+    fn drive_scenario(
+        scenario: Scenario,
+        load: Load,
+        behaviour: Behaviour,
+        course: impl AsyncFn(&Driver),
+    ) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime: LocalRuntime =
             builder.enable_all().build_local(LocalOptions::default()).expect("a runtime");
@@ -566,12 +608,40 @@ mod tests {
             let simulators: Vec<_> =
                 plan(&options, &[hub.address()]).into_iter().map(bind).collect();
             let lanes = lanes(Pairs::Uniform, 2);
-            let plan = DriverPlan { scenario: Scenario::Lookup, load, lanes, keeps_ends: false };
+            let plan = DriverPlan { scenario, load, lanes, keeps_ends: false };
             let driver = Driver::start(&simulators, plan, Arc::new(Control::new()));
             driver.control.set_phase(Phase::Measure);
             course(&driver).await;
             simulators.iter().for_each(Simulator::stop);
             hub.stop();
+        });
+    }
+
+    #[test]
+    fn what_a_pair_pays_both_ways_never_comes_out_at_nothing() {
+        let paid = |route, count| -> i128 { (0..count).map(|at| amount(route, at).units()).sum() };
+        for units in 1..5_000_u64 {
+            // The routes of a lane take turns.
+            let net = paid((0, 1), units.div_ceil(2)) - paid((1, 0), units / 2);
+            assert_ne!(net, 0, "after {units} units");
+        }
+        let length = |payer, payee| -> usize {
+            (0..AMOUNTS).map(|turn| amount((payer, payee), turn).to_string().len()).sum()
+        };
+        assert!(length(0, 1).abs_diff(length(1, 0)) < 10, "messages are alike both ways");
+    }
+
+    #[test]
+    fn a_unit_that_finds_no_stock_is_dropped_and_counted() {
+        let load = Load::Open { rate: 1_000.0, backlog: 100 };
+        drive_scenario(Scenario::Fulfil, load, Behaviour::Normal, async |driver| {
+            let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+            until(|| count(&driver.control.unstocked) >= 20).await;
+            assert_eq!(count(&driver.control.dropped), count(&driver.control.unstocked));
+            driver.control.length.store(1, Ordering::Relaxed);
+            let so_far = count(&driver.control.dropped);
+            tokio::time::sleep(TICK * 4).await;
+            assert_eq!(count(&driver.control.dropped), so_far, "the measured part is over");
         });
     }
 

@@ -50,6 +50,9 @@ const LONG_RUN: Duration = Duration::from_secs(840);
 /// The check that fails when the hub itself says why a run went wrong.
 const WELL: &str = "the hub says that it is well";
 
+/// The check that fails when a stock is used up before the run is over.
+const STOCK_LASTED: &str = "the stock lasted to the end";
+
 /// The check that fails when something does not come to its end.
 pub(crate) const AT_REST: &str = "everything came to rest";
 
@@ -109,6 +112,8 @@ pub(crate) struct Measured {
     /// Units that failed in the whole run.
     pub(crate) failed: u64,
     pub(crate) dropped: u64,
+    /// Of these, the ones that found no transfer in stock.
+    pub(crate) unstocked: u64,
     pub(crate) backlog_max: usize,
     pub(crate) concurrency: Option<usize>,
     /// What the hub's process used in the measured part, where it is known.
@@ -182,7 +187,7 @@ pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     let fleets = Fleets::start(&simulators, plan)?;
     let admin = hub.admin()?;
     let began = None;
-    let mut run = Run { setup, interrupt, live, hub, fleets, admin, began };
+    let mut run = Run { setup, interrupt, live, hub, fleets, admin, began, spent: None };
     run.prepare()?;
     run.go_on(environment)
 }
@@ -200,6 +205,8 @@ struct Run<'a> {
     admin: Option<Admin>,
     /// When the measured part began, as long as it goes on.
     began: Option<Instant>,
+    /// What is said of a stock that was used up before the end.
+    spent: Option<String>,
 }
 
 /// Counters at one moment.
@@ -262,6 +269,7 @@ impl Run<'_> {
                 (vec![Check::failed("the run went to its end", why)], Metrics::default())
             }
         };
+        checks.extend(self.spent.take().map(|spent| Check::failed(STOCK_LASTED, spent)));
         checks.extend(open.map(|open| Check::failed(AT_REST, open)));
         checks.extend(self.complaint(&checks));
         let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
@@ -291,6 +299,7 @@ impl Run<'_> {
             good_in_all: glance.good,
             failed: glance.failed,
             dropped: glance.dropped,
+            unstocked: glance.unstocked,
             backlog_max: glance.backlog_max,
             concurrency: part.concurrency,
             hub: used(part.start.figures, part.end.figures),
@@ -351,12 +360,37 @@ impl Run<'_> {
                 self.watch_until(count)
             }
             Length::Time(time) => {
+                self.fleets.set_length(time);
                 self.fleets.set_phase(Phase::Measure);
                 self.watch("measure", time)
             }
         };
         part.end = self.reading();
+        self.spent = ran.is_ok().then(|| self.spent_early(part)).flatten();
         ran
+    }
+
+    /// What there is to say when a stock was used up before the end of the measured part.
+    fn spent_early(&self, part: &Part) -> Option<String> {
+        let (stock, after) = (self.setup.stock, part.end.moment - part.start.moment);
+        let missing = match self.setup.length {
+            Length::Count(count) => {
+                let measured = self.fleets.glance().measured;
+                (measured < count).then(|| format!("{measured} of {count} units"))?
+            }
+            Length::Time(time) => (after < time)
+                .then(|| format!("{:.1} of {:.1} s", after.as_secs_f64(), time.as_secs_f64()))?,
+        };
+        Some(format!("the stock of {stock} transfers was used up after {missing}: raise --stock"))
+    }
+
+    /// Whether nothing is left that a closed loop could fulfil. An open loop goes on to its end,
+    /// and counts what it finds no transfer for.
+    fn is_spent(&self, glance: &Glance) -> bool {
+        let open = matches!(self.setup.drive, Drive::Open { .. });
+        let counted = matches!(self.setup.length, Length::Count(_));
+        let ends = self.setup.scenario == Scenario::Fulfil && (counted || !open);
+        ends && glance.stock == 0 && glance.in_flight == 0
     }
 
     /// Reserves the transfers whose fulfilment is measured.
@@ -423,13 +457,16 @@ impl Run<'_> {
         Ok(good.map_or(CLIMB_STEPS[0], |&(step, _)| step))
     }
 
-    /// Waits until so many units have ended.
+    /// Waits until so many units have ended, or there is nothing left that could.
     fn watch_until(&mut self, count: u64) -> Result<(), HarnessError> {
+        let mut spent = false;
         loop {
             let glance = self.fleets.glance();
-            if count <= glance.measured {
+            if count <= glance.measured || spent {
                 return Ok(());
             }
+            // The counters are read one by one, so it is looked at twice.
+            spent = self.is_spent(&glance);
             self.watch("measure", POLL)?;
         }
     }
@@ -468,8 +505,7 @@ impl Run<'_> {
             }
             self.live.show(what, &glance);
             self.live.check_progress(&glance, self.setup.fsps.patience() + PROGRESS_WITHIN)?;
-            let spent = glance.stock == 0 && glance.in_flight == 0;
-            if what == "measure" && self.setup.scenario == Scenario::Fulfil && spent {
+            if what == "measure" && self.is_spent(&glance) {
                 return Ok(());
             }
         }

@@ -56,6 +56,8 @@ pub(crate) struct Glance {
     pub(crate) failed: u64,
     /// Units of the measured part that were not started, because too many were in flight.
     pub(crate) dropped: u64,
+    /// Of these, the ones that found no transfer in stock.
+    pub(crate) unstocked: u64,
     pub(crate) in_flight: usize,
     /// Most in flight at once so far.
     pub(crate) backlog_max: usize,
@@ -246,6 +248,14 @@ impl Fleets {
         }
     }
 
+    /// Sets how long the measured part is, before the phase is entered.
+    pub(crate) fn set_length(&self, length: Duration) {
+        let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        for fleet in &self.fleets {
+            fleet.control.length.store(micros, Ordering::Relaxed);
+        }
+    }
+
     /// Sets how many units are started while measuring, before the phase is entered.
     pub(crate) fn set_budget(&self, total: u64) {
         let threads = self.fleets.len() as u64;
@@ -261,6 +271,7 @@ impl Fleets {
         for control in self.fleets.iter().map(|fleet| &fleet.control) {
             all.good += control.good.load(Ordering::Relaxed);
             all.dropped += control.dropped.load(Ordering::Relaxed);
+            all.unstocked += control.unstocked.load(Ordering::Relaxed);
             all.backlog_max += control.backlog_max.load(Ordering::Relaxed);
             all.stock += control.stock.load(Ordering::Relaxed);
             all.open += control.open.load(Ordering::Relaxed);

@@ -247,11 +247,11 @@ pub struct BenchOptions {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Before and after, measure a switch that forwards transfers without recording or deciding
-    /// them, and tell the ratio to it.
+    /// them, and tell the ratio to it. Closed loop only.
     #[arg(long, conflicts_with_all = ["hub", "confirm_to_payee", "nodes"])]
     pub ceiling: bool,
     /// Measure several nodes; before and after, for half of the time each, one switch with its log
-    /// in files, and tell the ratio to it.
+    /// in files, and tell the ratio to it (closed loop only).
     #[command(flatten)]
     pub nodes: NodesOptions,
     /// With --nodes: break this in the middle, mend it, and tell the outage: node (kill -9),
@@ -421,10 +421,33 @@ impl BenchOptions {
         }
         let planned = match (self.count, self.rate) {
             (Some(count), _) => usize::try_from(count).unwrap_or(usize::MAX),
-            (None, Some(rate)) => (rate * self.seconds).ceil() as usize + 1,
+            // Each thread has its own part of the rate and of the stock.
+            (None, Some(rate)) => (rate * self.seconds).ceil() as usize + self.fsps.threads,
             (None, None) => STOCK_DEFAULT,
         };
         self.stock.unwrap_or(planned)
+    }
+
+    /// Refuses a stock that cannot last: what is measured would not be the load that was asked for.
+    fn check_stock(&self, scenario: Scenario) -> Result<(), HarnessError> {
+        let Some(stock) = self.stock.filter(|_| scenario == Scenario::Fulfil) else {
+            return Ok(());
+        };
+        let (needed, what) = match (self.count, self.rate) {
+            (Some(count), _) => (count as f64, format!("--count {count}")),
+            (None, Some(rate)) => {
+                let (needed, seconds) = ((rate * self.seconds).ceil(), self.seconds);
+                (needed, format!("--rate {rate} for {seconds} s"))
+            }
+            (None, None) => return Ok(()),
+        };
+        require(
+            needed <= stock as f64,
+            &format!(
+                "--stock {stock} does not last: {what} fulfils {needed}; raise --stock to that, or \
+                 leave it out"
+            ),
+        )
     }
 
     /// Refuses more open transfers than the FSPs can remember: they would not know them at their
@@ -481,6 +504,7 @@ impl BenchOptions {
             "a stock of 1 to 1000000 transfers can be held: lower --stock, --count or \
             --rate",
         )?;
+        self.check_stock(scenario)?;
         self.check_memory(scenario)?;
         if self.pairs == Pairs::Skewed {
             let fsps = (4..=SKEWED_MAX).contains(&self.fsps.fsps);
@@ -492,6 +516,11 @@ impl BenchOptions {
         require(
             !self.ceiling || bare,
             "--ceiling goes with transfer, prepare and whole, and payees that answer COMMITTED",
+        )?;
+        require(
+            !self.ceiling || self.rate.is_none(),
+            "--ceiling is the highest rate of a closed loop: beside --rate, which both would only \
+             follow, the ratio would say nothing; leave one of them out",
         )?;
         let long_enough = !self.is_disturbed() || KILL_MIN_S <= self.seconds;
         require(long_enough, "--kill and --upgrade take --seconds of 10 or more")?;
@@ -598,6 +627,34 @@ mod tests {
         assert!(said(&open, Scenario::Prepare).contains("--seconds"));
         assert_eq!(said(&open, Scenario::Transfer), "");
         assert_eq!(said(&base, Scenario::Prepare), "", "nobody knows how many it will be");
+    }
+
+    #[test]
+    fn a_stock_that_does_not_last_is_refused() {
+        let said = |options: BenchOptions, scenario| {
+            options.check(scenario).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let base = BenchOptions { stock: Some(10), ..BenchOptions::standard() };
+        let counted = BenchOptions { count: Some(100), ..base.clone() };
+        let problem = said(counted.clone(), Scenario::Fulfil);
+        assert!(problem.contains("--stock 10 does not last: --count 100"), "{problem}");
+        assert_eq!(said(counted.clone(), Scenario::Transfer), "", "it has none");
+        assert_eq!(said(BenchOptions { stock: Some(100), ..counted }, Scenario::Fulfil), "");
+        let open = BenchOptions { rate: Some(1_000.0), seconds: 5.0, ..base.clone() };
+        let problem = said(open.clone(), Scenario::Fulfil);
+        assert!(problem.contains("--rate 1000 for 5 s fulfils 5000"), "{problem}");
+        assert_eq!(said(BenchOptions { stock: Some(5_000), ..open.clone() }, Scenario::Fulfil), "");
+        assert!(5_000 < BenchOptions { stock: None, ..open }.stock_for(Scenario::Fulfil));
+        assert_eq!(said(base, Scenario::Fulfil), "", "nobody knows how many it will be");
+    }
+
+    #[test]
+    fn a_ceiling_is_that_of_the_closed_loop() {
+        let closed = BenchOptions { ceiling: true, ..BenchOptions::standard() };
+        closed.check(Scenario::Transfer).expect("it is measured");
+        let open = BenchOptions { rate: Some(500.0), ..closed };
+        let problem = open.check(Scenario::Transfer).expect_err("no ceiling").to_string();
+        assert!(problem.contains("--ceiling is the highest rate of a closed loop"), "{problem}");
     }
 
     #[test]

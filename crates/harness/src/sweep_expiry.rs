@@ -343,6 +343,7 @@ impl Run {
             good_in_all: glance.good,
             failed: glance.failed,
             dropped: glance.dropped,
+            unstocked: 0,
             backlog_max: glance.backlog_max,
             concurrency: None,
             hub: crate::engine::used(notes.start.figures, notes.end.figures),

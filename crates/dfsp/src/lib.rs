@@ -35,7 +35,7 @@ pub use crate::message::Bodies;
 pub use crate::payer::{Cause, Course, End, Outcome, Payment};
 pub use crate::simulator::{
     ACKNOWLEDGED_MAX, Acknowledged, Expiry, RegistrationError, Said, Simulator, SimulatorOptions,
-    StartError, Style, Version,
+    StartError, Style, Subscribers, Version,
 };
-pub use crate::tally::{Counts, Sum, Tally};
+pub use crate::tally::{Counts, Sum, Tally, Wrong};
 pub use crate::tune::tune;

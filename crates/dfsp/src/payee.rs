@@ -77,7 +77,9 @@ pub(crate) struct TransferPosted<'a> {
     #[serde(borrow)]
     payer_fsp: Cow<'a, str>,
     #[serde(borrow)]
-    amount: Money<'a>,
+    pub(crate) payee_fsp: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) amount: Money<'a>,
     #[serde(borrow)]
     pub(crate) ilp_packet: Cow<'a, str>,
 }
@@ -111,6 +113,11 @@ impl PartyFound<'_> {
     pub(crate) fn fsp(&self) -> Option<FspName> {
         FspName::new(self.party.party_id_info.fsp_id.as_deref()?)
     }
+
+    /// The party's number.
+    pub(crate) fn number(&self) -> &str {
+        &self.party.party_id_info.party_identifier
+    }
 }
 
 impl TransferPosted<'_> {
@@ -136,14 +143,23 @@ pub(crate) struct Scratch {
     binary: Vec<u8>,
 }
 
+/// Terms that a payee gives, and whom they are for.
+pub(crate) struct Made<'a> {
+    pub(crate) condition: [u8; 32],
+    /// The FSP that the request names for the payee, where it names one.
+    pub(crate) payee_fsp: Option<Cow<'a, str>>,
+    pub(crate) payee_number: Cow<'a, str>,
+    pub(crate) currency: Currency,
+}
+
 /// Makes packet (left in `scratch.packet`) and condition for a quote; `None` when a field that
 /// must go into the packet cannot be read.
-pub(crate) fn make_terms(
-    quote: &QuotePosted<'_>,
+pub(crate) fn make_terms<'a>(
+    quote: &QuotePosted<'a>,
     fsp: &str,
     secret: &Secret,
     scratch: &mut Scratch,
-) -> Option<[u8; 32]> {
+) -> Option<Made<'a>> {
     let payee: PartyText<'_> = serde_json::from_str(quote.payee.get()).ok()?;
     let amount = Amount::parse(&quote.amount.amount)?;
     let currency = Currency::parse(&quote.amount.currency)?;
@@ -162,5 +178,7 @@ pub(crate) fn make_terms(
     let payment =
         Payment { amount, currency, account: &scratch.account, transaction: &scratch.transaction };
     push_packet(&mut scratch.packet, &mut scratch.binary, &payment);
-    Some(condition(&secret.fulfilment(&scratch.packet)))
+    let PartyIdInfo { party_identifier: payee_number, fsp_id: payee_fsp } = payee.party_id_info;
+    let condition = condition(&secret.fulfilment(&scratch.packet));
+    Some(Made { condition, payee_fsp, payee_number, currency })
 }

@@ -96,6 +96,9 @@ pub enum Cause {
     TimedOut,
     /// The callback cannot be read.
     Malformed,
+    /// The answer or callback is not what was asked for: another party, another amount, another
+    /// status; see [`Tally::wrong`](crate::Tally::wrong).
+    WrongAnswer,
     /// The transfer is committed with a fulfilment that does not meet the condition.
     WrongFulfilment,
 }

@@ -5,6 +5,7 @@
 //! and gives back a [`Reaction`]; nothing is sent while the state is borrowed.
 
 mod courses;
+mod scrutiny;
 
 use std::cell::{Ref, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger::{Amount, Currency, FspName, TransferId};
@@ -103,6 +105,9 @@ pub struct SimulatorOptions {
     pub behaviour: Behaviour,
     /// The numbers of its subscribers.
     pub subscribers: Range<u64>,
+    /// Subscribers of FSPs in rising order, as far as it knows: a look-up must find a number at
+    /// its own FSP.
+    pub known: Arc<[Subscribers]>,
     /// Life of its quotes and transfers.
     pub expiration_ahead: Duration,
     /// When its transfers expire as payer, instead of so long after they begin.
@@ -124,6 +129,15 @@ pub struct SimulatorOptions {
     pub keeps_acknowledged: bool,
     /// Bounds of the connections to the hub.
     pub links: LinkOptions,
+}
+
+/// The subscribers of one FSP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribers {
+    /// Their numbers.
+    pub numbers: Range<u64>,
+    /// Their FSP.
+    pub fsp: FspName,
 }
 
 /// Messages that an FSP keeps as taken by the hub.
@@ -498,6 +512,9 @@ impl Inner {
     /// The hub has answered one of this FSP's messages.
     fn answered(&self, token: Token, answer: Answer) {
         let good = matches!(answer, Answer::Status(200..=299));
+        if good && self.is_wrong_status(token, answer) {
+            return;
+        }
         match token {
             Token::Registration(msisdn) => {
                 if !good {
@@ -720,9 +737,12 @@ impl<'a> Context<'a> {
     fn party_found(&mut self, rest: &str, mut message: Vec<u8>) -> Reaction {
         let found = serde_json::from_slice::<PartyFound<'_>>(&self.request.body).ok();
         let Some(sequence) = self.looked_up(rest) else { return self.stray(self.traced()) };
-        let Some(fsp) = found.and_then(|found| found.fsp()) else {
+        let Some((found, fsp)) = found.and_then(|found| found.fsp().map(|fsp| (found, fsp))) else {
             return self.malformed(Leg::Lookup, sequence);
         };
+        if self.is_wrong_party(sequence, rest, &found, fsp) {
+            return self.wrong(Leg::Lookup, sequence);
+        }
         self.state.payer.found(sequence, fsp);
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         let (id, payment) = (transaction.id, transaction.payment);
@@ -758,7 +778,7 @@ impl<'a> Context<'a> {
             return self.unknown(Status::Accepted);
         };
         let envelope = self.back();
-        let State { writer, secret, scratch, behaviour, .. } = &mut *self.state;
+        let State { writer, secret, scratch, behaviour, tally, .. } = &mut *self.state;
         let id: &str = &quote.quote_id;
         let code = match *behaviour {
             Behaviour::Silent(Leg::Quote) => return Reaction::only(Status::Accepted),
@@ -766,13 +786,14 @@ impl<'a> Context<'a> {
             _ => None,
         };
         let terms = make_terms(&quote, &self.options.name, secret, scratch);
+        let terms = terms.filter(|terms| !scrutiny::is_strange_quote(self.options, terms, tally));
         match (code, terms) {
-            (None, Some(condition)) => {
+            (None, Some(terms)) => {
                 let answer = QuoteAnswer {
                     path: id,
                     amount: &quote.amount.amount,
                     packet: &scratch.packet,
-                    condition: &condition,
+                    condition: &terms.condition,
                 };
                 writer.put_quote(&mut message, &answer, &envelope);
             }
@@ -794,12 +815,12 @@ impl<'a> Context<'a> {
             return self.malformed(Leg::Quote, sequence);
         };
         let amount = Amount::parse(&answer.transfer_amount.amount);
-        let same_currency = *answer.transfer_amount.currency == *self.options.currency.as_str();
-        let (Some(amount), Some(condition), true) =
-            (amount, read_digest(&answer.condition), same_currency)
-        else {
+        let (Some(amount), Some(condition)) = (amount, read_digest(&answer.condition)) else {
             return self.malformed(Leg::Quote, sequence);
         };
+        if self.is_wrong_amount(sequence, amount, &answer.transfer_amount) {
+            return self.wrong(Leg::Quote, sequence);
+        }
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
         transaction.quoted(condition);
         let (id, payee) = (transaction.id, transaction.payee);
@@ -836,6 +857,7 @@ impl<'a> Context<'a> {
         else {
             return self.unknown(Status::Accepted);
         };
+        let strange = self.is_strange_transfer(&posted);
         let first = self.state.tally.begin(id, Role::Payee, payer, amount);
         let counts = &mut self.state.tally.counts;
         *(if first { &mut counts.prepares } else { &mut counts.repeated }) += 1;
@@ -844,6 +866,10 @@ impl<'a> Context<'a> {
             Behaviour::Silent(Leg::Transfer) => return Reaction::only(Status::Accepted),
             Behaviour::Erroring(Leg::Transfer, code) => {
                 self.refuse(&mut message, id, code, &envelope);
+                return Reaction::says(message, Said::Abort, id);
+            }
+            _ if strange => {
+                self.refuse(&mut message, id, scrutiny::NOT_OURS, &envelope);
                 return Reaction::says(message, Said::Abort, id);
             }
             Behaviour::WrongFulfilment => WRONG_FULFILMENT,
@@ -1105,6 +1131,7 @@ impl SimulatorOptions {
             style: Style::default(),
             behaviour: Behaviour::default(),
             subscribers: 0..0,
+            known: Arc::new([]),
             expiration_ahead: Duration::from_secs(60),
             expiry: None,
             patience: Duration::from_secs(30),

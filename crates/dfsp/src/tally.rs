@@ -82,11 +82,21 @@ pub struct Counts {
     pub requests: u64,
 }
 
+/// Answers that a correct hub does not give.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wrong {
+    /// How many there were.
+    pub count: u64,
+    /// What was wrong with the first.
+    pub first: String,
+}
+
 /// What one FSP saw.
 #[derive(Default)]
 pub struct Tally {
     /// Messages by kind.
     pub counts: Counts,
+    wrong: Wrong,
     counterparties: Vec<(FspName, Exchange)>,
     remembered: Remembered,
 }
@@ -134,6 +144,20 @@ impl Tally {
             exchange.sent.committed.amount.units() - exchange.received.committed.amount.units()
         });
         Amount::from_units(units.sum())
+    }
+
+    /// Answers and requests that are not what was asked for.
+    #[must_use]
+    pub fn wrong(&self) -> &Wrong {
+        &self.wrong
+    }
+
+    /// Takes note of an answer or a request that is not what was asked for.
+    pub(crate) fn note_wrong(&mut self, what: std::fmt::Arguments<'_>) {
+        if self.wrong.count == 0 {
+            self.wrong.first = what.to_string();
+        }
+        self.wrong.count += 1;
     }
 
     /// The record of a transfer.

@@ -51,7 +51,8 @@ fn make(writer: &mut Writer, payee: FspName, quote: &QuoteRequest<'_>) -> Terms 
         serde_json::from_slice(writer.last_body()).expect("a quote request of our own");
     let mut scratch = Scratch::default();
     let digest = make_terms(&posted, payee.as_str(), &Secret::of(payee.as_str()), &mut scratch)
-        .expect("our own quote requests can be answered");
+        .expect("our own quote requests can be answered")
+        .condition;
     let mut condition = Vec::with_capacity(43);
     push_base64(&mut condition, &digest);
     let text = |bytes| String::from_utf8(bytes).expect("base64 is ASCII");

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use dfsp::forwarder::Forwarder;
 use dfsp::{
     Behaviour, Cause, Course, End, Leg, Outcome, Payment, Said, Simulator, SimulatorOptions, Style,
-    Version,
+    Subscribers, Version,
 };
-use ledger::{Amount, Currency};
+use ledger::{Amount, Currency, FspName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
@@ -321,11 +321,12 @@ fn check_match(traced: bool, expected: u64) {
         let (mut stream, _) = hub.accept().await.expect("it connects");
         let mut traces = Vec::new();
         while traces.len() < 2 {
-            traces.push(next_trace(&mut stream).await);
+            let (traceparent, _) = next_request(&mut stream, 202).await;
+            traces.push(traceparent);
         }
         let mut back = tokio::net::TcpStream::connect(payer.address()).await.expect("it listens");
         for trace in traces.iter().rev() {
-            let body = r#"{"party":{"partyIdInfo":{"fspId":"payee"}}}"#;
+            let body = party("77", "payee");
             let trace = if traced { format!("traceparent: {trace}\r\n") } else { String::new() };
             let put = format!(
                 "PUT /parties/MSISDN/77 HTTP/1.1\r\n{trace}content-length: {}\r\n\r\n{body}",
@@ -334,6 +335,7 @@ fn check_match(traced: bool, expected: u64) {
             back.write_all(put.as_bytes()).await.expect("it reads");
         }
         until(|| payer.counts().requests == 2).await;
+        assert!(ended.borrow().iter().all(|outcome| outcome.end == End::Reached));
         let ended: Vec<i128> =
             ended.borrow().iter().map(|outcome| outcome.payment.amount.units()).collect();
         assert_eq!(ended, if traced { vec![2, 1] } else { vec![] });
@@ -342,14 +344,16 @@ fn check_match(traced: bool, expected: u64) {
     });
 }
 
-async fn next_trace(stream: &mut tokio::net::TcpStream) -> String {
+/// Answers the next request; gives its trace and its body.
+async fn next_request(stream: &mut tokio::net::TcpStream, status: u16) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     loop {
         if let Some(request) = dfsp::wire::request(&bytes).expect("well formed") {
             let trace = request.fields.traceparent.expect("every look-up has one").to_owned();
-            let accepted = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
-            stream.write_all(accepted).await.expect("it reads");
-            return trace;
+            let body = request.body.to_vec();
+            let answer = format!("HTTP/1.1 {status} Told\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.expect("it reads");
+            return (trace, body);
         }
         assert!(stream.read_buf(&mut bytes).await.expect("it writes") > 0, "it closed");
     }
@@ -359,4 +363,166 @@ async fn next_trace(stream: &mut tokio::net::TcpStream) -> String {
 fn callbacks_are_matched_by_trace_and_not_by_number() {
     check_match(true, 0);
     check_match(false, 2);
+}
+
+fn party(number: &str, fsp: &str) -> String {
+    let id = format!(r#"{{"partyIdentifier":"{number}","fspId":"{fsp}"}}"#);
+    format!(r#"{{"party":{{"partyIdInfo":{id}}}}}"#)
+}
+
+fn quote(amount: &str, currency: &str) -> String {
+    let money = format!(r#"{{"amount":"{amount}","currency":"{currency}"}}"#);
+    let condition = "A".repeat(43);
+    format!(r#"{{"transferAmount":{money},"ilpPacket":"AQ","condition":"{condition}"}}"#)
+}
+
+/// A payer asks a hub for the number 77, which is the payee's, or for a quote of 5 USD; the hub
+/// takes that with `status` and says `body`. What is wrong with it, if anything.
+async fn answered(course: Course, status: u16, body: String) -> Option<String> {
+    let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = hub.local_addr().expect("it is bound");
+    let currency = Currency::parse("USD").expect("a currency");
+    let mut options = SimulatorOptions::new("payer", currency, address);
+    options.known = [("other", 70..75), ("payee", 75..80)]
+        .map(|(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") })
+        .into();
+    let payer = Simulator::bind(options).expect("a port");
+    let payment = Payment {
+        course,
+        payer_msisdn: 1,
+        payee_msisdn: 77,
+        amount: Amount::parse("5").expect("an amount"),
+        intended: Instant::now(),
+    };
+    let tell = async {
+        let (mut stream, _) = hub.accept().await.expect("it connects");
+        let (trace, asked) = next_request(&mut stream, status).await;
+        let path = match serde_json::from_slice::<serde_json::Value>(&asked) {
+            Ok(quote) => format!("quotes/{}", quote["quoteId"].as_str().expect("an id")),
+            Err(_) => "parties/MSISDN/77".to_owned(),
+        };
+        let put = format!(
+            "PUT /{path} HTTP/1.1\r\ntraceparent: {trace}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut back = tokio::net::TcpStream::connect(payer.address()).await.expect("it listens");
+        back.write_all(put.as_bytes()).await.expect("it reads");
+        until(|| payer.counts().requests == 1 && payer.unanswered() == 0).await;
+        drop((stream, back));
+    };
+    let (outcome, ()) = tokio::join!(payer.run_transaction(payment), tell);
+    let end = outcome.expect("there is room").end;
+    let wrong = payer.tally().wrong().clone();
+    payer.stop();
+    match wrong.count {
+        0 => assert_eq!(end, End::Reached),
+        1 => assert_eq!(end, End::Failed(course.first_leg(), Cause::WrongAnswer)),
+        more => panic!("{more} instead of one: {}", wrong.first),
+    }
+    (wrong.count == 1).then_some(wrong.first)
+}
+
+#[test]
+fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
+    run(async {
+        let lookup = Course::Lookup;
+        let quoted = Course::Quote(FspName::new("payee").expect("a name"));
+        for (course, status, body, expected) in [
+            (lookup, 202, party("77", "payee"), None),
+            (lookup, 202, party("78", "payee"), Some("told 78 of payee")),
+            (lookup, 202, party("77", "other"), Some("77 of payee was asked for")),
+            (quoted, 202, quote("5", "USD"), None),
+            (quoted, 202, quote("10", "USD"), Some("told 10 USD, and 5 USD was asked for")),
+            (quoted, 202, quote("5", "EUR"), Some("told 5 EUR")),
+        ] {
+            let found = answered(course, status, body).await;
+            let found = found.as_deref();
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?} for {expected:?}");
+            assert!(expected.is_none_or(|it| found.is_some_and(|text| text.contains(it))));
+        }
+    });
+}
+
+#[test]
+fn a_message_that_is_taken_with_another_status_is_noted() {
+    run(async {
+        let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = hub.local_addr().expect("it is bound");
+        let currency = Currency::parse("USD").expect("a currency");
+        let payer = Simulator::bind(SimulatorOptions::new("payer", currency, address));
+        let payer = payer.expect("a port");
+        let payee = FspName::new("payee").expect("a name");
+        for (course, what) in [
+            (Course::Lookup, "GET /parties of payer was answered 200 instead of 202"),
+            (Course::Quote(payee), ""),
+            (Course::Transfer(payee), ""),
+        ] {
+            let payment = Payment {
+                course,
+                payer_msisdn: 1,
+                payee_msisdn: 77,
+                amount: Amount::parse("5").expect("an amount"),
+                intended: Instant::now(),
+            };
+            let tell = async {
+                let (mut stream, _) = hub.accept().await.expect("it connects");
+                let told = next_request(&mut stream, 200).await;
+                // It closes, so that the next one connects again.
+                drop((stream, told));
+            };
+            let (outcome, ()) = tokio::join!(payer.run_transaction(payment), tell);
+            let end = outcome.expect("there is room").end;
+            assert_eq!(end, End::Failed(course.first_leg(), Cause::WrongAnswer), "{course:?}");
+            assert!(payer.tally().wrong().first.contains(what));
+            until(|| payer.unanswered() == 0).await;
+        }
+        assert_eq!(payer.tally().wrong().count, 3);
+        payer.stop();
+    });
+}
+
+#[test]
+fn a_request_for_somebody_else_is_refused_and_noted() {
+    run(async {
+        let scheme = Scheme::new(|_| {});
+        let body = |fsp: &str, number: u64, currency: &str| {
+            let party = |fsp: &str, number| {
+                let id = format!(r#"{{"partyIdentifier":"{number}","fspId":"{fsp}"}}"#);
+                format!(r#"{{"partyIdInfo":{id}}}"#)
+            };
+            let (payer, payee) = (party("payer", 1), party(fsp, number));
+            let money = format!(r#"{{"amount":"5","currency":"{currency}"}}"#);
+            let parties = format!(r#""payer":{payer},"payee":{payee},"amount":{money}"#);
+            format!(r#"{{"quoteId":"q","transactionId":"t",{parties}}}"#)
+        };
+        let transfer = |fsp: &str, currency: &str| {
+            let id = "00000000-0000-4000-8000-000000000001";
+            let money = format!(r#"{{"amount":"5","currency":"{currency}"}}"#);
+            let fsps = format!(r#""payerFsp":"payer","payeeFsp":"{fsp}""#);
+            format!(r#"{{"transferId":"{id}",{fsps},"amount":{money},"ilpPacket":"AQ"}}"#)
+        };
+        let ours = PAYEES.start;
+        for (path, body, wrong) in [
+            ("/quotes", body("payee", ours, "USD"), 0),
+            ("/quotes", body("other", ours, "USD"), 1),
+            ("/quotes", body("payee", PAYEES.end, "USD"), 2),
+            ("/quotes", body("payee", ours, "EUR"), 3),
+            ("/transfers", transfer("other", "USD"), 4),
+            ("/transfers", transfer("payee", "EUR"), 5),
+        ] {
+            let post = format!(
+                "POST {path} HTTP/1.1\r\nfspiop-source: payer\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let (address, before) = (scheme.payee.address(), scheme.payee.counts().requests);
+            let mut hub = tokio::net::TcpStream::connect(address).await.expect("it listens");
+            hub.write_all(post.as_bytes()).await.expect("it reads");
+            until(|| scheme.payee.counts().requests > before).await;
+            assert_eq!(scheme.payee.tally().wrong().count, wrong, "{body}");
+        }
+        let first = scheme.payee.tally().wrong().first.clone();
+        assert!(first.contains("POST /quotes for 25500000 of other in USD"), "{first}");
+        assert_eq!(scheme.payee.position(), Amount::ZERO);
+        scheme.stop();
+    });
 }

@@ -521,6 +521,7 @@ fn describe(leg: Leg, cause: Cause) -> String {
         Cause::Aborted => format!("{leg}: aborted"),
         Cause::TimedOut => format!("{leg}: {}", TIMED_OUT),
         Cause::Malformed => format!("{leg}: a callback cannot be read"),
+        Cause::WrongAnswer => format!("{leg}: a wrong answer"),
         Cause::WrongFulfilment => format!("{leg}: committed with a wrong fulfilment"),
     }
 }

@@ -16,6 +16,7 @@ use dfsp::links::LinkCounts;
 use dfsp::tally::Exchange;
 use dfsp::{
     ACKNOWLEDGED_MAX, Acknowledged, Behaviour, Bodies, Counts, Simulator, SimulatorOptions,
+    Subscribers, Wrong,
 };
 use ledger::{Amount, FspName};
 use tokio::runtime::{LocalOptions, LocalRuntime};
@@ -79,6 +80,7 @@ pub(crate) struct FspResult {
     pub(crate) name: String,
     pub(crate) position: Amount,
     pub(crate) counts: Counts,
+    pub(crate) wrong: Wrong,
     pub(crate) links: LinkCounts,
     pub(crate) bodies: Bodies,
     pub(crate) exchanges: Vec<(FspName, Exchange)>,
@@ -144,12 +146,18 @@ struct Share {
 /// Those of a hub with several nodes are spread over them, and do what senders do whose hub may
 /// lose a node: they turn to the next one soon, and for longer.
 pub(crate) fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOptions> {
+    let numbers = |index: usize| {
+        let start = SUBSCRIBER_NUMBERS + (options.first + index as u64) * SUBSCRIBERS_PER_FSP;
+        start..start + options.subscribers
+    };
+    let name = |index| FspName::new(&options.name(index)).expect("ours are legal");
+    let known = |index| Subscribers { numbers: numbers(index), fsp: name(index) };
+    let known: Arc<[_]> = (0..options.fsps).map(known).collect();
     let one = |index: usize| {
         let name = options.name(index);
         let mut addresses = hub.to_vec();
         addresses.rotate_left(index % hub.len());
         let others = addresses.split_off(1);
-        let start = SUBSCRIBER_NUMBERS + (options.first + index as u64) * SUBSCRIBERS_PER_FSP;
         let mut simulator = SimulatorOptions::new(&name, options.currency, addresses[0]);
         if !others.is_empty() {
             simulator.other_nodes = others;
@@ -160,7 +168,8 @@ pub(crate) fn plan(options: &FspOptions, hub: &[SocketAddr]) -> Vec<SimulatorOpt
         }
         simulator.version = options.fspiop_version;
         simulator.style = options.style;
-        simulator.subscribers = start..start + options.subscribers;
+        simulator.subscribers = numbers(index);
+        simulator.known = Arc::clone(&known);
         simulator.patience = options.patience();
         // What the payer has given up, the hub ends soon after.
         simulator.expiration_ahead = options.patience();
@@ -437,6 +446,7 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {
         name: simulator.name().to_owned(),
         position: simulator.position(),
         counts: simulator.counts(),
+        wrong: simulator.tally().wrong().clone(),
         links: simulator.link_counts(),
         bodies: simulator.bodies(),
         exchanges: simulator.tally().exchanges().to_vec(),

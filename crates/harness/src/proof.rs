@@ -133,12 +133,8 @@ impl Evidence<'_> {
         };
         checks.push(Check::of("each transfer ended alike on both sides", each(Self::transfers)));
         checks.push(Check::of("each notice owed arrived, none contradicts", each(Self::notices)));
-        let mut lines = Vec::new();
-        let sent = self.total(|exchange| exchange.sent.committed);
-        if self.failed == 0 && self.moves_money && sent.count != self.good {
-            lines.push(format!("the drivers saw {} commits, the FSPs {}", self.good, sent.count));
-        }
-        checks.push(Check::of("drivers and FSPs counted the same", lines));
+        checks.push(self.drivers());
+        checks.push(Check::of("no answer was another than asked for", self.wrong()));
         checks.push(Check::of("each prepare reached its payee", self.prepares()));
         checks
     }
@@ -182,6 +178,29 @@ impl Evidence<'_> {
         let lines =
             wrong.map(|(hub, there, here, counted)| format!("{hub}: {there}, {here}: {counted}"));
         checks.push(Check::of(same, lines.collect()));
+    }
+
+    /// Drivers and FSPs counted the same commits, where their counts can be compared.
+    fn drivers(&self) -> Check {
+        let name = "drivers and FSPs counted the same";
+        if !self.moves_money {
+            return Check::skipped(name, "units of this kind are no commits");
+        }
+        if self.failed > 0 {
+            return Check::skipped(name, "units that failed may have been committed all the same");
+        }
+        let sent = self.total(|exchange| exchange.sent.committed).count;
+        let wrong = (sent != self.good)
+            .then(|| format!("the drivers saw {} commits, the FSPs {sent}", self.good));
+        Check::of(name, wrong.into_iter().collect())
+    }
+
+    /// Answers that were not what an FSP had asked for; the first is quoted.
+    fn wrong(&self) -> Vec<String> {
+        let all: u64 = self.fsps.iter().map(|fsp| fsp.wrong.count).sum();
+        let first = self.fsps.iter().find(|fsp| fsp.wrong.count > 0);
+        let told = first.map(|fsp| format!("{all} wrong, such as: {}", fsp.wrong.first));
+        told.into_iter().collect()
     }
 
     /// What payers sent and the hub took, payees received.
@@ -382,6 +401,7 @@ mod tests {
                     confirmations: exchange.received.committed.count,
                     ..Counts::default()
                 },
+                wrong: dfsp::Wrong::default(),
                 links: LinkCounts::default(),
                 bodies: dfsp::Bodies::default(),
                 exchanges: vec![(FspName::new(other).expect("a name"), exchange)],
@@ -463,6 +483,12 @@ mod tests {
         check(
             |_, fsps| fsps[0].exchanges[0].1.sent.begun.count += 1,
             &["1 transfers of a to b have no end", "the hub took 4 prepares, payees received 3"],
+        );
+        check(
+            |_, fsps| {
+                fsps[1].wrong = dfsp::Wrong { count: 2, first: "POST told 200".to_owned() };
+            },
+            &["2 wrong, such as: POST told 200"],
         );
         check(
             |_, fsps| fsps[1].counts.confirmations = 2,

@@ -1,0 +1,139 @@
+//! Whether what comes is what was asked for. A hub that mixes up parties, amounts or its own
+//! statuses is fast for nothing, so each such answer is noted and ends its unit as failed.
+
+use ledger::{Amount, FspName};
+
+use super::{Answer, Cause, Context, End, Inner, Leg, Reaction, SimulatorOptions, Token};
+use crate::payee::{Made, Money, PartyFound, TransferPosted};
+use crate::tally::Tally;
+
+/// The code with which a payee refuses what is not for it.
+pub(super) const NOT_OURS: u16 = 3100;
+
+impl Inner {
+    /// Whether the hub took a message with a status that is not its own for it: 202 for `GET` and
+    /// `POST`, 200 for `PUT`. The unit that it belongs to has failed then.
+    pub(super) fn is_wrong_status(&self, token: Token, answer: Answer) -> bool {
+        let Answer::Status(status) = answer else { return false };
+        let (what, expected) = match token {
+            Token::Leg(Leg::Lookup, _) => ("GET /parties", 202),
+            Token::Leg(Leg::Quote, _) => ("POST /quotes", 202),
+            Token::Leg(Leg::Transfer, _) => ("POST /transfers", 202),
+            Token::Callback => ("PUT /parties or /quotes", 200),
+            Token::Says(..) => ("PUT /transfers", 200),
+            Token::Registration(_) => return false,
+        };
+        if status == expected {
+            return false;
+        }
+        let mut state = self.state.borrow_mut();
+        let name = &self.options.name;
+        state.tally.note_wrong(format_args!(
+            "{what} of {name} was answered {status} instead of {expected}"
+        ));
+        let Token::Leg(leg, id) = token else { return true };
+        let waits = state.payer.numbered(id.sequence()).is_some_and(|waiting| waiting.leg == leg);
+        let end = End::Failed(leg, Cause::WrongAnswer);
+        let ended = waits.then(|| state.payer.end(id.sequence(), end)).flatten();
+        drop(state);
+        self.ended(ended);
+        true
+    }
+}
+
+impl Context<'_> {
+    /// Whether a look-up found another party than the one asked for, or at another FSP.
+    pub(super) fn is_wrong_party(
+        &mut self,
+        sequence: u64,
+        path: &str,
+        found: &PartyFound<'_>,
+        fsp: FspName,
+    ) -> bool {
+        let Some(transaction) = self.state.payer.numbered(sequence) else { return false };
+        let asked = transaction.payment.payee_msisdn;
+        let mut digits = itoa::Buffer::new();
+        let (asked_text, path) = (digits.format(asked), path.split('/').nth(1).unwrap_or(""));
+        let owner = owner(self.options, asked);
+        if found.number() == asked_text
+            && path == asked_text
+            && owner.is_none_or(|owner| owner == fsp)
+        {
+            return false;
+        }
+        let owner = owner.map_or(String::new(), |owner| format!(" of {}", owner.as_str()));
+        self.state.tally.note_wrong(format_args!(
+            "PUT /parties told {} of {} under the path of {path}, and {asked}{owner} was asked for",
+            found.number(),
+            fsp.as_str(),
+        ));
+        true
+    }
+
+    /// Whether a quote is about another amount than the one asked for.
+    pub(super) fn is_wrong_amount(
+        &mut self,
+        sequence: u64,
+        amount: Amount,
+        answered: &Money<'_>,
+    ) -> bool {
+        let Some(transaction) = self.state.payer.numbered(sequence) else { return false };
+        let (asked, currency) = (transaction.payment.amount, self.options.currency);
+        if amount == asked && *answered.currency == *currency.as_str() {
+            return false;
+        }
+        self.state.tally.note_wrong(format_args!(
+            "PUT /quotes told {} {}, and {asked} {currency} was asked for",
+            answered.amount, answered.currency
+        ));
+        true
+    }
+
+    /// Whether a transfer is for another FSP than this one, or in another currency.
+    pub(super) fn is_strange_transfer(&mut self, posted: &TransferPosted<'_>) -> bool {
+        let (name, currency) = (&*self.options.name, self.options.currency);
+        let money = &posted.amount;
+        if *posted.payee_fsp == *name && *money.currency == *currency.as_str() {
+            return false;
+        }
+        self.state.tally.note_wrong(format_args!(
+            "POST /transfers of {} {} for {} came to {name}, which deals in {currency}",
+            money.amount, money.currency, posted.payee_fsp
+        ));
+        true
+    }
+
+    /// A unit ends by an answer that is not what was asked for.
+    pub(super) fn wrong(&mut self, leg: Leg, sequence: u64) -> Reaction {
+        let end = End::Failed(leg, Cause::WrongAnswer);
+        Reaction::ending(self.state.payer.end(sequence, end))
+    }
+}
+
+/// Whether a quote is asked for somebody who is not a subscriber here, or in another currency.
+pub(super) fn is_strange_quote(
+    options: &SimulatorOptions,
+    terms: &Made<'_>,
+    tally: &mut Tally,
+) -> bool {
+    let (name, currency, ours) = (&*options.name, options.currency, &options.subscribers);
+    let number = &terms.payee_number;
+    let is_ours = ours.is_empty() || number.parse().is_ok_and(|number| ours.contains(&number));
+    let here = terms.payee_fsp.as_deref().is_none_or(|fsp| fsp == name);
+    if is_ours && here && terms.currency == currency {
+        return false;
+    }
+    let fsp = terms.payee_fsp.as_deref().unwrap_or("no FSP");
+    tally.note_wrong(format_args!(
+        "POST /quotes for {number} of {fsp} in {} came to {name}, which deals in {currency}",
+        terms.currency
+    ));
+    true
+}
+
+/// The FSP whose subscriber this is, where that is known.
+fn owner(options: &SimulatorOptions, number: u64) -> Option<FspName> {
+    let at = options.known.partition_point(|known| known.numbers.end <= number);
+    let known = options.known.get(at)?;
+    known.numbers.contains(&number).then_some(known.fsp)
+}

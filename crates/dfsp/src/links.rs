@@ -30,6 +30,8 @@ pub const TICK: Duration = Duration::from_millis(20);
 const SPARE_BUFFERS_MAX: usize = 256;
 const SPARE_BUFFER_BYTES_MAX: usize = 16 * 1024;
 const READ_BYTES: usize = 4 * 1024;
+/// Bytes of an answer that are kept when it tells of trouble.
+const TROUBLE_BYTES: usize = 200;
 /// How long a node that could not be reached is left alone, in ticks; twice as long each time.
 const AWAY: u64 = 50;
 /// The same for one that took messages and answered nothing.
@@ -87,6 +89,21 @@ pub struct LinkCounts {
     pub lost: u64,
     /// Connections opened.
     pub opened: u64,
+    /// Connections that could not be opened.
+    pub unreachable: u64,
+    /// Attempts that had no answer in time.
+    pub silent: u64,
+    /// Answers of 500 and more.
+    pub unavailable: u64,
+}
+
+/// What the hub or the system said when something went wrong for the first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// Why a connection could not be opened.
+    pub unreachable: String,
+    /// An answer of 500 or more: its status, and the begin of its body.
+    pub unavailable: String,
 }
 
 /// Connections to one hub; `T` tells the owner which message an answer belongs to.
@@ -117,6 +134,9 @@ struct State<T> {
     away: u64,
     ticks: u64,
     counts: LinkCounts,
+    troubles: Troubles,
+    /// The last connection that was tried could not be opened.
+    is_unreachable: bool,
     closed: bool,
 }
 
@@ -171,6 +191,8 @@ impl<T: Copy + 'static> Links<T> {
                 away: 0,
                 ticks: 0,
                 counts: LinkCounts::default(),
+                troubles: Troubles::default(),
+                is_unreachable: false,
                 closed: false,
             }),
         }))
@@ -200,6 +222,18 @@ impl<T: Copy + 'static> Links<T> {
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
         self.0.state.borrow().counts
+    }
+
+    /// What was said when something went wrong for the first time.
+    #[must_use]
+    pub fn troubles(&self) -> Troubles {
+        self.0.state.borrow().troubles.clone()
+    }
+
+    /// Whether connections cannot be opened at the moment.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.0.state.borrow().is_unreachable
     }
 
     /// Messages that have no final answer yet.
@@ -363,6 +397,7 @@ impl<T: Copy + 'static> Inner<T> {
             spawn_local(open_link(Rc::clone(self)));
         }
         drop(state);
+        self.state.borrow_mut().counts.silent += late.len() as u64;
         for index in late {
             let reader = self.state.borrow_mut().links[index].reader.take();
             reader.inspect(AbortHandle::abort);
@@ -378,8 +413,14 @@ impl<T: Copy + 'static> Inner<T> {
 
     /// Nothing listens at the address. When that is so of all of them, everything that waits has
     /// used up an attempt.
-    fn unreachable(self: &Rc<Self>, place: usize) {
+    fn unreachable(self: &Rc<Self>, place: usize, why: Option<std::io::Error>) {
         let mut state = self.state.borrow_mut();
+        if state.counts.unreachable == 0 {
+            let why = why.map_or("no answer in time".to_owned(), |error| error.to_string());
+            state.troubles.unreachable = format!("{}: {why}", self.addresses[place]);
+        }
+        state.counts.unreachable += 1;
+        state.is_unreachable = true;
         state.opening -= 1;
         state.refused += 1;
         state.leave(place, Trouble::Unreachable, self.addresses.len());
@@ -407,6 +448,7 @@ impl<T: Copy + 'static> Inner<T> {
             return None;
         }
         state.refused = 0;
+        state.is_unreachable = false;
         state.counts.opened += 1;
         let link = Link {
             place,
@@ -430,6 +472,15 @@ impl<T: Copy + 'static> Inner<T> {
 }
 
 impl<T> State<T> {
+    /// The hub could not do what it was asked for.
+    fn note_unavailable(&mut self, status: u16, body: &[u8]) {
+        if self.counts.unavailable == 0 {
+            let begin = String::from_utf8_lossy(&body[..body.len().min(TROUBLE_BYTES)]);
+            self.troubles.unavailable = format!("{status} {begin}").trim_end().to_owned();
+        }
+        self.counts.unavailable += 1;
+    }
+
     /// Leaves a node for the next one, if it is the one at the moment.
     fn leave(&mut self, place: usize, trouble: Trouble, places: usize) {
         if place != self.place || places == 1 {
@@ -492,8 +543,10 @@ async fn open_link<T: Copy + 'static>(inner: Rc<Inner<T>>) {
     let place = inner.state.borrow().place;
     let connecting = TcpStream::connect(inner.addresses[place]);
     let connected = tokio::time::timeout(inner.options.answer_timeout, connecting).await;
-    let Ok(Ok(stream)) = connected else {
-        return inner.unreachable(place);
+    let stream = match connected {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return inner.unreachable(place, Some(error)),
+        Err(_) => return inner.unreachable(place, None),
     };
     tune(&stream);
     let (read_half, write_half) = stream.into_split();
@@ -518,6 +571,9 @@ async fn read_answers<T: Copy + 'static>(
         match wire::response(&buffer) {
             Ok(Some(response)) => {
                 let (status, length) = (response.status, response.length);
+                if status >= 500 {
+                    inner.state.borrow_mut().note_unavailable(status, &response.body);
+                }
                 if !response.keep_alive {
                     close_after(&inner, index, status);
                     return;

@@ -86,8 +86,10 @@ pub enum End {
 pub enum Cause {
     /// The hub refused the request with this HTTP status.
     Refused(u16),
-    /// The hub could not be reached, or its queue here is full.
+    /// The hub gave no good answer to any attempt, or its queue here is full.
     Unsent,
+    /// Connections to the hub could not be opened.
+    Unreachable,
     /// An error callback with this FSPIOP code (0 when unreadable).
     Error(u16),
     /// The hub said ABORTED.

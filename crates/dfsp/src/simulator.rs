@@ -28,7 +28,7 @@ use crate::behaviour::{Behaviour, Leg};
 use crate::clock::millis_now;
 use crate::ids::{TransactionId, trace_of, traced_id};
 use crate::ilp::{Secret, condition, read_digest};
-use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK};
+use crate::links::{Answer, LinkCounts, LinkOptions, Links, TICK, Troubles};
 use crate::message::{
     Bodies, Envelope, Kind, Party, QuoteAnswer, QuoteRequest, TransferRequest, Writer,
 };
@@ -469,6 +469,12 @@ impl Simulator {
         self.0.links.counts()
     }
 
+    /// What went wrong first with its links to the hub.
+    #[must_use]
+    pub fn troubles(&self) -> Troubles {
+        self.0.links.troubles()
+    }
+
     /// Ends all its tasks and connections.
     pub fn stop(&self) {
         let mut tasks = self.0.tasks.borrow_mut();
@@ -540,9 +546,20 @@ impl Inner {
                 self.state.borrow_mut().tally.counts.refused += 1;
             }
             Token::Leg(leg, id) => {
-                let ended = self.state.borrow_mut().leg_refused(leg, id.sequence(), answer);
+                let mut ended = self.state.borrow_mut().leg_refused(leg, id.sequence(), answer);
+                self.name_unreachable(&mut ended);
                 self.ended(ended);
             }
+        }
+    }
+
+    /// A unit that ends while the hub cannot be reached has ended for that.
+    fn name_unreachable(&self, ended: &mut Option<(Outcome, Completion)>) {
+        if let Some((outcome, _)) = ended
+            && let End::Failed(leg, Cause::TimedOut | Cause::Unsent) = outcome.end
+            && self.links.is_unreachable()
+        {
+            outcome.end = End::Failed(leg, Cause::Unreachable);
         }
     }
 
@@ -1196,10 +1213,11 @@ async fn maintain(inner: Rc<Inner>) {
         let now = Instant::now();
         inner.ask_again(now);
         loop {
-            let expired = inner.state.borrow_mut().payer.expire(now);
+            let mut expired = inner.state.borrow_mut().payer.expire(now);
             if expired.is_none() {
                 break;
             }
+            inner.name_unreachable(&mut expired);
             inner.ended(expired);
         }
     }

@@ -172,8 +172,25 @@ fn a_hub_that_is_not_there_is_tried_again_and_then_given_up() {
         scheme.hub.stop();
         until(|| std::net::TcpStream::connect(scheme.hub.address()).is_err()).await;
         let outcome = scheme.pay(PAYEES.start).await;
-        assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unsent));
-        assert_eq!((scheme.payer.link_counts().resent, scheme.payer.link_counts().lost), (2, 1));
+        assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unreachable));
+        let counts = scheme.payer.link_counts();
+        assert_eq!((counts.resent, counts.lost, counts.silent), (2, 1, 0));
+        assert!(counts.unreachable >= 3 && counts.unavailable == 0, "{counts:?}");
+        let said = scheme.payer.troubles().unreachable;
+        assert!(said.contains(&scheme.hub.address().to_string()), "{said}");
+        assert!(said.contains("refused"), "{said}");
+        scheme.stop();
+    });
+}
+
+#[test]
+fn what_is_refused_until_its_time_is_over_did_not_hang() {
+    run(async {
+        let scheme = Scheme::new(|options| options.patience = Duration::from_millis(100));
+        scheme.hub.stop();
+        until(|| std::net::TcpStream::connect(scheme.hub.address()).is_err()).await;
+        let outcome = scheme.pay(PAYEES.start).await;
+        assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unreachable));
         scheme.stop();
     });
 }

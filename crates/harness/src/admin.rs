@@ -111,7 +111,7 @@ impl Admin {
         }
         answer.map_err(|error| HarnessError::Admin {
             request: format!("{method} http://{}{path}", self.address),
-            problem: error.to_string(),
+            problem: problem_of(&error),
         })
     }
 
@@ -253,6 +253,17 @@ pub(crate) fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     addresses.next().ok_or_else(|| wrong("has no address"))
 }
 
+/// What went wrong with a request. A wait that ends is told by the system as a resource that is
+/// not available.
+fn problem_of(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("did not answer within {} s", TIMEOUT.as_secs())
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The same from both answers.
 fn complaint_of(health: &Value, storage: &Value) -> Option<String> {
     let services = health["services"].as_array().map_or(&[][..], Vec::as_slice);
@@ -320,6 +331,18 @@ mod tests {
             assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
             assert!(expected.is_none_or(|it| found.is_some_and(|text| text.contains(it))));
         }
+    }
+
+    #[test]
+    fn silence_is_called_so() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("it is bound");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_millis(5))).expect("it can be set");
+        let error = stream.read(&mut [0]).expect_err("nobody says anything");
+        assert_eq!(problem_of(&error), "did not answer within 20 s");
+        let error = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(problem_of(&error).contains("refused"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::bench_report::{
 use crate::child::{Confirm, SwitchCommand};
 use crate::demo::{Profile, summary};
 use crate::driver::TIMED_OUT;
-use crate::engine::{AT_REST, Drive, Length, Measured, Setup, carry_out};
+use crate::engine::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, carry_out};
 use crate::error::HarnessError;
 use crate::faults::{spread, upgrade};
 use crate::fleet::{FleetResult, place};
@@ -21,7 +21,7 @@ use crate::html;
 use crate::hub::{HubChoice, RemoteHub};
 use crate::nodes::NodesPlan;
 use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
-use crate::proof::{Check, differences};
+use crate::proof::{Check, TAKEN, differences, not_taken};
 use crate::report::Latency;
 use crate::results::{check_writable, tell, write_json};
 use crate::scenario::Scenario;
@@ -258,8 +258,31 @@ fn measure(
     };
     let mut measured = carry_out(&setup)?;
     measured.checks.extend(unit_checks(&measured));
+    put_causes_first(&mut measured);
     drop(setup);
     Ok((command, measured))
+}
+
+/// Of a void run what is a cause is told before what follows from it.
+fn put_causes_first(measured: &mut Measured) {
+    if differences(&measured.checks).is_empty() {
+        return;
+    }
+    measured.checks.extend(not_taken(&measured.result.fsps));
+    // A switch that ended, or an interrupt, explains everything else; that nothing came to its
+    // end does not.
+    let explains = matches!(
+        measured.cut,
+        Some(HarnessError::Switch(_) | HarnessError::Interrupted | HarnessError::Fleet)
+    );
+    // Where nodes are broken on purpose, connections are refused on purpose.
+    let disturbed = measured.nodes.is_some();
+    measured.checks.sort_by_key(|check| match check.name {
+        TO_ITS_END if explains => 0,
+        WELL => 1,
+        TAKEN if !disturbed => 2,
+        _ => 3,
+    });
 }
 
 /// What must be true of the units themselves.
@@ -334,6 +357,7 @@ pub(crate) fn report(
         unit: scenario.definition(),
         units: scenario.units(),
         valid: summary.differences.is_empty(),
+        books_compared: measured.books_compared,
         invalid_because: summary.differences.clone(),
         checks: measured.checks.clone(),
         offered_per_s: options.rate,

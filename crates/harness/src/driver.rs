@@ -517,6 +517,7 @@ fn describe(leg: Leg, cause: Cause) -> String {
     match cause {
         Cause::Refused(status) => format!("{leg}: refused with HTTP {status}"),
         Cause::Unsent => format!("{leg}: the hub does not answer"),
+        Cause::Unreachable => format!("{leg}: the hub cannot be reached"),
         Cause::Error(code) => format!("{leg}: error callback {code}"),
         Cause::Aborted => format!("{leg}: aborted"),
         Cause::TimedOut => format!("{leg}: {}", TIMED_OUT),

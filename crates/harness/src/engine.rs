@@ -48,7 +48,10 @@ const LONG_TRIM: (Duration, Duration) = (Duration::from_secs(300), Duration::fro
 const LONG_RUN: Duration = Duration::from_secs(840);
 
 /// The check that fails when the hub itself says why a run went wrong.
-const WELL: &str = "the hub says that it is well";
+pub(crate) const WELL: &str = "the hub says that it is well";
+
+/// The check that fails when a run was cut short.
+pub(crate) const TO_ITS_END: &str = "the run went to its end";
 
 /// The check that fails when a stock is used up before the run is over.
 const STOCK_LASTED: &str = "the stock lasted to the end";
@@ -128,6 +131,8 @@ pub(crate) struct Measured {
     pub(crate) trim: Trim,
     pub(crate) environment: Environment,
     pub(crate) checks: Vec<Check>,
+    /// Whether accounts and counters of the hub were there to be held against those of the FSPs.
+    pub(crate) books_compared: bool,
     /// Of a hub of several nodes.
     pub(crate) nodes: Option<OfNodes>,
     /// Why the run ended before its time.
@@ -258,6 +263,7 @@ impl Run<'_> {
             cut.get_or_insert(error);
             None
         });
+        let books_compared = before.is_some() && after.is_some();
         let (mut checks, metrics_after) = match &cut {
             None => {
                 let mut checks = self.checks(&before, &after, &result, &glance);
@@ -266,7 +272,7 @@ impl Run<'_> {
             }
             Some(error) => {
                 let why = error.to_string();
-                (vec![Check::failed("the run went to its end", why)], Metrics::default())
+                (vec![Check::failed(TO_ITS_END, why)], Metrics::default())
             }
         };
         checks.extend(self.spent.take().map(|spent| Check::failed(STOCK_LASTED, spent)));
@@ -312,6 +318,7 @@ impl Run<'_> {
             trim: trim(self.setup.length).0,
             environment,
             checks,
+            books_compared,
             cut,
         })
     }
@@ -570,6 +577,7 @@ impl Run<'_> {
             before: before.as_ref(),
             after: after.as_ref(),
             fsps: &result.fsps,
+            currency: self.setup.fsps.currency,
             good: glance.good,
             failed: glance.failed,
             moves_money: matches!(

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dfsp::links::LinkCounts;
+use dfsp::links::{LinkCounts, Troubles};
 use dfsp::tally::Exchange;
 use dfsp::{
     ACKNOWLEDGED_MAX, Acknowledged, Behaviour, Bodies, Counts, Simulator, SimulatorOptions,
@@ -82,6 +82,7 @@ pub(crate) struct FspResult {
     pub(crate) counts: Counts,
     pub(crate) wrong: Wrong,
     pub(crate) links: LinkCounts,
+    pub(crate) troubles: Troubles,
     pub(crate) bodies: Bodies,
     pub(crate) exchanges: Vec<(FspName, Exchange)>,
 }
@@ -448,6 +449,7 @@ fn collect(driver: &Driver, simulators: &[Simulator]) -> FleetResult {
         counts: simulator.counts(),
         wrong: simulator.tally().wrong().clone(),
         links: simulator.link_counts(),
+        troubles: simulator.troubles(),
         bodies: simulator.bodies(),
         exchanges: simulator.tally().exchanges().to_vec(),
     });

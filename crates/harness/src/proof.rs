@@ -6,14 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use dfsp::links::{LinkCounts, Troubles};
 use dfsp::tally::Exchange;
 use dfsp::{Style, Sum};
-use ledger::Amount;
+use ledger::{Amount, Currency};
 use serde::Serialize;
 
 use crate::admin::{Account, Admin, Metrics};
 use crate::error::HarnessError;
 use crate::fleet::FspResult;
+use crate::onboarding::account;
 
 /// Transfers that are not final.
 pub(crate) const IN_FLIGHT: &str = "upesi_transfers_in_flight";
@@ -55,6 +57,8 @@ pub(crate) struct Evidence<'a> {
     /// The books after the last notice.
     pub(crate) after: Option<&'a Books>,
     pub(crate) fsps: &'a [FspResult],
+    /// The one that the FSPs deal in.
+    pub(crate) currency: Currency,
     /// Units that ended well.
     pub(crate) good: u64,
     pub(crate) failed: u64,
@@ -92,6 +96,32 @@ impl Check {
     pub(crate) fn failed(name: &'static str, problem: String) -> Self {
         Self { name, passed: Some(false), problems: vec![problem] }
     }
+}
+
+/// The check that fails when a run is void and the hub did not take all that was sent.
+pub(crate) const TAKEN: &str = "the hub took what was sent to it";
+
+/// What kept messages from the hub, if anything did.
+pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
+    let sum = |of: fn(&LinkCounts) -> u64| fsps.iter().map(|fsp| of(&fsp.links)).sum::<u64>();
+    let first = |of: fn(&Troubles) -> &String| {
+        fsps.iter().map(|fsp| of(&fsp.troubles)).find(|text| !text.is_empty())
+    };
+    let mut lines = Vec::new();
+    if let Some(why) = first(|it| &it.unreachable) {
+        let count = sum(|it| it.unreachable);
+        lines.push(format!("{count} connections to the hub could not be opened, such as to {why}"));
+    }
+    if let Some(said) = first(|it| &it.unavailable) {
+        let count = sum(|it| it.unavailable);
+        lines.push(format!("{count} answers of the hub said that it cannot, such as {said}"));
+    }
+    match (sum(|it| it.silent), sum(|it| it.answered)) {
+        (0, _) => {}
+        (silent, 0) => lines.push(format!("nobody answered at the hub's address, {silent} times")),
+        (silent, _) => lines.push(format!("{silent} messages had no answer of the hub in time")),
+    }
+    (!lines.is_empty()).then(|| Check::of(TAKEN, lines))
 }
 
 /// At rest every node shows the same accounts as `here`.
@@ -157,7 +187,11 @@ impl Evidence<'_> {
         let (Some(reserved), Some(committed), Some(aborted), Some(expired)) =
             (risen(RESERVED), risen(COMMITTED), risen(ABORTED), risen(EXPIRED))
         else {
-            checks.push(Check::skipped(balance, "the counters of transfers are missing"));
+            let why = "the counters of transfers are missing in the hub's /metrics";
+            checks.push(match self.metrics_needed {
+                true => Check::failed(balance, why.to_owned()),
+                false => Check::skipped(balance, why),
+            });
             return;
         };
         let ended = committed + aborted + expired;
@@ -228,11 +262,11 @@ impl Evidence<'_> {
         let mut lines = Vec::new();
         for fsp in self.fsps {
             let position = |books: &Books| {
-                let accounts = books.accounts.get(&fsp.name)?;
-                accounts.iter().find(|account| account.kind == "POSITION").cloned()
+                account(books.accounts.get(&fsp.name)?, "POSITION", self.currency).cloned()
             };
             let (Some(before), Some(after)) = (position(before), position(after)) else {
-                lines.push(format!("{} has no POSITION account", fsp.name));
+                let currency = self.currency;
+                lines.push(format!("{} has no POSITION account in {currency}", fsp.name));
                 continue;
             };
             let expected = Amount::from_units(before.value.units() + fsp.position.units());
@@ -357,7 +391,6 @@ fn leftovers(before: &Books, after: &Books) -> Vec<String> {
 mod tests {
     use super::*;
     use dfsp::Counts;
-    use dfsp::links::LinkCounts;
     use ledger::FspName;
 
     fn account(kind: &str, units: i128) -> Account {
@@ -403,6 +436,7 @@ mod tests {
                 },
                 wrong: dfsp::Wrong::default(),
                 links: LinkCounts::default(),
+                troubles: Troubles::default(),
                 bodies: dfsp::Bodies::default(),
                 exchanges: vec![(FspName::new(other).expect("a name"), exchange)],
             }
@@ -413,16 +447,29 @@ mod tests {
         ]
     }
 
+    fn usd() -> Currency {
+        Currency::parse("USD").expect("a currency")
+    }
+
     const QUIET: &str = "upesi_transfers_in_flight 0\nupesi_notices_owed 0\nupesi_dead_letters 0\n";
+    const NONE_YET: &str = "upesi_transfers_in_flight 0\nupesi_notices_owed 0\n\
+        upesi_dead_letters 0\nupesi_transfers_reserved_total 0\n\
+        upesi_transfers_committed_total 0\nupesi_transfers_aborted_total 0\n\
+        upesi_transfers_expired_total 0\n";
+    const THREE: &str = "upesi_transfers_in_flight 0\nupesi_notices_owed 0\n\
+        upesi_dead_letters 0\nupesi_transfers_reserved_total 3\n\
+        upesi_transfers_committed_total 3\nupesi_transfers_aborted_total 0\n\
+        upesi_transfers_expired_total 0\n";
 
     fn check(change: fn(&mut Books, &mut [FspResult; 2]), expected: &[&str]) {
-        let before = books([7, -7], QUIET);
-        let (mut after, mut fsps) = (books([37, -37], QUIET), fsps());
+        let before = books([7, -7], NONE_YET);
+        let (mut after, mut fsps) = (books([37, -37], THREE), fsps());
         change(&mut after, &mut fsps);
         let evidence = Evidence {
             before: Some(&before),
             after: Some(&after),
             fsps: &fsps,
+            currency: usd(),
             good: 3,
             failed: 0,
             moves_money: true,
@@ -447,11 +494,12 @@ mod tests {
 
     #[test]
     fn a_hub_that_confirms_to_payees_is_told_from_one_at_fault() {
-        let (before, after) = (books([7, -7], QUIET), books([37, -37], QUIET));
+        let (before, after) = (books([7, -7], NONE_YET), books([37, -37], THREE));
         let evidence = Evidence {
             before: Some(&before),
             after: Some(&after),
             fsps: &fsps(),
+            currency: usd(),
             good: 3,
             failed: 0,
             moves_money: true,
@@ -461,6 +509,48 @@ mod tests {
         };
         let found = differences(&evidence.checks());
         assert!(found.iter().any(|line| line.contains("say --confirm-to-payee")), "{found:?}");
+    }
+
+    #[test]
+    fn a_hub_of_ours_without_counters_is_at_fault() {
+        check(
+            |books, _| {
+                let kept = THREE.replace("upesi_transfers_committed_total", "committed");
+                books.metrics = Metrics::read(&kept);
+            },
+            &["the counters of transfers are missing in the hub's /metrics"],
+        );
+    }
+
+    #[test]
+    fn a_position_is_that_of_the_currency_of_the_run() {
+        check(
+            |books, _| {
+                let accounts = books.accounts.values_mut().filter(|it| it[0].kind == "POSITION");
+                for accounts in accounts {
+                    let other = account("POSITION", 0);
+                    accounts.insert(0, Account { currency: "EUR".to_owned(), ..other });
+                }
+            },
+            &[],
+        );
+    }
+
+    #[test]
+    fn what_kept_messages_from_the_hub_is_told_with_its_words() {
+        let mut fsps = fsps();
+        assert_eq!(not_taken(&fsps), None);
+        fsps[1].links = LinkCounts { unreachable: 4, ..LinkCounts::default() };
+        fsps[1].troubles.unreachable = "127.0.0.1:9: Connection refused".to_owned();
+        let told = not_taken(&fsps).expect("it is told").problems;
+        let expected = "4 connections to the hub could not be opened, such as to 127.0.0.1:9: \
+                        Connection refused";
+        assert_eq!(told, [expected]);
+        fsps[0].links = LinkCounts { unavailable: 2, silent: 1, ..LinkCounts::default() };
+        fsps[0].troubles.unavailable = "503 the disk is full".to_owned();
+        let told = not_taken(&fsps).expect("it is told").problems;
+        assert_eq!(told.len(), 3);
+        assert!(told[1].contains("503 the disk is full") && told[2].contains("nobody answered"));
     }
 
     #[test]
@@ -478,6 +568,7 @@ mod tests {
                 "upesi_transfers_in_flight is missing instead of 0",
                 "upesi_notices_owed is 2 instead of 0",
                 "upesi_dead_letters is 1 instead of 0",
+                "the counters of transfers are missing in the hub's /metrics",
             ],
         );
         check(

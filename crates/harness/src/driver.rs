@@ -503,7 +503,7 @@ impl Lane {
 }
 
 /// What is paid on a route at its turn.
-fn amount((payer, payee): Route, turn: u64) -> Amount {
+pub(crate) fn amount((payer, payee): Route, turn: u64) -> Amount {
     let back = if payer > payee { BACK_MORE } else { 0 };
     Amount::from_units(AMOUNT_FIRST + i128::from(turn % AMOUNTS) * AMOUNT_STEP + back)
 }

@@ -279,10 +279,7 @@ impl Run<'_> {
         checks.extend(open.map(|open| Check::failed(AT_REST, open)));
         checks.extend(self.complaint(&checks));
         let resident = self.hub.figures().map(|figures| figures.resident_bytes_max);
-        if result.is_record_full {
-            let why = format!("an FSP keeps {ACKNOWLEDGED_MAX} of them; measure for less long");
-            checks.push(Check::failed("every 2xx is on record", why));
-        }
+        checks.extend(result.is_record_full.then(record_is_full));
         let acknowledged = std::mem::take(&mut result.acknowledged).into_iter().collect();
         let mut nodes = self.hub.nodes().map(|nodes| OfNodes {
             done: nodes.done().to_vec(),
@@ -652,6 +649,11 @@ const STOCKING: &str = "reserve";
 
 /// How long, beyond the patience of an FSP, nothing may end before a run is given up.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(15);
+
+fn record_is_full() -> Check {
+    let why = format!("an FSP keeps {ACKNOWLEDGED_MAX} of them; measure for less long");
+    Check::failed("every 2xx is on record", why)
+}
 
 fn at_rest_not(glance: &Glance) -> String {
     format!(

@@ -391,6 +391,7 @@ fn leftovers(before: &Books, after: &Books) -> Vec<String> {
 mod tests {
     use super::*;
     use dfsp::Counts;
+    use dfsp::tally::Flow;
     use ledger::FspName;
 
     fn account(kind: &str, units: i128) -> Account {
@@ -520,6 +521,42 @@ mod tests {
             },
             &["the counters of transfers are missing in the hub's /metrics"],
         );
+    }
+
+    #[test]
+    fn a_hub_that_posts_nothing_is_found_out_by_pairs_that_pay_each_other() {
+        let of = |route, count| Sum {
+            count,
+            amount: Amount::from_units(
+                (0..count).map(|turn| crate::driver::amount(route, turn).units()).sum(),
+            ),
+        };
+        let flow = |sum| Flow { begun: sum, committed: sum, aborted: Sum::default() };
+        // Even numbers: as much was paid one way as the other.
+        for turns in [1, 2, 61, 500] {
+            let (there, back) = (flow(of((0, 1), turns)), flow(of((1, 0), turns)));
+            let mut fsps = fsps();
+            fsps[0].exchanges[0].1 = Exchange { sent: there, received: back };
+            fsps[1].exchanges[0].1 = Exchange { sent: back, received: there };
+            let net = there.committed.amount.units() - back.committed.amount.units();
+            fsps[0].position = Amount::from_units(net);
+            fsps[1].position = Amount::from_units(-net);
+            let (before, after) = (books([7, -7], NONE_YET), books([7, -7], THREE));
+            let evidence = Evidence {
+                before: Some(&before),
+                after: Some(&after),
+                fsps: &fsps,
+                currency: usd(),
+                good: 2 * turns,
+                failed: 0,
+                moves_money: true,
+                metrics_needed: true,
+                style: Style::Committed,
+                confirm_to_payee: false,
+            };
+            let moved = evidence.positions(&before, &after);
+            assert_eq!(moved.len(), 2, "after {turns} turns: {moved:?}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::support::relay::Relay;
 use crate::support::switch::{Home, PROGRAM, finish};
 
 /// The members of a result that scripts rely on.
-const MEMBERS: [&str; 33] = [
+const MEMBERS: [&str; 34] = [
     "rate_per_s",
     "failed",
     "verified",
@@ -32,6 +32,7 @@ const MEMBERS: [&str; 33] = [
     "achieved_per_s",
     "dropped",
     "valid",
+    "books_compared",
     "invalid_because",
     "checks",
     "harness_cpu_ms_per_tx",
@@ -248,6 +249,94 @@ fn the_same_hub_with_a_relay_that_loses_nothing_is_measured() {
     assert_eq!(result["system_calls"], Value::Null, "its process is not known");
 }
 
+/// The last line that a run says; it must be void.
+fn last_line(output: &Output) -> String {
+    assert!(!output.status.success(), "{}", said(output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("VOID"), "{}", said(output));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    errors.lines().last().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_stock_that_is_used_up_ends_the_run_and_makes_it_void() {
+    let output = bench(&["fulfil", "--stock", "40", "--seconds", "60", "--fsps", "2"]);
+    let last = last_line(&output);
+    assert!(last.contains("the stock of 40 transfers was used up after"), "{last}");
+}
+
+#[test]
+fn a_hub_that_is_not_there_is_what_a_void_run_tells_first() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hub = format!("http://{closed}");
+    let short = ["--existing", "--timeout", "1", "--seconds", "0.5", "--warmup", "0"];
+    let output = bench(&[&["lookup", "--fsps", "2", "--hub", &hub], &short[..]].concat());
+    let last = last_line(&output);
+    assert!(last.contains("connections to the hub could not be opened"), "{last}");
+    assert!(last.contains(&closed.to_string()) && last.contains("refused"), "{last}");
+    assert!(!said(&output).contains("hung"), "nothing was ever sent: {}", said(&output));
+}
+
+#[test]
+fn a_hub_that_finds_other_parties_than_asked_for_gets_no_result() {
+    let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
+    let switch = home.serve();
+    let relay = Relay::of_hub(switch.fspiop, |request| {
+        if request.start.starts_with("GET /parties") {
+            request.start = request.start.replace("MSISDN/255202", "MSISDN/255204");
+        }
+    });
+    let (hub, admin) = (format!("http://{}", relay.address), format!("http://{}", switch.admin));
+    let token = home.data().join("admin-token");
+    let place = ["--hub", &hub, "--admin", &admin, "--token", token.to_str().unwrap()];
+    let size = ["--fsps", "4", "--count", "100", "--warmup", "0", "--subscribers", "20"];
+    let output = bench(&[&["lookup"], &place[..], &size].concat());
+    let (last, all) = (last_line(&output), said(&output));
+    drop(relay);
+    assert!(all.contains("FAILED  no answer was another than asked for"), "{all}");
+    assert!(all.contains("PUT /parties told 2552040") && all.contains("of fsp202 was"), "{all}");
+    assert!(last.contains(" wrong, such as: PUT /parties told"), "{last}");
+}
+
+#[test]
+fn a_run_without_an_admin_api_says_that_no_books_were_compared() {
+    let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
+    let switch = home.serve();
+    let pair = || {
+        let first = TcpListener::bind("127.0.0.1:0").ok()?;
+        let port = first.local_addr().ok()?.port();
+        TcpListener::bind(("127.0.0.1", port.checked_add(1)?)).ok().map(|_| port.to_string())
+    };
+    let port = (0..100).find_map(|_| pair()).expect("two ports side by side are free");
+    let (hub, admin) = (format!("http://{}", switch.fspiop), format!("http://{}", switch.admin));
+    let token = home.data().join("admin-token");
+    let size = ["transfer", "--hub", &hub, "--fsps", "2", "--count", "40", "--warmup", "0"];
+    let run = |more: &[&str]| {
+        let output = bench(&[&size[..], &["--port", &port], more].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    let known = run(&["--admin", &admin, "--token", token.to_str().unwrap()]);
+    assert!(known.contains("valid           yes\n"), "{known}");
+    let place = TempDir::new().unwrap();
+    let json = place.path().join("out.json");
+    let unknown = run(&["--existing", "--json", json.to_str().unwrap()]);
+    assert!(unknown.contains("valid           yes, without books"), "{unknown}");
+    let result = read(&json);
+    assert_eq!((&result["valid"], &result["books_compared"]), (&true.into(), &false.into()));
+}
+
+#[test]
+fn positions_are_compared_in_the_currency_of_the_run() {
+    let place = TempDir::new().unwrap();
+    let data = place.path().join("data");
+    let skewed = ["--pairs", "skewed", "--fsps", "4", "--count", "50", "--warmup", "0"];
+    for currency in ["USD", "EUR"] {
+        let kept = ["transfer", "--currency", currency, "--data", data.to_str().unwrap()];
+        let output = bench(&[&kept[..], &skewed].concat());
+        assert!(output.status.success(), "{currency}: {}", said(&output));
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_refused_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -264,6 +353,9 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["transfer", "--pairs", "skewed", "--fsps", "2"], "4 to 64"),
         (&["fulfil", "--rate", "1000000", "--seconds", "9"], "--stock"),
         (&["fulfil", "--fsps", "2", "--stock", "450000"], "raise --fsps"),
+        (&["fulfil", "--count", "100", "--stock", "10"], "--stock 10 does not last: --count 100"),
+        (&["fulfil", "--rate", "1000", "--seconds", "5", "--stock", "10"], "fulfils 5000"),
+        (&["transfer", "--rate", "500", "--ceiling"], "--ceiling is the highest rate of a closed"),
         (&["transfer", "--hub", nobody, "--existing", "--pid", "4294967295"], "--pid"),
         (&["sweep", "disk", "--syncs-per-second", "0"], "--syncs-per-second takes 1 to 1000000"),
         (&["transfers"], "unrecognized subcommand"),

@@ -1,6 +1,8 @@
 //! A relay between a hub and the participants that it calls: it loses callbacks and says that all
 //! is well, as a broken network element would.
 //!
+//! Before a hub it changes what participants send.
+//!
 //! It stands before the admin API, where it puts itself into the endpoints that are registered,
 //! and before the participants: `http://host:PORT/path` becomes `http://relay/PORT/path`.
 
@@ -35,6 +37,14 @@ impl Relay {
                 request.body = request.text().replace("http://127.0.0.1:", &through).into_bytes();
             }
             Fate::Forward(admin, request)
+        })
+    }
+
+    /// Before a hub: changes requests on their way to it.
+    pub(crate) fn of_hub(hub: SocketAddr, change: fn(&mut Parsed)) -> Self {
+        Self::start(move |mut request, _| {
+            change(&mut request);
+            Fate::Forward(hub, request)
         })
     }
 

@@ -118,6 +118,8 @@ pub(crate) struct Transaction {
     pub(crate) leg: Leg,
     pub(crate) payee: FspName,
     pub(crate) condition: [u8; 32],
+    /// The leg in which the hub took a message with a wrong status: it cannot end well any more.
+    pub(crate) wrong: Option<Leg>,
     started: Instant,
     leg_started: Instant,
     /// `None` while the payee holds the transfer and nobody waits.
@@ -169,6 +171,7 @@ impl Payer {
             leg: payment.course.first_leg(),
             payee: payment.course.payee(),
             condition: [0; 32],
+            wrong: None,
             started: now,
             leg_started: now,
             deadline: Some(now + self.patience),
@@ -244,6 +247,10 @@ impl Payer {
         let transaction = self.transactions.remove(&sequence)?;
         let now = Instant::now();
         let committed = end == End::Committed;
+        let end = match transaction.wrong {
+            Some(leg) if end.is_good() => End::Failed(leg, Cause::WrongAnswer),
+            _ => end,
+        };
         let outcome = Outcome {
             transfer: transaction.id.transfer(),
             payment: transaction.payment,

@@ -518,8 +518,8 @@ impl Inner {
     /// The hub has answered one of this FSP's messages.
     fn answered(&self, token: Token, answer: Answer) {
         let good = matches!(answer, Answer::Status(200..=299));
-        if good && self.is_wrong_status(token, answer) {
-            return;
+        if good {
+            self.note_wrong_status(token, answer);
         }
         match token {
             Token::Registration(msisdn) => {

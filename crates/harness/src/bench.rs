@@ -21,7 +21,7 @@ use crate::html;
 use crate::hub::{HubChoice, RemoteHub};
 use crate::nodes::NodesPlan;
 use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
-use crate::proof::{Check, TAKEN, differences, not_taken};
+use crate::proof::{ASKED_FOR, Check, TAKEN, differences, not_taken};
 use crate::report::Latency;
 use crate::results::{check_writable, tell, write_json};
 use crate::scenario::Scenario;
@@ -281,7 +281,8 @@ fn put_causes_first(measured: &mut Measured) {
         TO_ITS_END if explains => 0,
         WELL => 1,
         TAKEN if !disturbed => 2,
-        _ => 3,
+        ASKED_FOR => 3,
+        _ => 4,
     });
 }
 

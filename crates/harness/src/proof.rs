@@ -101,6 +101,9 @@ impl Check {
 /// The check that fails when a run is void and the hub did not take all that was sent.
 pub(crate) const TAKEN: &str = "the hub took what was sent to it";
 
+/// The check that fails when a hub mixes something up.
+pub(crate) const ASKED_FOR: &str = "no answer was another than asked for";
+
 /// What kept messages from the hub, if anything did.
 pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
     let sum = |of: fn(&LinkCounts) -> u64| fsps.iter().map(|fsp| of(&fsp.links)).sum::<u64>();
@@ -164,7 +167,7 @@ impl Evidence<'_> {
         checks.push(Check::of("each transfer ended alike on both sides", each(Self::transfers)));
         checks.push(Check::of("each notice owed arrived, none contradicts", each(Self::notices)));
         checks.push(self.drivers());
-        checks.push(Check::of("no answer was another than asked for", self.wrong()));
+        checks.push(Check::of(ASKED_FOR, self.wrong()));
         checks.push(Check::of("each prepare reached its payee", self.prepares()));
         checks
     }

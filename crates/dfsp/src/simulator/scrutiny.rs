@@ -11,33 +11,31 @@ use crate::tally::Tally;
 pub(super) const NOT_OURS: u16 = 3100;
 
 impl Inner {
-    /// Whether the hub took a message with a status that is not its own for it: 202 for `GET` and
-    /// `POST`, 200 for `PUT`. The unit that it belongs to has failed then.
-    pub(super) fn is_wrong_status(&self, token: Token, answer: Answer) -> bool {
-        let Answer::Status(status) = answer else { return false };
+    /// Notes when the hub took a message with a status that is not its own for it: 202 for `GET` and
+    /// `POST`, 200 for `PUT`. The unit that it belongs to goes on, and has failed at its end.
+    pub(super) fn note_wrong_status(&self, token: Token, answer: Answer) {
+        let Answer::Status(status) = answer else { return };
         let (what, expected) = match token {
             Token::Leg(Leg::Lookup, _) => ("GET /parties", 202),
             Token::Leg(Leg::Quote, _) => ("POST /quotes", 202),
             Token::Leg(Leg::Transfer, _) => ("POST /transfers", 202),
             Token::Callback => ("PUT /parties or /quotes", 200),
             Token::Says(..) => ("PUT /transfers", 200),
-            Token::Registration(_) => return false,
+            Token::Registration(_) => return,
         };
         if status == expected {
-            return false;
+            return;
         }
         let mut state = self.state.borrow_mut();
         let name = &self.options.name;
         state.tally.note_wrong(format_args!(
             "{what} of {name} was answered {status} instead of {expected}"
         ));
-        let Token::Leg(leg, id) = token else { return true };
-        let waits = state.payer.numbered(id.sequence()).is_some_and(|waiting| waiting.leg == leg);
-        let end = End::Failed(leg, Cause::WrongAnswer);
-        let ended = waits.then(|| state.payer.end(id.sequence(), end)).flatten();
-        drop(state);
-        self.ended(ended);
-        true
+        if let Token::Leg(leg, id) = token
+            && let Some(transaction) = state.payer.numbered(id.sequence())
+        {
+            transaction.wrong.get_or_insert(leg);
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::tally::Tally;
 pub(super) const NOT_OURS: u16 = 3100;
 
 impl Inner {
-    /// Notes when the hub took a message with a status that is not its own for it: 202 for `GET` and
-    /// `POST`, 200 for `PUT`. The unit that it belongs to goes on, and has failed at its end.
+    /// Notes when the hub took a message with a status that is not its own for it: 202 for `GET`
+    /// and `POST`, 200 for `PUT`. The unit that it belongs to goes on, and has failed at its end.
     pub(super) fn note_wrong_status(&self, token: Token, answer: Answer) {
         let Answer::Status(status) = answer else { return };
         let (what, expected) = match token {

@@ -358,7 +358,9 @@ pub(crate) fn open(
     let started = Instant::now();
     let frames = log.files().frames();
     let log = SlowLog::new(log, opening.slowness);
-    let mut log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
+    let stages = Stages::new(config.threads());
+    let stages = if 0 < opening.place.node() { stages.with_peers() } else { stages };
+    let mut log = WatchedLog::new(log, Arc::new(stages));
     let place = cold::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log)?;
     let stored = Some(store.mark().position);

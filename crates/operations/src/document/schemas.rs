@@ -398,6 +398,7 @@ fn answers_of_measurement() -> Vec<Named> {
                     ("transferId", words.clone()),
                     ("unit", one_of(&["ns"])),
                     ("events", json!({"type": "array", "items": stage})),
+                    ("waits", json!({"type": "array", "items": stage})),
                 ],
                 [],
             ),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use ledger::TransferId;
 use operations::{
-    ClusterNode, Fullness, Metrics, Snapshots, Stage, Storage, StuckStage, Task, Unavailable,
+    ClusterNode, Fullness, Metrics, Noted, Snapshots, Stage, Storage, StuckStage, Task, Unavailable,
 };
 
 use crate::conversation::Server;
@@ -263,11 +263,22 @@ async fn a_waterfall_is_shown_while_stages_are_noted() {
     server
         .check("PUT /waterfall", r#"{"enabled":true}"#, expect![[r#"200 {"enabled":true}"#]])
         .await;
-    let stage = Stage { start_ns: 5, end_ns: 9, label: "prepare: sync".into() };
+    let unknown = expect![[
+        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no stage of this transfer has been noted: it is unknown, or began before PUT /waterfall"}}"#
+    ]];
+    server.check(&path, "", unknown).await;
+    server.hub.inner().reach = Some(Duration::from_millis(2_449));
+    let too_old = expect![[
+        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - too long ago for what is kept, which reaches back 2.4 s, or unknown"}}"#
+    ]];
+    server.check(&path, "", too_old).await;
+    let span = |start_ns, end_ns, label: &str| Stage { start_ns, end_ns, label: label.into() };
+    let stages = vec![span(5, 9, "prepare: sync")];
+    let noted = Noted { stages, waits: vec![span(3, 5, "prepare: wait")], reach: None };
     let transfer = TransferId::parse(ID).unwrap();
-    server.hub.inner().stages.push((transfer, stage));
+    server.hub.inner().noted.push((transfer, noted));
     let shown = expect![[
-        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","events":[{"start":5,"end":9,"label":"prepare: sync"}]}"#
+        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","events":[{"start":5,"end":9,"label":"prepare: sync"}],"waits":[{"start":3,"end":5,"label":"prepare: wait"}]}"#
     ]];
     server.check(&path, "", shown).await;
     server.check_status("GET /waterfall/1", "", 400).await;

@@ -427,7 +427,7 @@ impl Config {
         }
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         self.hub_name()?;
         let milliseconds = 1..=3_600_000;
         let faults = [
@@ -475,6 +475,14 @@ impl Config {
             (
                 !(8..=65_536).contains(&self.store.cache_mib),
                 "store.cache_mib must be between 8 and 65536",
+            ),
+            (
+                !(1..=65_536).contains(&self.delivery.window),
+                "delivery.window must be between 1 and 65536",
+            ),
+            (
+                !(1..=1_000_000).contains(&self.delivery.attempts_max),
+                "delivery.attempts_max must be between 1 and 1000000",
             ),
             (
                 !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),
@@ -544,6 +552,28 @@ mod tests {
         assert_eq!(config.admin.listen.to_string(), "127.0.0.1:3001");
         assert!(config.transfers.confirm_to_payee);
         config.check().expect("the defaults are valid");
+    }
+
+    #[test]
+    fn limits_of_deliveries_have_bounds_that_are_named() {
+        let check = |setting: &str, wanted: Option<&str>| {
+            let text = format!("[delivery]\n{setting}");
+            let config: Config = toml::from_str(&text).expect("it is a number");
+            let said = config.check().err().map(|error| error.to_string());
+            let named = said.as_deref().zip(wanted).map(|(said, wanted)| said.contains(wanted));
+            assert_eq!(said.is_some(), wanted.is_some(), "{setting}: {said:?}");
+            assert!(named.unwrap_or(true), "{setting}: {said:?}");
+        };
+        let window = Some("delivery.window must be between 1 and 65536");
+        let attempts = Some("delivery.attempts_max must be between 1 and 1000000");
+        check("window = 1", None);
+        check("window = 65536", None);
+        check("window = 0", window);
+        check("window = 65537", window);
+        check("attempts_max = 1", None);
+        check("attempts_max = 1000000", None);
+        check("attempts_max = 0", attempts);
+        check("attempts_max = 1000000000", attempts);
     }
 
     #[test]

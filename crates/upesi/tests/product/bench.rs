@@ -479,6 +479,61 @@ fn waterfalls_show_progress_and_can_be_interrupted_in_a_pause() {
     assert!(rest.iter().any(|line| line.contains("interrupted")), "{rest:?}");
 }
 
+/// The last JSON that stands on the output.
+fn json_of(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(output)))
+}
+
+fn assert_says_where(result: &Value) {
+    for member in ["/machine/kernel", "/environment/memory_bytes", "/commit", "/configuration"] {
+        assert!(result.pointer(member).is_some_and(|it| !it.is_null()), "{member}: {result}");
+    }
+}
+
+/// Results of the core have their origin and options; each row of `durable` takes as long as said.
+#[test]
+fn the_core_is_measured_for_as_long_as_wanted_and_says_where() {
+    let place = TempDir::new().unwrap();
+    let (data, file) = (place.path().to_str().unwrap(), place.path().join("core.json"));
+    let core = |more: &[&str]| bench(&[&["core", "--data", data], more].concat());
+    let seconds = ["--seconds", "2", "--rounds", "1", "--json", file.to_str().unwrap()];
+    let output = core(&[&["--only", "durable"], &seconds[..]].concat());
+    assert!(said(&output).contains("commit  "), "{}", said(&output));
+    let result = read(&file);
+    assert_says_where(&result);
+    assert_eq!(result["configuration"]["only"], serde_json::json!(["durable"]));
+    let section = &result["sections"][0];
+    assert_eq!(section["columns"][8], "seconds", "{section}");
+    for row in section["rows"].as_array().unwrap() {
+        assert!(row["figures"][8].as_f64().is_some_and(|it| it >= 2.0), "{row}");
+    }
+    let slow = ["--seconds", "3", "--rate", "1000", "--pairs-per-second", "300", "--json"];
+    let output = core(&[&["--only", "arrivals,stream"], &slow[..]].concat());
+    assert_says_where(&json_of(&output));
+    for shown in ["of 3000 commands (", "of 900 pairs ("] {
+        assert!(said(&output).contains(shown), "no {shown}: {}", said(&output));
+    }
+    assert!(std::fs::read_dir(data).unwrap().count() == 1, "only the results are left");
+}
+
+#[test]
+fn the_instrument_shows_progress_and_says_where() {
+    let output = bench(&["harness", "--seconds", "2.5", "--concurrency", "4", "--json"]);
+    let result = json_of(&output);
+    assert_says_where(&result);
+    assert_eq!(result["configuration"]["concurrency"], Value::from(4));
+    assert_eq!(result["forwarded"]["machine"], result["exchanges"]["machine"]);
+    assert!(said(&output).contains(" exchanges ("), "{}", said(&output));
+}
+
+#[test]
+fn a_demonstration_writes_its_results_to_the_output_too() {
+    let mut command = Command::new(PROGRAM);
+    command.args(["demo", "--transactions", "50", "--concurrency", "4", "--fsps", "2", "--json"]);
+    assert_eq!(json_of(&finish(command))["verified"], Value::from(true));
+}
+
 #[test]
 fn growth_compares_sizes_and_says_what_was_reached() {
     let place = TempDir::new().unwrap();

@@ -177,8 +177,9 @@ fn notes(options: &WaterfallOptions) -> Vec<String> {
     vec![
         format!("{how}, through a switch of this build on this machine, synced before the answer."),
         "Payer and payee are simulators in one process. A stage is where somebody worked on a \
-         message; several messages are under way at the same time. The wait for a batch of the log, \
-         for a place in a lane or for a thread is none: where nothing else is under way it is gap."
+         message; several messages are under way at the same time. The wait for a batch of the \
+         log, for a place in a lane or for a thread is none: where nothing else is under way it is \
+         gap."
             .to_owned(),
     ]
 }

@@ -7,7 +7,7 @@
 //!
 //! Where it waited for the sequencer's batch, or for an attempt to be sent, is told apart.
 //!
-//! Bounds: each thread keeps its last marks: the sequencer [`SEQUENCER_MARKS`], 8 a transfer, the
+//! Bounds: each thread keeps its last marks: the sequencer `SEQUENCER_MARKS`, 8 a transfer, the
 //! threads of connections up to four times as many, for they leave some 27 a transfer between
 //! them. A transfer of which any mark may have made room is not shown at all, so that what is
 //! shown has no holes. Nothing is kept while watching is off. Time is the machine's monotonic

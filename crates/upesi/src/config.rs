@@ -476,25 +476,10 @@ impl Config {
                 !(8..=65_536).contains(&self.store.cache_mib),
                 "store.cache_mib must be between 8 and 65536",
             ),
-            (
-                !(1..=65_536).contains(&self.delivery.window),
-                "delivery.window must be between 1 and 65536",
-            ),
-            (
-                !(1..=1_000_000).contains(&self.delivery.attempts_max),
-                "delivery.attempts_max must be between 1 and 1000000",
-            ),
-            (
-                !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),
-                "delivery.answer_timeout_ms must be between 1 and 3600000",
-            ),
-            (
-                !(1..=3_600_000).contains(&self.delivery.connect_timeout_ms),
-                "delivery.connect_timeout_ms must be between 1 and 3600000",
-            ),
         ];
         let fault = faults.iter().find(|(fault, _)| *fault);
-        let fault = fault.map(|(_, text)| *text).or_else(|| self.kafka.fault());
+        let fault = fault.map(|(_, text)| *text).or_else(|| self.delivery.fault());
+        let fault = fault.or_else(|| self.kafka.fault());
         match fault.map(Failure::new).or_else(|| self.fault_of_places()) {
             Some(fault) => Err(fault),
             None => match self.policy().fault() {
@@ -526,6 +511,28 @@ impl Config {
             attempts_max: self.delivery.attempts_max,
             ..delivery::Policy::default()
         }
+    }
+}
+
+impl Delivery {
+    fn fault(&self) -> Option<&'static str> {
+        let milliseconds = 1..=3_600_000;
+        let faults = [
+            (!(1..=65_536).contains(&self.window), "delivery.window must be between 1 and 65536"),
+            (
+                !(1..=1_000_000).contains(&self.attempts_max),
+                "delivery.attempts_max must be between 1 and 1000000",
+            ),
+            (
+                !milliseconds.contains(&self.answer_timeout_ms),
+                "delivery.answer_timeout_ms must be between 1 and 3600000",
+            ),
+            (
+                !milliseconds.contains(&self.connect_timeout_ms),
+                "delivery.connect_timeout_ms must be between 1 and 3600000",
+            ),
+        ];
+        faults.into_iter().find_map(|(fault, text)| fault.then_some(text))
     }
 }
 

@@ -112,8 +112,8 @@ pub fn page(waterfalls: &Waterfalls<'_>) -> String {
         };
         let _written = write!(
             html,
-            "<h2>{heading}</h2><p>{}. Hatched: the gap, in which nobody worked; grey below it: what \
-             was waited for, no part of the figures.</p>{}",
+            "<h2>{heading}</h2><p>{}. Hatched: the gap, in which nobody worked; grey below it: \
+             waits, which are no part of the figures.</p>{}",
             summary(&sums, waterfalls.style.unit),
             draw(run, waterfalls.style)
         );

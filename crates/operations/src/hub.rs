@@ -296,12 +296,14 @@ pub struct Storage {
     pub archived_bytes: u64,
     /// Segments that are in an archive only.
     pub archived_segments: u64,
+    /// Bytes of the cold store.
+    pub store_bytes: u64,
     /// Bytes of the disk.
     pub disk_bytes: u64,
     /// Bytes that can still be written.
     pub free_bytes: u64,
-    /// Growth of the log, archived or not, over the last day, or over what is known of it; `None`
-    /// while less than ten minutes are known.
+    /// Growth of the log, archived or not, over the last day, or over what is known of it, and of
+    /// the store in proportion; `None` while less than ten minutes are known.
     pub growth_bytes_per_day: Option<u64>,
     /// When the disk is full at that growth, if nothing is moved away.
     pub hours_until_full: Option<u64>,

@@ -29,6 +29,7 @@ use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
 use crate::mark::Marking;
+use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
 use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic};
 use crate::signatures::{self, Keys};
@@ -367,7 +368,7 @@ pub(crate) fn open(
     let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::Unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
-        println!("upesi: passed over a snapshot: {why}");
+        printed::say(format_args!("passed over a snapshot: {why}"));
     }
     let mut from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
     let mut before = found.start.as_ref().map(|start| start.file.clone());
@@ -400,11 +401,13 @@ pub(crate) fn open(
         let records = sequencer.state().position().0 - from.0;
         let seconds = started.elapsed().as_secs_f64();
         match from {
-            Position(0) => println!("upesi: replayed {records} records in {seconds:.1} s"),
-            Position(from) => println!(
-                "upesi: went on from the snapshot of record {from} and replayed {records} records \
-                 in {seconds:.1} s"
-            ),
+            Position(0) => {
+                printed::say(format_args!("replayed {records} records in {seconds:.1} s"))
+            }
+            Position(from) => printed::say(format_args!(
+                "went on from the snapshot of record {from} and replayed {records} records in \
+                 {seconds:.1} s"
+            )),
         }
     }
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
@@ -543,11 +546,11 @@ fn open_log(config: &Config, data: &Path, place: &Place) -> Result<OpenedLog, Fa
 
 fn report(recovery: &Recovery) {
     if let Some(dropped) = &recovery.dropped {
-        println!(
-            "upesi: cut {} bytes of an unfinished write off {} at {} ({}); nothing of them was \
+        printed::say(format_args!(
+            "cut {} bytes of an unfinished write off {} at {} ({}); nothing of them was \
              acknowledged",
             dropped.bytes, dropped.segment, dropped.offset, dropped.reason
-        );
+        ));
     }
 }
 
@@ -565,7 +568,7 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
     if plain < segments.len() {
         let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
         let away: String = away.collect();
-        println!("upesi: reads {plain} segments here, {packed} compressed here{away}");
+        printed::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
     }
     Ok(())
 }

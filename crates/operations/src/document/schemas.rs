@@ -595,6 +595,7 @@ fn storage() -> Value {
             ("logSegments", bytes()),
             ("archivedBytes", bytes()),
             ("archivedSegments", bytes()),
+            ("storeBytes", bytes()),
             ("diskBytes", bytes()),
             ("freeBytes", bytes()),
         ],

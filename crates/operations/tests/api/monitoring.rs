@@ -25,13 +25,14 @@ async fn health_is_bad_once_the_log_has_stopped() {
 #[tokio::test]
 async fn storage_says_what_is_known_and_configured() {
     let server = Server::start().await;
-    server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"diskBytes":0,"freeBytes":0}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"storeBytes":0,"diskBytes":0,"freeBytes":0}"#]]).await;
     server.hub.inner().storage = Storage {
         fullness: Fullness::Low,
         log_bytes: 1,
         log_segments: 2,
         archived_bytes: 3,
         archived_segments: 4,
+        store_bytes: 50,
         disk_bytes: 100,
         free_bytes: 9,
         growth_bytes_per_day: Some(5),
@@ -44,7 +45,7 @@ async fn storage_says_what_is_known_and_configured() {
             failing: None,
         }),
     };
-    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
     server.stop().await;
 }

@@ -359,9 +359,7 @@ pub(crate) fn open(
     let started = Instant::now();
     let frames = log.files().frames();
     let log = SlowLog::new(log, opening.slowness);
-    let stages = Stages::new(config.threads());
-    let stages = if 0 < opening.place.node() { stages.with_peers() } else { stages };
-    let mut log = WatchedLog::new(log, Arc::new(stages));
+    let mut log = WatchedLog::new(log, Arc::new(stages(config, place_of_log)));
     let place = cold::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log)?;
     let stored = Some(store.mark().position);
@@ -414,6 +412,12 @@ pub(crate) fn open(
     sequencer.limit_batches(config.log.batch_records_max);
     let following = Following { disk, frames, before };
     Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+}
+
+/// Where waterfalls are noted; one of several nodes has its own part of a transfer.
+fn stages(config: &Config, place: &Place) -> Stages {
+    let stages = Stages::new(config.threads());
+    if 0 < place.node() { stages.with_peers() } else { stages }
 }
 
 /// Begins at once where the log is this node's alone. Where it is not, what it begins with waits

@@ -14,6 +14,9 @@ impl Moment {
     }
 }
 
+/// After so many failures any pause has reached the longest: it has 64 bits and is not 0.
+const DOUBLINGS_MAX: u32 = 65;
+
 /// Limits of every lane and the schedule of its retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -75,11 +78,21 @@ impl Policy {
         self.window.div_ceil(2)
     }
 
-    /// All pauses between the attempts of one notice together, at their longest.
+    /// All pauses between the attempts of one notice together, at their longest. From the first
+    /// pause that is the longest on, all are the same.
     #[must_use]
     pub fn pauses_at_most(&self) -> Duration {
-        let pauses = (1..self.attempts_max).map(|failures| self.full_backoff_micros(failures));
-        Duration::from_micros(pauses.fold(0, u64::saturating_add))
+        let pauses = u64::from(self.attempts_max.saturating_sub(1));
+        let mut all = 0_u64;
+        for failures in 1..=DOUBLINGS_MAX.min(self.attempts_max.saturating_sub(1)) {
+            let pause = self.full_backoff_micros(failures);
+            if pause == self.backoff_max_micros {
+                let rest = pauses - u64::from(failures - 1);
+                return Duration::from_micros(all.saturating_add(rest.saturating_mul(pause)));
+            }
+            all = all.saturating_add(pause);
+        }
+        Duration::from_micros(all)
     }
 
     /// The pause after failure number `failures` (from 1): the doubled base up to the cap, of
@@ -91,8 +104,10 @@ impl Policy {
     }
 
     fn full_backoff_micros(&self, failures: u32) -> u64 {
-        let doublings = failures.saturating_sub(1).min(63);
-        self.backoff_base_micros.saturating_mul(1 << doublings).min(self.backoff_max_micros)
+        let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX - 1);
+        self.backoff_base_micros
+            .saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
+            .min(self.backoff_max_micros)
     }
 }
 

@@ -474,6 +474,26 @@ fn faulty_policies_are_named() {
     }
 }
 
+/// 0.2, 0.4, ... 25.6 s, and 30 s from the ninth pause on.
+#[test]
+fn all_pauses_together_are_told_for_any_number_of_attempts() {
+    let check = |attempts_max, expected_ms: u64| {
+        let policy = Policy { attempts_max, ..Policy::default() };
+        let expected = std::time::Duration::from_millis(expected_ms);
+        assert_eq!(policy.pauses_at_most(), expected, "{attempts_max} attempts");
+    };
+    check(1, 0);
+    check(2, 200);
+    check(4, 1_400);
+    check(9, 51_000);
+    check(10, 81_000);
+    check(20, 381_000);
+    check(1_000_000_000, 51_000 + (1_000_000_000 - 9) * 30_000);
+    check(u32::MAX, 51_000 + (u64::from(u32::MAX) - 9) * 30_000);
+    let slow = Policy { backoff_max_micros: u64::MAX, attempts_max: u32::MAX, ..Policy::default() };
+    assert_eq!(slow.pauses_at_most(), std::time::Duration::from_micros(u64::MAX));
+}
+
 fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
     Entry { purpose: Purpose::Patient, ..owed(notice, recipient, about) }
 }

@@ -11,7 +11,7 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, State, TransferId};
 use operations::{
-    AdminOptions, Auth, Health, Hub, Metrics, ServiceStatus, Stage, Told, Unavailable,
+    AdminOptions, Auth, Health, Hub, Metrics, Noted, ServiceStatus, Told, Unavailable,
 };
 use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
@@ -184,8 +184,8 @@ impl Hub for Kernel {
 
     fn watch(&self, _: bool) {}
 
-    fn stages(&self, _: &TransferId) -> Vec<Stage> {
-        Vec::new()
+    fn stages(&self, _: &TransferId) -> Noted {
+        Noted::default()
     }
 
     fn health(&self) -> Health {

@@ -16,7 +16,7 @@ use crate::fleet::{Bound, FleetPlan, Fleets, plan};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
 use crate::live::Live;
-use crate::machine::thread_cpu;
+use crate::machine::{Machine, machine, thread_cpu};
 use crate::options::{BaselineOptions, check_seconds};
 use crate::report::Latency;
 use crate::scenario::Scenario;
@@ -25,7 +25,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Results of a run without a real hub.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct BaselineReport {
     /// Committed whole transactions a second.
     pub rate_per_s: f64,
@@ -37,6 +37,14 @@ pub struct BaselineReport {
     pub simulators_cpu_ms_per_tx: f64,
     /// CPU time of the forwarder per transaction, in milliseconds.
     pub forwarder_cpu_ms_per_tx: f64,
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// Transactions in flight.
+    pub concurrency: usize,
+    /// Number of FSPs.
+    pub fsps: usize,
+    /// Where the run took place.
+    pub machine: Machine,
 }
 
 enum Order {
@@ -93,6 +101,10 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
         latency_ms: Latency::of(&result.latencies.whole),
         simulators_cpu_ms_per_tx: each(result.cpu - own),
         forwarder_cpu_ms_per_tx: each(forwarders),
+        seconds,
+        concurrency: options.concurrency,
+        fsps: options.fsps.fsps,
+        machine: machine(),
     };
     Ok(report)
 }

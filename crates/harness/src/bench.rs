@@ -1,10 +1,12 @@
 //! A measurement: one scenario against one hub, with the checks without which it is void.
 
+use std::fmt;
 use std::time::Duration;
 
 use dfsp::SimulatorOptions;
+use serde::Serialize;
 
-use crate::baseline::baseline;
+use crate::baseline::{BaselineReport, baseline};
 use crate::bench_report::{
     BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload,
     Security, Share, Spread, Stored, SystemCalls, Window,
@@ -16,14 +18,16 @@ use crate::engine::{AT_REST, Drive, Length, Measured, Setup, TO_ITS_END, WELL, c
 use crate::error::HarnessError;
 use crate::faults::{spread, upgrade};
 use crate::fleet::{FleetResult, place};
-use crate::hello::hello;
+use crate::hello::{HelloReport, hello};
 use crate::html;
 use crate::hub::{HubChoice, RemoteHub};
+use crate::live::Live;
+use crate::machine::Origin;
 use crate::nodes::NodesPlan;
 use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
 use crate::proof::{ASKED_FOR, Check, TAKEN, differences, not_taken};
 use crate::report::Latency;
-use crate::results::{check_writable, tell, write_json};
+use crate::results::{check_json, check_writable, tell};
 use crate::scenario::Scenario;
 
 /// Share of the units that may fail in a valid run.
@@ -57,6 +61,37 @@ pub fn bench(
     Ok(report)
 }
 
+/// What the instrument itself costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct HarnessReport {
+    /// Exchanges with a server that only says 202.
+    pub exchanges: HelloReport,
+    /// Whole transactions through a hub that only forwards.
+    pub forwarded: BaselineReport,
+    /// Where it was measured, and by what.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// What was set.
+    pub configuration: HarnessConfiguration,
+}
+
+/// Everything that was set, for both parts.
+#[derive(Clone, Debug, Serialize)]
+pub struct HarnessConfiguration {
+    /// Length of each measured part, as wanted.
+    pub seconds: f64,
+    /// Exchanges, or transactions, in flight.
+    pub concurrency: usize,
+    /// FSPs of the second part.
+    pub fsps: usize,
+}
+
+impl fmt::Display for HarnessReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n{}\n\n{}", self.exchanges, self.forwarded, self.origin)
+    }
+}
+
 /// Measures the instrument itself and prints what it costs: exchanges with a server that only says
 /// 202, then whole transactions through a hub that only forwards.
 ///
@@ -64,19 +99,17 @@ pub fn bench(
 /// The options make no sense, sockets cannot be had, or the file cannot be written.
 pub fn bench_harness(options: &HelloOptions) -> Result<(), HarnessError> {
     options.check()?;
-    if let Some(path) = &options.json {
-        check_writable(path)?;
-    }
+    check_json(options.json.as_ref())?;
+    let origin = Origin::here(None);
+    let mut live = Live::new();
+    live.step("measuring exchanges with a server that only says 202");
     let exchanges = hello(options)?;
-    println!("{exchanges}\n");
-    let forwarded = baseline(&BaselineOptions {
-        seconds: options.seconds,
-        concurrency: options.concurrency,
-        fsps: FspOptions::standard(),
-    })?;
-    println!("{forwarded}");
-    let Some(path) = &options.json else { return Ok(()) };
-    write_json(path, &serde_json::json!({ "exchanges": exchanges, "forwarded": forwarded }))
+    live.step("measuring whole transactions through a hub that only forwards");
+    let (seconds, concurrency) = (options.seconds, options.concurrency);
+    let fsps = FspOptions::standard();
+    let configuration = HarnessConfiguration { seconds, concurrency, fsps: fsps.fsps };
+    let forwarded = baseline(&BaselineOptions { seconds, concurrency, fsps })?;
+    tell(&HarnessReport { exchanges, forwarded, origin, configuration }, options.json.as_ref())
 }
 
 /// Measures. Nothing but progress is printed; may be called again and again.

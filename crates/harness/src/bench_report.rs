@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::child::SwitchCommand;
-use crate::machine::{Environment, ProcessFigures};
+use crate::machine::{Environment, Origin, ProcessFigures};
 use crate::options::BenchOptions;
 use crate::proof::{Check, differences};
 use crate::records::{Latencies, Second};
@@ -259,6 +259,24 @@ pub struct Configuration {
     pub behaviour: Vec<String>,
     pub connections: usize,
     pub threads: usize,
+    /// What `sweep expiry` had expire beside this load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Expiring>,
+}
+
+/// Transfers that expire while others go on.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Expiring {
+    /// So many of them.
+    pub count: usize,
+    /// Seconds within which they expired.
+    pub within: f64,
+    /// Seconds that reserving them was given.
+    pub reserve: f64,
+    /// Measured seconds before the first expiration, and after the last at least.
+    pub around: u32,
+    /// Number in the name of the first FSP that held them, beside the others.
+    pub first: u64,
 }
 
 impl BenchReport {
@@ -377,6 +395,7 @@ impl Configuration {
             behaviour: fsps.behaviour.iter().map(|(fsp, it)| format!("{fsp}={it:?}")).collect(),
             connections: fsps.connections,
             threads: fsps.threads,
+            expiry: None,
         }
     }
 }
@@ -524,18 +543,12 @@ impl BenchReport {
             stored(self.stored_transfers.at_start),
             stored(self.stored_transfers.at_end)
         )?;
-        let (machine, place) = (&summary.machine, &self.environment);
-        writeln!(
-            f,
-            "machine         {} cores ({}), {:.1} GB, Linux {}{}; load {:.2} before",
-            machine.cores,
-            machine.processor,
-            place.memory_bytes as f64 / 1e9,
-            machine.kernel,
-            place.filesystem.as_ref().map_or(String::new(), |kind| format!(", {kind}")),
-            place.load_average_before
-        )?;
-        writeln!(f, "commit          {}", if self.commit.is_empty() { "?" } else { self.commit })
+        let origin = Origin {
+            machine: summary.machine.clone(),
+            environment: self.environment.clone(),
+            commit: self.commit,
+        };
+        writeln!(f, "{origin}")
     }
 
     fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

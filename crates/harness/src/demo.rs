@@ -14,7 +14,7 @@ use crate::options::{DemoOptions, FspOptions};
 use crate::outage::NodesReport;
 use crate::proof::differences;
 use crate::report::{DemoReport, Latency, Legs};
-use crate::results::{check_writable, write_json};
+use crate::results::{check_json, tell};
 use crate::scenario::Scenario;
 
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -27,9 +27,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// The run could not be carried out; the switch has been ended.
 pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport, HarnessError> {
     options.check()?;
-    if let Some(path) = &options.json {
-        check_writable(path)?;
-    }
+    check_json(options.json.as_ref())?;
     let time = options.length();
     let plan = options.nodes.plan(demonstration(time));
     let data = options.data.clone();
@@ -60,10 +58,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
     }
     let profile = Profile::of(command, options.rate).sharing(plan);
     let report = summary(&measured, &options.fsps, &profile);
-    println!("{report}");
-    if let Some(path) = &options.json {
-        write_json(path, &report)?;
-    }
+    tell(&report, options.json.as_ref())?;
     Ok(report)
 }
 

@@ -28,6 +28,7 @@ use tokio::task::spawn_local;
 use crate::error::HarnessError;
 use crate::machine::{Machine, machine, thread_cpu};
 use crate::options::HelloOptions;
+use crate::progress::Progress;
 use crate::records::{histogram, record};
 use crate::report::Latency;
 
@@ -177,11 +178,17 @@ impl Asking {
         self.send();
     }
 
-    /// Goes on for a while; links want to be looked after.
+    /// Goes on for a while; links want to be looked after, and whoever waits wants to know.
     async fn keep(&self, time: Duration) {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
+        let start = Instant::now();
+        let before = self.counts.borrow().ended;
+        let mut progress = Progress::new("exchanges", None);
+        while start.elapsed() < time {
             tokio::time::sleep(TICK).await;
+            let done = self.counts.borrow().ended - before;
+            let share = start.elapsed().as_secs_f64() / time.as_secs_f64();
+            progress.expect((done as f64 / share) as u64);
+            progress.show(done);
             if let Some(links) = &*self.links.borrow() {
                 links.maintain();
             }
@@ -267,9 +274,7 @@ impl fmt::Display for HelloReport {
             "CPU us          {:.2} per exchange on the side that asks, {:.2} on the other",
             self.client_cpu_us, self.server_cpu_us
         )?;
-        writeln!(f, "payload         {} bytes per body", self.body_bytes)?;
-        let Machine { cores, processor, kernel } = &self.machine;
-        write!(f, "machine         {cores} cores ({processor}), Linux {kernel}")
+        write!(f, "payload         {} bytes per body", self.body_bytes)
     }
 }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use crate::error::HarnessError;
 
+/// How long one may go unnoticed by whoever waits for it.
+const GLANCE: Duration = Duration::from_millis(50);
+
 /// Tells whether the user wants the run to end.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
@@ -42,6 +45,13 @@ impl Interrupt {
     /// Fails when there was one.
     pub(crate) fn check(&self) -> Result<(), HarnessError> {
         if self.seen() { Err(HarnessError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Returns soon after there was one, and never else.
+    pub(crate) async fn wait(&self) {
+        while !self.seen() {
+            tokio::time::sleep(GLANCE).await;
+        }
     }
 
     /// Pauses for a while, or until there is one.

@@ -69,10 +69,10 @@ mod waterfalls;
 
 pub use crate::admin::{Admin, Answered};
 pub use crate::baseline::{BaselineReport, baseline};
-pub use crate::bench::{bench, bench_harness, run};
+pub use crate::bench::{HarnessConfiguration, HarnessReport, bench, bench_harness, run};
 pub use crate::bench_report::{
-    BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, OverOneSecond, Payload,
-    Security, Share, Spread, Stored, SystemCalls, Window,
+    BenchReport, Bucket, Ceiling, Configuration, Durability, Embedded, Expiring, OverOneSecond,
+    Payload, Security, Share, Spread, Stored, SystemCalls, Window,
 };
 pub use crate::child::{Confirm, SwitchCommand};
 pub use crate::demo::demo;
@@ -83,7 +83,7 @@ pub use crate::hello::{HelloReport, hello};
 pub use crate::html::report as html_report;
 pub use crate::interrupt::Interrupt;
 pub use crate::lanes::Pairs;
-pub use crate::machine::{Environment, free_bytes};
+pub use crate::machine::{Environment, Origin, free_bytes};
 pub use crate::options::{
     BaselineOptions, BenchOptions, DemoOptions, FspOptions, HelloOptions, NodesOptions,
     SimulateOptions, count,
@@ -94,6 +94,7 @@ pub use crate::progress::Progress;
 pub use crate::proof::Check;
 pub use crate::records::Second;
 pub use crate::report::{DemoReport, Latency, Legs, Machine, Percentiles};
+pub use crate::results::{check_json, tell};
 pub use crate::scenario::Scenario;
 pub use crate::simulate::simulate;
 pub use crate::sweep::{GrowthOptions, Sweep, SweepOutput, sweep};

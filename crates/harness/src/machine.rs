@@ -1,5 +1,6 @@
 //! Figures about processes and the machine, from `/proc`.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,6 +50,43 @@ pub struct Machine {
     pub processor: String,
     /// Release of the kernel.
     pub kernel: String,
+}
+
+/// Where a result was made, and by what.
+#[derive(Clone, Debug, Serialize)]
+pub struct Origin {
+    /// The machine.
+    pub machine: Machine,
+    /// Memory, file system and load before.
+    pub environment: Environment,
+    /// The commit that this program was built from; empty when not known.
+    pub commit: &'static str,
+}
+
+impl Origin {
+    /// Here and now, before something is measured with files in `data`.
+    #[must_use]
+    pub fn here(data: Option<&Path>) -> Self {
+        let (machine, environment) = (machine(), environment(data));
+        Self { machine, environment, commit: env!("UPESI_COMMIT") }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (machine, place) = (&self.machine, &self.environment);
+        writeln!(
+            f,
+            "machine         {} cores ({}), {:.1} GB, Linux {}{}; load {:.2} before",
+            machine.cores,
+            machine.processor,
+            place.memory_bytes as f64 / 1e9,
+            machine.kernel,
+            place.filesystem.as_ref().map_or(String::new(), |kind| format!(", {kind}")),
+            place.load_average_before
+        )?;
+        write!(f, "commit          {}", if self.commit.is_empty() { "?" } else { self.commit })
+    }
 }
 
 /// Figures of a process; zeros when it is gone.

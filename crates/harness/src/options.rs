@@ -33,9 +33,9 @@ pub struct DemoOptions {
     /// from the intended start.
     #[arg(long, conflicts_with = "concurrency")]
     pub rate: Option<f64>,
-    /// Write the results to this file as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Write the results as JSON to this file, or without a name to the output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub json: Option<Option<PathBuf>>,
     /// Data directory of the switch, kept; without it a temporary one, removed at the end.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -150,9 +150,9 @@ pub struct HelloOptions {
     /// Exchanges in flight.
     #[arg(long, default_value_t = 32)]
     pub concurrency: usize,
-    /// Write the results as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Write the results as JSON to this file, or without a name to the output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub json: Option<Option<PathBuf>>,
 }
 
 impl HelloOptions {

@@ -20,9 +20,20 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), HarnessError> {
     }
 }
 
+/// Refuses a file for results that cannot be written, before anything is measured.
+///
+/// # Errors
+/// The file cannot be opened for writing.
+pub fn check_json(json: Option<&Option<PathBuf>>) -> Result<(), HarnessError> {
+    json.and_then(Option::as_ref).map_or(Ok(()), |path| check_writable(path))
+}
+
 /// Prints results and writes them as JSON, if that is asked for: to a file, or without a name to
 /// the output, which is for a program then.
-pub(crate) fn tell<R: Serialize + std::fmt::Display>(
+///
+/// # Errors
+/// The file or the output cannot be written.
+pub fn tell<R: Serialize + std::fmt::Display>(
     report: &R,
     json: Option<&Option<PathBuf>>,
 ) -> Result<(), HarnessError> {

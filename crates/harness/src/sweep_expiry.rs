@@ -17,6 +17,7 @@ use dfsp::{Expiry, SimulatorOptions};
 
 use crate::admin::{Admin, Metrics};
 use crate::bench::{report, unit_checks};
+use crate::bench_report::Expiring;
 use crate::child::{Confirm, SwitchCommand};
 use crate::driver::{Load, Phase};
 use crate::engine::{Measured, Trim};
@@ -44,6 +45,8 @@ const AROUND: u32 = 10;
 const AROUND_QUICK: u32 = 3;
 /// Load before the measured part at least.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// Live transfers in flight at which the next one is dropped.
+const BACKLOG: usize = 100_000;
 const DELIVERED_WITHIN: Duration = Duration::from_secs(120);
 const QUIET_WITHIN: Duration = Duration::from_secs(60);
 /// Number of the first holder; the live ones have the usual numbers.
@@ -73,8 +76,9 @@ pub(crate) fn expiry(
     let facts = facts(&size, &notes, &measured.result);
     let goal = goal(&facts);
     let name = format!("{} expire, {}/s go on", size.count, size.rate);
-    let bench = BenchOptions { rate: Some(size.rate), ..base(options.output.quick) };
-    let result = report(Scenario::Transfer, &bench, &command, measured);
+    let bench = size.load();
+    let mut result = report(Scenario::Transfer, &bench, &command, measured);
+    result.configuration.expiry = Some(size.expiring_configuration());
     let step = Step { name, group: "", at: 0.0, published: Vec::new(), result };
     let invalid_because: Vec<String> = step.problem().into_iter().collect();
     Ok(SweepReport {
@@ -135,6 +139,29 @@ impl Size {
 }
 
 impl Size {
+    /// The load that goes on, with the options that make it.
+    fn load(&self) -> BenchOptions {
+        let around = 2.0 * f64::from(self.around);
+        BenchOptions {
+            rate: Some(self.rate),
+            seconds: around + self.within.as_secs_f64(),
+            count: None,
+            backlog: BACKLOG,
+            fsps: self.live.clone(),
+            ..base(false)
+        }
+    }
+
+    fn expiring_configuration(&self) -> Expiring {
+        Expiring {
+            count: self.count,
+            within: self.within.as_secs_f64(),
+            reserve: self.reserve.as_secs_f64(),
+            around: self.around,
+            first: FIRST_HOLDER,
+        }
+    }
+
     /// First second of the measured part in which transfers expire, and the first after them.
     fn expiring(&self) -> [u64; 2] {
         let from = u64::from(self.around);
@@ -198,7 +225,7 @@ impl Run {
             keeps_ends: false,
         };
         let holders = Fleets::start(&holders, fleet(Scenario::Fulfil, Load::Closed))?;
-        let open = Load::Open { rate: size.rate, backlog: 100_000 };
+        let open = Load::Open { rate: size.rate, backlog: BACKLOG };
         let live = plan(&size.live, &hub.fspiop());
         let live = Fleets::start(&live, fleet(Scenario::Transfer, open))?;
         let mut admin = hub.admin()?.ok_or(HarnessError::Fleet)?;
@@ -469,6 +496,25 @@ fn facts(size: &Size, notes: &Notes, live: &FleetResult) -> BTreeMap<&'static st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::SweepOutput;
+
+    /// What stands in the results is what was done, not what other runs do.
+    #[test]
+    fn the_configuration_is_that_of_the_run() {
+        for (quick, expected) in
+            [(true, (7.0, 2_000, 6.0, 100.0)), (false, (21.0, 9_000, 9.5, 500.0))]
+        {
+            let output = SweepOutput { quick, json: None, report: None, program: None };
+            let options =
+                ExpiryOptions { count: 9_000, within: 1.0, rate: 500.0, reserve: None, output };
+            let size = Size::of(&options).expect("these make sense");
+            let (load, expiring) = (size.load(), size.expiring_configuration());
+            assert_eq!(expiring.within, 1.0);
+            let rate = load.rate.expect("it is an open loop");
+            assert_eq!((load.seconds, expiring.count, expiring.reserve, rate), expected);
+            assert_eq!((load.count, load.backlog), (None, BACKLOG));
+        }
+    }
 
     #[test]
     fn the_goal_is_about_those_that_go_on() {

@@ -14,9 +14,9 @@ use ledger::{Amount, FspName, TransferId};
 use serde::Deserialize;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
-use waterfall::page::{Waterfalls, gap, median_run, page, stages};
+use waterfall::page::{Waterfalls, median_run, page, rows};
 use waterfall::svg::{Style, draw, summary};
-use waterfall::{Event, Unit, events, figures};
+use waterfall::{Event, Kind, Unit, events, figures};
 
 use crate::admin::{Admin, resolve};
 use crate::child::{Confirm, SwitchCommand};
@@ -27,11 +27,14 @@ use crate::interrupt::Interrupt;
 use crate::live::Live;
 use crate::onboarding::onboard;
 use crate::options::{FspOptions, require};
+use crate::progress::Progress;
 use crate::results::check_writable;
 
 const COUNT_MAX: usize = 1_000;
 /// Transfers before those that are drawn: connections are made, code and data are warm.
 const WARMING: usize = 20;
+/// How often it is looked whether progress is to be shown again.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
 const AMOUNT: Amount = Amount::from_units(123_400);
 
 /// Options of `waterfall`.
@@ -58,12 +61,13 @@ pub struct WaterfallOptions {
     /// The admin address of that switch, such as http://127.0.0.1:3001.
     #[arg(long, value_name = "URL", requires = "transfer")]
     pub admin: Option<String>,
-    /// Leave out events whose label begins with this (repeatable).
-    #[arg(long, value_name = "PREFIX")]
+    /// Leave events whose label begins with this out of count and sum; they stay in the picture and
+    /// in the total. Capitals are like small letters, signs like spaces (repeatable).
+    #[arg(long, alias = "EXCLUDE", value_name = "PREFIX")]
     pub exclude: Vec<String>,
     /// Colour of bars, or of those whose label begins with a prefix: HEX or PREFIX:HEX
     /// (repeatable).
-    #[arg(long, value_name = "[PREFIX:]HEX", value_parser = bar_colour)]
+    #[arg(long, alias = "BAR-COLOR", value_name = "[PREFIX:]HEX", value_parser = bar_colour)]
     pub bar_color: Vec<(String, String)>,
     /// Write to this file: .html a page, .svg one picture, .json or .ndjson the events, one file
     /// with all events of all transfers.
@@ -97,11 +101,10 @@ pub fn waterfall(options: &WaterfallOptions, command: &SwitchCommand) -> Result<
         check_writable(path)?;
     }
     let (title, unit, mut runs) = collect(options, command)?;
-    for run in &mut runs {
-        let left_out = |event: &Event| {
-            options.exclude.iter().any(|prefix| event.label.starts_with(prefix.as_str()))
-        };
-        run.retain(|event| !left_out(event));
+    for event in runs.iter_mut().flatten().filter(|event| event.kind == Kind::Work) {
+        if options.exclude.iter().any(|prefix| event.begins_with(prefix)) {
+            event.kind = Kind::LeftOut;
+        }
     }
     let style = Style { unit, colours: options.bar_color.clone() };
     print!("{}", describe(&runs, unit));
@@ -174,8 +177,9 @@ fn notes(options: &WaterfallOptions) -> Vec<String> {
     vec![
         format!("{how}, through a switch of this build on this machine, synced before the answer."),
         "Payer and payee are simulators in one process. A stage is where somebody worked on a \
-         message; several messages are under way at the same time. The wait for a batch of the log \
-         or for a thread is none: where nothing else is under way it is gap."
+         message; several messages are under way at the same time. The wait for a batch of the \
+         log, for a place in a lane or for a thread is none: where nothing else is under way it is \
+         gap."
             .to_owned(),
     ]
 }
@@ -186,7 +190,7 @@ fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
     let median = median_run(runs).map_or(&[][..], |at| &runs[at]);
     let name = if runs.len() == 1 { "waterfall" } else { "median" };
     let _written = writeln!(text, "{name:<15} {}", summary(&figures(median), unit));
-    for stage in stages(runs).into_iter().chain([gap(runs)]) {
+    for stage in rows(runs) {
         let _written = writeln!(
             text,
             "  {:<44} p50 {:>12}  p99 {:>12}  longest {:>12}",
@@ -201,7 +205,27 @@ fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
 
 #[derive(Deserialize)]
 struct Noted {
-    events: Vec<Event>,
+    events: Vec<Span>,
+    /// Older switches do not tell.
+    #[serde(default)]
+    waits: Vec<Span>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    start: u64,
+    end: u64,
+    label: String,
+}
+
+impl Noted {
+    fn run(self) -> Vec<Event> {
+        let of = |kind| move |Span { start, end, label }| Event { start, end, label, kind };
+        let events = self.events.into_iter().map(of(Kind::Work));
+        let mut run: Vec<_> = events.chain(self.waits.into_iter().map(of(Kind::Wait))).collect();
+        events::sort(&mut run);
+        run
+    }
 }
 
 fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Vec<Event>, HarnessError> {
@@ -209,9 +233,7 @@ fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Vec<Event>, HarnessErr
     let answered = admin.must("GET", &path, None, &[200])?;
     let noted: Noted = serde_json::from_slice(&answered.body)
         .map_err(|error| HarnessError::Hub(format!("GET {path} answered {error}")))?;
-    let mut run = noted.events;
-    events::sort(&mut run);
-    Ok(run)
+    Ok(noted.run())
 }
 
 /// Sends transfers through a switch of our own and asks it for their stages.
@@ -236,13 +258,17 @@ fn send(
     onboard(&mut admin, fsps.currency, &pair.bound(), &interrupt)?;
     admin.must("PUT", "/waterfall", Some(r#"{"enabled":true}"#), &[200])?;
     live.step("sending transfers");
-    let transfers = runtime.block_on(async {
-        pair.send(WARMING, Duration::ZERO, &interrupt).await?;
+    let sending = async {
+        pair.send(WARMING, Duration::ZERO).await?;
         match options.at_once {
             Some(count) => pair.send_at_once(count).await,
-            None => {
-                pair.send(options.count, Duration::from_secs_f64(options.apart), &interrupt).await
-            }
+            None => pair.send(options.count, Duration::from_secs_f64(options.apart)).await,
+        }
+    };
+    let transfers = runtime.block_on(async {
+        tokio::select! {
+            sent = sending => sent,
+            () = interrupt.wait() => Err(HarnessError::Interrupted),
         }
     })?;
     let runs = transfers.iter().map(|id| stages_of(&mut admin, &id.to_string())).collect();
@@ -288,19 +314,22 @@ impl Pair {
         }
     }
 
-    async fn send(
-        &self,
-        count: usize,
-        apart: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<TransferId>, HarnessError> {
+    async fn send(&self, count: usize, apart: Duration) -> Result<Vec<TransferId>, HarnessError> {
+        let mut progress = Progress::new("transfers", Some(count as u64));
         let mut sent = Vec::with_capacity(count);
-        for _ in 0..count {
-            interrupt.check()?;
+        while sent.len() < count {
+            let mut rest = if sent.is_empty() { Duration::ZERO } else { apart };
+            while !rest.is_zero() {
+                let part = rest.min(SHOWN_EVERY);
+                tokio::time::sleep(part).await;
+                rest -= part;
+                progress.show(sent.len() as u64);
+            }
             let outcome = self.payer.run_transaction(self.payment()).await;
             sent.push(committed(outcome.map_err(unstarted)?)?);
-            tokio::time::sleep(apart).await;
+            progress.show(sent.len() as u64);
         }
+        progress.end();
         Ok(sent)
     }
 

@@ -266,7 +266,7 @@ pub(crate) fn copy_bytes(
     while at < length {
         let wanted = (length - at).min(COPY_BYTES as u64) as usize;
         if source.read_at(at, &mut buffer[..wanted])? < wanted {
-            return Err(packed::damaged(source, "it has become shorter").into());
+            return Err(packed::damaged(source, at, "it has become shorter").into());
         }
         out(&buffer[..wanted])?;
         at += wanted as u64;
@@ -353,11 +353,12 @@ fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Chec
             return Ok(checked);
         }
         Cause::Limit | Cause::Visitor => "the next segment does not continue it".to_owned(),
-        Cause::Frame(error) => format!("at byte {}: {error}", scanned.offset),
-        Cause::Order(error) => format!("at byte {}: {error}", scanned.offset),
+        Cause::Frame(error) => error.to_string(),
+        Cause::Order(error) => error.to_string(),
     };
-    let file = segment::name_of(first);
-    Err(DiskError::Damaged { file, reason: format!("{reason}; it was not archived") }.into())
+    let (file, offset) = (segment::name_of(first), Some(scanned.offset));
+    let reason = format!("{reason}; it was not archived");
+    Err(DiskError::Damaged { file, offset, reason }.into())
 }
 
 type Same<'a> = dyn Fn(&Packed, &dyn Source, &mut Watch<'_>) -> Result<(), ArchiveError> + 'a;

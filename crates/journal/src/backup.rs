@@ -34,6 +34,10 @@ use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
 use crate::tiered::{SegmentInfo, Tiered};
 
+mod survey;
+
+pub use survey::survey;
+
 /// Name of the object that makes a copy whole.
 pub const MANIFEST: &str = "backup.json";
 /// Version of the manifest.
@@ -537,33 +541,11 @@ pub fn bring<D: Disk>(
     disk: &D,
     watch: &mut Watch<'_>,
 ) -> Result<Brought, RestoreError> {
-    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
-    let identity =
-        places::owner(place)?.ok_or_else(|| not_whole("there is no copy here".into()))?;
-    let manifest = read_manifest(place)?
-        .ok_or_else(|| not_whole(format!("there is no {MANIFEST}: no copy was finished")))?;
-    if manifest.log != identity.to_string() {
-        return Err(not_whole(format!("{MANIFEST} is of another log")));
-    }
-    let last = manifest.open.last().ok_or_else(|| not_whole("its end is missing".into()))?;
-    let mut tail = Tail::genesis(identity);
-    let mut segments = 0;
-    // A copy that was interrupted has chunks of segments before packed ones.
-    loop {
-        let open = manifest.open.iter().find(|open| open.first == tail.next().0);
-        let next = match open {
-            Some(open) => bring_open(place, disk, open, (tail, &mut *watch))?,
-            None => bring_packed(place, disk, tail, watch)?,
-        };
-        segments += 1;
-        if open == Some(last) {
-            break;
-        }
-        if next.end <= tail.end {
-            return Err(not_whole(format!("the segment behind record {} is empty", tail.end.0)));
-        }
-        tail = next;
-    }
+    let (identity, manifest) = described(place)?;
+    let segments = go_through((place, identity, &manifest), &mut |open, tail| match open {
+        Some(open) => bring_open(place, disk, open, (tail, &mut *watch)),
+        None => bring_packed(place, disk, tail, watch),
+    })?;
     for file in &manifest.files {
         bring_file(place, disk, file)?;
     }
@@ -577,13 +559,49 @@ pub fn bring<D: Disk>(
     })
 }
 
-/// Brings the packed segment behind `tail` back; gives the log's end behind it.
-fn bring_packed<D: Disk>(
-    place: &dyn Place,
-    disk: &D,
-    tail: Tail,
-    watch: &mut Watch<'_>,
-) -> Result<Tail, RestoreError> {
+/// Whose log a copy is of, and what belongs to it.
+fn described(place: &dyn Place) -> Result<(LogIdentity, Manifest), RestoreError> {
+    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
+    let identity =
+        places::owner(place)?.ok_or_else(|| not_whole("there is no copy here".into()))?;
+    let manifest = read_manifest(place)?
+        .ok_or_else(|| not_whole(format!("there is no {MANIFEST}: no copy was finished")))?;
+    match manifest.log == identity.to_string() {
+        true => Ok((identity, manifest)),
+        false => Err(not_whole(format!("{MANIFEST} is of another log"))),
+    }
+}
+
+/// Sees a segment: its chunks if it is not packed there, and the log's end before it. Gives the end
+/// behind it.
+type Visit<'a> = dyn FnMut(Option<&OpenSegment>, Tail) -> Result<Tail, RestoreError> + 'a;
+
+/// Visits the segments of a copy in order. Answers with how many there are.
+fn go_through(
+    (place, identity, manifest): (&dyn Place, LogIdentity, &Manifest),
+    visit: &mut Visit<'_>,
+) -> Result<usize, RestoreError> {
+    let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
+    let last = manifest.open.last().ok_or_else(|| not_whole("its end is missing".into()))?;
+    let mut tail = Tail::genesis(identity);
+    let mut segments = 0;
+    // A copy that was interrupted has chunks of segments before packed ones.
+    loop {
+        let open = manifest.open.iter().find(|open| open.first == tail.next().0);
+        let next = visit(open, tail)?;
+        segments += 1;
+        if open == Some(last) {
+            return Ok(segments);
+        }
+        if next.end <= tail.end {
+            return Err(not_whole(format!("the segment behind record {} is empty", tail.end.0)));
+        }
+        tail = next;
+    }
+}
+
+/// The packed segment behind `tail`: its object, the object's length, and what it says of itself.
+fn packed_behind(place: &dyn Place, tail: Tail) -> Result<(String, u64, Packed), RestoreError> {
     let not_whole = |what: String| RestoreError::NotWhole { place: place.url().to_owned(), what };
     let object = segment::object_name_of(tail.next());
     let length = place.length(&object)?.ok_or_else(|| {
@@ -592,11 +610,22 @@ fn bring_packed<D: Disk>(
             tail.next().0
         ))
     })?;
-    let source = Object { place, name: &object };
-    let packed = Packed::open(&source, length)?;
+    let packed = Packed::open(&Object { place, name: &object }, length)?;
     if packed.contents.base.identity != tail.identity || !same_end(&packed.contents.base, &tail) {
         return Err(not_whole(format!("{object} does not continue the segments before it")));
     }
+    Ok((object, length, packed))
+}
+
+/// Brings the packed segment behind `tail` back; gives the log's end behind it.
+fn bring_packed<D: Disk>(
+    place: &dyn Place,
+    disk: &D,
+    tail: Tail,
+    watch: &mut Watch<'_>,
+) -> Result<Tail, RestoreError> {
+    let (object, length, packed) = packed_behind(place, tail)?;
+    let source = Object { place, name: &object };
     let name = segment::packed_name_of(tail.next());
     if !is_there(disk, &name, &packed)? {
         archive::remove_if_there(disk, &name)?;

@@ -54,7 +54,7 @@ impl Catalogue {
         };
         let length = file.length()?;
         if BYTES_MAX < length {
-            return Err(damaged(format!("it is longer than {BYTES_MAX} bytes")));
+            return Err(damaged(BYTES_MAX, format!("it is longer than {BYTES_MAX} bytes")));
         }
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
@@ -73,7 +73,7 @@ impl Catalogue {
                 (Ok((first, entry)), _) => catalogue.take(first, entry),
                 (Err(_), true) => break,
                 (Err(reason), false) => {
-                    return Err(damaged(format!("the line at byte {at}: {reason}")));
+                    return Err(damaged(at as u64, format!("a line of it: {reason}")));
                 }
             }
             at += length + 1;
@@ -180,8 +180,8 @@ fn entry_of(line: &Line) -> Option<(Position, Entry)> {
     Some((Position(line.first), Entry { place: line.place.as_str().into(), contents }))
 }
 
-fn damaged(reason: String) -> DiskError {
-    DiskError::Damaged { file: CATALOGUE.to_owned(), reason }
+fn damaged(offset: u64, reason: String) -> DiskError {
+    DiskError::Damaged { file: CATALOGUE.to_owned(), offset: Some(offset), reason }
 }
 
 #[cfg(test)]

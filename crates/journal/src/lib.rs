@@ -40,7 +40,7 @@ pub use archive::{
 };
 pub use backup::{
     Backup, Brought, Copied, Extra, MANIFEST, MANIFEST_VERSION, RestoreError, Restored, bring,
-    restore,
+    restore, survey,
 };
 pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
 pub use copy::CopyLog;

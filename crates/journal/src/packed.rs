@@ -179,26 +179,27 @@ pub(crate) fn pack<F: DiskFile, E: From<DiskError>>(
 impl Packed {
     /// Reads header, index and end of a packed file of this length.
     pub(crate) fn open(source: &dyn Source, length: u64) -> Result<Self, DiskError> {
-        let damage = |reason: &str| damaged(source, reason);
+        let damage = |offset: u64| move |reason: &str| damaged(source, offset, reason);
         if length < (HEADER_BYTES + END_BYTES) as u64 {
-            return Err(damage("it is shorter than its header and its end"));
+            return Err(damage(0)("it is shorter than its header and its end"));
         }
         let mut header = [0; HEADER_BYTES];
         read_source(source, 0, &mut header)?;
-        let base = decode_header(&header).map_err(damage)?;
+        let base = decode_header(&header).map_err(damage(0))?;
         let mut end = [0; END_BYTES];
-        read_source(source, length - END_BYTES as u64, &mut end)?;
-        let ending = decode_end(&header, &end).map_err(damage)?;
+        let end_at = length - END_BYTES as u64;
+        read_source(source, end_at, &mut end)?;
+        let ending = decode_end(&header, &end).map_err(damage(end_at))?;
         let index_bytes = ending.blocks as usize * ENTRY_BYTES;
         if ending.index_at.checked_add((index_bytes + END_BYTES) as u64) != Some(length) {
-            return Err(damage("its end speaks of another length"));
+            return Err(damage(end_at)("its end speaks of another length"));
         }
         let mut index = vec![0; index_bytes];
         read_source(source, ending.index_at, &mut index)?;
         if crc32c(&index) != ending.index_crc {
-            return Err(damage("the checksum of its index is wrong"));
+            return Err(damage(ending.index_at)("the checksum of its index is wrong"));
         }
-        let (blocks, starts) = decode_index(&index, &ending).map_err(damage)?;
+        let (blocks, starts) = decode_index(&index, &ending).map_err(damage(ending.index_at))?;
         let contents = Contents {
             base,
             after: Tail { identity: base.identity, ..ending.after },
@@ -235,15 +236,12 @@ impl Packed {
             let from = (block.offset - first.offset) as usize;
             let bytes = &packed[from..from + block.bytes as usize];
             if crc32c(bytes) != block.crc {
-                let reason = format!("the checksum of the block at byte {} is wrong", block.offset);
-                return Err(damaged(source, &reason));
+                return Err(damaged(source, block.offset, "the checksum of the block is wrong"));
             }
             let length = self.plain_length(number);
             let unpacked = unpacking.decompress(bytes, length).ok();
             plain.push(unpacked.filter(|plain| plain.len() == length).ok_or_else(|| {
-                let reason =
-                    format!("the block at byte {} does not decompress to its length", block.offset);
-                damaged(source, &reason)
+                damaged(source, block.offset, "the block does not decompress to its length")
             })?);
         }
         Ok(plain)
@@ -264,7 +262,7 @@ impl Packed {
             }
         }
         if Digest(digest.finalize().into()) != self.contents.plain_digest {
-            return Err(damaged(source, "it does not hold what its end says").into());
+            return Err(damaged(source, None, "it does not hold what its end says").into());
         }
         Ok(())
     }
@@ -440,14 +438,19 @@ pub(crate) fn plain_header(base: &Tail) -> [u8; SEGMENT_HEADER_BYTES as usize] {
     segment::encode_header(base)
 }
 
-pub(crate) fn damaged(source: &dyn Source, reason: &str) -> DiskError {
-    DiskError::Damaged { file: source.shown(), reason: reason.to_owned() }
+pub(crate) fn damaged(
+    source: &dyn Source,
+    offset: impl Into<Option<u64>>,
+    reason: &str,
+) -> DiskError {
+    let (file, reason) = (source.shown(), reason.to_owned());
+    DiskError::Damaged { file, offset: offset.into(), reason }
 }
 
 fn read_source(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
     match source.read_at(offset, buffer)? {
         read if read == buffer.len() => Ok(()),
-        _ => Err(damaged(source, "it was cut short")),
+        _ => Err(damaged(source, offset, "it was cut short")),
     }
 }
 

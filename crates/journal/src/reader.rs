@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ledger::Position;
-use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader};
+use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, byte_of};
 use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::scan::{Part, Window, frame_at, header_at, header_behind};
@@ -268,7 +268,9 @@ impl<D: Disk> RecordReader for Shared<D> {
 
 pub(crate) fn storage(error: DiskError) -> LogError {
     match error {
-        DiskError::Damaged { file, reason } => LogError::Damaged { place: file, reason },
+        DiskError::Damaged { file, offset, reason } => {
+            LogError::Damaged { place: byte_of(&file, offset), reason }
+        }
         other => LogError::Storage(other.to_string()),
     }
 }

@@ -173,8 +173,8 @@ impl<D: Disk> Tiered<D> {
         if header[..read].iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
-        let base = segment::decode_header(&header[..read])
-            .map_err(|reason| DiskError::Damaged { file: name, reason: reason.to_owned() })?;
+        let base =
+            segment::decode_header(&header[..read]).map_err(|reason| no_header(name, reason))?;
         let plain_bytes = file.length()?;
         let tier = Tier::Plain;
         Ok(Some(SegmentInfo { first, base, tier, plain_bytes, stored_bytes: plain_bytes }))
@@ -204,7 +204,8 @@ impl<D: Disk> Tiered<D> {
         let packed = Packed::open(&bytes, packed_bytes)?;
         let Contents { base, plain_bytes, .. } = packed.contents;
         if base.next() != first {
-            return Err(packed::damaged(&bytes, "its header is not the one of a file of its name"));
+            let reason = "its header is not the one of a file of its name";
+            return Err(packed::damaged(&bytes, 0, reason));
         }
         Ok(PackedFile {
             first,
@@ -380,7 +381,7 @@ impl<F: DiskFile> PackedFile<F> {
         let packed = Packed::open(&self.bytes, self.packed_bytes)?;
         if self.seal.is_some_and(|seal| seal != packed.contents.seal) {
             let reason = "it is not the one that the catalogue names: of another log, or changed";
-            return Err(packed::damaged(&self.bytes, reason));
+            return Err(packed::damaged(&self.bytes, None, reason));
         }
         Ok(self.opened.get_or_init(|| packed))
     }
@@ -438,6 +439,7 @@ impl<F: DiskFile> Source for PackedBytes<F> {
                 place.read_at(name, offset, buffer).map_err(|error| match error {
                     PlaceError::NotFound { .. } => packed::damaged(
                         self,
+                        None,
                         "it is missing, though this segment was archived there: put it back from \
                          a copy",
                     ),
@@ -507,4 +509,9 @@ pub(crate) fn unreachable_place(error: PlaceError) -> DiskError {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A plain segment that does not begin as one.
+fn no_header(file: String, reason: &str) -> DiskError {
+    DiskError::Damaged { file, offset: Some(0), reason: reason.to_owned() }
 }

@@ -231,15 +231,16 @@ fn a_damaged_archive_is_named() {
     let place = scene.place();
     hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
     let good = fs::read(scene.object(1)).expect("reads");
-    let check = |spoil: &dyn Fn(&Path), named: &str| {
+    let check = |spoil: &dyn Fn(&Path), named: &str, at: Option<u64>| {
         let path = scene.archive().join("segments/00000000000000000035.packed");
         spoil(&path);
         let error = walk(&scene.log()).expect_err("it is seen");
-        let OpenError::Disk(DiskError::Damaged { file, reason }) = &error else {
+        let OpenError::Disk(DiskError::Damaged { file, offset, reason }) = &error else {
             panic!("{error}")
         };
         assert!(file.ends_with("00000000000000000035.packed"), "{file}");
         assert!(reason.contains(named), "{reason} does not say {named}");
+        assert_eq!(*offset, at, "{error}");
         let (log, _) =
             FileLog::open(scene.log(), Options { verify: Verify::LastSegment, ..OPTIONS })
                 .expect("the archive is not needed to open");
@@ -249,11 +250,13 @@ fn a_damaged_archive_is_named() {
         fs::write(&path, &good).expect("writes");
     };
     let middle = good.len() / 2;
-    check(&|path| change(path, |bytes| bytes[middle] ^= 1), "checksum of the block");
-    check(&|path| change(path, |bytes| bytes[20] ^= 1), "checksum of its header");
-    check(&|path| change(path, |bytes| bytes.truncate(middle)), "cut short");
-    check(&|path| change(path, |bytes| *bytes = bytes.split_off(10)), "does not start");
-    check(&|path| fs::remove_file(path).expect("removes"), "it is missing");
+    // Where the header ends.
+    let (start, first_block, end) = (Some(0), Some(512), Some(good.len() as u64 - 128));
+    check(&|path| change(path, |bytes| bytes[600] ^= 1), "checksum of the block", first_block);
+    check(&|path| change(path, |bytes| bytes[20] ^= 1), "checksum of its header", start);
+    check(&|path| change(path, |bytes| bytes.truncate(middle)), "cut short", end);
+    check(&|path| change(path, |bytes| *bytes = bytes.split_off(10)), "does not start", start);
+    check(&|path| fs::remove_file(path).expect("removes"), "it is missing", None);
     let other = fs::read(scene.object(0)).expect("reads");
     let longer = |path: &Path| {
         change(path, |bytes| {
@@ -261,7 +264,7 @@ fn a_damaged_archive_is_named() {
             bytes.resize(good.len(), 0);
         });
     };
-    check(&longer, "cut short");
+    check(&longer, "cut short", end);
     walk(&scene.log()).expect("all of it was put back");
 }
 
@@ -405,7 +408,7 @@ fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
     }
     change(&catalogue, |bytes| bytes[40] ^= 1);
     let error = Tiered::open(scene.disk()).err().expect("refused").to_string();
-    assert!(error.contains("the line at byte 0: its checksum is wrong"), "{error}");
+    assert!(error.contains("at byte 0: a line of it: its checksum is wrong"), "{error}");
 }
 
 /// A full disk, at any moment of packing in place: the plain file stays until the packed one is

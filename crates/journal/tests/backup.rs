@@ -216,6 +216,10 @@ fn a_damaged_copy_is_refused_with_its_place() {
         round += 1;
         let error = scene.restore(&format!("restored {round}")).expect_err("refused").to_string();
         assert!(error.contains(named), "{error} does not say {named}");
+        // Whoever only looks whether all of it is there does not see what is in it.
+        let is_inside = bytes.len() == good.len() && !named.contains("continue");
+        let surveyed = journal::survey(&*scene.place());
+        assert_eq!(surveyed.is_ok(), is_inside, "{named}: {surveyed:?}");
         fs::write(path, good).expect("writes");
     };
     check(&chunk, &Vec::clear, "has no open/");
@@ -232,6 +236,9 @@ fn a_damaged_copy_is_refused_with_its_place() {
     check(&scene.path("copy/backup.json"), &|bytes| bytes.truncate(40), "read backup.json");
     check(&scene.path("copy/identity.json"), &Vec::clear, "holds other files");
     scene.restore("restored").expect("all of it was put back");
+    let surveyed = journal::survey(&*scene.place()).expect("all of it is there");
+    let last = scene.disk().segments().expect("lists").pop().expect("a last one").base;
+    assert_eq!((surveyed.end, surveyed.chain), (last.end, last.chain), "where packed ones end");
 }
 
 /// Who writes to the copy: one log, and one history of it.

@@ -30,6 +30,7 @@ mod security;
 mod settings;
 mod stream;
 mod topic;
+mod trim;
 
 pub use address::{Address, AddressError};
 pub use moving::{Exported, MoveError, Reader, Step, Watch, compare, export, say_left};
@@ -37,6 +38,7 @@ pub use open::{Missing, Opened, Options, Report, open};
 pub use security::{Identity, Login, Mechanism, Security, Tls};
 pub use settings::{MESSAGE_BYTES_MIN, Unsafe};
 pub use stream::Stream;
+pub use trim::{Trimming, trim};
 
 use journal::OpenError as CopyError;
 use ledger::Position;

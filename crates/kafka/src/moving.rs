@@ -387,7 +387,8 @@ impl Reader {
 }
 
 /// Holds the frames of a copy against the messages of the topic from its first on: each was moved
-/// there as it is, or was made of a bundle with just these records. `tell` hears how far it is.
+/// there as it is, or was made of a bundle with just these records. Frames of messages that were
+/// deleted from the topic have nothing to be held against. `tell` hears how far it is.
 ///
 /// # Errors
 /// [`MoveError::Differs`] at the first frame that the topic does not hold, in this order.
@@ -397,24 +398,50 @@ pub fn compare<D: Disk>(
     disk: &D,
     tell: &mut dyn FnMut(Position),
 ) -> Result<journal::Walked, MoveError> {
-    let mut messages = reader.0.messages(reader.0.range()?)?;
-    walk(disk, &mut |placed| {
+    let range = reader.0.range()?;
+    let mut deleted = match range.start {
+        0 => None,
+        _ => first_of(reader, &range)?,
+    };
+    let mut messages = reader.0.messages(range)?;
+    let differs = |position| MoveError::Differs { topic: address.topic.clone(), position };
+    let walked = walk(disk, &mut |placed| {
         let frame = placed.frame;
         tell(frame.header().last());
+        if deleted.take_if(|first| is_of(frame, first)).is_none() && deleted.is_some() {
+            return Ok(());
+        }
         while let Some(message) = messages.next()? {
-            let is_it = match Message::parse(Found::of(&message).bytes) {
-                Ok(Message::Frame(held)) => held.as_bytes() == frame.as_bytes(),
-                Ok(Message::Bundle(bundle)) => {
-                    let records = &frame.as_bytes()[FRAME_HEADER_BYTES..];
-                    is_made_of(frame.header(), &bundle) && bundle.records == records
-                }
-                Ok(Message::Whole(_) | Message::Left(_)) | Err(_) => false,
-            };
-            if is_it {
+            if is_of(frame, Found::of(&message).bytes) {
                 return Ok(());
             }
         }
-        let (topic, position) = (address.topic.clone(), frame.header().first);
-        Err(MoveError::Differs { topic, position })
-    })
+        Err(differs(frame.header().first))
+    })?;
+    match deleted {
+        None => Ok(walked),
+        Some(_) => Err(differs(walked.tail.next())),
+    }
+}
+
+/// The first message of a topic.
+fn first_of(reader: &Reader, range: &Range<i64>) -> Result<Option<Vec<u8>>, OpenError> {
+    let mut first = None;
+    reader.0.read(range.start..range.end.min(range.start + 1), &mut |found| {
+        first = Some(found.bytes.to_vec());
+        ControlFlow::Break(())
+    })?;
+    Ok(first)
+}
+
+/// Whether a message holds a frame, or the bundle that it was made of.
+fn is_of(frame: &Frame<'_>, message: &[u8]) -> bool {
+    match Message::parse(message) {
+        Ok(Message::Frame(held)) => held.as_bytes() == frame.as_bytes(),
+        Ok(Message::Bundle(bundle)) => {
+            let records = &frame.as_bytes()[FRAME_HEADER_BYTES..];
+            is_made_of(frame.header(), &bundle) && bundle.records == records
+        }
+        Ok(Message::Whole(_) | Message::Left(_)) | Err(_) => false,
+    }
 }

@@ -211,7 +211,7 @@ fn described(address: &Address, options: &Options) -> Result<Vec<(String, String
 }
 
 /// One question to the administration of the brokers.
-fn administer<R>(
+pub(crate) fn administer<R>(
     address: &Address,
     options: &Options,
     question: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<R>,

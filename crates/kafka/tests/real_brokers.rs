@@ -404,6 +404,45 @@ fn three_brokers() {
     assert_eq!(other.catch_up(), 0);
     assert_eq!(other.end(), node.end());
     a_topic_waits_for_all_brokers(&mut cluster);
+    let address = self::address(&cluster, "promises");
+    // The topic is made, and begun, by whoever is first.
+    drop(Node::open(&address, &TempDir::new().unwrap(), 3));
+    ports::contract::check(&mut Members { cluster: &mut cluster, address, members: Vec::new() });
+}
+
+/// Members of a real topic.
+struct Members<'a> {
+    cluster: &'a mut Cluster,
+    address: Address,
+    members: Vec<(Stream, Receiver<Arrival>)>,
+}
+
+impl ports::contract::Subject for Members<'_> {
+    fn join(&mut self, next: i64) -> usize {
+        let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
+        let sink = move |arrival| sink.send(arrival).is_ok();
+        let options = options("member", PATIENCE);
+        let stream = Stream::start(&self.address, &options, next, sink).unwrap();
+        self.members.push((stream, arrivals));
+        self.members.len() - 1
+    }
+
+    fn send(&mut self, member: usize, message: &[u8], tag: u64) {
+        self.members[member].0.send(message, tag).unwrap();
+    }
+
+    fn ask_end(&mut self, member: usize, number: u64) {
+        self.members[member].0.ask_end(number);
+    }
+
+    fn hear(&mut self, member: usize) -> Arrival {
+        self.members[member].1.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn lose_leader(&mut self) {
+        let leader = self.cluster.leader(&self.address.topic).unwrap();
+        self.cluster.kill(leader);
+    }
 }
 
 /// While a broker is away no topic is made: it would keep two replicas when it is back.

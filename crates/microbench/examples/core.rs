@@ -14,6 +14,6 @@ struct Arguments {
 }
 
 fn main() -> Result<(), microbench::Error> {
-    print!("{}", microbench::run(&Arguments::parse().options)?);
+    print!("{}", microbench::run(&Arguments::parse().options, &mut |_| {})?);
     Ok(())
 }

@@ -19,10 +19,14 @@ use crate::report::{Row, Section};
 use crate::stream::check_room;
 use crate::timed::{Timed, Times};
 use crate::workload::{Spread, Workload, delivered};
-use crate::{BATCH_LARGE, Error, Options};
+use crate::{BATCH_LARGE, Done, Error, Options, Show};
 
 /// Large batches of one round; half of them prepare, half fulfil.
 const BATCHES: usize = 20;
+/// Rounds that go into one log and one state, which keeps what ended: 400,000 transfers.
+const LAP_ROUNDS: usize = 5;
+/// Bytes of log for them, about.
+const LAP_BYTES: u64 = 400_000 * 2 * COMMAND_BYTES;
 /// Fulfils arrive this many transfers after their prepares.
 pub(crate) const BEHIND: usize = 200;
 /// Finished deliveries are noted when there are this many at least, as the switch does.
@@ -120,16 +124,16 @@ impl Hub {
 }
 
 /// Batches of 8,189 commands, as TigerBeetle's own benchmark sends them.
-pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Error> {
+pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Result<Section, Error> {
     let mut rows = Vec::new();
     for spread in [Spread::Hot, Spread::Uniform] {
         let directory = directory.join(format!("large-{spread:?}"));
-        rows.push(large_row(options, spread, &directory)?);
+        rows.push(large_row(options, spread, &directory, show)?);
     }
     let about = format!(
         "Kernel and log, durable before it is applied, one thread: batches of {BATCH_LARGE} \
          commands without bodies, one of prepares, one of fulfils; the deliveries of a batch are \
-         noted by the next one."
+         noted by the next one. {LAP_ROUNDS} rounds at most into one log and one state."
     );
     let columns = vec![
         "commands/s",
@@ -140,59 +144,122 @@ pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Erro
         "sync p50 us",
         "sync share %",
         "syncs",
+        "seconds",
     ];
     Ok(Section { name: "durable", about, columns, rows })
 }
 
-fn large_row(options: &Options, spread: Spread, directory: &Path) -> Result<Row, Error> {
-    let mut workload = Workload::new(spread, wall_ms());
-    let mut hub = Hub::open(directory, &workload)?;
-    let (mut rates, mut cpu) = (Vec::new(), Vec::new());
-    let mut batches = Durations::default();
-    let (mut total, mut commands) = (Duration::ZERO, 0);
-    let before = hub.sequencer.counts();
-    for _ in 0..options.rounds {
+/// What the rounds of one row came to.
+#[derive(Default)]
+struct Large {
+    rates: Vec<f64>,
+    cpu: Vec<f64>,
+    batches: Durations,
+    syncs: Durations,
+    total: Duration,
+    commands: usize,
+    bytes: u64,
+    sync_count: u64,
+}
+
+/// As many rounds as wanted, and more until the time of them all is long enough.
+fn large_row(
+    options: &Options,
+    spread: Spread,
+    directory: &Path,
+    show: Show<'_>,
+) -> Result<Row, Error> {
+    let mut sums = Large::default();
+    let wanted = Duration::from_secs(options.seconds.unwrap_or(0).into());
+    let least = options.rounds as usize;
+    while sums.rates.len() < least || sums.total < wanted {
+        check_room(directory.parent().unwrap_or(directory), LAP_BYTES)?;
+        sums.lap(spread, directory, &mut |sums| {
+            let rounds = sums.rates.len();
+            let time = sums.total.as_secs_f64() / wanted.as_secs_f64();
+            let share = time.min(rounds as f64 / least as f64);
+            let done = sums.commands as u64;
+            show(Done { what: "commands", done, all: (done as f64 / share.min(1.0)) as u64 });
+            rounds < least || sums.total < wanted
+        })?;
+        std::fs::remove_dir_all(directory)
+            .map_err(|error| Error::Directory { path: directory.to_owned(), error })?;
+    }
+    Ok(sums.row(spread))
+}
+
+impl Large {
+    /// Some rounds into one log, while `goes_on` says so.
+    fn lap(
+        &mut self,
+        spread: Spread,
+        directory: &Path,
+        goes_on: &mut dyn FnMut(&Self) -> bool,
+    ) -> Result<(), Error> {
+        let mut workload = Workload::new(spread, wall_ms());
+        let mut hub = Hub::open(directory, &workload)?;
+        let before = hub.sequencer.counts();
+        for _ in 0..LAP_ROUNDS {
+            self.round(&mut hub, &mut workload)?;
+            if !goes_on(self) {
+                break;
+            }
+        }
+        let after = hub.sequencer.counts();
+        let counters = hub.sequencer.state().counters();
+        assert!(counters.refused == 0 && counters.reserved == counters.committed, "{counters:?}");
+        self.syncs.append(hub.times.take().syncs);
+        self.bytes += after.bytes - before.bytes;
+        self.sync_count += after.syncs - before.syncs;
+        Ok(())
+    }
+
+    fn round(&mut self, hub: &mut Hub, workload: &mut Workload) -> Result<(), Error> {
         let made = workload.batches(BATCHES / 2 * BATCH_LARGE, BATCH_LARGE);
         let mut spent = Took::default();
         for batch in made {
-            commands += batch.len();
-            let submissions: Vec<_> = batch.into_iter().map(synced).collect();
-            hub.waiting.extend(submissions);
+            self.commands += batch.len();
+            hub.waiting.extend(batch.into_iter().map(synced));
             hub.deliver();
             let mut done = Ok(());
             let took = time(|| done = hub.commit_all());
             done?;
-            batches.add(took.wall);
+            self.batches.add(took.wall);
             spent.wall += took.wall;
             spent.cpu += took.cpu;
         }
         let count = (BATCHES * BATCH_LARGE) as f64;
-        total += spent.wall;
-        rates.push(count / spent.wall.as_secs_f64());
-        cpu.push(spent.cpu.as_nanos() as f64 / count);
+        self.total += spent.wall;
+        self.rates.push(count / spent.wall.as_secs_f64());
+        self.cpu.push(spent.cpu.as_nanos() as f64 / count);
+        Ok(())
     }
-    let after = hub.sequencer.counts();
-    let counters = hub.sequencer.state().counters();
-    assert!(counters.refused == 0 && counters.reserved == counters.committed, "{counters:?}");
-    let syncs = hub.times.take().syncs;
-    let figures = vec![
-        median(rates),
-        median(cpu),
-        batches.per_mille_us(500),
-        batches.per_mille_us(990),
-        (after.bytes - before.bytes) as f64 / commands as f64,
-        syncs.per_mille_us(500),
-        100.0 * syncs.sum().as_secs_f64() / total.as_secs_f64(),
-        (after.syncs - before.syncs) as f64,
-    ];
-    Ok(Row { case: spread.name().into(), figures })
+
+    fn row(self, spread: Spread) -> Row {
+        let figures = vec![
+            median(self.rates),
+            median(self.cpu),
+            self.batches.per_mille_us(500),
+            self.batches.per_mille_us(990),
+            self.bytes as f64 / self.commands as f64,
+            self.syncs.per_mille_us(500),
+            100.0 * self.syncs.sum().as_secs_f64() / self.total.as_secs_f64(),
+            self.sync_count as f64,
+            self.total.as_secs_f64(),
+        ];
+        Row { case: spread.name().into(), figures }
+    }
 }
 
 /// Commands that arrive one at a time at a constant rate; whoever waits forms the batch.
-pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, Error> {
+pub(crate) fn arrivals(
+    options: &Options,
+    directory: &Path,
+    show: Show<'_>,
+) -> Result<Section, Error> {
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
-    let seconds = options.seconds.min(ARRIVALS_SECONDS_MAX);
+    let seconds = options.seconds_fed().min(ARRIVALS_SECONDS_MAX);
     let wanted = u64::from(options.rate) * u64::from(seconds) * COMMAND_BYTES;
     check_room(directory, wanted)?;
     let mut hub = Hub::open(&directory.join("arrivals"), &workload)?;
@@ -200,13 +267,15 @@ pub(crate) fn arrivals(options: &Options, directory: &Path) -> Result<Section, E
     let gap = Duration::from_secs(1).div_f64(f64::from(options.rate));
     let mut latencies = Durations::default();
     let (mut commands, mut took) = (0, Duration::ZERO);
+    let all = u64::from(options.rate) * u64::from(seconds);
+    let mut show = |done| show(Done { what: "commands", done, all });
     for portion in portions(seconds) {
         let pairs = options.rate as usize * portion as usize / 2;
         let row = workload.row(pairs.max(1), BEHIND);
         let row: Vec<_> = row.into_iter().map(synced).collect();
         commands += row.len();
         let mut failed = Ok(());
-        took += time(|| failed = arrive(&mut hub, row, gap, &mut latencies)).wall;
+        took += time(|| failed = arrive(&mut hub, row, gap, &mut latencies, &mut show)).wall;
         failed?;
     }
     let counts = hub.sequencer.counts();
@@ -244,6 +313,7 @@ fn arrive(
     row: Vec<Submission<()>>,
     gap: Duration,
     latencies: &mut Durations,
+    show: &mut dyn FnMut(u64),
 ) -> Result<(), Error> {
     let start = Instant::now();
     let mut row = row.into_iter().enumerate().peekable();
@@ -264,6 +334,7 @@ fn arrive(
         hub.commit_all()?;
         let done = start.elapsed();
         arrived.drain(..).for_each(|intended| latencies.add(done - intended));
+        show(latencies.count());
     }
     Ok(())
 }

@@ -35,12 +35,15 @@ pub use report::{Report, Row, Section};
 pub use steps::operations;
 
 use measure::{median, time};
+use serde::Serialize;
 
+/// Seconds for which commands come, unless it is said.
+const SECONDS_FED: u32 = 5;
 /// Commands of a large batch: what one message of TigerBeetle's own benchmark holds.
 const BATCH_LARGE: usize = 8_189;
 
 /// Arguments of `bench core`.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Serialize, clap::Args)]
 pub struct Options {
     /// Directory for logs, on the disk to be measured; a fresh one inside it is used and removed.
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -53,10 +56,11 @@ pub struct Options {
     #[arg(long, value_name = "PER_SECOND", default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
-    /// Seconds for which they arrive, 3600 at most; or for which the stream is fed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5,
+    /// Seconds of work for each row of `durable`, which without it has --rounds alone; for which
+    /// commands of `arrivals` come (5 without it, 3600 at most), and the stream is fed (5).
+    #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub seconds: u32,
+    pub seconds: Option<u32>,
     /// Prepares a second that the stream is fed, and as many fulfils.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 50_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -72,13 +76,36 @@ pub struct Options {
     /// Measure only these parts.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<Part>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Write the results as JSON to this file, or without a name to the output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[serde(skip)]
+    pub json: Option<Option<PathBuf>>,
 }
 
+impl Options {
+    /// For how long commands come one by one, or the stream is fed.
+    fn seconds_fed(&self) -> u32 {
+        self.seconds.unwrap_or(SECONDS_FED)
+    }
+}
+
+/// How far a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// What is counted, in the plural.
+    pub what: &'static str,
+    /// So many were done.
+    pub done: u64,
+    /// Of so many, as far as can be told.
+    pub all: u64,
+}
+
+/// Is told now and then how far a part is.
+pub type Show<'a> = &'a mut dyn FnMut(Done);
+
 /// The parts that can be measured alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Part {
     /// The kernel without a log.
     Kernel,
@@ -146,11 +173,11 @@ pub enum Error {
     Key,
 }
 
-/// Measures, telling on standard error what is being measured.
+/// Measures. On standard error stands what is being measured, and `show` is told how far it is.
 ///
 /// # Errors
 /// [`Error`] when the disk or the cryptographic library fails; nothing is printed then.
-pub fn run(options: &Options) -> Result<Report, Error> {
+pub fn run(options: &Options, show: Show<'_>) -> Result<Report, Error> {
     let directory = Directory::make(&options.data)?;
     let mut sections = Vec::new();
     for (part, what) in PARTS {
@@ -161,13 +188,13 @@ pub fn run(options: &Options) -> Result<Report, Error> {
         eprintln!("measuring {what} ...");
         match part {
             Part::Kernel => sections.push(kernel::measure(options)),
-            Part::Durable => sections.push(durable::large(options, &directory.path)?),
-            Part::Arrivals => sections.push(durable::arrivals(options, &directory.path)?),
-            Part::Store => sections.push(stored::large(options, &directory.path)?),
+            Part::Durable => sections.push(durable::large(options, &directory.path, show)?),
+            Part::Arrivals => sections.push(durable::arrivals(options, &directory.path, show)?),
+            Part::Store => sections.push(stored::large(options, &directory.path, show)?),
             Part::Log => sections.push(log::measure(options, &directory.path)?),
             Part::Steps => sections.extend(steps(options)),
             Part::Signatures => sections.push(signatures(options)?),
-            Part::Stream => sections.push(stream::measure(options, &directory.path)?),
+            Part::Stream => sections.push(stream::measure(options, &directory.path, show)?),
         }
     }
     directory.remove()?;

@@ -34,6 +34,14 @@ impl Durations {
         self.0.push(took.as_nanos() as u64);
     }
 
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     pub(crate) fn sum(&self) -> Duration {
         Duration::from_nanos(self.0.iter().sum())
     }

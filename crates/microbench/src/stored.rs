@@ -18,7 +18,7 @@ use crate::durable::{Hub, synced, wall_ms};
 use crate::measure::{Durations, Took, time};
 use crate::report::{Row, Section};
 use crate::workload::{Spread, Workload};
-use crate::{BATCH_LARGE, Error, Options};
+use crate::{BATCH_LARGE, Done, Error, Options, Show};
 
 /// For how long a transfer that ended stays in memory at least.
 const KEEP: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 const BEHIND_CLOCK: &str = "with making them";
 
 /// Batches of 8,189 commands beside a store.
-pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Error> {
+pub(crate) fn large(options: &Options, directory: &Path, show: Show<'_>) -> Result<Section, Error> {
     let directory = directory.join("stored");
     let pairs = (options.transfers as usize).div_ceil(BATCH_LARGE);
     let about = format!(
@@ -49,7 +49,7 @@ pub(crate) fn large(options: &Options, directory: &Path) -> Result<Section, Erro
         "log B/transfer",
         "store B/transfer",
     ];
-    let rows = vec![large_row(pairs, &directory)?];
+    let rows = vec![large_row(pairs, &directory, show)?];
     Ok(Section { name: "store", about, columns, rows })
 }
 
@@ -65,13 +65,15 @@ pub(crate) fn open_stored(directory: &Path, workload: &Workload) -> Result<Hub, 
     Hub::open_beside(directory, workload, open)
 }
 
-fn large_row(pairs: usize, directory: &Path) -> Result<Row, Error> {
+fn large_row(pairs: usize, directory: &Path, show: Show<'_>) -> Result<Row, Error> {
     let spread = Spread::Uniform;
     let mut workload = Workload::new(spread, wall_ms());
     let mut hub = open_stored(directory, &workload)?;
     let before = hub.sequencer.counts();
     let (started, mut spent, mut batches) = (Instant::now(), Took::default(), Durations::default());
-    for _ in 0..pairs {
+    for pair in 0..pairs {
+        let [done, all] = [pair, pairs].map(|pairs| (pairs * BATCH_LARGE) as u64);
+        show(Done { what: "transfers", done, all });
         for batch in workload.batches(BATCH_LARGE, BATCH_LARGE) {
             hub.waiting.extend(batch.into_iter().map(synced));
             hub.deliver();

@@ -26,7 +26,7 @@ use crate::messages::{PREPARE_AT, SAMPLES};
 use crate::report::{Row, Section};
 use crate::stored::{length_of, open_stored};
 use crate::workload::{Spread, Workload};
-use crate::{Error, Options};
+use crate::{Done, Error, Options, Show};
 
 /// Where `PUT /transfers` stands among the samples.
 const FULFIL_AT: usize = PREPARE_AT + 1;
@@ -71,16 +71,23 @@ impl Pace {
 }
 
 /// Feeds the stream for so many seconds.
-pub(crate) fn measure(options: &Options, directory: &Path) -> Result<Section, Error> {
-    let pairs = u64::from(options.pairs_per_second) * u64::from(options.seconds);
+pub(crate) fn measure(
+    options: &Options,
+    directory: &Path,
+    show: Show<'_>,
+) -> Result<Section, Error> {
+    let pairs = u64::from(options.pairs_per_second) * u64::from(options.seconds_fed());
     check_room(directory, pairs * (2 * u64::from(options.body_bytes) + BESIDE_BODIES_BYTES))?;
-    let row = fed(options, &directory.join("stream"))?;
+    let mut show = |done| show(Done { what: "pairs", done, all: pairs });
+    let row = fed(options, &directory.join("stream"), &mut show)?;
     let about = format!(
         "One stream for {} s, kernel, log and cold store, durable before it is applied: {} \
          prepares and as many fulfils a second, with bodies of {} bytes and their headers. CPU is \
          that of all threads of the process: the one that writes the messages' stored forms, the \
          sequencer's, the store's.",
-        options.seconds, options.pairs_per_second, options.body_bytes
+        options.seconds_fed(),
+        options.pairs_per_second,
+        options.body_bytes
     );
     let columns = vec![
         "pairs/s kept",
@@ -109,7 +116,7 @@ pub(crate) fn check_room(directory: &Path, wanted: u64) -> Result<(), Error> {
     }
 }
 
-fn fed(options: &Options, directory: &Path) -> Result<Vec<f64>, Error> {
+fn fed(options: &Options, directory: &Path, show: &mut dyn FnMut(u64)) -> Result<Vec<f64>, Error> {
     let workload = Workload::new(Spread::Uniform, wall_ms());
     let mut hub = open_stored(directory, &workload)?;
     let (sender, receiver) = sync_channel(PORTIONS);
@@ -117,10 +124,10 @@ fn fed(options: &Options, directory: &Path) -> Result<Vec<f64>, Error> {
     let pace = Pace { start: Instant::now(), per_second: options.pairs_per_second };
     let letters = Letters::new(options.body_bytes as usize);
     let mut eaten = Eaten::new();
-    let seconds = Duration::from_secs(options.seconds.into());
+    let seconds = Duration::from_secs(options.seconds_fed().into());
     thread::scope(|scope| {
         scope.spawn(move || feed(workload, &letters, pace, &sender));
-        eaten.eat(&mut hub, pace, (seconds, receiver))
+        eaten.eat(&mut hub, pace, (seconds, receiver), show)
     })?;
     let cpu = process_cpu().saturating_sub(cpu);
     let after = hub.sequencer.counts();
@@ -221,6 +228,7 @@ impl Eaten {
         hub: &mut Hub,
         pace: Pace,
         (seconds, receiver): (Duration, Receiver<Portion>),
+        show: &mut dyn FnMut(u64),
     ) -> Result<(), Error> {
         let mut taken = Vec::new();
         while pace.start.elapsed() < seconds {
@@ -244,6 +252,7 @@ impl Eaten {
                     self.late.saturating_record(pace.late(pair).as_micros() as u64);
                 }
             }
+            show(self.pairs);
         }
         self.elapsed = pace.start.elapsed();
         Ok(())

@@ -202,11 +202,11 @@ fn no_mark_outlives_the_watching() {
                 stages.mark(place, transfer, What::Taking(Inbound::Prepare), moments);
             })
         });
-        let watched = stages.of(&transfer).len();
+        let watched = stages.of(&transfer).stages.len();
         assert!(watched <= 3, "{watched} stages of four marks");
         stages.watch(false);
         marking.map(|thread| thread.join().expect("it marks"));
-        assert!(stages.of(&transfer).is_empty());
+        assert!(stages.of(&transfer).stages.is_empty());
     });
 }
 

@@ -5,11 +5,16 @@
 //! with a start, an end and a label. Where a message only waited, for its batch or for a thread,
 //! there is no stage: nobody worked. While it is off, a mark costs one relaxed load.
 //!
-//! Bounds: the last `MARKS_MAX` marks of each thread are kept, about 20 a transfer; nothing is
-//! kept while watching is off. Time is the machine's monotonic clock in nanoseconds, the same for
-//! every process on it.
+//! Where it waited for the sequencer's batch, or for an attempt to be sent, is told apart.
+//!
+//! Bounds: each thread keeps its last marks: the sequencer `SEQUENCER_MARKS`, 8 a transfer, the
+//! threads of connections up to four times as many, for they leave some 27 a transfer between
+//! them. A transfer of which any mark may have made room is not shown at all, so that what is
+//! shown has no holes. Nothing is kept while watching is off. Time is the machine's monotonic
+//! clock in nanoseconds, the same for every process on it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ledger::{Command, NoticeKind, ParticipantIndex, Position, TransferId};
 use ports::{Log, LogError, RecordReader, Visitor};
@@ -19,8 +24,11 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Marks kept per thread: some 13,000 transfers of 8 MiB.
-const MARKS_MAX: usize = 1 << 18;
+/// Marks that the sequencer's thread keeps: two messages of 32,000 transfers, 8 MiB.
+const SEQUENCER_MARKS: usize = 1 << 18;
+/// Marks that one other thread keeps when it is the only one, or one of two: 32 MiB, of which the
+/// marks of 38,000 transfers fit into one.
+const OTHER_MARKS_MAX: usize = 1 << 20;
 
 /// What a thread was doing to a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +105,44 @@ pub struct Stage {
     pub label: String,
 }
 
+/// What is known of one transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// Where somebody worked on it, in order of their starts; nothing unless all of it is kept.
+    pub stages: Vec<Stage>,
+    /// Where it waited for the sequencer's batch (`wait`), or from the decision until an attempt to
+    /// tell a participant began (`dispatch`), in order of their starts.
+    pub waits: Vec<Stage>,
+    /// How far back marks reach, if some have made room for others.
+    pub reach: Option<Duration>,
+}
+
+/// The last marks of one thread.
+#[derive(Debug, Default)]
+struct Ring {
+    marks: VecDeque<Mark>,
+    /// The latest moment among those that made room for others; 0 when none did.
+    dropped_ns: u64,
+}
+
+impl Ring {
+    fn push(&mut self, mark: Mark, most: usize) {
+        if self.marks.len() == most
+            && let Some(dropped) = self.marks.pop_front()
+        {
+            self.dropped_ns = self.dropped_ns.max(dropped.at_ns);
+        }
+        self.marks.push_back(mark);
+    }
+}
+
 /// Where threads leave their marks: number 0 is the sequencer's, then one for each mailbox.
 #[derive(Debug)]
 pub struct Stages {
     watching: AtomicBool,
-    threads: Box<[Mutex<VecDeque<Mark>>]>,
+    threads: Box<[Mutex<Ring>]>,
+    /// Whether messages about a transfer may come in at other nodes, too.
+    has_peers: bool,
 }
 
 impl Stages {
@@ -109,7 +150,13 @@ impl Stages {
     #[must_use]
     pub fn new(mailboxes: usize) -> Self {
         let threads = (0..=mailboxes).map(|_| Mutex::default()).collect();
-        Self { watching: AtomicBool::new(false), threads }
+        Self { watching: AtomicBool::new(false), threads, has_peers: false }
+    }
+
+    /// Of a node that is one of several: it may see a later message about a transfer alone.
+    #[must_use]
+    pub fn with_peers(self) -> Self {
+        Self { has_peers: true, ..self }
     }
 
     /// Whether marks are kept.
@@ -122,7 +169,7 @@ impl Stages {
     pub fn watch(&self, watching: bool) {
         self.watching.store(watching, Ordering::Relaxed);
         for thread in &self.threads {
-            *locked(thread) = VecDeque::new();
+            *locked(thread) = Ring::default();
         }
     }
 
@@ -143,39 +190,109 @@ impl Stages {
         if !self.is_watching() {
             return;
         }
-        let mut marks = locked(&self.threads[thread]);
+        let mut ring = locked(&self.threads[thread]);
         // Watching may have ended, and what was kept been forgotten, just before the lock.
         if !self.is_watching() {
             return;
         }
+        let most = self.marks_max(thread);
         for (moment, at_ns) in moments {
-            if marks.len() == MARKS_MAX {
-                marks.pop_front();
-            }
-            marks.push_back(Mark { transfer, what, moment, at_ns });
+            ring.push(Mark { transfer, what, moment, at_ns }, most);
         }
     }
 
-    /// The stages of a transfer, in order of their starts: those whose marks are still kept.
-    /// Looks through all marks; for people, not for every message.
-    #[must_use]
-    pub fn of(&self, transfer: &TransferId) -> Vec<Stage> {
-        let mut marks: Vec<Mark> = Vec::new();
-        for thread in &self.threads {
-            marks.extend(locked(thread).iter().filter(|mark| mark.transfer == *transfer));
+    /// As many for each thread of connections that all of them reach about as far back as the
+    /// sequencer does, though one has twice its share; together 64 MiB, or 8 MiB each if they are
+    /// more than eight.
+    fn marks_max(&self, thread: usize) -> usize {
+        let others = self.threads.len() - 1;
+        match thread {
+            0 => SEQUENCER_MARKS,
+            _ => (2 * OTHER_MARKS_MAX / others).clamp(SEQUENCER_MARKS, OTHER_MARKS_MAX),
         }
-        let all = marks.clone();
-        let mut stages = Vec::new();
-        while let Some(first) = marks.first().copied() {
-            let (mut message, rest): (Vec<_>, Vec<_>) =
-                marks.into_iter().partition(|mark| mark.what == first.what);
-            stages_of_message(&mut message, &mut stages);
-            marks = rest;
-        }
-        stages.extend(payees_own_time(&all));
-        stages.sort_by_key(|stage| (stage.start_ns, stage.end_ns));
-        stages
     }
+
+    /// What is known of a transfer: all of it or nothing. Looks through all marks; for people, not
+    /// for every message.
+    #[must_use]
+    pub fn of(&self, transfer: &TransferId) -> Noted {
+        let mut marks: Vec<Mark> = Vec::new();
+        let mut dropped_ns = 0;
+        for thread in &self.threads {
+            let ring = locked(thread);
+            marks.extend(ring.marks.iter().filter(|mark| mark.transfer == *transfer));
+            dropped_ns = dropped_ns.max(ring.dropped_ns);
+        }
+        marks.sort_by_key(|mark| (mark.at_ns, mark.moment));
+        let reach_ns = (0 < dropped_ns).then(|| monotonic_ns().saturating_sub(dropped_ns));
+        let reach = reach_ns.map(Duration::from_nanos);
+        if reach.is_some() && !self.is_whole(&marks, dropped_ns) {
+            return Noted { reach, ..Noted::default() };
+        }
+        Noted { stages: stages_of(&marks), waits: waits_of(&marks), reach }
+    }
+
+    /// Whether no mark of a transfer can be among those that made room, the latest of which was of
+    /// `dropped_ns`. What comes first of a transfer is its prepare. Of several nodes one may see
+    /// another message first: then that must have its beginning.
+    fn is_whole(&self, marks: &[Mark], dropped_ns: u64) -> bool {
+        let Some(first) = marks.first() else { return false };
+        let begins = match first.what {
+            What::Taking(Inbound::Prepare) => first.moment <= Moment::Parsed,
+            What::Taking(_) => self.has_peers && first.moment <= Moment::Parsed,
+            What::Sending(..) => self.has_peers && first.moment == Moment::Owed,
+        };
+        begins && dropped_ns < first.at_ns
+    }
+}
+
+/// Where somebody worked; the marks are in order of time.
+fn stages_of(marks: &[Mark]) -> Vec<Stage> {
+    let mut stages: Vec<Stage> = messages(marks).iter().flat_map(|one| worked_on(one)).collect();
+    stages.extend(payees_own_time(marks));
+    sort(&mut stages);
+    stages
+}
+
+/// Where it waited for the batch, and from the decision until an attempt began.
+fn waits_of(marks: &[Mark]) -> Vec<Stage> {
+    let mut waits = Vec::new();
+    for message in messages(marks) {
+        for pair in message.windows(2) {
+            let [from, to] = [pair[0], pair[1]];
+            let (start_ns, doing) = match (from.moment, to.moment) {
+                (Moment::Submitted, Moment::Taken) => (from.at_ns, "wait"),
+                (Moment::Owed, Moment::Attempted) => (decided_ns(marks, from.at_ns), "dispatch"),
+                _ => continue,
+            };
+            let label = format!("{}: {doing}", name(to.what));
+            waits.push(Stage { start_ns, end_ns: to.at_ns, label });
+        }
+    }
+    sort(&mut waits);
+    waits
+}
+
+/// When what is owed at a moment had been decided: the last decision before it, if it was seen.
+fn decided_ns(marks: &[Mark], owed_ns: u64) -> u64 {
+    let before = |mark: &&Mark| mark.moment == Moment::Applied && mark.at_ns <= owed_ns;
+    marks.iter().rfind(before).map_or(owed_ns, |mark| mark.at_ns)
+}
+
+/// The marks of each message, in order of time.
+fn messages(marks: &[Mark]) -> Vec<Vec<Mark>> {
+    let mut messages: Vec<Vec<Mark>> = Vec::new();
+    for mark in marks {
+        match messages.iter_mut().find(|message| message[0].what == mark.what) {
+            Some(message) => message.push(*mark),
+            None => messages.push(vec![*mark]),
+        }
+    }
+    messages
+}
+
+fn sort(stages: &mut [Stage]) {
+    stages.sort_by_key(|stage| (stage.start_ns, stage.end_ns));
 }
 
 /// From the prepare's last byte to the first of the payee's answer.
@@ -194,17 +311,13 @@ fn payees_own_time(marks: &[Mark]) -> Option<Stage> {
 
 /// A message seen more than once (a resend, a retry) makes its stages again from each first
 /// moment on. Between two moments in which it only waited there is none.
-fn stages_of_message(marks: &mut [Mark], stages: &mut Vec<Stage>) {
-    marks.sort_by_key(|mark| (mark.at_ns, mark.moment));
-    for pair in marks.windows(2) {
+fn worked_on(message: &[Mark]) -> impl Iterator<Item = Stage> {
+    message.windows(2).filter_map(|pair| {
         let [from, to] = [pair[0], pair[1]];
-        if let Some(doing) = doing(to.moment)
-            && from.moment < to.moment
-        {
-            let label = format!("{}: {doing}", name(from.what));
-            stages.push(Stage { start_ns: from.at_ns, end_ns: to.at_ns, label });
-        }
-    }
+        let doing = doing(to.moment).filter(|_| from.moment < to.moment)?;
+        let label = format!("{}: {doing}", name(from.what));
+        Some(Stage { start_ns: from.at_ns, end_ns: to.at_ns, label })
+    })
 }
 
 fn name(what: What) -> &'static str {
@@ -343,7 +456,7 @@ mod tests {
     fn stages_lie_where_somebody_worked_on_a_message() {
         let stages = Stages::new(1);
         stages.mark(1, id(1), PREPARE, [(Moment::Parsed, 5)]);
-        assert!(stages.of(&id(1)).is_empty(), "nobody watches yet");
+        assert_eq!(stages.of(&id(1)), Noted::default(), "nobody watches yet");
         stages.watch(true);
         stages.mark(1, id(1), PREPARE, [(Moment::Parsed, 10), (Moment::Submitted, 30)]);
         stages.mark(0, id(1), PREPARE, [(Moment::Taken, 35), (Moment::Synced, 90)]);
@@ -352,9 +465,8 @@ mod tests {
         stages.mark(1, id(1), PREPARE, [(Moment::Resumed, 96), (Moment::Answered, 99)]);
         stages.mark(1, id(1), TO_PAYEE, [(Moment::Owed, 95), (Moment::Attempted, 97)]);
         stages.mark(1, id(1), TO_PAYEE, [(Moment::Connected, 98)]);
-        let found = stages.of(&id(1));
-        let shown: Vec<_> =
-            found.iter().map(|stage| (stage.start_ns, stage.end_ns, &*stage.label)).collect();
+        let noted = stages.of(&id(1));
+        let shown = spans(&noted.stages);
         let expected = [
             (10, 30, "prepare: parse and check"),
             (35, 90, "prepare: sync"),
@@ -364,6 +476,9 @@ mod tests {
         ];
         // 30 to 35 it waits for the batch, 92 to 96 for a thread: nobody works, so there is a gap.
         assert_eq!(shown, expected);
+        let waits = [(30, 35, "prepare: wait"), (92, 97, "prepare to payee: dispatch")];
+        assert_eq!(spans(&noted.waits), waits, "they are told apart");
+        assert_eq!(noted.reach, None, "all is kept");
     }
 
     #[test]
@@ -374,9 +489,76 @@ mod tests {
             let moments = [(Moment::Parsed, start), (Moment::Submitted, start + 5)];
             stages.mark(1, id(1), PREPARE, moments);
         }
-        let spans: Vec<_> =
-            stages.of(&id(1)).iter().map(|stage| (stage.start_ns, stage.end_ns)).collect();
-        assert_eq!(spans, [(10, 15), (100, 105)]);
+        let doing = "prepare: parse and check";
+        let expected = [(10, 15, doing), (100, 105, doing)];
+        assert_eq!(spans(&stages.of(&id(1)).stages), expected);
+    }
+
+    fn spans(stages: &[Stage]) -> Vec<(u64, u64, &str)> {
+        stages.iter().map(|stage| (stage.start_ns, stage.end_ns, &*stage.label)).collect()
+    }
+
+    /// The thread of connections has dropped what it marked of the first transfer, the sequencer
+    /// has not: half of a transfer is not shown. Nor is one whose last marks alone are kept.
+    #[test]
+    fn a_transfer_is_shown_whole_or_not_at_all() {
+        let stages = Stages::new(1);
+        stages.watch(true);
+        for (number, at) in [(1, 10), (2, 100), (3, 1_000)] {
+            let submitted = [(Moment::Parsed, at), (Moment::Submitted, at + 1)];
+            stages.mark(1, id(number), PREPARE, submitted);
+            let decided = [(Moment::Taken, at + 2), (Moment::Applied, at + 3)];
+            stages.mark(0, id(number), PREPARE, decided);
+        }
+        let room = stages.marks_max(1) - 6;
+        let fill = |count| {
+            let many = std::iter::repeat_n((Moment::Owed, 2_000), count);
+            stages.mark(1, id(9), TO_PAYEE, many);
+        };
+        fill(room);
+        for number in [1, 2, 3] {
+            let noted = stages.of(&id(number));
+            assert_eq!((noted.stages.len(), noted.reach), (2, None), "{number}");
+        }
+        fill(3);
+        for number in [1, 2] {
+            let noted = stages.of(&id(number));
+            assert!(noted.stages.is_empty() && noted.waits.is_empty(), "{number}: {noted:?}");
+            assert!(noted.reach.is_some_and(|reach| !reach.is_zero()), "{number}: {noted:?}");
+        }
+        let noted = stages.of(&id(3));
+        assert_eq!(noted.stages.len(), 2, "{noted:?}");
+        assert!(noted.reach.is_some(), "{noted:?}");
+    }
+
+    /// The prepare has made room, the fulfil has not: that is a whole only where another node may
+    /// have taken the prepare.
+    #[test]
+    fn a_transfer_without_its_prepare_is_whole_only_among_several_nodes() {
+        for (stages, expected) in [(Stages::new(1), 0), (Stages::new(1).with_peers(), 1)] {
+            stages.watch(true);
+            let prepared = [(Moment::Parsed, 10), (Moment::Submitted, 11)];
+            stages.mark(1, id(1), PREPARE, prepared);
+            stages.mark(1, id(9), TO_PAYEE, std::iter::repeat_n((Moment::Owed, 500), 9));
+            let fulfil = What::Taking(Inbound::Fulfil);
+            stages.mark(1, id(1), fulfil, [(Moment::Parsed, 900), (Moment::Submitted, 901)]);
+            let many = std::iter::repeat_n((Moment::Owed, 2_000), stages.marks_max(1) - 11);
+            stages.mark(1, id(9), TO_PAYEE, many);
+            assert_eq!(stages.of(&id(1)).stages.len(), expected);
+        }
+    }
+
+    /// At the marks that a transfer leaves, each thread reaches about as far back.
+    #[test]
+    fn all_threads_reach_as_far_back_as_the_sequencer() {
+        const OF_SEQUENCER: usize = 8;
+        const OF_OTHERS: usize = 27;
+        for others in [1, 2, 4, 8, 64] {
+            let stages = Stages::new(others);
+            let transfers = stages.marks_max(0) / OF_SEQUENCER;
+            let reached = others * stages.marks_max(1) / OF_OTHERS;
+            assert!(transfers <= reached, "{others}: {transfers} and {reached}");
+        }
     }
 
     #[test]
@@ -384,10 +566,11 @@ mod tests {
         let stages = Stages::new(1);
         stages.watch(true);
         stages.mark(1, id(1), PREPARE, [(Moment::Parsed, 1), (Moment::Read, 2)]);
-        let many = (0..MARKS_MAX as u64).map(|at| (Moment::Parsed, at));
+        let many = (0..OTHER_MARKS_MAX as u64).map(|at| (Moment::Parsed, 3 + at));
         stages.mark(1, id(2), PREPARE, many);
-        assert!(stages.of(&id(1)).is_empty());
+        let noted = stages.of(&id(1));
+        assert!(noted.stages.is_empty() && noted.reach.is_some(), "{noted:?}");
         stages.watch(false);
-        assert!(stages.of(&id(2)).is_empty());
+        assert_eq!(stages.of(&id(2)), Noted::default());
     }
 }

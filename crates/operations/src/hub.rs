@@ -87,8 +87,8 @@ pub trait Hub: Send + Sync + 'static {
     /// Begins or ends noting stages; what was noted is forgotten.
     fn watch(&self, watching: bool);
 
-    /// The noted stages of a transfer, in order of their starts.
-    fn stages(&self, transfer: &TransferId) -> Vec<Stage>;
+    /// What was noted of a transfer: all of it, or nothing.
+    fn stages(&self, transfer: &TransferId) -> Noted;
 }
 
 /// What `GET /snapshots` says.
@@ -128,6 +128,17 @@ pub struct Stage {
     pub end_ns: u64,
     /// Which message and what was done to it.
     pub label: String,
+}
+
+/// What was noted of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// Where somebody worked on it, in order of their starts; empty unless all is still kept.
+    pub stages: Vec<Stage>,
+    /// Where it waited for somebody, in order of their starts.
+    pub waits: Vec<Stage>,
+    /// How far back notes reach, if older ones have made room.
+    pub reach: Option<Duration>,
 }
 
 /// Why the hub did not answer: 503, 2003 on the wire.
@@ -285,12 +296,14 @@ pub struct Storage {
     pub archived_bytes: u64,
     /// Segments that are in an archive only.
     pub archived_segments: u64,
+    /// Bytes of the cold store.
+    pub store_bytes: u64,
     /// Bytes of the disk.
     pub disk_bytes: u64,
     /// Bytes that can still be written.
     pub free_bytes: u64,
-    /// Growth of the log, archived or not, over the last day, or over what is known of it; `None`
-    /// while less than ten minutes are known.
+    /// Growth of the log, archived or not, over the last day, or over what is known of it, and of
+    /// the store in proportion; `None` while less than ten minutes are known.
     pub growth_bytes_per_day: Option<u64>,
     /// When the disk is full at that growth, if nothing is moved away.
     pub hours_until_full: Option<u64>,

@@ -44,8 +44,8 @@ mod transactions;
 mod waterfall;
 
 pub use hub::{
-    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage,
-    StuckStage, Takeover, Task, Told, Unavailable,
+    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Stage,
+    Storage, StuckStage, Takeover, Task, Told, Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve};

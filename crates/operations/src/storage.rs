@@ -1,4 +1,4 @@
-//! `GET /storage`: what the log takes, what is free, and until when it lasts.
+//! `GET /storage`: what log and store take, what is free, and until when it lasts.
 
 use serde::Serialize;
 
@@ -15,6 +15,7 @@ struct StorageShape<'a> {
     log_segments: u64,
     archived_bytes: u64,
     archived_segments: u64,
+    store_bytes: u64,
     disk_bytes: u64,
     free_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,6 +58,7 @@ pub(crate) fn show(storage: &Storage) -> Reply {
         log_segments: storage.log_segments,
         archived_bytes: storage.archived_bytes,
         archived_segments: storage.archived_segments,
+        store_bytes: storage.store_bytes,
         disk_bytes: storage.disk_bytes,
         free_bytes: storage.free_bytes,
         growth_bytes_per_day: storage.growth_bytes_per_day,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, refuse};
-use crate::hub::Hub;
+use crate::hub::{Hub, Noted, Stage};
 
 #[derive(Serialize)]
 struct Watching {
@@ -22,7 +22,10 @@ struct Waterfall<'a> {
     transfer_id: &'a str,
     /// Of `start` and `end`, which count from an unnamed moment.
     unit: &'static str,
+    /// Where somebody worked on it.
     events: Vec<EventShape>,
+    /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
+    waits: Vec<EventShape>,
 }
 
 #[derive(Serialize)]
@@ -47,24 +50,32 @@ pub(crate) fn switch<H: Hub>(call: &Call<'_, H>) -> Reply {
     Ok(Answer::json(StatusCode::OK, &Watching { enabled }))
 }
 
-/// `GET /waterfall/{transferId}`: 404 when nothing of the transfer is kept (any more).
+/// `GET /waterfall/{transferId}`: 404 when not all that was noted of it is kept (any more).
 pub(crate) fn of_transfer<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
     })?;
-    let events: Vec<EventShape> = call
-        .hub
-        .stages(&transfer)
-        .into_iter()
-        .map(|stage| EventShape { start: stage.start_ns, end: stage.end_ns, label: stage.label })
-        .collect();
-    if events.is_empty() {
-        let detail = match call.hub.is_watching() {
-            true => "no stage of this transfer is kept: it is unknown or too long ago",
-            false => "stages are noted only after PUT /waterfall {\"enabled\": true}",
+    let Noted { stages, waits, reach } = call.hub.stages(&transfer);
+    if stages.is_empty() {
+        let detail: String = match (call.hub.is_watching(), reach) {
+            (false, _) => "stages are noted only after PUT /waterfall {\"enabled\": true}".into(),
+            (true, None) => "no stage of this transfer has been noted: it is unknown, or began \
+                             before PUT /waterfall"
+                .into(),
+            (true, Some(reach)) => format!(
+                "too long ago for what is kept, which reaches back {:.1} s, or unknown",
+                reach.as_secs_f64()
+            ),
         };
-        let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, detail);
+        let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, &detail);
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
-    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", events }))
+    let (events, waits) = (shapes(stages), shapes(waits));
+    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", events, waits }))
+}
+
+fn shapes(stages: Vec<Stage>) -> Vec<EventShape> {
+    let shape =
+        |Stage { start_ns, end_ns, label }| EventShape { start: start_ns, end: end_ns, label };
+    stages.into_iter().map(shape).collect()
 }

@@ -134,10 +134,12 @@ pub enum DiskError {
     #[error("data directory {0} is in use by another process")]
     InUse(String),
     /// A file that is kept in another form, or in another place, is not as it was written.
-    #[error("{file}: {reason}")]
+    #[error("{}: {reason}", byte_of(file, *offset))]
     Damaged {
         /// The file, and where it is.
         file: String,
+        /// Where in it begins what is wrong; `None` where the whole of it is.
+        offset: Option<u64>,
         /// What is wrong with it.
         reason: String,
     },
@@ -149,4 +151,10 @@ pub enum DiskError {
         /// What the system answered.
         error: String,
     },
+}
+
+/// A place in a file, as messages name it.
+#[must_use]
+pub fn byte_of(file: &str, offset: Option<u64>) -> String {
+    offset.map_or_else(|| file.to_owned(), |offset| format!("{file} at byte {offset}"))
 }

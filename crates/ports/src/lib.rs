@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod clock;
+pub mod contract;
 mod disk;
 mod log;
 mod net;
@@ -12,7 +13,7 @@ mod store;
 mod topic;
 
 pub use clock::{Clock, Now};
-pub use disk::{Disk, DiskError, DiskFile};
+pub use disk::{Disk, DiskError, DiskFile, byte_of};
 pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
 pub use net::Net;
 pub use store::{Cold, ColdStore, Mark, PartyChange, PartyRow, Portion, StoreError, Until};

@@ -99,8 +99,8 @@ impl World {
         let end = work();
         match end {
             Ok(()) => {}
-            Err(ArchiveError::Disk(DiskError::Damaged { file, reason })) => {
-                assert!(self.disk.is_down(), "{file} is damaged: {reason}");
+            Err(ArchiveError::Disk(damage @ DiskError::Damaged { .. })) => {
+                assert!(self.disk.is_down(), "damaged: {damage}");
             }
             Err(ArchiveError::Disk(_) | ArchiveError::Place(_) | ArchiveError::Stopped) => {
                 self.desk.tally.archiving_failed += 1;

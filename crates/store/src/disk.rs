@@ -16,7 +16,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ const FORMAT_SILENT: u8 = 1;
 const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.
-const JOURNAL: u64 = 64 << 20;
+pub const JOURNAL: u64 = 64 << 20;
 /// Threads that flush and compact. With more of them the library keeps the first one free for
 /// flushes, by passing compactions on to itself in a loop: that takes a core. One is slower when
 /// much is written at once, which delays nobody but the writer.
@@ -289,8 +289,20 @@ impl ColdStore for Disk {
     }
 
     fn bytes(&self) -> u64 {
-        self.ask(|opened| Ok(opened.database.disk_space().unwrap_or_default())).unwrap_or_default()
+        bytes_below(&self.path)
     }
+}
+
+/// Bytes that all files below a directory take on the disk. What goes away meanwhile takes none.
+#[must_use]
+pub fn bytes_below(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let bytes = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_below(&entry.path()),
+        Ok(found) => found.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.flatten().map(bytes).sum()
 }
 
 /// What a database that was there says of itself.

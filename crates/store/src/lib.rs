@@ -29,5 +29,5 @@ mod sync;
 mod told;
 
 pub use behind::{Behind, QUEUE_MAX};
-pub use disk::{Disk, Options};
+pub use disk::{Disk, JOURNAL, Options, bytes_below};
 pub use memory::Memory;

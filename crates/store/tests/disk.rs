@@ -333,3 +333,13 @@ fn what_could_not_be_written_is_written_once_it_can() {
         assert_eq!(behind.read(&sample_id(number), Position(9)), Ok(Some(row)));
     }
 }
+
+#[test]
+fn what_lies_below_a_directory_is_counted() {
+    let place = tempfile::tempdir().expect("it works");
+    std::fs::create_dir_all(place.path().join("a/b")).expect("it works");
+    std::fs::write(place.path().join("a/b/c"), [1; 100_000]).expect("it works");
+    std::fs::write(place.path().join("d"), [1; 50_000]).expect("it works");
+    assert!((150_000..200_000).contains(&store::bytes_below(place.path())));
+    assert_eq!(store::bytes_below(&place.path().join("none")), 0);
+}

@@ -1,10 +1,13 @@
 //! `upesi bench`: measurements, one subcommand each.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
-use harness::{BenchOptions, HelloOptions, Scenario, Sweep, SwitchCommand};
+use harness::{BenchOptions, HelloOptions, Origin, Progress, Scenario, Sweep, SwitchCommand};
+use microbench::Done;
+use serde::Serialize;
 
 use crate::Failure;
 
@@ -121,13 +124,57 @@ fn verdict(what: &str, valid: bool, invalid_because: &[String]) -> Result<(), Fa
     Err(Failure::new(format!("the {what} is VOID: {why}")))
 }
 
-fn core(options: &microbench::Options) -> Result<(), Failure> {
-    let report = microbench::run(options).map_err(|error| Failure::new(error.to_string()))?;
-    if options.json {
-        let text = serde_json::to_string_pretty(&report);
-        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
-    } else {
-        print!("{report}");
+/// What `bench core` measured, where, and with which options.
+#[derive(Serialize)]
+struct CoreReport<'a> {
+    #[serde(flatten)]
+    report: microbench::Report,
+    #[serde(flatten)]
+    origin: Origin,
+    configuration: &'a microbench::Options,
+}
+
+impl fmt::Display for CoreReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.report, self.origin)
     }
-    Ok(())
+}
+
+fn core(options: &microbench::Options) -> Result<(), Failure> {
+    let failed = |error: harness::HarnessError| Failure::new(error.to_string());
+    harness::check_json(options.json.as_ref()).map_err(failed)?;
+    let origin = Origin::here(Some(&options.data));
+    let mut shown = Shown::default();
+    let report = microbench::run(options, &mut |done| shown.show(done));
+    shown.end();
+    let report = report.map_err(|error| Failure::new(error.to_string()))?;
+    let report = CoreReport { report, origin, configuration: options };
+    harness::tell(&report, options.json.as_ref()).map_err(failed)
+}
+
+/// The line that tells how far a part is.
+#[derive(Default)]
+struct Shown {
+    progress: Option<Progress>,
+    last: u64,
+}
+
+impl Shown {
+    /// Fewer than before, or others: something new has begun.
+    fn show(&mut self, done: Done) {
+        if done.done < self.last {
+            self.end();
+        }
+        self.last = done.done;
+        let begin = || Progress::new(done.what, Some(done.all));
+        let progress = self.progress.get_or_insert_with(begin);
+        progress.expect(done.all);
+        progress.show(done.done);
+    }
+
+    fn end(&mut self) {
+        if let Some(mut progress) = self.progress.take() {
+            progress.end();
+        }
+    }
 }

@@ -381,7 +381,7 @@ fn bounds(config: &Config) -> Vec<Bound> {
         ),
         bound(
             "the last of a whole window of them, nobody answers",
-            window * tries * (attempt + sweep + pause_most),
+            (window * tries).saturating_mul(attempt + sweep + pause_most),
             format!(
                 "{window} times {tries} attempts: probing sends one at a time, each with another \
                  notice; a lane with more holds out so much longer"
@@ -500,5 +500,11 @@ mod tests {
         let found: Vec<_> = bounds(&config).iter().map(|bound| bound.milliseconds).collect();
         let window = 64 * 2 * (3_250 + 30_000);
         assert_eq!(found, [15_000 + 15_000, 0, 3_250, 200, 2 * 3_250 + 200, window]);
+        let most = "[delivery]\nwindow = 65536\nattempts_max = 1000000\n\
+                    connect_timeout_ms = 3600000\nanswer_timeout_ms = 3600000";
+        let config: Config = toml::from_str(most).expect("a good file");
+        config.check().expect("these are the bounds");
+        let longest = bounds(&config).iter().map(|bound| bound.milliseconds).max();
+        assert_eq!(longest, Some(65_536 * 1_000_000 * (7_200_250 + 30_000)));
     }
 }

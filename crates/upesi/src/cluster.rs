@@ -1,4 +1,6 @@
-//! `upesi cluster`: the nodes that share a log, as one of them sees them.
+//! `upesi cluster`: the nodes that share a log, as one of them sees them, and their topic.
+
+mod trim;
 
 use serde::Deserialize;
 
@@ -18,6 +20,9 @@ enum What {
     /// participant, how far the node that is asked is behind the topic, and when nodes were last
     /// found to be gone.
     Status(StatusArguments),
+    /// Delete the oldest messages of the topic, once a copy of the log holds what they said and
+    /// every node that is there has applied it.
+    Trim(trim::TrimArguments),
 }
 
 #[derive(clap::Args)]
@@ -68,20 +73,32 @@ struct Takeover {
 }
 
 pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), Failure> {
-    let What::Status(StatusArguments { admin, json }) = &arguments.what;
-    let text = ask(admin, None, "/cluster")?;
+    match &arguments.what {
+        What::Status(arguments) => status(arguments),
+        What::Trim(arguments) => trim::run(arguments),
+    }
+}
+
+fn status(StatusArguments { admin, json }: &StatusArguments) -> Result<(), Failure> {
+    let (text, cluster) = cluster_of(admin)?;
     if *json {
         println!("{text}");
         return Ok(());
     }
-    let cluster: Cluster = serde_json::from_str(&text)
-        .map_err(|error| Failure::new(format!("the switch answered {text}: {error}")))?;
     if cluster.node.is_empty() {
         println!("the log is not shared: {admin} has it alone");
         return Ok(());
     }
     show(&cluster);
     Ok(())
+}
+
+/// What a node says of all, as it came and as it was read.
+fn cluster_of(admin: &str) -> Result<(String, Cluster), Failure> {
+    let text = ask(admin, None, "/cluster")?;
+    let cluster = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("the switch answered {text}: {error}")))?;
+    Ok((text, cluster))
 }
 
 fn show(cluster: &Cluster) {

@@ -11,8 +11,8 @@ use record::frame::LogIdentity;
 use sequencer::{ColdSide, is_of_log};
 use store::{Behind, Disk, Options};
 
-use crate::Failure;
 use crate::config::Config;
+use crate::{Failure, printed};
 
 /// Name of the store's directory within the data directory.
 pub(crate) const DIRECTORY: &str = "store";
@@ -76,5 +76,5 @@ impl Place {
 
 /// Says that, and why, everything is written anew.
 pub(crate) fn say(reason: &str) {
-    println!("upesi: the cold store is built anew from the log: {reason}");
+    printed::say(format_args!("the cold store is built anew from the log: {reason}"));
 }

@@ -427,7 +427,7 @@ impl Config {
         }
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         self.hub_name()?;
         let milliseconds = 1..=3_600_000;
         let faults = [
@@ -476,17 +476,10 @@ impl Config {
                 !(8..=65_536).contains(&self.store.cache_mib),
                 "store.cache_mib must be between 8 and 65536",
             ),
-            (
-                !(1..=3_600_000).contains(&self.delivery.answer_timeout_ms),
-                "delivery.answer_timeout_ms must be between 1 and 3600000",
-            ),
-            (
-                !(1..=3_600_000).contains(&self.delivery.connect_timeout_ms),
-                "delivery.connect_timeout_ms must be between 1 and 3600000",
-            ),
         ];
         let fault = faults.iter().find(|(fault, _)| *fault);
-        let fault = fault.map(|(_, text)| *text).or_else(|| self.kafka.fault());
+        let fault = fault.map(|(_, text)| *text).or_else(|| self.delivery.fault());
+        let fault = fault.or_else(|| self.kafka.fault());
         match fault.map(Failure::new).or_else(|| self.fault_of_places()) {
             Some(fault) => Err(fault),
             None => match self.policy().fault() {
@@ -521,6 +514,28 @@ impl Config {
     }
 }
 
+impl Delivery {
+    fn fault(&self) -> Option<&'static str> {
+        let milliseconds = 1..=3_600_000;
+        let faults = [
+            (!(1..=65_536).contains(&self.window), "delivery.window must be between 1 and 65536"),
+            (
+                !(1..=1_000_000).contains(&self.attempts_max),
+                "delivery.attempts_max must be between 1 and 1000000",
+            ),
+            (
+                !milliseconds.contains(&self.answer_timeout_ms),
+                "delivery.answer_timeout_ms must be between 1 and 3600000",
+            ),
+            (
+                !milliseconds.contains(&self.connect_timeout_ms),
+                "delivery.connect_timeout_ms must be between 1 and 3600000",
+            ),
+        ];
+        faults.into_iter().find_map(|(fault, text)| fault.then_some(text))
+    }
+}
+
 fn or_half_of_the_cores(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
@@ -544,6 +559,28 @@ mod tests {
         assert_eq!(config.admin.listen.to_string(), "127.0.0.1:3001");
         assert!(config.transfers.confirm_to_payee);
         config.check().expect("the defaults are valid");
+    }
+
+    #[test]
+    fn limits_of_deliveries_have_bounds_that_are_named() {
+        let check = |setting: &str, wanted: Option<&str>| {
+            let text = format!("[delivery]\n{setting}");
+            let config: Config = toml::from_str(&text).expect("it is a number");
+            let said = config.check().err().map(|error| error.to_string());
+            let named = said.as_deref().zip(wanted).map(|(said, wanted)| said.contains(wanted));
+            assert_eq!(said.is_some(), wanted.is_some(), "{setting}: {said:?}");
+            assert!(named.unwrap_or(true), "{setting}: {said:?}");
+        };
+        let window = Some("delivery.window must be between 1 and 65536");
+        let attempts = Some("delivery.attempts_max must be between 1 and 1000000");
+        check("window = 1", None);
+        check("window = 65536", None);
+        check("window = 0", window);
+        check("window = 65537", window);
+        check("attempts_max = 1", None);
+        check("attempts_max = 1000000", None);
+        check("attempts_max = 0", attempts);
+        check("attempts_max = 1000000000", attempts);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     };
     let mut explanation = match noted {
         Ok(explanation) => explanation,
-        Err(why) => Explanation { source: Source::Replay(why), ..decided_again(&log, id)? },
+        Err(why) => Explanation { source: Source::Replay { why }, ..decided_again(&log, id)? },
     };
     if explanation.events.is_empty() {
         let records = explanation.up_to;

@@ -19,6 +19,7 @@ pub(crate) struct Explanation {
     /// Last record that this takes account of.
     pub(crate) up_to: u64,
     /// Whether the decisions were noted when they were made, or made again.
+    #[serde(flatten)]
     pub(crate) source: Source,
     /// What is missing, and why; nothing as a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,12 +31,16 @@ pub(crate) struct Explanation {
 
 /// Where the numbers come from.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "source", rename_all = "snake_case")]
 pub(crate) enum Source {
     /// The store beside the log.
     Store,
-    /// Every record was decided again; because the store does not do, or nobody asked it.
-    Replay(Option<String>),
+    /// Every record was decided again.
+    Replay {
+        /// Why the store does not do; `None` if nobody wanted it asked.
+        #[serde(rename = "store_not_asked", skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
 }
 
 /// One thing that happened, in the order of the log.
@@ -206,8 +211,10 @@ impl Display for Explanation {
                  {:.1} ms",
                 seconds * 1e3
             ),
-            Source::Replay(None) => write!(f, "{records} records decided again in {seconds:.1} s"),
-            Source::Replay(Some(why)) => write!(
+            Source::Replay { why: None } => {
+                write!(f, "{records} records decided again in {seconds:.1} s")
+            }
+            Source::Replay { why: Some(why) } => write!(
                 f,
                 "{records} records decided again in {seconds:.1} s: the cold store was not asked, \
                  {why}"

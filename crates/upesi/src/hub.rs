@@ -11,7 +11,7 @@ use ledger::{
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket, Unread};
 use operations::{
-    Cluster, ClusterNode, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage,
+    Cluster, ClusterNode, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Stage, Storage,
     StuckStage, Takeover, Told, Unavailable,
 };
 use sequencer::{Durability, Submission};
@@ -229,14 +229,18 @@ impl Hub for NodeHub {
         self.handle.stages().watch(watching);
     }
 
-    fn stages(&self, transfer: &TransferId) -> Vec<Stage> {
-        let stages = self.handle.stages().of(transfer);
+    fn stages(&self, transfer: &TransferId) -> Noted {
+        let noted = self.handle.stages().of(transfer);
         let shown = |stage: node::stages::Stage| Stage {
             start_ns: stage.start_ns,
             end_ns: stage.end_ns,
             label: stage.label,
         };
-        stages.into_iter().map(shown).collect()
+        Noted {
+            stages: noted.stages.into_iter().map(shown).collect(),
+            waits: noted.waits.into_iter().map(shown).collect(),
+            reach: noted.reach,
+        }
     }
 
     fn health(&self) -> Health {

@@ -21,6 +21,7 @@ use ports::Stop;
 
 use crate::Failure;
 use crate::archive::before_now;
+use crate::cold;
 use crate::config::{self, Config};
 
 /// Between two looks for segments that are due.
@@ -326,7 +327,10 @@ impl Disk {
         let (disk_bytes, free_bytes) =
             (disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize);
         let points = self.points(&segments);
-        let growth = growth_per_day(&points);
+        let store_bytes = store::bytes_below(&self.data.join(cold::DIRECTORY));
+        let whole_log = points.last().map_or(0, |now| now.bytes);
+        let growth =
+            growth_per_day(&points).map(|growth| with_store(growth, whole_log, store_bytes));
         let hours_until_full = growth.and_then(|growth| (free_bytes * 24).checked_div(growth));
         let fullness = fullness(disk_bytes, free_bytes, hours_until_full);
         let mut storage = lock(&self.storage);
@@ -347,6 +351,7 @@ impl Disk {
             log_segments,
             archived_bytes,
             archived_segments,
+            store_bytes,
             disk_bytes,
             free_bytes,
             growth_bytes_per_day: growth,
@@ -387,6 +392,14 @@ fn growth_per_day(points: &[Point]) -> Option<u64> {
     let time = now.stamp.0 - first.stamp.0;
     let bytes = u128::from(now.bytes.saturating_sub(first.bytes));
     (LEAST <= time).then(|| (bytes * u128::from(DAY) / u128::from(time)) as u64)
+}
+
+/// What log and store grow by together, if the store goes on taking as much as it did for each byte
+/// of the whole log. Its own journal is left out: it takes room once.
+fn with_store(log_growth: u64, log_bytes: u64, store_bytes: u64) -> u64 {
+    let tables = u128::from(store_bytes.saturating_sub(store::JOURNAL));
+    let store_growth = u128::from(log_growth) * tables / u128::from(log_bytes.max(1));
+    log_growth.saturating_add(u64::try_from(store_growth).unwrap_or(u64::MAX))
 }
 
 /// How long the log was at a moment between two others.
@@ -442,6 +455,14 @@ mod tests {
         // What came before the last day counts by its share.
         check(&[(0, 0), (40, 400), (48, 1_000)], Some(1_000 - 240));
         check(&[(0, 0), (48, 0)], Some(0));
+    }
+
+    #[test]
+    fn the_store_grows_as_it_did() {
+        let store = |tables: u64| store::JOURNAL + tables;
+        assert_eq!(with_store(1_000, 10_000, store(1_500)), 1_150);
+        assert_eq!(with_store(1_000, 0, store::JOURNAL), 1_000);
+        assert_eq!(with_store(u64::MAX, 1, store(1)), u64::MAX);
     }
 
     #[test]

@@ -59,10 +59,13 @@ pub(crate) struct ImportArguments {
     /// brokers are known.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[cfg(feature = "kafka")]
-pub(crate) use work::{export, import};
+pub(crate) use work::{address_of, export, import, options};
 
 /// Without Kafka there is no topic.
 #[cfg(not(feature = "kafka"))]
@@ -74,7 +77,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
 /// Without Kafka there is no topic.
 #[cfg(not(feature = "kafka"))]
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
-    let ImportArguments { data: _, log, config: _ } = arguments;
+    let ImportArguments { data: _, log, config: _, json: _ } = arguments;
     Err(without(log))
 }
 

@@ -2,8 +2,10 @@
 //! that has seen enough, as `head` has, ends them without a word.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Failure;
 
@@ -12,6 +14,23 @@ const UNPRINTABLE: &str = "failed printing to stdout: ";
 const NO_READER: &str = "Broken pipe";
 /// What a shell says of programs that end with their reader: 128 and the number of the signal.
 const ENDED_WITH_READER: u8 = 141;
+
+/// Whether standard output is for a script alone.
+static FOR_A_SCRIPT: AtomicBool = AtomicBool::new(false);
+
+/// From here on standard output is for a script alone: what is said of a start goes beside it.
+#[cfg(feature = "kafka")]
+pub(crate) fn keep_output_for_a_script() {
+    FOR_A_SCRIPT.store(true, Ordering::Relaxed);
+}
+
+/// Says what a start found, or did.
+pub(crate) fn say(line: impl Display) {
+    match FOR_A_SCRIPT.load(Ordering::Relaxed) {
+        true => eprintln!("upesi: {line}"),
+        false => println!("upesi: {line}"),
+    }
+}
 
 /// Carries out a command. What it started and made beside the output is tidied up in any case.
 pub(crate) fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {

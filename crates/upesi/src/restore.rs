@@ -160,17 +160,26 @@ enum Copy {
 
 impl Copy {
     fn of(from: &str) -> Result<Self, Failure> {
-        if from.contains("://") {
-            return Ok(Self::Place(from.to_owned()));
-        }
-        let path = PathBuf::from(from);
-        if !path.join(MANIFEST).exists() {
-            return Ok(Self::Directory(path));
-        }
-        let path =
-            std::path::absolute(path).map_err(|error| Failure::new(format!("{from}: {error}")))?;
-        Ok(Self::Place(format!("file://{}", path.display())))
+        Ok(match place_of(from)? {
+            Some(url) => Self::Place(url),
+            None => Self::Directory(PathBuf::from(from)),
+        })
     }
+}
+
+/// The URL of a place where `backup` keeps its copy, which may be given as a directory; `None` for
+/// any other directory.
+pub(crate) fn place_of(from: &str) -> Result<Option<String>, Failure> {
+    if from.contains("://") {
+        return Ok(Some(from.to_owned()));
+    }
+    let path = Path::new(from);
+    if !path.join(MANIFEST).exists() {
+        return Ok(None);
+    }
+    let path =
+        std::path::absolute(path).map_err(|error| Failure::new(format!("{from}: {error}")))?;
+    Ok(Some(format!("file://{}", path.display())))
 }
 
 /// What was put under the name of what is not finished.

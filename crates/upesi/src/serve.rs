@@ -29,6 +29,7 @@ use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
 use crate::mark::Marking;
+use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
 use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic};
 use crate::signatures::{self, Keys};
@@ -358,14 +359,14 @@ pub(crate) fn open(
     let started = Instant::now();
     let frames = log.files().frames();
     let log = SlowLog::new(log, opening.slowness);
-    let mut log = WatchedLog::new(log, Arc::new(Stages::new(config.threads())));
+    let mut log = WatchedLog::new(log, Arc::new(stages(config, place_of_log)));
     let place = cold::Place::new(config, data, log.tail().identity);
     let mut store = place.open(&mut log)?;
     let stored = Some(store.mark().position);
     let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::Unpaced)
         .map_err(|error| failed(error.to_string()))?;
     for why in &found.passed_over {
-        println!("upesi: passed over a snapshot: {why}");
+        printed::say(format_args!("passed over a snapshot: {why}"));
     }
     let mut from = found.start.as_ref().map_or(Position(0), |start| start.tail.end);
     let mut before = found.start.as_ref().map(|start| start.file.clone());
@@ -398,17 +399,25 @@ pub(crate) fn open(
         let records = sequencer.state().position().0 - from.0;
         let seconds = started.elapsed().as_secs_f64();
         match from {
-            Position(0) => println!("upesi: replayed {records} records in {seconds:.1} s"),
-            Position(from) => println!(
-                "upesi: went on from the snapshot of record {from} and replayed {records} records \
-                 in {seconds:.1} s"
-            ),
+            Position(0) => {
+                printed::say(format_args!("replayed {records} records in {seconds:.1} s"))
+            }
+            Position(from) => printed::say(format_args!(
+                "went on from the snapshot of record {from} and replayed {records} records in \
+                 {seconds:.1} s"
+            )),
         }
     }
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
     let following = Following { disk, frames, before };
     Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+}
+
+/// Where waterfalls are noted; one of several nodes has its own part of a transfer.
+fn stages(config: &Config, place: &Place) -> Stages {
+    let stages = Stages::new(config.threads());
+    if 0 < place.node() { stages.with_peers() } else { stages }
 }
 
 /// Begins at once where the log is this node's alone. Where it is not, what it begins with waits
@@ -541,11 +550,11 @@ fn open_log(config: &Config, data: &Path, place: &Place) -> Result<OpenedLog, Fa
 
 fn report(recovery: &Recovery) {
     if let Some(dropped) = &recovery.dropped {
-        println!(
-            "upesi: cut {} bytes of an unfinished write off {} at {} ({}); nothing of them was \
+        printed::say(format_args!(
+            "cut {} bytes of an unfinished write off {} at {} ({}); nothing of them was \
              acknowledged",
             dropped.bytes, dropped.segment, dropped.offset, dropped.reason
-        );
+        ));
     }
 }
 
@@ -563,7 +572,7 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
     if plain < segments.len() {
         let away = archived.iter().map(|(place, count)| format!(", {count} from {place}"));
         let away: String = away.collect();
-        println!("upesi: reads {plain} segments here, {packed} compressed here{away}");
+        printed::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
     }
     Ok(())
 }

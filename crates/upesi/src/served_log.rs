@@ -4,6 +4,8 @@
 //! on the files and knows nothing of Kafka. A switch without the feature `kafka` has the files
 //! alone, and this is no more than a name for them.
 
+#[cfg(feature = "kafka")]
+use std::fmt::Display;
 use std::fs;
 use std::io::ErrorKind;
 #[cfg(feature = "kafka")]
@@ -12,6 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+#[cfg(feature = "kafka")]
+use journal::Damage;
 use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
@@ -28,6 +32,8 @@ use switch::Message;
 
 use crate::Failure;
 use crate::config::Config;
+#[cfg(feature = "kafka")]
+use crate::printed::say;
 use crate::serve::Log;
 
 /// Beside the files of a log that is the copy of a topic: the topic's name.
@@ -341,12 +347,30 @@ fn refusal(
              restore --from {data} --data NEW`, then `upesi export-log --data NEW --log {address}`"
         ));
     }
+    if let (true, kafka::OpenError::Copy(OpenError::Damaged(damage))) = (is_marked, error) {
+        return damaged_copy(damage, &data, address);
+    }
     if is_marked || !is_its_own {
         return Failure::new(error.to_string());
     }
     Failure::new(format!(
         "{error}. If {data} holds a scheme that shall go on over Kafka, `upesi export-log --data \
          {data} --log {address}` moves it to a topic that is not there yet"
+    ))
+}
+
+/// A damaged copy is made again, never mended: it is synced by nobody, and the topic has all of it.
+#[cfg(feature = "kafka")]
+fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) -> Failure {
+    let Damage { segment, offset, position, reason } = damage;
+    let topic = &address.topic;
+    Failure::new(format!(
+        "the copy of topic {topic} in {data} is damaged in {segment} at byte {offset}, where \
+         record {} should start: {reason}. Nothing was changed. After a loss of power that is no \
+         wonder. Put the directory aside and start with an empty one, which is filled from the \
+         topic; with --from and a copy of the log, as of another node's directory, that takes less \
+         time",
+        position.0
     ))
 }
 
@@ -368,16 +392,16 @@ pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 fn tell(address: &kafka::Address, report: &kafka::Report) {
     let kafka::Report { brokers, replicas, in_sync, behind, .. } = report;
     let made = if report.created { ", made just now" } else { "" };
-    println!(
-        "upesi: the log is topic {}{made}: {brokers} brokers, {replicas} replicas, {in_sync} of \
-         them have a record before it is acknowledged, in memory at least",
+    say(format_args!(
+        "the log is topic {}{made}: {brokers} brokers, {replicas} replicas, {in_sync} of them have \
+         a record before it is acknowledged, in memory at least",
         address.topic
-    );
+    ));
     if *replicas == 1 {
-        println!("upesi: ONE REPLICA: what is acknowledged is lost with its broker");
+        say("ONE REPLICA: what is acknowledged is lost with its broker");
     }
     if 0 < *behind {
-        println!("upesi: fetches {behind} messages that the copy does not have");
+        say(format_args!("fetches {behind} messages that the copy does not have"));
     }
 }
 

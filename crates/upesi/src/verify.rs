@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use journal::{Damage, Dropped, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
-use ports::{DiskError, Stop, StoreError};
+use ports::{DiskError, Stop, StoreError, byte_of};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Replay, ReplayError, Start};
 use serde::Serialize;
@@ -60,12 +60,17 @@ struct Proof {
     records_per_second: u64,
 }
 
-/// Where a log is not good, and how far it is.
+/// Where a log is not good, and how far it is; or that nothing is known of it, and why.
 #[derive(Debug, Serialize)]
 struct Disproof {
-    ok: bool,
-    fault: Fault,
-    /// Records found good before the fault.
+    /// `None` if the log is neither proved nor found wrong.
+    ok: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<Box<Fault>>,
+    /// What stood in the way of a proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hindered: Option<String>,
+    /// Records found good before that.
     records: u64,
     seconds: f64,
 }
@@ -89,6 +94,39 @@ struct Fault {
 
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let started = Instant::now();
+    let Unproved { fault, records, failure } = match prove(arguments, started) {
+        Ok(proof) => return print(&proof, arguments.json),
+        Err(unproved) => unproved,
+    };
+    if arguments.json {
+        print_json(&Disproof {
+            ok: fault.is_some().then_some(false),
+            hindered: fault.is_none().then(|| failure.to_string()),
+            fault,
+            records,
+            seconds: started.elapsed().as_secs_f64(),
+        })?;
+    }
+    Err(failure)
+}
+
+/// Why a log is not proved.
+struct Unproved {
+    /// The first fault; `None` if something else stood in the way.
+    fault: Option<Box<Fault>>,
+    /// Records found good before.
+    records: u64,
+    failure: Failure,
+}
+
+impl From<Failure> for Unproved {
+    fn from(failure: Failure) -> Self {
+        Self { fault: None, records: 0, failure }
+    }
+}
+
+/// Reads the log from end to end.
+fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unproved> {
     let log = OfflineLog::open(&arguments.data)?;
     let scratch = arguments.scratch.as_deref().map(Scratch::within).transpose()?;
     let (cold, mut audit) = match &scratch {
@@ -114,10 +152,10 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
         }
         (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
-        (None, Err(OpenError::Disk(DiskError::Damaged { file, reason }))) => {
-            Fault::of_file(file, reason)
+        (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
+            Fault::of_file(file, offset, reason)
         }
-        (None, Err(error)) => return Err(log.failure(error)),
+        (None, Err(error)) => return Err(log.failure(error).into()),
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
         (None, Ok(walked)) => {
             let closed = audit.close(replay.state()).map_err(|error| Fault::of_list(&error).what);
@@ -131,31 +169,27 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
                 }
                 (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
                 (None, Ok(quarantined), Ok(snapshots)) => {
-                    let proof = prove(&replay, &audit, &walked, started);
-                    return print(&Proof { quarantined, snapshots, ..proof }, arguments.json);
+                    let proof = proof(&replay, &audit, &walked, started);
+                    return Ok(Proof { quarantined, snapshots, ..proof });
                 }
             }
         }
     };
     let failure = log.failure(&fault.line);
-    if arguments.json {
-        let records = replay.records();
-        let seconds = started.elapsed().as_secs_f64();
-        print_json(&Disproof { ok: false, fault, records, seconds })?;
-    }
-    Err(failure)
+    Err(Unproved { fault: Some(Box::new(fault)), records: replay.records(), failure })
 }
 
 /// What was kept beside the proof let it down: that says nothing of the log.
-fn unproved(arguments: &VerifyArguments, replay: &Replay, why: &str) -> Failure {
+fn unproved(arguments: &VerifyArguments, replay: &Replay, why: &str) -> Unproved {
     let scratch = arguments.scratch.as_deref().unwrap_or(Path::new("memory"));
-    Failure::new(format!(
-        "--scratch {}: {why}. The log is neither proved nor found wrong; {} of its records were \
-         read. Make room there, or give another directory: it takes some 300 bytes for every \
+    let records = replay.records();
+    let failure = Failure::new(format!(
+        "--scratch {}: {why}. The log is neither proved nor found wrong; {records} of its records \
+         were read. Make room there, or give another directory: it takes some 300 bytes for every \
          transfer",
-        scratch.display(),
-        replay.records()
-    ))
+        scratch.display()
+    ));
+    Unproved { records, ..failure.into() }
 }
 
 /// A directory for what grows with the log, removed in the end.
@@ -241,9 +275,9 @@ impl Fault {
     }
 
     /// A segment that is kept in another form or place.
-    fn of_file(file: String, what: String) -> Self {
-        let line = format!("{file}: {what}");
-        Self { segment: Some(file), what, line, ..Self::default() }
+    fn of_file(file: String, offset: Option<u64>, what: String) -> Self {
+        let line = format!("{}: {what}", byte_of(&file, offset));
+        Self { segment: Some(file), offset, what, line, ..Self::default() }
     }
 
     /// Verifying repairs nothing and proves nothing about bytes it cannot read.
@@ -327,7 +361,7 @@ impl Fault {
     }
 }
 
-fn prove(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> Proof {
+fn proof(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> Proof {
     let state = replay.state();
     // The hash of the state is part of the proof and of its time.
     let state_hash = state.hash().to_string();

@@ -4,30 +4,81 @@
 
 use std::fmt::Write;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Most events of one file.
 pub const EVENTS_MAX: usize = 100_000;
 /// Most characters of a label.
 pub const LABEL_CHARS_MAX: usize = 1_000;
+/// Up to here each whole number has its own floating-point form: 2 to the power of 53.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Something that was under way from a start to an end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Start, in the unit of the whole.
     pub start: u64,
     /// End, not before the start.
     pub end: u64,
-    /// What it was; not empty.
+    /// What it was; not blank.
     pub label: String,
+    /// What it counts for; not part of a file.
+    #[serde(skip)]
+    pub kind: Kind,
+}
+
+/// What an event counts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Somebody worked: counted, and in the sum.
+    #[default]
+    Work,
+    /// Left out of count and sum, as the public tool excludes; the total spans it.
+    LeftOut,
+    /// Something waited: in none of the figures, and in no file.
+    Wait,
 }
 
 impl Event {
-    /// An event.
+    /// An event that counts.
     #[must_use]
     pub fn new(start: u64, end: u64, label: impl Into<String>) -> Self {
-        Self { start, end, label: label.into() }
+        Self { start, end, label: label.into(), kind: Kind::Work }
     }
+
+    /// Whether its label begins with a prefix as the public tool sees it: capitals are like small
+    /// letters, and whatever is no letter, digit, full stop or hyphen is like one space.
+    #[must_use]
+    pub fn begins_with(&self, prefix: &str) -> bool {
+        plain(&self.label).starts_with(&plain(prefix))
+    }
+}
+
+fn plain(text: &str) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let words: Vec<_> = text.split(|c| !is_kept(c)).filter(|word| !word.is_empty()).collect();
+    words.join(" ").to_ascii_lowercase()
+}
+
+/// Times are whole numbers, also when they are written as `2.0` or `2e3`.
+#[derive(Deserialize)]
+struct Read {
+    #[serde(deserialize_with = "whole")]
+    start: u64,
+    #[serde(deserialize_with = "whole")]
+    end: u64,
+    label: String,
+}
+
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = serde_json::Number::deserialize(deserializer)?;
+    let small = |number: &f64| number.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(number);
+    let of_fraction = || number.as_f64().filter(small).map(|number| number as u64);
+    number
+        .as_u64()
+        .or_else(of_fraction)
+        .ok_or_else(|| D::Error::custom(format!("{number} is not a whole number of at least 0")))
 }
 
 /// What `start` and `end` count.
@@ -105,17 +156,20 @@ pub fn parse(text: &str) -> Result<Vec<Event>, ParseError> {
 }
 
 fn event(number: usize, value: serde_json::Value) -> Result<Event, ParseError> {
-    let event: Event =
+    let Read { start, end, label } =
         serde_json::from_value(value).map_err(|error| malformed(number, &error.to_string()))?;
-    if event.end < event.start {
+    if end < start {
         return Err(malformed(number, "it ends before it starts"));
     }
-    let length = event.label.chars().count();
-    if length == 0 || LABEL_CHARS_MAX < length {
-        let reason = format!("its label has {length} characters, not 1 to {LABEL_CHARS_MAX}");
+    if label.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}').is_empty() {
+        return Err(malformed(number, "its label is blank"));
+    }
+    let length = label.chars().count();
+    if LABEL_CHARS_MAX < length {
+        let reason = format!("its label has {length} characters, above {LABEL_CHARS_MAX}");
         return Err(malformed(number, &reason));
     }
-    Ok(event)
+    Ok(Event::new(start, end, label))
 }
 
 fn malformed(number: usize, reason: &str) -> ParseError {
@@ -130,11 +184,11 @@ pub fn sort(events: &mut [Event]) {
     });
 }
 
-/// One JSON object per line, as [`parse`] reads them.
+/// One JSON object per line, as [`parse`] reads them; waits are no events there.
 #[must_use]
 pub fn write(events: &[Event]) -> String {
     let mut text = String::new();
-    for event in events {
+    for event in events.iter().filter(|event| event.kind != Kind::Wait) {
         let line = serde_json::to_string(event).expect("an event is always writable");
         writeln!(text, "{line}").expect("text grows");
     }
@@ -171,9 +225,12 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, wanted) in [
             ("{\"start\":1,\"end\":0,\"label\":\"x\"}", "event 1: it ends before it starts"),
-            ("{\"start\":1,\"end\":2,\"label\":\"\"}", "event 1: its label has 0 characters"),
-            ("{\"start\":-1,\"end\":2,\"label\":\"x\"}", "event 1: invalid value"),
-            ("{\"start\":1.5,\"end\":2,\"label\":\"x\"}", "event 1: invalid type"),
+            ("{\"start\":1,\"end\":2,\"label\":\"\"}", "event 1: its label is blank"),
+            ("{\"start\":1,\"end\":2,\"label\":\" \\t\"}", "event 1: its label is blank"),
+            ("{\"start\":-1,\"end\":2,\"label\":\"x\"}", "event 1: -1 is not a whole number"),
+            ("{\"start\":1.5,\"end\":2,\"label\":\"x\"}", "event 1: 1.5 is not a whole number"),
+            ("{\"start\":1e30,\"end\":2,\"label\":\"x\"}", "event 1: 1e+30 is not a whole"),
+            ("{\"start\":\"1\",\"end\":2,\"label\":\"x\"}", "event 1: invalid type"),
             ("{\"start\":1,\"end\":2,\"label\":\"x\"}\n{\"end\":2}", "event 2: missing field"),
             ("{\"start\":1,\"end\":2,\"label\":\"x\"} nonsense", "event 2: expected"),
             ("[1]", "event 1: invalid type"),
@@ -181,6 +238,37 @@ mod tests {
             let said = parse(text).expect_err("it is bad").to_string();
             assert!(said.starts_with(wanted), "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_may_have_a_fraction_of_nothing() {
+        let events = parse("{\"start\":2.0,\"end\":3e3,\"label\":\"a\"}").expect("it is good");
+        assert_eq!(events, [Event::new(2, 3_000, "a")]);
+        let large = format!("{{\"start\":0,\"end\":{},\"label\":\"a\"}}", u64::MAX);
+        assert_eq!(parse(&large).expect("it is good"), [Event::new(0, u64::MAX, "a")]);
+    }
+
+    #[test]
+    fn a_prefix_is_seen_through_capitals_and_signs() {
+        let event = Event::new(0, 1, "Whole: the_transfer 1.5");
+        for (prefix, expected) in [
+            ("WHOLE", true),
+            ("whole: the", true),
+            ("whole the-", false),
+            (" <Whole> THE/transfer", true),
+            ("whole: the transfer 1.", true),
+            ("transfer", false),
+            ("", true),
+        ] {
+            assert_eq!(event.begins_with(prefix), expected, "{prefix}");
+        }
+    }
+
+    #[test]
+    fn waits_are_not_written() {
+        let wait = Event { kind: Kind::Wait, ..Event::new(1, 2, "a: wait") };
+        let left_out = Event { kind: Kind::LeftOut, ..Event::new(2, 3, "b") };
+        assert_eq!(write(&[wait, left_out]), "{\"start\":2,\"end\":3,\"label\":\"b\"}\n");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::svg::{Groups, Style, draw, escape, summary};
-use crate::{Event, figures};
+use crate::svg::{Groups, Style, draw, escape, opacity, summary};
+use crate::{Event, Kind, figures};
 
 /// Width of the strip, pixels.
 const STRIP: f64 = 1_240.0;
@@ -40,25 +40,35 @@ pub struct StageFigures {
     pub max: u64,
 }
 
-/// The stages of all runs, in the order in which they first appear.
+/// All rows of a table: the stages of all runs, in the order in which they first appear, then the
+/// gap, then what waited.
 #[must_use]
-pub fn stages(runs: &[Vec<Event>]) -> Vec<StageFigures> {
-    let mut order = Vec::new();
+pub fn rows(runs: &[Vec<Event>]) -> Vec<StageFigures> {
+    let mut rows = labelled(runs, |kind| kind != Kind::Wait);
+    rows.push(gap(runs));
+    rows.extend(labelled(runs, |kind| kind == Kind::Wait));
+    rows
+}
+
+fn labelled(runs: &[Vec<Event>], is_wanted: impl Fn(Kind) -> bool) -> Vec<StageFigures> {
+    let mut order: Vec<(&str, Kind)> = Vec::new();
     let mut spans: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for event in runs.iter().flatten() {
+    for event in runs.iter().flatten().filter(|event| is_wanted(event.kind)) {
         let of_label = spans.entry(&event.label).or_insert_with(|| {
-            order.push(&*event.label);
+            order.push((&event.label, event.kind));
             Vec::new()
         });
         of_label.push(event.end - event.start);
     }
-    let figures = |label: &str| stage_figures(label, spans[label].clone());
+    let figures = |(label, kind)| {
+        let suffix = if kind == Kind::LeftOut { " (not counted)" } else { "" };
+        stage_figures(&format!("{label}{suffix}"), spans.remove(label).unwrap_or_default())
+    };
     order.into_iter().map(figures).collect()
 }
 
 /// The gap of each run, as if it were a stage.
-#[must_use]
-pub fn gap(runs: &[Vec<Event>]) -> StageFigures {
+fn gap(runs: &[Vec<Event>]) -> StageFigures {
     let spans = runs.iter().map(|run| figures(run).gap()).collect();
     stage_figures("gap: nobody worked", spans)
 }
@@ -102,7 +112,8 @@ pub fn page(waterfalls: &Waterfalls<'_>) -> String {
         };
         let _written = write!(
             html,
-            "<h2>{heading}</h2><p>{}. Hatched: the gap, in which nobody worked.</p>{}",
+            "<h2>{heading}</h2><p>{}. Hatched: the gap, in which nobody worked; grey below it: \
+             waits, which are no part of the figures.</p>{}",
             summary(&sums, waterfalls.style.unit),
             draw(run, waterfalls.style)
         );
@@ -125,18 +136,19 @@ fn strip(waterfalls: &Waterfalls<'_>) -> String {
     );
     let mut groups = Groups::default();
     for (line, run) in waterfalls.runs.iter().enumerate() {
-        let first = run.first().map_or(0, |event| event.start);
+        let first = run.iter().find(|event| event.kind != Kind::Wait).map_or(0, |one| one.start);
         let scale = |at: u64| STRIP * (at - first) as f64 / longest as f64;
-        for event in run {
+        for event in run.iter().filter(|event| event.kind != Kind::Wait) {
             let (from, to) = (scale(event.start), scale(event.end));
             let _written = write!(
                 svg,
                 "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{}\" \
-                 fill=\"{}\"><title>{}: {}</title></rect>",
+                 fill=\"{}\" fill-opacity=\"{}\"><title>{}: {}</title></rect>",
                 LINE * line as f64,
                 (to - from).max(0.5),
                 LINE - 1.0,
                 groups.colour(&event.label),
+                opacity(event),
                 escape(&event.label),
                 waterfalls.style.unit.show(event.end - event.start)
             );
@@ -153,7 +165,7 @@ fn table(waterfalls: &Waterfalls<'_>) -> String {
     let mut html = "<h2>Stages</h2><table><tr><th>stage</th><th>seen</th><th>p50</th><th>p99</th>\
                     <th>longest</th></tr>"
         .to_owned();
-    for stage in stages(waterfalls.runs).into_iter().chain([gap(waterfalls.runs)]) {
+    for stage in rows(waterfalls.runs) {
         let _written = write!(
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -187,15 +199,28 @@ mod tests {
 
     #[test]
     fn stages_have_their_percentiles_over_all_runs() {
-        let found = stages(&runs());
+        let mut runs = runs();
+        runs[1].push(Event { kind: Kind::Wait, ..Event::new(30, 40, "b: wait") });
+        runs[2].push(Event { kind: Kind::LeftOut, ..Event::new(30, 33, "c") });
+        let figures = |label: &str, runs, [p50, p99, max]: [u64; 3]| StageFigures {
+            label: label.into(),
+            runs,
+            p50,
+            p99,
+            max,
+        };
         let expected = [
-            StageFigures { label: "a: x".into(), runs: 3, p50: 20, p99: 30, max: 30 },
-            StageFigures { label: "b: y".into(), runs: 3, p50: 7, p99: 8, max: 8 },
+            figures("a: x", 3, [20, 30, 30]),
+            figures("b: y", 3, [7, 8, 8]),
+            figures("c (not counted)", 1, [3, 3, 3]),
+            figures("gap: nobody worked", 3, [20, 30, 30]),
+            figures("b: wait", 1, [10, 10, 10]),
         ];
-        assert_eq!(found, expected);
-        let of_gaps =
-            StageFigures { label: "gap: nobody worked".into(), runs: 3, p50: 20, p99: 30, max: 30 };
-        assert_eq!(gap(&runs()), of_gaps);
+        assert_eq!(rows(&runs), expected);
+    }
+
+    #[test]
+    fn the_median_run_is_in_the_middle_of_their_totals() {
         assert_eq!(median_run(&runs()), Some(1));
         assert_eq!(median_run(&[]), None);
     }

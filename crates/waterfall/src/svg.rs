@@ -1,9 +1,10 @@
-//! One waterfall as SVG: a row per event, its bar where its time lies, hatched columns where
-//! nobody worked with a row of their own, and the figures below.
+//! One waterfall as SVG: a row per event, its bar where its time lies (pale if it does not count),
+//! hatched columns where nobody worked with a row of their own, a grey row for each wait, and the
+//! figures below.
 
 use std::fmt::Write;
 
-use crate::{Event, Figures, Unit, figures, gaps};
+use crate::{Event, Figures, Kind, Unit, figures, gaps};
 
 /// Width of the picture, pixels.
 const WIDTH: f64 = 1_280.0;
@@ -17,12 +18,16 @@ const ROW: f64 = 20.0;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a6a00", "#555555"];
 
+/// Of what waited; no group has it.
+const WAITING: &str = "#bbbbbb";
+
 /// How a waterfall is drawn.
 #[derive(Clone, Debug)]
 pub struct Style {
     /// What times count.
     pub unit: Unit,
-    /// Colours of events whose label begins with a text; without one, the colour of its group.
+    /// Colours of events whose label begins with a text (see [`Event::begins_with`]), the first
+    /// that fits; one without a text is for all others. Else it is the colour of its group.
     pub colours: Vec<(String, String)>,
 }
 
@@ -31,10 +36,13 @@ pub struct Style {
 pub fn draw(events: &[Event], style: &Style) -> String {
     let sums = figures(events);
     let gaps = gaps(events);
-    let rows = events.len() + usize::from(!gaps.is_empty());
+    let (waits, others): (Vec<_>, Vec<_>) =
+        events.iter().partition(|event| event.kind == Kind::Wait);
+    let above = others.len() + usize::from(!gaps.is_empty());
+    let rows = above + waits.len();
     let height = ROW * (rows as f64 + 2.0);
-    let first = events.first().map_or(0, |first| first.start);
-    let place = |at: u64| LEFT + BARS * (at - first) as f64 / sums.total.max(1) as f64;
+    let first = others.first().map_or(0, |first| first.start);
+    let place = |at: u64| LEFT + BARS * at.saturating_sub(first) as f64 / sums.total.max(1) as f64;
     let mut svg = String::new();
     let _written = write!(
         svg,
@@ -45,9 +53,10 @@ pub fn draw(events: &[Event], style: &Style) -> String {
          height=\"6\" fill=\"#ddd\"/></pattern></defs>"
     );
     let places = gaps.iter().map(|&(start, end)| (place(start), place(end), end - start));
-    draw_gaps(&mut svg, ROW * rows as f64, places, style);
+    draw_gaps(&mut svg, ROW * above as f64, places, style);
     let mut groups = Groups::default();
-    for (row, event) in events.iter().enumerate() {
+    let placed = others.into_iter().enumerate();
+    for (row, event) in placed.chain((above..).zip(waits)) {
         let colour = colour(event, style, &mut groups);
         draw_event(&mut svg, row, event, &colour, (place(event.start), place(event.end)), style);
     }
@@ -64,8 +73,9 @@ pub fn draw(events: &[Event], style: &Style) -> String {
 #[must_use]
 pub fn summary(sums: &Figures, unit: Unit) -> String {
     format!(
-        "{} Events / {} Sum / {} Total / {} Gap",
+        "{} Event{} / {} Sum / {} Total / {} Gap",
         sums.events,
+        if sums.events == 1 { "" } else { "s" },
         unit.show(sums.sum),
         unit.show(sums.total),
         unit.show(sums.gap())
@@ -106,8 +116,19 @@ impl Groups {
 }
 
 fn colour(event: &Event, style: &Style, groups: &mut Groups) -> String {
-    let chosen = style.colours.iter().find(|(prefix, _)| event.label.starts_with(&**prefix));
-    chosen.map_or_else(|| groups.colour(&event.label).to_owned(), |(_, colour)| escape(colour))
+    let all = || style.colours.iter().rev().find(|(prefix, _)| prefix.is_empty());
+    let fits = |prefix: &str| !prefix.is_empty() && event.begins_with(prefix);
+    let chosen = style.colours.iter().find(|(prefix, _)| fits(prefix));
+    match (chosen.or_else(all), event.kind) {
+        (_, Kind::Wait) => WAITING.to_owned(),
+        (Some((_, colour)), _) => escape(colour),
+        (None, _) => groups.colour(&event.label).to_owned(),
+    }
+}
+
+/// How solid a bar is: what does not count is pale.
+pub(crate) fn opacity(event: &Event) -> &'static str {
+    if event.kind == Kind::LeftOut { "0.4" } else { "1" }
 }
 
 /// Columns down to the row below the events, which says what they are.
@@ -154,12 +175,14 @@ fn draw_event(
     let _written = write!(
         svg,
         "<text x=\"{:.1}\" y=\"{text}\" text-anchor=\"end\">{}</text>\
-         <rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" fill=\"{colour}\"/>\
+         <rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" fill=\"{colour}\" \
+         fill-opacity=\"{}\"/>\
          <text x=\"{beside:.1}\" y=\"{text}\" text-anchor=\"{anchor}\" fill=\"#333\">\
          {elapsed}</text>",
         LEFT - 8.0,
         escape(&event.label),
         top + 3.0,
+        opacity(event),
     );
 }
 
@@ -190,6 +213,29 @@ mod tests {
         }
         expect!["2 Events / 15 ms Sum / 20 ms Total / 5 ms Gap"]
             .assert_eq(&summary(&figures(&events), Unit::Milliseconds));
+    }
+
+    /// What is left out keeps its row, and a wait has one below the gaps; neither counts.
+    #[test]
+    fn what_does_not_count_is_drawn_apart() {
+        let events = [
+            Event { kind: Kind::LeftOut, ..Event::new(0, 20, "Whole") },
+            Event::new(0, 5, "a"),
+            Event { kind: Kind::Wait, ..Event::new(5, 10, "a: wait") },
+            Event::new(10, 20, "b"),
+        ];
+        let colours = [("", "#111"), ("WHO", "#123456"), ("", "#222")];
+        let owned = colours.map(|(prefix, colour)| (prefix.to_owned(), colour.to_owned()));
+        let svg = draw(&events, &Style { unit: Unit::Milliseconds, colours: owned.to_vec() });
+        for part in [
+            "y=\"3.0\" width=\"820.0\" height=\"14\" fill=\"#123456\" fill-opacity=\"0.4\"",
+            "y=\"43.0\" width=\"410.0\" height=\"14\" fill=\"#222\" fill-opacity=\"1\"",
+            "y=\"74\" text-anchor=\"end\">gap: nobody worked",
+            "y=\"83.0\" width=\"205.0\" height=\"14\" fill=\"#bbbbbb\"",
+            "2 Events / 15 ms Sum / 20 ms Total / 5 ms Gap",
+        ] {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
     }
 
     #[test]

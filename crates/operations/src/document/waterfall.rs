@@ -20,6 +20,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .takes("Watch", json!({"enabled": true}))
             .answers(Answer::json(200, "As it is now.", watching())),
         question("/waterfall/{transferId}", "showStages", TAG, "The stages of one transfer")
+            .says(
+                "`events`: where somebody worked on it. `waits`: where it waited for a batch, or \
+                 to be sent on. 404 unless all that was noted of it is still kept; the \
+                 description then says how far back that reaches.",
+            )
             .answers(Answer::json(200, "Stages by their start.", reference("Waterfall")))
             .refuses(400, &[ErrorCode::MALFORMED_SYNTAX])
             .refuses(404, &[ErrorCode::TRANSFER_NOT_FOUND]),

@@ -9,7 +9,7 @@ use ledger::{
     Position, Stamp, State, TransferId,
 };
 use operations::{
-    Cluster, Health, Hub, Metrics, ServiceStatus, Snapshots, Stage, Storage, StuckStage, Told,
+    Cluster, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Storage, StuckStage, Told,
     Unavailable,
 };
 
@@ -28,7 +28,8 @@ pub(crate) struct Inner {
     pub(crate) storage: Storage,
     pub(crate) watching: bool,
     pub(crate) snapshots: Snapshots,
-    pub(crate) stages: Vec<(TransferId, Stage)>,
+    pub(crate) noted: Vec<(TransferId, Noted)>,
+    pub(crate) reach: Option<Duration>,
     pub(crate) stuck: Vec<StuckStage>,
     pub(crate) cluster: Cluster,
 }
@@ -45,7 +46,8 @@ impl Kernel {
             storage: Storage::default(),
             watching: false,
             snapshots: Snapshots::default(),
-            stages: Vec::new(),
+            noted: Vec::new(),
+            reach: None,
             stuck: Vec::new(),
             cluster: Cluster::default(),
         }));
@@ -151,9 +153,11 @@ impl Hub for Kernel {
         self.inner().watching = watching;
     }
 
-    fn stages(&self, transfer: &TransferId) -> Vec<Stage> {
-        let of_it = |(id, stage): &(TransferId, Stage)| (id == transfer).then(|| stage.clone());
-        self.inner().stages.iter().filter_map(of_it).collect()
+    fn stages(&self, transfer: &TransferId) -> Noted {
+        let inner = self.inner();
+        let found = inner.noted.iter().find(|(id, _)| id == transfer);
+        let nothing = || Noted { reach: inner.reach, ..Noted::default() };
+        found.map_or_else(nothing, |(_, noted)| noted.clone())
     }
 
     fn health(&self) -> Health {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use ledger::TransferId;
 use operations::{
-    ClusterNode, Fullness, Metrics, Snapshots, Stage, Storage, StuckStage, Task, Unavailable,
+    ClusterNode, Fullness, Metrics, Noted, Snapshots, Stage, Storage, StuckStage, Task, Unavailable,
 };
 
 use crate::conversation::Server;
@@ -25,13 +25,14 @@ async fn health_is_bad_once_the_log_has_stopped() {
 #[tokio::test]
 async fn storage_says_what_is_known_and_configured() {
     let server = Server::start().await;
-    server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"diskBytes":0,"freeBytes":0}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"storeBytes":0,"diskBytes":0,"freeBytes":0}"#]]).await;
     server.hub.inner().storage = Storage {
         fullness: Fullness::Low,
         log_bytes: 1,
         log_segments: 2,
         archived_bytes: 3,
         archived_segments: 4,
+        store_bytes: 50,
         disk_bytes: 100,
         free_bytes: 9,
         growth_bytes_per_day: Some(5),
@@ -44,7 +45,7 @@ async fn storage_says_what_is_known_and_configured() {
             failing: None,
         }),
     };
-    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
     server.stop().await;
 }
@@ -263,11 +264,22 @@ async fn a_waterfall_is_shown_while_stages_are_noted() {
     server
         .check("PUT /waterfall", r#"{"enabled":true}"#, expect![[r#"200 {"enabled":true}"#]])
         .await;
-    let stage = Stage { start_ns: 5, end_ns: 9, label: "prepare: sync".into() };
+    let unknown = expect![[
+        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - no stage of this transfer has been noted: it is unknown, or began before PUT /waterfall"}}"#
+    ]];
+    server.check(&path, "", unknown).await;
+    server.hub.inner().reach = Some(Duration::from_millis(2_449));
+    let too_old = expect![[
+        r#"404 {"errorInformation":{"errorCode":"3208","errorDescription":"Transfer ID not found - too long ago for what is kept, which reaches back 2.4 s, or unknown"}}"#
+    ]];
+    server.check(&path, "", too_old).await;
+    let span = |start_ns, end_ns, label: &str| Stage { start_ns, end_ns, label: label.into() };
+    let stages = vec![span(5, 9, "prepare: sync")];
+    let noted = Noted { stages, waits: vec![span(3, 5, "prepare: wait")], reach: None };
     let transfer = TransferId::parse(ID).unwrap();
-    server.hub.inner().stages.push((transfer, stage));
+    server.hub.inner().noted.push((transfer, noted));
     let shown = expect![[
-        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","events":[{"start":5,"end":9,"label":"prepare: sync"}]}"#
+        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","events":[{"start":5,"end":9,"label":"prepare: sync"}],"waits":[{"start":3,"end":5,"label":"prepare: wait"}]}"#
     ]];
     server.check(&path, "", shown).await;
     server.check_status("GET /waterfall/1", "", 400).await;

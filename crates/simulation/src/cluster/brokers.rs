@@ -175,3 +175,97 @@ pub(crate) enum Again {
     No,
     Yes,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use ports::Arrival;
+    use ports::contract::{Subject, check};
+
+    use super::*;
+
+    /// Members beside the brokers: what a message takes on its way is left to whoever hears next.
+    struct Members {
+        brokers: Brokers,
+        members: Vec<Member>,
+        now: u64,
+    }
+
+    #[derive(Default)]
+    struct Member {
+        next: usize,
+        /// Sent and not known to be committed, by number.
+        unsent: VecDeque<(u64, Vec<u8>)>,
+        sent: u64,
+        asked: VecDeque<u64>,
+    }
+
+    impl Members {
+        /// Brings what was sent to the leader, again if it is another one, and on to the others.
+        fn deliver(&mut self) {
+            for (at, member) in (0..).zip(&mut self.members) {
+                for (number, bytes) in &member.unsent {
+                    self.now += 1_000;
+                    self.brokers.append(self.now, (at, *number), bytes, Again::No);
+                }
+            }
+        }
+
+        fn replicate(&mut self) {
+            for follower in 0..BROKERS {
+                self.brokers.replicate(follower);
+            }
+            for (at, member) in (0..).zip(&mut self.members) {
+                member.unsent.retain(|(number, _)| !self.brokers.has((at, *number)));
+            }
+        }
+    }
+
+    impl Subject for Members {
+        fn join(&mut self, next: i64) -> usize {
+            self.members.push(Member { next: next as usize, ..Member::default() });
+            self.members.len() - 1
+        }
+
+        fn send(&mut self, member: usize, message: &[u8], _tag: u64) {
+            let member = &mut self.members[member];
+            member.unsent.push_back((member.sent, message.to_vec()));
+            member.sent += 1;
+        }
+
+        fn ask_end(&mut self, member: usize, number: u64) {
+            self.members[member].asked.push_back(number);
+        }
+
+        fn hear(&mut self, member: usize) -> Arrival {
+            self.deliver();
+            self.replicate();
+            let member = &mut self.members[member];
+            if let Some(number) = member.asked.pop_front() {
+                let offset = self.brokers.leader().map(|_| self.brokers.committed() as i64);
+                return Arrival::End { number, offset };
+            }
+            let entry = self.brokers.read(member.next).expect("there is more");
+            member.next += 1;
+            let offset = member.next as i64 - 1;
+            Arrival::Message { offset, at: entry.at, bytes: entry.bytes.clone() }
+        }
+
+        /// Before the others have copied what came last.
+        fn lose_leader(&mut self) {
+            self.deliver();
+            let leader = self.brokers.leader().expect("somebody leads");
+            self.brokers.stop(leader);
+            assert!(self.brokers.elect());
+            self.brokers.start(leader);
+        }
+    }
+
+    #[test]
+    fn it_is_a_topic() {
+        let mut members = Members { brokers: Brokers::new(), members: Vec::new(), now: 0 };
+        check(&mut members);
+        assert!(0 < members.brokers.cut_off, "what only the lost leader had was sent again");
+    }
+}

@@ -18,11 +18,11 @@ use sequencer::{Delivered, Name, Replica};
 use serde::Serialize;
 
 use super::{ExportArguments, ImportArguments};
-use crate::Failure;
 use crate::config::Config;
 use crate::offline::{Progress, print_json};
 use crate::serve::{self, Log, Opened, Opening, Sharing};
 use crate::served_log::{LIFE, MARKER, PATIENCE, Place, Topic};
+use crate::{Failure, printed};
 
 /// By which name brokers know these commands.
 const NAME: &str = "import-log";
@@ -33,7 +33,7 @@ struct Report {
     topic: String,
     end: u64,
     chain_head: String,
-    /// Frames that had to be sent.
+    /// Frames that had to be sent to the topic, or decided here.
     moved: u64,
     bytes: u64,
     seconds: f64,
@@ -137,6 +137,9 @@ impl Watch for Leaving<'_> {
 
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let started = Instant::now();
+    if arguments.json {
+        printed::keep_output_for_a_script();
+    }
     let data = &*arguments.data;
     let address = address_of(&arguments.log)?;
     let config = Config::read(arguments.config.as_deref())?;
@@ -162,11 +165,20 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     // Its files and its store are let go of.
     drop(replica);
     let bytes = settle(data, (&reader, &address), &tail)?;
-    let (shown, topic, seconds) = (data.display(), &address.topic, started.elapsed().as_secs_f64());
-    println!(
-        "{shown} holds the log of topic {topic} up to record {}, chain head {}",
-        tail.end.0, tail.chain
-    );
+    let report = Report {
+        topic: address.topic,
+        end: tail.end.0,
+        chain_head: tail.chain.to_string(),
+        moved,
+        bytes,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    if arguments.json {
+        return print_json(&report);
+    }
+    let Report { topic, end, chain_head, seconds, .. } = &report;
+    let shown = data.display();
+    println!("{shown} holds the log of topic {topic} up to record {end}, chain head {chain_head}");
     println!(
         "  {moved} batches decided now, {bytes} bytes compared with the topic, in {seconds:.1} s"
     );
@@ -306,12 +318,12 @@ fn sync(disk: &RealDisk) -> Result<(), ports::DiskError> {
     disk.sync_directory()
 }
 
-fn options(name: &str, security: kafka::Security) -> kafka::Options {
+pub(crate) fn options(name: &str, security: kafka::Security) -> kafka::Options {
     let copy = journal::Options::default();
     kafka::Options { node: name.into(), patience: PATIENCE, copy, security }
 }
 
-fn address_of(text: &str) -> Result<Address, Failure> {
+pub(crate) fn address_of(text: &str) -> Result<Address, Failure> {
     text.parse().map_err(|error| Failure::new(format!("--log: {error}")))
 }
 

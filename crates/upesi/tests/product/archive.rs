@@ -160,6 +160,7 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     let disproof: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(disproof["fault"]["segment"].as_str().unwrap().ends_with(name), "{disproof}");
     assert!(disproof["fault"]["what"].as_str().unwrap().contains("checksum"), "{disproof}");
+    assert_eq!(disproof["fault"]["offset"], 512, "where its first block begins: {disproof}");
     let said = complaint(&home.serve_in_vain(Ports::free()));
     assert!(said.contains(name) && said.contains("checksum"), "{said}");
     fs::remove_file(&object).unwrap();
@@ -169,6 +170,10 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(said.contains(missing), "{said}");
     fs::rename(beside.path("archive"), beside.path("unmounted")).unwrap();
     refused(&["verify", "--data", data], "open the directory");
+    let hindered = run(&["verify", "--json", "--data", data]);
+    let hindered: Value = serde_json::from_slice(&hindered.stdout).unwrap();
+    assert_eq!((&hindered["ok"], &hindered["fault"]), (&Value::Null, &Value::Null), "{hindered}");
+    assert!(hindered["hindered"].as_str().unwrap().contains("open the directory"), "{hindered}");
     fs::rename(beside.path("unmounted"), beside.path("archive")).unwrap();
     fs::write(&object, good).unwrap();
     assert!(all() == plain, "it was put back");

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -512,12 +513,24 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
     let gap = one.lines().find(|line| line.trim_start().starts_with("gap: nobody worked"));
     let gap = gap.expect("there is a line for the gap");
     assert!(!gap.contains("p50       0.0 us"), "nobody ever waited: {one}");
-    assert!(!one.contains("wait for the batch") && !one.contains("dispatch"), "{one}");
+    let at = |label: &str| one.find(label).unwrap_or_else(|| panic!("no {label}: {one}"));
+    for wait in ["prepare: wait", "fulfil: wait", "prepare to payee: dispatch"] {
+        assert!(at("gap: nobody worked") < at(wait), "waits stand below the gap: {one}");
+    }
     let again = waterfall(&[&events, "--unit", "ns", "--out", &path("one.svg")]);
     let figures = |text: &str| {
-        text[text.find("Events").expect("figures")..].lines().next().map(str::to_owned)
+        let line = text.lines().find(|line| line.starts_with("waterfall")).expect("figures");
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(figures(&again), figures(&one));
+    // Capitals and the colon make no difference; what is left out still spans the total.
+    let fewer = waterfall(&[&events, "--unit", "ns", "--exclude", "PREPARE receive"]);
+    assert!(fewer.contains("prepare: receive (not counted)"), "{fewer}");
+    let parts = |text: &str| figures(text).split(" / ").map(str::to_owned).collect::<Vec<_>>();
+    let [all, less] = [&one, &fewer].map(|text| parts(text));
+    let count = |parts: &[String]| parts[0].split(' ').next().unwrap().parse::<usize>().unwrap();
+    assert_eq!(count(&less), count(&all) - 1, "{fewer}");
+    assert_eq!((less[1] == all[1], &less[2]), (false, &all[2]), "{fewer}");
     let many = waterfall(&["--at-once", "5", "--out", &page]);
     assert!(many.starts_with("median"), "{many}");
     let html = std::fs::read_to_string(&page).expect("it was written");
@@ -536,6 +549,81 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
     let errors = said(&nowhere);
     assert!(!nowhere.status.success() && errors.contains("/nowhere/x.html"), "{errors}");
     assert!(!errors.contains("starting the switch"), "nothing is sent first: {errors}");
+}
+
+/// It says how far it is, also while it only waits for the next one, and ends at once.
+#[test]
+fn waterfalls_show_progress_and_can_be_interrupted_in_a_pause() {
+    let mut child = Command::new(PROGRAM)
+        .args(["waterfall", "--count", "3", "--apart", "60"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let shown = errors.find(|line| line.as_ref().is_ok_and(|line| line.contains("1 of 3 transf")));
+    assert!(shown.is_some(), "it says nothing");
+    let (asked, id) = (Instant::now(), i32::try_from(child.id()).ok().and_then(Pid::from_raw));
+    kill_process(id.expect("it has an id"), Signal::INT).unwrap();
+    let rest: Vec<String> = errors.map_while(Result::ok).collect();
+    assert!(!child.wait().unwrap().success() && asked.elapsed().as_secs() < 20, "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("interrupted")), "{rest:?}");
+}
+
+/// The last JSON that stands on the output.
+fn json_of(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(output)))
+}
+
+fn assert_says_where(result: &Value) {
+    for member in ["/machine/kernel", "/environment/memory_bytes", "/commit", "/configuration"] {
+        assert!(result.pointer(member).is_some_and(|it| !it.is_null()), "{member}: {result}");
+    }
+}
+
+/// Results of the core have their origin and options; each row of `durable` takes as long as said.
+#[test]
+fn the_core_is_measured_for_as_long_as_wanted_and_says_where() {
+    let place = TempDir::new().unwrap();
+    let (data, file) = (place.path().to_str().unwrap(), place.path().join("core.json"));
+    let core = |more: &[&str]| bench(&[&["core", "--data", data], more].concat());
+    let seconds = ["--seconds", "2", "--rounds", "1", "--json", file.to_str().unwrap()];
+    let output = core(&[&["--only", "durable"], &seconds[..]].concat());
+    assert!(said(&output).contains("commit  "), "{}", said(&output));
+    let result = read(&file);
+    assert_says_where(&result);
+    assert_eq!(result["configuration"]["only"], serde_json::json!(["durable"]));
+    let section = &result["sections"][0];
+    assert_eq!(section["columns"][8], "seconds", "{section}");
+    for row in section["rows"].as_array().unwrap() {
+        assert!(row["figures"][8].as_f64().is_some_and(|it| it >= 2.0), "{row}");
+    }
+    let slow = ["--seconds", "3", "--rate", "1000", "--pairs-per-second", "300", "--json"];
+    let output = core(&[&["--only", "arrivals,stream"], &slow[..]].concat());
+    assert_says_where(&json_of(&output));
+    for shown in ["of 3000 commands (", "of 900 pairs ("] {
+        assert!(said(&output).contains(shown), "no {shown}: {}", said(&output));
+    }
+    assert!(std::fs::read_dir(data).unwrap().count() == 1, "only the results are left");
+}
+
+#[test]
+fn the_instrument_shows_progress_and_says_where() {
+    let output = bench(&["harness", "--seconds", "2.5", "--concurrency", "4", "--json"]);
+    let result = json_of(&output);
+    assert_says_where(&result);
+    assert_eq!(result["configuration"]["concurrency"], Value::from(4));
+    assert_eq!(result["forwarded"]["machine"], result["exchanges"]["machine"]);
+    assert!(said(&output).contains(" exchanges ("), "{}", said(&output));
+}
+
+#[test]
+fn a_demonstration_writes_its_results_to_the_output_too() {
+    let mut command = Command::new(PROGRAM);
+    command.args(["demo", "--transactions", "50", "--concurrency", "4", "--fsps", "2", "--json"]);
+    assert_eq!(json_of(&finish(command))["verified"], Value::from(true));
 }
 
 #[test]

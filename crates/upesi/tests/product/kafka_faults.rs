@@ -1,9 +1,11 @@
-//! What else may go wrong with nodes over real brokers: a broker's disk is full, a node stands
-//! still for a minute or comes back from an old disk, somebody else writes to the topic.
+//! What else may go wrong with nodes over real brokers: the disk of a broker or of a node is full, a
+//! node stands still for a minute, comes back from an old disk or loses power, somebody else writes
+//! to the topic.
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brokers::{Cluster, Options};
@@ -15,12 +17,14 @@ use crate::kafka::{
 };
 use crate::support::apart::{Mounted, Need, apart_within};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, files};
+use crate::support::switch::{Home, Ports, files};
 
 /// The topic of these tests.
 const TOPIC: &str = "scheme";
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(300);
+/// Between two transfers of a test that waits for something else.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Room of each broker.
 const MEBIBYTES: u32 = 96;
 
@@ -61,6 +65,105 @@ fn fill_up(path: &Path) {
     for length in [1 << 16, 1 << 12, 1] {
         while file.write_all(&vec![1; length]).is_ok() {}
     }
+}
+
+/// A node that cannot write its copy stops; the others go on, and with room it applies what it
+/// missed.
+#[test]
+fn a_node_whose_disk_is_full() {
+    let test = "kafka_faults::a_node_whose_disk_is_full";
+    apart_within(test, (Need::Memory, LONG), || {
+        let directory = TempDir::new().unwrap();
+        let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+        let scheme = Scheme::at(home(&cluster, "a"));
+        let small = home(&cluster, "b");
+        let _disk = Mounted::memory(&small.data(), MEBIBYTES);
+        let mut b = small.serve();
+        play(&scheme, [scheme.switch.fspiop, b.fspiop], "1");
+        let ballast = small.data().join("ballast");
+        fill_up(&ballast);
+        let since = Instant::now();
+        let mut played = 1;
+        while !b.has_ended() {
+            assert!(since.elapsed() < MINUTE, "it goes on: {}", b.complaints());
+            play(&scheme, [scheme.switch.fspiop; 2], "1");
+            std::thread::sleep(PAUSE);
+            played += 1;
+        }
+        println!("it ended {:.1} s after its disk was full", since.elapsed().as_secs_f64());
+        let (status, said) = b.end();
+        assert!(!status.success() && said.contains("the disk is full"), "{status}: {said}");
+        play(&scheme, [scheme.switch.fspiop; 2], "1");
+        let said = small.serve_in_vain(Ports::free());
+        assert!(!said.status.success(), "there is no room yet");
+        fs::remove_file(ballast).unwrap();
+        let b = Node { switch: small.serve(), home: small };
+        let position = (played + 1).to_string();
+        assert_eq!(b.admin().position("payerfsp"), position);
+        play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "1");
+        scheme.switch.stop(Signal::TERM);
+        b.switch.stop(Signal::TERM);
+        prove(&[&scheme.home, &b.home]);
+    });
+}
+
+/// A copy is synced by nobody, so that a loss of power may take any of its end: a start goes on
+/// from what is whole, or says that the directory must be empty, and what to do.
+#[test]
+fn a_node_that_loses_power() {
+    let directory = TempDir::new().unwrap();
+    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let scheme = Scheme::at(home(&cluster, "a"));
+    let mut b = Node::start(&cluster, "b");
+    let mut total = 0;
+    for (what, harm) in LOSSES {
+        play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
+        b.switch.signal(Signal::KILL);
+        let home = b.home;
+        drop(b.switch);
+        harm(&newest_segment(&home));
+        play(&scheme, [scheme.switch.fspiop; 2], "10");
+        let switch = home.serve_or_not().unwrap_or_else(|said| {
+            println!("{what}: {said}");
+            assert!(said.contains("start with an empty one"), "{what}: {said}");
+            fs::remove_dir_all(home.data()).unwrap();
+            home.serve()
+        });
+        total += 20;
+        b = Node { switch, home };
+        assert_eq!(b.admin().position("payerfsp"), total.to_string(), "{what}");
+    }
+    play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home]);
+}
+
+/// What becomes of a segment, and how it is done to it.
+type Loss = (&'static str, fn(&Path));
+
+/// Last pages that were never written, in several ways.
+const LOSSES: [Loss; 4] = [
+    ("half of its last frame", |segment| cut(segment, 100)),
+    ("its last pages", |segment| cut(segment, 3 * 4_096)),
+    ("pages in the middle of its end", |segment| overwrite_with_zeros(segment, 2 * 4_096, 4_096)),
+    ("all but its length", |segment| overwrite_with_zeros(segment, 4_096, 4_096)),
+];
+
+fn cut(path: &Path, bytes: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() - bytes).unwrap();
+}
+
+fn overwrite_with_zeros(path: &Path, before_end: u64, bytes: usize) {
+    let file = File::options().write(true).open(path).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.write_all_at(&vec![0; bytes], length - before_end).unwrap();
+}
+
+fn newest_segment(home: &Home) -> PathBuf {
+    let all = files(&home.data()).into_iter();
+    all.filter(|path| path.extension().is_some_and(|it| it == "segment")).max().unwrap()
 }
 
 /// The broker that leads the topic dies, or stands still with its connections open: another one

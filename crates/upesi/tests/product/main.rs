@@ -33,6 +33,8 @@ mod kafka_moving;
 #[cfg(all(feature = "real-brokers", feature = "kafka-tls"))]
 mod kafka_security;
 #[cfg(feature = "real-brokers")]
+mod kafka_trim;
+#[cfg(feature = "real-brokers")]
 mod kafka_upgrade;
 mod kill;
 mod lookup_and_quotes;

@@ -120,7 +120,8 @@ fn a_proof_says_what_it_counted() {
     }
     assert_eq!(small, proof);
     assert_eq!(fs::read_dir(place).unwrap().count(), 0);
-    let output = home.offline(&["verify", "--scratch", "/nowhere"]);
+    let nowhere = scratch.path().join("nowhere");
+    let output = home.offline(&["verify", "--scratch", nowhere.to_str().unwrap()]);
     assert!(complaint(&output).contains("/nowhere/upesi-verify-"), "{}", complaint(&output));
 }
 
@@ -235,10 +236,13 @@ fn a_full_scratch_disk_is_no_fault_of_the_log() {
                 assert_eq!((error.kind(), room), (ErrorKind::StorageFull, 0), "{error}");
             });
             let before = content(&home.data());
-            let output = home.offline(&["verify", "--json", "--scratch", place.to_str().unwrap()]);
+            let (said_json, output) =
+                answer(&home, &["verify", "--json", "--scratch", place.to_str().unwrap()]);
             let said = complaint(&output);
             assert_eq!(output.status.code(), Some(1), "{room} KiB: {said}");
-            assert!(output.stdout.is_empty(), "{room} KiB: no proof and no fault");
+            let parts = (&said_json["ok"], &said_json["fault"]);
+            assert_eq!(parts, (&json!(null), &json!(null)), "{room} KiB: no proof and no fault");
+            assert!(said.contains(said_json["hindered"].as_str().unwrap()), "{said_json:#}");
             for part in [named, place.to_str().unwrap(), "No space left on device"] {
                 assert!(said.contains(part), "{room} KiB: {part}: {said}");
             }
@@ -287,7 +291,8 @@ fn life(home: &Home, id: &str) -> Value {
     let (noted, _) = answer(home, &["explain", id, "--json"]);
     assert_eq!(noted["source"], "store", "{noted:#}");
     let (again, _) = answer(home, &["explain", id, "--json", "--replay"]);
-    assert_eq!(again["source"], json!({"replay": null}));
+    assert_eq!(again["source"], "replay");
+    assert_eq!(again["store_not_asked"], json!(null));
     for name in ["transfer", "state", "events", "notices_pending"] {
         assert_eq!(noted[name], again[name], "{name}");
     }
@@ -680,7 +685,7 @@ fn what_the_store_does_not_tell_is_decided_again() {
     let newest = life(&home, &resent.id);
     let check = |named: &str| {
         let (told, _) = answer(&home, &["explain", &resent.id, "--json"]);
-        let why = told["source"]["replay"].as_str().unwrap();
+        let why = told["store_not_asked"].as_str().unwrap();
         assert!(why.contains(named), "{why}");
         assert_eq!(told["events"], newest["events"], "{named}");
     };

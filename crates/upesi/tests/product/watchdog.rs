@@ -1,10 +1,13 @@
 //! A stage that is really stopped is named by both health pages, and ends the process where the
 //! operator wants that; one that merely has nothing to do, or waits for a participant, is not.
 
+use std::path::Path;
 use std::time::Instant;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
@@ -98,12 +101,84 @@ fn a_deadline_that_is_not_met_is_named() {
     // The next batch meets it, and the switch is well again.
     scheme.admin.set_limit("otherfsp", "900");
     scheme.admin.wait_for("upesi_transfers_expired_total", |expired| expired == 1);
+    wait_until_well(&scheme.admin);
+    assert!(scheme.switch.complaints().ends_with("expiry gets on again\n"));
+}
+
+fn wait_until_well(admin: &Admin) {
     let deadline = Instant::now() + PATIENCE;
-    while scheme.admin.call("GET", "/health", "").status() != 200 {
+    while admin.call("GET", "/health", "").status() != 200 {
         assert!(Instant::now() < deadline, "it stays ill");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    assert!(scheme.switch.complaints().ends_with("expiry gets on again\n"));
+}
+
+/// The disk of the store takes nothing and says nothing. Transfers go on meanwhile, and with the
+/// disk the store does.
+#[test]
+fn a_store_that_hangs_is_named() {
+    apart("watchdog::a_store_that_hangs_is_named", Need::Disk, || {
+        let home = Home::configured(REPORT);
+        // A store that is there already is opened where it is.
+        home.serve().stop(Signal::TERM);
+        let store = home.data().join("store");
+        let _mounted = move_to_a_disk_of_its_own(&store, &home);
+        let scheme = Scheme::at(home);
+        let commit = || {
+            let transfer = Transfer::of("10");
+            scheme.send(&transfer.prepare(), 202);
+            scheme.payee.wait("POST", "/transfers");
+            scheme.send(&transfer.fulfil("COMMITTED"), 200);
+            scheme.payer.wait("PUT", &transfer.path());
+        };
+        commit();
+        let frozen = Frozen::freeze(&store);
+        commit();
+        let (names, page) = down(|| {
+            let answer = scheme.admin.call("GET", "/health", "");
+            (answer.status(), answer.text())
+        });
+        assert_eq!(names, ["store"], "{page}");
+        let detail = page["stuck"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("the cold store is not written"), "{page}");
+        commit();
+        drop(frozen);
+        wait_until_well(&scheme.admin);
+        commit();
+        scheme.positions("40", "-40");
+        assert!(scheme.switch.complaints().ends_with("store gets on again\n"));
+        scheme.switch.signal(Signal::TERM);
+        let (status, said) = scheme.switch.end();
+        assert!(status.success(), "{said}");
+    });
+}
+
+/// The same files, on a file system that nothing else is on.
+fn move_to_a_disk_of_its_own(directory: &Path, home: &Home) -> Mounted {
+    let beside = |name: &str| home.configuration().with_file_name(name);
+    let (image, outside) = (beside("image"), beside("outside"));
+    make_image(&image, 64);
+    let mounted = Mounted::image(&image, &outside);
+    let from = directory.join(".");
+    run("cp", &["-a", from.to_str().unwrap(), outside.to_str().unwrap()]);
+    drop(mounted);
+    Mounted::image(&image, directory)
+}
+
+/// A file system on which every write waits, until this is dropped.
+struct Frozen<'a>(&'a Path);
+
+impl<'a> Frozen<'a> {
+    fn freeze(at: &'a Path) -> Self {
+        run("fsfreeze", &["--freeze", at.to_str().unwrap()]);
+        Self(at)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        run("fsfreeze", &["--unfreeze", self.0.to_str().unwrap()]);
+    }
 }
 
 #[test]

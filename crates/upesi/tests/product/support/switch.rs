@@ -130,6 +130,16 @@ impl Home {
         }
     }
 
+    /// Starts a switch that may refuse to start, and then says why.
+    #[cfg(feature = "real-brokers")]
+    pub(crate) fn serve_or_not(&self) -> Result<Switch, String> {
+        let mut switch = self.spawned(self.command(Ports::free()));
+        match switch.is_ready() {
+            true => Ok(switch),
+            false => Err(switch.end().1),
+        }
+    }
+
     /// Starts a switch that must not start.
     pub(crate) fn serve_in_vain(&self, ports: Ports) -> Output {
         finish(self.command(ports))
@@ -202,6 +212,11 @@ impl Switch {
         let (status, said) = self.end();
         assert!(status.success(), "{status}: {said}");
         assert_eq!(said, "", "an orderly end is a silent one");
+    }
+
+    #[cfg(feature = "real-brokers")]
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end. Answers with what it wrote to standard error.

@@ -1,0 +1,103 @@
+//! Messages that a copy of the log holds are deleted from the topic, and nobody misses them: nodes
+//! go on, new ones begin with the copy, and the scheme moves back to files.
+
+use brokers::{Cluster, Options};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::kafka::{Node, cluster_of, home, play, prove};
+use crate::support::scheme::Scheme;
+use crate::support::switch::{Home, Ports};
+
+/// Enough for a segment of one MiB that is closed, and some more.
+const TRANSFERS: usize = 600;
+/// Records that stay beyond what every node has.
+const KEEP: &str = "100";
+
+#[test]
+fn what_a_copy_holds_goes_from_the_topic() {
+    let directory = TempDir::new().unwrap();
+    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let log = format!("kafka://{}/scheme", cluster.bootstrap());
+    let small = "[log]\nsegment_mib = 1\n";
+    let told = |name: &str| Home::configured(small).told(&["--log", &log, "--node", name]);
+    let scheme = Scheme::at(told("a"));
+    let b = Node::start(&cluster, "b");
+    let doors = [scheme.switch.fspiop, b.switch.fspiop];
+    let old = play(&scheme, doors, "1");
+    (1..TRANSFERS).for_each(|_| drop(play(&scheme, doors, "1")));
+    cluster_of(&scheme.admin, 2);
+    let kept = TempDir::new().unwrap();
+    let place = format!("file://{}", kept.path().display());
+    let admin = format!("http://{}", scheme.switch.admin);
+    let trim = |more: &[&str]| {
+        let arguments = ["cluster", "trim", "--log", &log, "--copy", &place, "--json"];
+        scheme.home.offline(&[&arguments[..], &["--admin", &admin], more].concat())
+    };
+    let refused = |more: &[&str], why: &str| {
+        let output = trim(more);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    };
+    let done = |more: &[&str]| -> Value {
+        let output = trim(more);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+
+    // Nothing goes that is not in a copy of this log.
+    refused(&["--keep", KEEP], "there is no copy here");
+    let saved = scheme.home.offline(&["backup", "--to", &place]);
+    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    let object = kept.path().join("segments/00000000000000000001.packed");
+    let aside = kept.path().join("aside");
+    std::fs::rename(&object, &aside).unwrap();
+    refused(&["--keep", KEEP], "the records from 1 on are missing");
+    std::fs::rename(&aside, &object).unwrap();
+    let never = done(&[]);
+    assert_eq!((&never["first_record"], &never["deleted_messages"]), (&Value::Null, &0.into()));
+    let planned = done(&["--keep", KEEP, "--dry-run"]);
+    let messages = planned["deleted_messages"].as_u64().unwrap();
+    assert!(100 < messages, "{planned}");
+    let trimmed = done(&["--keep", KEEP]);
+    for what in ["first_record", "deleted_messages"] {
+        assert_eq!(trimmed[what], planned[what], "{trimmed}");
+    }
+    let first = trimmed["first_record"].as_u64().unwrap();
+    assert!(100 < first, "{trimmed}");
+    assert_eq!(done(&["--keep", KEEP])["deleted_messages"], 0, "it is done already");
+
+    // The nodes go on; one that was away goes on too, and a new one begins with the copy.
+    play(&scheme, doors, "1");
+    b.switch.stop(Signal::TERM);
+    play(&scheme, [scheme.switch.fspiop; 2], "1");
+    let b = Node { switch: b.home.serve(), home: b.home };
+    play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "1");
+    let vain = home(&cluster, "c").serve_in_vain(Ports::free());
+    let said = String::from_utf8_lossy(&vain.stderr).into_owned();
+    assert!(said.contains("what stood before was deleted"), "{said}");
+    let c = home(&cluster, "c").told(&["--from", &place]);
+    let c = Node { switch: c.serve(), home: c };
+    let position = (TRANSFERS + 3).to_string();
+    for node in [&b, &c] {
+        assert_eq!(node.admin().position("payerfsp"), position);
+        crate::kafka::send(node.switch.fspiop, &old.prepare(), 202);
+    }
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    // One of them has its first segments packed.
+    for home in [&scheme.home, &b.home, &c.home] {
+        prove(&[home]);
+    }
+
+    // Back to files: what the topic still holds is compared, and the scheme goes on.
+    let moved = scheme.home.offline(&["import-log", "--log", &log, "--json"]);
+    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+    let moved: Value = serde_json::from_slice(&moved.stdout).unwrap();
+    let proof = scheme.home.verify();
+    assert!(proof.status.success(), "{}", String::from_utf8_lossy(&proof.stderr));
+    assert!(first < moved["end"].as_u64().unwrap(), "{moved}");
+}

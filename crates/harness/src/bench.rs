@@ -34,6 +34,8 @@ use crate::scenario::Scenario;
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// Share of the units due in the measured part that may be dropped in a valid run.
 const DROPPED_SHARE_MAX: f64 = 0.01;
+/// A stock whose size nobody told may be used up before the end, but not sooner than this.
+const STOCK_LASTS: Duration = Duration::from_secs(1);
 /// Points of a distribution per halving of the rest (see `hdrhistogram`).
 const POINTS_PER_HALF: u32 = 4;
 
@@ -280,6 +282,7 @@ fn measure(
         },
         warm_up: Duration::from_secs_f64(options.warmup),
         stock: options.stock_for(scenario),
+        lasts: options.stock.is_none().then_some(STOCK_LASTS),
         hub,
         adjust: &|index, simulator: &mut SimulatorOptions| {
             simulator.listen = place(options.listen, options.port, index);

@@ -43,6 +43,7 @@ pub fn demo(options: &DemoOptions, command: &SwitchCommand) -> Result<DemoReport
         length: options.transactions.map_or(Length::Time(time), Length::Count),
         warm_up: WARM_UP,
         stock: 0,
+        lasts: None,
         hub: match &plan {
             Some(plan) => HubChoice::Nodes { command, data, plan: plan.clone() },
             None => HubChoice::Spawn { command, data },

@@ -69,6 +69,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) warm_up: Duration,
     /// Transfers to hold before the measured part; for [`Scenario::Fulfil`].
     pub(crate) stock: usize,
+    /// Shortest measured part that counts though the stock was used up before its end: all of it,
+    /// unless nobody said how large the stock is to be.
+    pub(crate) lasts: Option<Duration>,
     pub(crate) hub: HubChoice<'a>,
     /// What the FSPs are beside their options: where they listen, what they match by.
     pub(crate) adjust: &'a dyn Fn(usize, &mut SimulatorOptions),
@@ -382,7 +385,7 @@ impl Run<'_> {
                 let measured = self.fleets.glance().measured;
                 (measured < count).then(|| format!("{measured} of {count} units"))?
             }
-            Length::Time(time) => (after < time)
+            Length::Time(time) => (after < self.setup.lasts.unwrap_or(time))
                 .then(|| format!("{:.1} of {:.1} s", after.as_secs_f64(), time.as_secs_f64()))?,
         };
         Some(format!("the stock of {stock} transfers was used up after {missing}: raise --stock"))

@@ -207,7 +207,7 @@ pub struct BenchOptions {
     #[arg(long)]
     pub confirm_to_payee: bool,
     /// Scenario fulfil: transfers reserved beforehand; without it as many as the run may need,
-    /// and 100000 in closed loop.
+    /// and 100000 in closed loop, which ends with the last of them.
     #[arg(long)]
     pub stock: Option<usize>,
     /// Data directory of the switch, kept; without it a temporary one, removed at the end.

@@ -52,3 +52,43 @@ impl Flight {
         &mut self.pages[slot as usize / PAGE].own()[slot as usize % PAGE]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+
+    fn active(number: u64) -> Active {
+        let id = TransferId::parse(&alloc::format!("{number:0>26}")).expect("digits are a ULID");
+        Active {
+            id,
+            payer: ParticipantIndex(1),
+            payee: ParticipantIndex(2),
+            payer_account: AccountId(3),
+            payee_account: AccountId(4),
+            amount: Amount::parse("1").expect("an amount"),
+            condition: [5; 32],
+            expiration_ms: 6,
+            hash: Digest([7; 32]),
+            prepare: Position(number),
+            prepare_notice: NoticeId(8),
+            reserved_at: Stamp(9),
+            trace: [10; 16],
+        }
+    }
+
+    #[test]
+    fn slots_follow_each_other_over_pages_and_what_was_left_is_taken_first() {
+        let mut flight = Flight::default();
+        for number in 0..2 * PAGE as u64 + 1 {
+            assert_eq!(u64::from(flight.insert(active(number))), number);
+        }
+        for number in 0..2 * PAGE as u64 + 1 {
+            assert_eq!(flight.get(number as u32).prepare, Position(number));
+        }
+        let left = PAGE as u32 + 3;
+        assert_eq!(flight.take(left).prepare.0, u64::from(left));
+        assert_eq!(flight.iter().count(), 2 * PAGE);
+        assert_eq!(flight.insert(active(9)), left);
+    }
+}

@@ -35,3 +35,20 @@ impl BuildHasher for Keyed {
         SipHasher13::new_with_key(&self.key)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FspName;
+
+    #[test]
+    fn a_key_that_is_stored_is_the_one_that_was_given() {
+        let id = TransferId::parse("00000000000000000000000001").expect("digits are a ULID");
+        let (one, other) = (Keyed::new([7; 16]), Keyed::new([8; 16]));
+        assert_eq!(one.key(), [7; 16]);
+        assert_ne!(one.of(&id), other.of(&id));
+        assert_ne!(one.hash_one(id), other.hash_one(id));
+        let [a, b] = ["a", "b"].map(|name| FspName::new(name).expect("a name"));
+        assert_ne!(one.hash_one(a), one.hash_one(b));
+    }
+}

@@ -133,3 +133,51 @@ fn a_row_that_never_left_is_not_brought_back() {
     let row = world.apply(&[command]).ended[0].clone();
     other.state.thaw(row);
 }
+
+/// The oldest first, and none before the store shows it and its time has come.
+#[test]
+fn rows_leave_one_after_the_other() {
+    let mut world = World::new();
+    let any = Eviction {
+        visible: Position(u64::MAX),
+        completed_before: Stamp(u64::MAX),
+        rows_max: usize::MAX,
+    };
+    world.state.evict(any, &mut |_| ());
+    assert_eq!(world.state.leaves_next(), None, "those of the onboarding have left");
+    let rows = [1, 2, 3].map(|id| {
+        world.wait(1_000);
+        let command = world.command(&super::history::Act::FundsIn { id, party: 0, units: 1 });
+        world.apply(&[command]).ended[0].clone()
+    });
+    let [first, second, third] = rows.each_ref().map(|row| (row.changed, row.completed));
+    let mut check = |eviction: Eviction, expected: &[&Ended], next| {
+        let mut gone = Vec::new();
+        let count = world.state.evict(eviction, &mut |row| gone.push(row.clone()));
+        assert_eq!((count, gone.iter().collect::<Vec<_>>()), (expected.len(), expected.to_vec()));
+        assert_eq!(world.state.leaves_next(), next);
+    };
+    check(Eviction { completed_before: first.1, ..any }, &[], Some(first));
+    check(Eviction { visible: Position(first.0.0 - 1), ..any }, &[], Some(first));
+    check(Eviction { rows_max: 0, ..any }, &[], Some(first));
+    let a_little_later = Stamp(first.1.0 + 1);
+    check(Eviction { completed_before: a_little_later, ..any }, &[&rows[0]], Some(second));
+    check(Eviction { visible: second.0, ..any }, &[&rows[1]], Some(third));
+    check(Eviction { rows_max: 5, ..any }, &[&rows[2]], None);
+}
+
+/// Whoever brings rows back before a record must know which one it is about.
+#[test]
+fn a_command_names_the_transfer_that_it_is_about() {
+    use super::history::Act;
+
+    let world = World::new();
+    for act in [
+        Act::FundsIn { id: 7, party: 0, units: 1 },
+        Act::EndFundsOut { id: 7, party: 0, commit: true },
+    ] {
+        assert_eq!(world.command(&act).transfer(), Some(&id(7)), "{act:?}");
+    }
+    assert_eq!(world.command(&Act::Participant { party: 0, active: true }).transfer(), None);
+    assert_eq!(Command::Tick.transfer(), None);
+}

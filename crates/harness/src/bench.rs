@@ -25,7 +25,7 @@ use crate::live::Live;
 use crate::machine::Origin;
 use crate::nodes::NodesPlan;
 use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
-use crate::proof::{ASKED_FOR, Check, TAKEN, differences, not_taken};
+use crate::proof::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
 use crate::report::Latency;
 use crate::results::{check_json, check_writable, tell};
 use crate::scenario::Scenario;
@@ -34,6 +34,8 @@ use crate::scenario::Scenario;
 const FAILED_SHARE_MAX: f64 = 0.01;
 /// Share of the units due in the measured part that may be dropped in a valid run.
 const DROPPED_SHARE_MAX: f64 = 0.01;
+/// The check that fails when callbacks never come.
+const IN_TIME: &str = "each unit had its callback in time";
 /// A stock whose size nobody told may be used up before the end, but not sooner than this.
 const STOCK_LASTS: Duration = Duration::from_secs(1);
 /// Points of a distribution per halving of the rest (see `hdrhistogram`).
@@ -318,7 +320,9 @@ fn put_causes_first(measured: &mut Measured) {
         WELL => 1,
         TAKEN if !disturbed => 2,
         ASKED_FOR => 3,
-        _ => 4,
+        IN_TIME => 4,
+        REACHED | ARRIVED => 5,
+        _ => 6,
     });
 }
 
@@ -339,7 +343,7 @@ pub(crate) fn unit_checks(measured: &Measured) -> [Check; 4] {
         .then(|| format!("{} of {ended} units failed: at most 1% may", measured.failed));
     let idle = (measured.good == 0).then(|| "0 units ended well, 1 or more expected".to_owned());
     [
-        check("each unit had its callback in time", lost),
+        check(IN_TIME, lost),
         check("at most 1% of the units failed", many),
         check("at most 1% of the units were dropped", dropped(measured)),
         check("something was measured", idle),

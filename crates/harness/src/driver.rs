@@ -278,6 +278,11 @@ impl Driver {
     fn start_one(&self, index: usize, intended: Instant) -> bool {
         // In open loop the first one may have been due before the measured part began.
         let measured = self.is_measured(intended);
+        let is_open = matches!(self.load, Load::Open { .. });
+        if is_open && !measured && self.scenario == Scenario::Fulfil {
+            // Its transfer belongs to one that counts.
+            return false;
+        }
         if let Load::Open { backlog, .. } = self.load
             && backlog <= self.in_flight.get()
         {
@@ -288,7 +293,6 @@ impl Driver {
             Scenario::Fulfil => self.release(index, intended),
             _ => self.pay(index, intended),
         };
-        let is_open = matches!(self.load, Load::Open { .. });
         if !started && is_open && self.scenario == Scenario::Fulfil {
             let due = measured && self.is_before_the_end(intended);
             self.control.unstocked.fetch_add(u64::from(due), Ordering::Relaxed);

@@ -69,8 +69,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) warm_up: Duration,
     /// Transfers to hold before the measured part; for [`Scenario::Fulfil`].
     pub(crate) stock: usize,
-    /// Shortest measured part that counts though the stock was used up before its end: all of it,
-    /// unless nobody said how large the stock is to be.
+    /// Shortest measured part that counts though the stock was used up before its end; `None` for
+    /// all of it, where somebody said how large the stock is to be.
     pub(crate) lasts: Option<Duration>,
     pub(crate) hub: HubChoice<'a>,
     /// What the FSPs are beside their options: where they listen, what they match by.
@@ -379,13 +379,16 @@ impl Run<'_> {
 
     /// What there is to say when a stock was used up before the end of the measured part.
     fn spent_early(&self, part: &Part) -> Option<String> {
+        if self.setup.scenario != Scenario::Fulfil || 0 < self.fleets.glance().stock {
+            return None;
+        }
         let (stock, after) = (self.setup.stock, part.end.moment - part.start.moment);
         let missing = match self.setup.length {
             Length::Count(count) => {
                 let measured = self.fleets.glance().measured;
                 (measured < count).then(|| format!("{measured} of {count} units"))?
             }
-            Length::Time(time) => (after < self.setup.lasts.unwrap_or(time))
+            Length::Time(time) => (after < self.setup.lasts.map_or(time, |lasts| lasts.min(time)))
                 .then(|| format!("{:.1} of {:.1} s", after.as_secs_f64(), time.as_secs_f64()))?,
         };
         Some(format!("the stock of {stock} transfers was used up after {missing}: raise --stock"))

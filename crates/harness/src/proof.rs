@@ -103,6 +103,9 @@ pub(crate) const TAKEN: &str = "the hub took what was sent to it";
 
 /// The check that fails when a hub mixes something up.
 pub(crate) const ASKED_FOR: &str = "no answer was another than asked for";
+/// The checks that fail when callbacks are lost or doubled.
+pub(crate) const ARRIVED: &str = "each notice owed arrived, none contradicts";
+pub(crate) const REACHED: &str = "each prepare reached its payee";
 
 /// What kept messages from the hub, if anything did.
 pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
@@ -165,10 +168,10 @@ impl Evidence<'_> {
             lines
         };
         checks.push(Check::of("each transfer ended alike on both sides", each(Self::transfers)));
-        checks.push(Check::of("each notice owed arrived, none contradicts", each(Self::notices)));
+        checks.push(Check::of(ARRIVED, each(Self::notices)));
         checks.push(self.drivers());
         checks.push(Check::of(ASKED_FOR, self.wrong()));
-        checks.push(Check::of("each prepare reached its payee", self.prepares()));
+        checks.push(Check::of(REACHED, self.prepares()));
         checks
     }
 

@@ -258,6 +258,21 @@ fn last_line(output: &Output) -> String {
     errors.lines().last().unwrap_or_default().to_owned()
 }
 
+/// However short a run is, and with a stock that is just large enough.
+#[test]
+fn short_runs_and_stocks_that_suffice_are_valid() {
+    for arguments in [
+        &["lookup", "--seconds", "0.3"][..],
+        &["transfer", "--seconds", "0.3", "--rate", "20"],
+        &["fulfil", "--seconds", "0.3", "--rate", "20"],
+        &["fulfil", "--count", "50", "--rate", "50"],
+        &["fulfil", "--count", "50", "--stock", "50"],
+    ] {
+        let output = bench(&[arguments, &["--fsps", "2", "--subscribers", "20"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    }
+}
+
 #[test]
 fn a_stock_that_is_used_up_ends_the_run_and_makes_it_void() {
     let output = bench(&["fulfil", "--stock", "40", "--seconds", "60", "--fsps", "2"]);

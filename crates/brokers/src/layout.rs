@@ -48,6 +48,9 @@ pub(crate) fn properties(
          auto.create.topics.enable=false\n\
          offsets.topic.replication.factor=1\n\
          offsets.topic.num.partitions=1\n\
+         transaction.state.log.replication.factor=1\n\
+         transaction.state.log.min.isr=1\n\
+         transaction.state.log.num.partitions=1\n\
          initial.broker.registration.timeout.ms=180000\n\
          broker.session.timeout.ms=3000\n\
          broker.heartbeat.interval.ms=500\n\

@@ -45,9 +45,12 @@ impl FromStr for Address {
             return Err(AddressError("each broker is a host, a colon and a port"));
         }
         let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if topic.is_empty() || TOPIC_MAX < topic.len() || !topic.chars().all(legal) {
+        let is_path = [".", ".."].contains(&topic);
+        let is_long = TOPIC_MAX < topic.len();
+        if topic.is_empty() || is_path || is_long || !topic.chars().all(legal) {
             return Err(AddressError(
-                "a topic is 1 to 249 letters, digits, dots, underscores and hyphens",
+                "a topic is 1 to 249 letters, digits, dots, underscores and hyphens, and more than \
+                 dots alone",
             ));
         }
         Ok(Self { brokers: brokers.to_owned(), topic: topic.to_owned() })
@@ -105,6 +108,8 @@ mod tests {
             ("kafka://a:1/", "a topic is"),
             ("kafka://a:1/two words", "a topic is"),
             ("kafka://a:1/x/y", "a topic is"),
+            ("kafka://a:1/.", "a topic is"),
+            ("kafka://a:1/..", "a topic is"),
             (&long, "a topic is"),
         ] {
             let refused = text.parse::<Address>().expect_err(text).to_string();

@@ -33,7 +33,8 @@ pub(crate) fn config(address: &Address, options: &Options) -> ClientConfig {
         .set("client.id", format!("upesi-{}", options.node))
         .set("allow.auto.create.topics", "false")
         .set("message.max.bytes", MESSAGE_BYTES_MIN.to_string())
-        .set("receive.message.max.bytes", (4 * MESSAGE_BYTES_MIN).to_string())
+        // Whatever the topic takes of somebody else must be read, to be passed over.
+        .set("receive.message.max.bytes", i32::MAX.to_string())
         .set("socket.keepalive.enable", "true")
         .set("socket.nagle.disable", "true")
         // A broker that stands still is as one that is gone.
@@ -67,7 +68,22 @@ pub(crate) fn consumer(
     options: &Options,
 ) -> KafkaResult<(BaseConsumer<Quiet>, Quiet)> {
     let quiet = Quiet::default();
-    let consumer = config(address, options)
+    let consumer = reading(address, options).create_with_context(quiet.clone())?;
+    Ok((consumer, quiet))
+}
+
+/// One that also says when it has come to the end of the topic.
+pub(crate) fn consumer_to_end(
+    address: &Address,
+    options: &Options,
+) -> KafkaResult<BaseConsumer<Quiet>> {
+    let mut config = reading(address, options);
+    config.set("enable.partition.eof", "true").create_with_context(Quiet::default())
+}
+
+fn reading(address: &Address, options: &Options) -> ClientConfig {
+    let mut config = config(address, options);
+    config
         // The library wants a name, though no group is ever joined.
         .set("group.id", format!("upesi-{}", options.node))
         .set("enable.auto.commit", "false")
@@ -75,15 +91,16 @@ pub(crate) fn consumer(
         // An offset that is not there is an error, never a reason to begin elsewhere.
         .set("auto.offset.reset", "error")
         .set("check.crcs", "true")
+        // Nodes write in no transaction: one of somebody else that stays open holds nothing up.
+        .set("isolation.level", "read_uncommitted")
         // A fetch is answered as soon as there is anything; this is how long it waits for it.
         .set("fetch.wait.max.ms", "500")
         .set("fetch.min.bytes", "1")
         .set("fetch.error.backoff.ms", "50")
         .set("max.partition.fetch.bytes", MESSAGE_BYTES_MIN.to_string())
         .set("fetch.max.bytes", (2 * MESSAGE_BYTES_MIN).to_string())
-        .set("queued.max.messages.kbytes", "32768")
-        .create_with_context(quiet.clone())?;
-    Ok((consumer, quiet))
+        .set("queued.max.messages.kbytes", "32768");
+    config
 }
 
 /// What the library said last, instead of log lines.

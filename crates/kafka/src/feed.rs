@@ -13,8 +13,9 @@ use record::frame::{FrameHeader, LogIdentity};
 use record::message::Message;
 use sequencer::LastMessage;
 
-use crate::client::{PARTITION, Quiet};
-use crate::{Address, OpenError};
+use crate::client::{self, PARTITION, Quiet};
+use crate::open::cannot;
+use crate::{Address, OpenError, Options};
 
 /// One wait for the next message; several make up the patience.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
@@ -28,6 +29,8 @@ const EARLIER_MS: u64 = 10_000;
 /// How many messages are looked through first when one is looked for from the end on; then four
 /// times as many.
 const BACK: i64 = 1_024;
+/// The same when the last message is looked for.
+const BACK_FROM_END: i64 = 16;
 
 /// A message as it was read.
 pub(crate) struct Found<'a> {
@@ -184,6 +187,28 @@ impl Feed {
         Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| 0 <= *offset))
     }
 
+    /// The place behind the last message that stands at these offsets; `None` where none does. For
+    /// a consumer that says when it has come to the end, and has read nothing before.
+    fn behind_last(&self, offsets: &Range<i64>) -> Result<Option<i64>, OpenError> {
+        self.seek(offsets.start)?;
+        let (mut behind, since) = (None, Instant::now());
+        while behind != Some(offsets.end) {
+            match self.consumer.poll(POLL) {
+                Some(Ok(message)) if offsets.end <= message.offset() => break,
+                Some(Ok(message)) => behind = Some(message.offset() + 1),
+                Some(Err(KafkaError::PartitionEOF(_))) => break,
+                Some(Err(error)) if !is_passing(&error) => {
+                    return Err(OpenError::Brokers(unreadable(offsets.start, &error)));
+                }
+                _ if self.patience < since.elapsed() => {
+                    return Err(OpenError::Brokers("the end of the topic was not found".into()));
+                }
+                _ => {}
+            }
+        }
+        Ok(behind)
+    }
+
     fn find(&self, offsets: Range<i64>, last: &FrameHeader) -> Result<Place, OpenError> {
         let mut found = None;
         self.read(offsets, &mut |read| {
@@ -201,6 +226,43 @@ impl Feed {
         })?;
         Ok(found)
     }
+}
+
+/// The place behind the last message of a topic that takes these offsets. Transactions of somebody
+/// else take offsets at which nothing is to be read, and nobody may wait for that.
+pub(crate) fn end_of_messages(
+    address: &Address,
+    options: &Options,
+    (range, patience): (&Range<i64>, Duration),
+) -> Result<i64, OpenError> {
+    let mut back = BACK_FROM_END;
+    loop {
+        let from = range.end.saturating_sub(back).max(range.start);
+        // A consumer that has read elsewhere may still say that it came to the end there.
+        let consumer = client::consumer_to_end(address, options).map_err(cannot)?;
+        let feed = Feed::new(consumer, address, patience);
+        if let Some(behind) = feed.behind_last(&(from..range.end))? {
+            return Ok(behind);
+        }
+        if from == range.start {
+            return Ok(from);
+        }
+        back = back.saturating_mul(4);
+    }
+}
+
+/// From the first offset of a topic to behind its last message.
+pub(crate) fn range_of_messages(
+    feed: &Feed,
+    address: &Address,
+    options: &Options,
+) -> Result<Range<i64>, OpenError> {
+    let range = feed.range()?;
+    if range.is_empty() {
+        return Ok(range);
+    }
+    let end = end_of_messages(address, options, (&range, options.patience))?;
+    Ok(range.start..end)
 }
 
 /// Where a frame's message stands, and what the next stamp needs to know of a bundle.
@@ -235,7 +297,7 @@ impl<'a> Messages<'a> {
                     return Ok((message.offset() < self.offsets.end).then_some(message));
                 }
                 Some(Err(error)) if !is_passing(&error) => {
-                    return Err(OpenError::Brokers(format!("reading offset {next}: {error}")));
+                    return Err(OpenError::Brokers(unreadable(next, &error)));
                 }
                 _ if self.feed.patience < heard.elapsed() => {
                     let seconds = self.feed.patience.as_secs();
@@ -267,6 +329,25 @@ pub(crate) fn is_passing(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::OffsetOutOfRange
                 | RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::Fatal
+                | RDKafkaErrorCode::NotImplemented
+                | RDKafkaErrorCode::BadCompression
         )
+    )
+}
+
+/// Why nobody can go on from an offset.
+pub(crate) fn unreadable(offset: i64, error: &KafkaError) -> String {
+    let is_packed = matches!(
+        error.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::NotImplemented | RDKafkaErrorCode::BadCompression)
+    );
+    if !is_packed {
+        return format!("reading offset {offset} of the topic: {error}");
+    }
+    format!(
+        "reading offset {offset} of the topic: a message there, or soon behind it, is packed in a \
+         way that nodes neither write nor read ({error}). It was written while the topic's \
+         compression.type was not uncompressed. A log that stands before it goes on in a topic of \
+         its own: `upesi restore` from the directory of a node, then `upesi export-log`"
     )
 }

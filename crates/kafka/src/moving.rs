@@ -23,7 +23,7 @@ use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity};
 use record::message::{self, End, Message};
 
 use crate::client::{self, Outbound, locked};
-use crate::feed::{Feed, Found, Messages, is_made_of};
+use crate::feed::{Feed, Found, Messages, is_made_of, range_of_messages};
 use crate::open::cannot;
 use crate::topic::{self, Make};
 use crate::{Address, OpenError, Options};
@@ -352,7 +352,11 @@ pub fn say_left(
 }
 
 /// Reads a topic from outside of a node.
-pub struct Reader(Feed);
+pub struct Reader {
+    feed: Feed,
+    address: Address,
+    options: Options,
+}
 
 impl Reader {
     /// Over a topic that is there.
@@ -361,15 +365,16 @@ impl Reader {
     /// [`OpenError::Brokers`].
     pub fn open(address: &Address, options: &Options) -> Result<Self, OpenError> {
         let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
-        Ok(Self(Feed::new(consumer, address, options.patience)))
+        let feed = Feed::new(consumer, address, options.patience);
+        Ok(Self { feed, address: address.clone(), options: options.clone() })
     }
 
-    /// The first offset, and the one that the next message gets.
+    /// The first offset, and the one behind the last message.
     ///
     /// # Errors
     /// [`OpenError::Brokers`].
     pub fn range(&self) -> Result<Range<i64>, OpenError> {
-        self.0.range()
+        range_of_messages(&self.feed, &self.address, &self.options)
     }
 
     /// Shows the messages at these offsets, with the times of their arrival, until the visitor has
@@ -382,7 +387,7 @@ impl Reader {
         offsets: Range<i64>,
         visit: &mut dyn FnMut(Stamp, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), OpenError> {
-        self.0.read(offsets, &mut |found| visit(found.at, found.bytes))
+        self.feed.read(offsets, &mut |found| visit(found.at, found.bytes))
     }
 }
 
@@ -398,12 +403,12 @@ pub fn compare<D: Disk>(
     disk: &D,
     tell: &mut dyn FnMut(Position),
 ) -> Result<journal::Walked, MoveError> {
-    let range = reader.0.range()?;
+    let range = reader.range()?;
     let mut deleted = match range.start {
         0 => None,
         _ => first_of(reader, &range)?,
     };
-    let mut messages = reader.0.messages(range)?;
+    let mut messages = reader.feed.messages(range)?;
     let differs = |position| MoveError::Differs { topic: address.topic.clone(), position };
     let walked = walk(disk, &mut |placed| {
         let frame = placed.frame;
@@ -427,7 +432,7 @@ pub fn compare<D: Disk>(
 /// The first message of a topic.
 fn first_of(reader: &Reader, range: &Range<i64>) -> Result<Option<Vec<u8>>, OpenError> {
     let mut first = None;
-    reader.0.read(range.start..range.end.min(range.start + 1), &mut |found| {
+    reader.feed.read(range.start..range.end.min(range.start + 1), &mut |found| {
         first = Some(found.bytes.to_vec());
         ControlFlow::Break(())
     })?;

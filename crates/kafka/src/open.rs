@@ -8,7 +8,7 @@ use record::frame::{FrameHeader, LogIdentity};
 use sequencer::{Founding, LastMessage};
 
 use crate::client::{self, Outbound};
-use crate::feed::Feed;
+use crate::feed::{Feed, range_of_messages};
 use crate::topic::{self, Make};
 use crate::{Address, OpenError, Security};
 
@@ -80,13 +80,13 @@ pub fn open<D: Disk + Clone>(
     let make = matches!(missing, Missing::Begin(_));
     let checked = topic::check((&consumer, &quiet), address, options, make.then_some(Make))?;
     let feed = Feed::new(consumer, address, options.patience);
-    let mut range = feed.range()?;
+    let mut range = range_of_messages(&feed, address, options)?;
     let identity = match (feed.identity(&range)?, missing) {
         (Some(identity), _) => identity,
         (None, Missing::Begin(founding)) => {
             found(address, options, founding)?;
             let identity = wait_for_identity(&feed, options)?;
-            range = feed.range()?;
+            range = range_of_messages(&feed, address, options)?;
             identity
         }
         (None, Missing::Refuse) => return Err(OpenError::NoLog(address.topic.clone())),

@@ -64,7 +64,7 @@ impl Layout {
 
 /// The settings with which a topic is made, and which it must have; the two that are numbers may
 /// be larger.
-pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 7] {
+pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 8] {
     [
         (IN_SYNC, Layout::in_sync_wanted(replicas).to_string()),
         (MESSAGE_BYTES, MESSAGE_BYTES_MIN.to_string()),
@@ -73,6 +73,8 @@ pub(crate) fn wanted(replicas: usize) -> [(&'static str, String); 7] {
         ("retention.bytes", "-1".into()),
         ("unclean.leader.election.enable", "false".into()),
         ("message.timestamp.type", "LogAppendTime".into()),
+        // Brokers unpack what somebody else packs: no node could read past it.
+        ("compression.type", "uncompressed".into()),
     ]
 }
 
@@ -223,6 +225,7 @@ mod tests {
             ("retention.bytes", "1000"),
             ("unclean.leader.election.enable", "true"),
             ("message.timestamp.type", "CreateTime"),
+            ("compression.type", "producer"),
         ] {
             let said = said(3, 1, 3, (name, is));
             assert!(said.contains(&format!("{name} is {is} and must be ")), "{said}");

@@ -5,7 +5,7 @@
 //! Nobody is answered meanwhile, so the thread that reads asks more often ([`Search`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ports::{Arrival, Topic};
 
 use crate::client::{self, Outbound, Sink};
-use crate::feed::{Feed, Found, POLL, is_passing};
+use crate::feed::{Feed, Found, POLL, end_of_messages, is_passing, unreadable};
 use crate::open::cannot;
 use crate::{Address, OpenError, Options};
 
@@ -25,6 +25,12 @@ const SILENCE: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Longest wait for an answer.
 const ANSWER: Duration = Duration::from_millis(500);
+/// For so long what stands before the end may still be on its way to the reader.
+const SOON: Duration = Duration::from_millis(100);
+/// Longest search for the last message, before it is looked again whether it was read.
+const SEARCH: Duration = Duration::from_secs(1);
+/// Between two looks whether it has come.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// One topic, read from an offset on and written to. Dropping it ends its threads.
 pub struct Stream {
@@ -48,20 +54,23 @@ impl Stream {
         sink: impl Fn(Arrival) -> bool + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let sink: Sink = Arc::new(sink);
+        let outbound = Outbound::open(address, options, Arc::clone(&sink)).map_err(cannot)?;
+        let outbound = Arc::new(outbound);
         let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
         let reading = Feed::new(consumer, address, options.patience);
         let (consumer, _) = client::consumer(address, options).map_err(cannot)?;
-        let asking = Feed::new(consumer, address, options.patience);
-        let outbound = Outbound::open(address, options, Arc::clone(&sink)).map_err(cannot)?;
-        let outbound = Arc::new(outbound);
+        let feed = Feed::new(consumer, address, options.patience);
+        let reached = Arc::new(AtomicI64::new(next));
+        let (address, options) = (address.clone(), options.clone());
+        let asking = Asking { feed, reached: Arc::clone(&reached), address, options };
         reading.seek(next)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let (questions, asked) = sync_channel(QUESTIONS_MAX);
         let (stop, into) = (Arc::clone(&stopped), Arc::clone(&sink));
         let search = Search::new(Arc::clone(&outbound));
         let threads = vec![
-            spawn("kafka-read", move || read((&reading, search), next, &stop, &into))?,
-            spawn("kafka-end", move || answer(&asking, &asked, &sink))?,
+            spawn("kafka-read", move || read((&reading, search), &reached, &stop, &into))?,
+            spawn("kafka-end", move || asking.answer(&asked, &sink))?,
         ];
         Ok(Self { outbound, questions: Some(questions), stopped, threads })
     }
@@ -130,7 +139,13 @@ impl Search {
     }
 }
 
-fn read((feed, mut search): (&Feed, Search), mut next: i64, stopped: &AtomicBool, sink: &Sink) {
+fn read(
+    (feed, mut search): (&Feed, Search),
+    reached: &AtomicI64,
+    stopped: &AtomicBool,
+    sink: &Sink,
+) {
+    let mut next = reached.load(Ordering::Acquire);
     while !stopped.load(Ordering::Acquire) {
         let is_taken = match feed.consumer().poll(POLL) {
             None => true,
@@ -140,13 +155,13 @@ fn read((feed, mut search): (&Feed, Search), mut next: i64, stopped: &AtomicBool
                 // What was fetched twice comes once.
                 let is_new = next <= offset;
                 next = next.max(offset + 1);
+                reached.store(next, Ordering::Release);
                 !is_new || sink(Arrival::Message { offset, at, bytes: bytes.to_vec() })
             }
             // The library looks for the leader by itself.
             Some(Err(error)) if is_passing(&error) => true,
             Some(Err(error)) => {
-                let reason = format!("reading offset {next} of the topic: {error}");
-                sink(Arrival::Broken { reason });
+                sink(Arrival::Broken { reason: unreadable(next, &error) });
                 false
             }
         };
@@ -157,12 +172,51 @@ fn read((feed, mut search): (&Feed, Search), mut next: i64, stopped: &AtomicBool
     }
 }
 
-/// Where the topic ends, for whoever asked last, and so for all before.
-fn answer(feed: &Feed, asked: &Receiver<u64>, sink: &Sink) {
-    while let Ok(number) = asked.recv() {
-        let offset = feed.range().ok().map(|range| range.end);
-        if !sink(Arrival::End { number, offset }) {
-            return;
+/// Says where the topic ends.
+struct Asking {
+    feed: Feed,
+    /// Up to where the other thread has read.
+    reached: Arc<AtomicI64>,
+    address: Address,
+    options: Options,
+}
+
+impl Asking {
+    fn answer(&self, asked: &Receiver<u64>, sink: &Sink) {
+        while let Ok(number) = asked.recv() {
+            let offset = self.end().ok();
+            if !sink(Arrival::End { number, offset }) {
+                return;
+            }
         }
+    }
+
+    /// Behind the last message. Nearly always it has been read, or is about to be; otherwise it is
+    /// looked for, because there may be nothing to read at the last offsets.
+    fn end(&self) -> Result<i64, OpenError> {
+        let since = Instant::now();
+        loop {
+            let range = self.feed.range()?;
+            if self.is_reached(range.end) {
+                return Ok(range.end);
+            }
+            let found = end_of_messages(&self.address, &self.options, (&range, SEARCH));
+            // Brokers may be gone just now; when they are back it may have been read meanwhile.
+            if found.is_ok() || self.options.patience < since.elapsed() {
+                return found;
+            }
+        }
+    }
+
+    /// Whether all before an offset was read, now or soon.
+    fn is_reached(&self, end: i64) -> bool {
+        let since = Instant::now();
+        while self.reached.load(Ordering::Acquire) < end {
+            if SOON < since.elapsed() {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
     }
 }

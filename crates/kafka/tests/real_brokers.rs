@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use ports::{Arrival, Log, Now, Topic};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use record::frame::LogIdentity;
 use record::message::{End, Message};
@@ -72,6 +74,8 @@ struct Node {
     /// The offset of the next message.
     next: i64,
     behind: u64,
+    /// So many offsets may have no message.
+    empty: i64,
 }
 
 impl Node {
@@ -85,7 +89,7 @@ impl Node {
         let options = options("any", PATIENCE);
         let sink = move |arrival| sink.send(arrival).is_ok();
         let stream = Stream::start(address, &options, next, sink).unwrap();
-        Self { replica, stream, arrivals, next, behind: report.behind }
+        Self { replica, stream, arrivals, next, behind: report.behind, empty: 0 }
     }
 
     fn hear(&self) -> Arrival {
@@ -103,7 +107,8 @@ impl Node {
                 // While a broker is dead nobody may know it: it is asked again.
                 Arrival::End { number: 1, offset: None } => self.stream.ask_end(1),
                 Arrival::Message { offset, at, bytes } => {
-                    assert_eq!(offset, self.next, "no message is left out");
+                    self.empty -= offset - self.next;
+                    assert!(self.next <= offset && 0 <= self.empty, "no message is left out");
                     self.next = offset + 1;
                     let delivered = match Message::parse(&bytes) {
                         Ok(Message::Bundle(bundle)) => self.replica.deliver(&bundle, at).unwrap(),
@@ -151,8 +156,10 @@ fn one_broker() {
     let home = TempDir::new().unwrap();
     let cluster = start(1, &home);
     nodes_make_one_log(&cluster);
+    others_write_in_ways_of_their_own(&cluster);
     a_copy_of_another_log_is_refused(&cluster);
     an_unsafe_topic_is_refused(&cluster);
+    a_packed_message_ends_the_reading(&cluster);
     a_log_is_moved(&cluster);
     no_brokers(cluster);
 }
@@ -198,6 +205,68 @@ fn drain(nodes: &mut [&mut Node], messages: i64) {
             node.catch_up();
         }
     }
+}
+
+/// Transactions, one of which stays open, and messages without content: nodes read past all of it,
+/// and one that starts behind the end of a transaction knows that nothing is to come.
+fn others_write_in_ways_of_their_own(cluster: &Cluster) {
+    let address = address(cluster, "busy");
+    let copies = [(); 3].map(|()| TempDir::new().unwrap());
+    let mut node = Node::open(&address, &copies[0], 1);
+    node.begin();
+    let open = transaction(&address);
+    open.send(BaseRecord::<[u8], [u8], ()>::to(&address.topic).key(b"nothing")).unwrap();
+    open.flush(PATIENCE).unwrap();
+    node.propose(1);
+    drain(&mut [&mut node], 1 + 2 + 1);
+
+    transaction(&address).commit_transaction(PATIENCE).unwrap();
+    wait_for_high(&address, 1 + 2 + 1 + 2);
+    node.propose(1);
+    node.empty = 1;
+    drain(&mut [&mut node], 1 + 2 + 1 + 2 + 1);
+    open.abort_transaction(PATIENCE).unwrap();
+    wait_for_high(&address, 7 + 1);
+    let end = node.end();
+    drop(node);
+    // Behind its copy a message stands between two places that have none.
+    transaction(&address).commit_transaction(PATIENCE).unwrap();
+    wait_for_high(&address, 8 + 2);
+    let mut again = Node::open(&address, &copies[0], 1);
+    again.empty = 1;
+    assert_eq!((again.catch_up(), again.end()), (1, end));
+    let mut fresh = Node::open(&address, &copies[1], 2);
+    fresh.empty = 2;
+    assert_eq!((fresh.catch_up(), fresh.end()), (4, end));
+}
+
+/// Waits until so many offsets are taken: the end of a transaction takes one, some time later.
+fn wait_for_high(address: &Address, wanted: i64) {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &address.brokers)
+        .set("isolation.level", "read_uncommitted")
+        .create()
+        .unwrap();
+    wait_for(|| {
+        let (_, high) = consumer.fetch_watermarks(&address.topic, 0, PATIENCE).unwrap();
+        assert!(high <= wanted, "{high}");
+        (high == wanted).then_some(())
+    });
+}
+
+/// A transaction of somebody else with a message in it.
+fn transaction(address: &Address) -> BaseProducer {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", &address.brokers)
+        .set("transactional.id", format!("other-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+        .create()
+        .unwrap();
+    producer.init_transactions(PATIENCE).unwrap();
+    producer.begin_transaction().unwrap();
+    producer.send(BaseRecord::<(), _, ()>::to(&address.topic).payload("hello")).unwrap();
+    producer.flush(PATIENCE).unwrap();
+    producer
 }
 
 fn a_copy_of_another_log_is_refused(cluster: &Cluster) {
@@ -329,13 +398,7 @@ fn produce(address: &Address, bytes: &[u8]) {
 
 fn an_unsafe_topic_is_refused(cluster: &Cluster) {
     let address = address(cluster, "unsafe");
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", &address.brokers).create().unwrap();
-    let topic = NewTopic::new("unsafe", 1, TopicReplication::Fixed(1));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let options_of_question = AdminOptions::new();
-    let made = runtime.block_on(admin.create_topics([&topic], &options_of_question)).unwrap();
-    assert!(made[0].is_ok(), "{made:?}");
+    make(&address, &[]);
     let copy = TempDir::new().unwrap();
     let refused = wait_for(|| match try_open(&address, &copy, (1, PATIENCE)) {
         Err(OpenError::Brokers(_)) => None,
@@ -345,10 +408,47 @@ fn an_unsafe_topic_is_refused(cluster: &Cluster) {
         "retention.ms is 604800000 and must be -1",
         "message.timestamp.type is CreateTime and must be LogAppendTime",
         "max.message.bytes is 1048588 and must be 16778240",
+        "compression.type is producer and must be uncompressed",
         "kafka-configs.sh",
     ] {
         assert!(refused.contains(part), "{refused}");
     }
+}
+
+/// What brokers packed before the topic's setting said otherwise cannot be read: that is said.
+fn a_packed_message_ends_the_reading(cluster: &Cluster) {
+    let address = address(cluster, "packed");
+    make(&address, &[("compression.type", "gzip")]);
+    produce(&address, b"hello");
+    let said = |reason: &str| {
+        let is_named = reason.contains("compression.type was not uncompressed");
+        assert!(is_named && reason.contains("`upesi export-log`"), "{reason}");
+    };
+    let reader = Reader::open(&address, &options("any", PATIENCE)).unwrap();
+    let refused = reader.read(0..1, &mut |_, _| panic!("it was read")).unwrap_err();
+    said(&refused.to_string());
+    let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
+    let sink = move |arrival| sink.send(arrival).is_ok();
+    let _stream = Stream::start(&address, &options("any", PATIENCE), 0, sink).unwrap();
+    match arrivals.recv_timeout(PATIENCE).unwrap() {
+        Arrival::Broken { reason } => said(&reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Makes a topic with one replica.
+fn make(address: &Address, settings: &[(&str, &str)]) {
+    make_in_parts(address, 1, settings);
+}
+
+fn make_in_parts(address: &Address, partitions: i32, settings: &[(&str, &str)]) {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", &address.brokers).create().unwrap();
+    let topic = NewTopic::new(&address.topic, partitions, TopicReplication::Fixed(1));
+    let topic = settings.iter().fold(topic, |topic, (name, value)| topic.set(name, value));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let made = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).unwrap();
+    assert!(made[0].is_ok(), "{made:?}");
 }
 
 /// Without brokers a message is given up in the time it was given, and so is a start.
@@ -403,6 +503,7 @@ fn three_brokers() {
     let mut other = Node::open(&address, &fresh, 2);
     assert_eq!(other.catch_up(), 0);
     assert_eq!(other.end(), node.end());
+    a_topic_with_few_replicas_is_refused(&cluster);
     a_topic_waits_for_all_brokers(&mut cluster);
     let address = self::address(&cluster, "promises");
     // The topic is made, and begun, by whoever is first.
@@ -443,6 +544,29 @@ impl ports::contract::Subject for Members<'_> {
         let leader = self.cluster.leader(&self.address.topic).unwrap();
         self.cluster.kill(leader);
     }
+}
+
+/// It is as it was made for one broker, or in parts.
+fn a_topic_with_few_replicas_is_refused(cluster: &Cluster) {
+    let refused = |topic: &str, partitions| {
+        let address = address(cluster, topic);
+        make_in_parts(&address, partitions, &[]);
+        let copy = TempDir::new().unwrap();
+        wait_for(|| match try_open(&address, &copy, (1, PATIENCE)) {
+            Err(OpenError::Brokers(_)) => None,
+            other => Some(other.unwrap_err().to_string()),
+        })
+    };
+    let few = refused("few", 1);
+    for part in [
+        "it has 1 of the 3 replicas that 3 brokers allow",
+        "kafka-reassign-partitions.sh",
+        "min.insync.replicas is 1 and must be 2",
+    ] {
+        assert!(few.contains(part), "{few}");
+    }
+    let parts = refused("parts", 4);
+    assert!(parts.contains("it has 4 partitions, and a log is one"), "{parts}");
 }
 
 /// While a broker is away no topic is made: it would keep two replicas when it is back.

@@ -311,20 +311,22 @@ impl Place {
                 data.display()
             ))),
             #[cfg(feature = "kafka")]
-            (Self::Kafka { address, .. }, Some(topic)) if topic != address.topic => {
+            (Self::Kafka { address, .. }, Some(topic)) if topic == address.topic => Ok(()),
+            #[cfg(feature = "kafka")]
+            (Self::Kafka { address, .. }, Some(topic)) if has_segments(data) => {
                 Err(Failure::new(format!(
-                    "{} holds the copy of topic {topic}, and --log names {}",
+                    "{} holds the copy of topic {topic}, and --log names {}: name that topic, or \
+                     another data directory",
                     data.display(),
                     address.topic
                 )))
             }
-            #[cfg(feature = "kafka")]
-            (Self::Kafka { .. }, Some(_)) => Ok(()),
             // What was restored from a copy is held against the topic first.
             #[cfg(feature = "kafka")]
             (Self::Kafka { .. }, None) if has_segments(data) => Ok(()),
+            // Nothing is here, or nothing came of a start with another topic.
             #[cfg(feature = "kafka")]
-            (Self::Kafka { address, .. }, None) => fs::write(&path, &address.topic).map_err(cannot),
+            (Self::Kafka { address, .. }, _) => fs::write(&path, &address.topic).map_err(cannot),
         }
     }
 }

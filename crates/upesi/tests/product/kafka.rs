@@ -84,7 +84,7 @@ pub(crate) fn fulfil(scheme: &Scheme, at: SocketAddr, transfer: &Transfer) {
     scheme.payer.wait("PUT", &transfer.path());
 }
 
-fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
+pub(crate) fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
     let deadline = Instant::now() + PATIENCE;
     while prepares(scheme, transfer) == 0 {
         assert!(Instant::now() < deadline, "the payee hears nothing of {}", transfer.id);
@@ -93,7 +93,7 @@ fn wait_for_prepare(scheme: &Scheme, transfer: &Transfer) {
 }
 
 /// How often the payee was sent the prepare.
-fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
+pub(crate) fn prepares(scheme: &Scheme, transfer: &Transfer) -> usize {
     let heard = scheme.payee.heard();
     heard.iter().filter(|callback| callback.text().contains(&transfer.id)).count()
 }
@@ -351,18 +351,41 @@ fn names_directories_and_brokers() {
     let answer = Admin::new(&scheme.home, &scheme.switch).call("POST", "/participants", body);
     assert_eq!(answer.status(), 503, "{}", answer.text());
     assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
-    let fresh = home(&cluster, "c");
-    let output = fresh.serve_in_vain(Ports::free());
+    let fresh = Home::new();
+    let with_topic = |topic: &str| {
+        let mut command = fresh.command(Ports::free());
+        command.args(["--log", &format!("kafka://{}/{topic}", cluster.bootstrap())]);
+        command.args(["--node", "c"]);
+        command
+    };
+    let output = finish(with_topic("misspelt"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no broker of 127.0.0.1:"), "{said}");
+    let other = with_topic("other");
     cluster.restart_all().unwrap();
+    // Nothing came of it: the directory is that of whatever topic is named next.
+    let elsewhere = fresh.started(other);
+    assert!(elsewhere.greeting.contains("topic other, made just now"), "{}", elsewhere.greeting);
+    elsewhere.stop(Signal::TERM);
     let admin = Admin::new(&scheme.home, &scheme.switch);
     wait_until(|| admin.call("POST", "/participants", body).status() != 503);
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "40");
-    scheme.switch.stop(Signal::TERM);
-    namesake.switch.stop(Signal::TERM);
+    for switch in [scheme.switch, namesake.switch] {
+        let said = end_of(switch);
+        assert!(said.contains("log is stuck for 10 s: the brokers hand out nothing"), "{said}");
+        let is_about_it = |line: &str| line.starts_with("upesi: log ");
+        assert!(said.lines().all(is_about_it) && said.ends_with("gets on again\n"), "{said}");
+    }
     prove(&[&scheme.home, &b.home, &namesake.home]);
+}
+
+/// Has a switch end in order. What it has complained of.
+fn end_of(switch: Switch) -> String {
+    switch.signal(Signal::TERM);
+    let (status, said) = switch.end();
+    assert!(status.success(), "{status}: {said}");
+    said
 }
 
 pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {

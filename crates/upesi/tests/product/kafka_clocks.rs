@@ -6,7 +6,10 @@ use brokers::{Cluster, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::kafka::{Node, cluster_of, fulfil, home, prepare, prove, send, wait_until};
+use crate::kafka::{
+    Node, cluster_of, fulfil, home, owner, prepare, prepares, prove, send, wait_for_prepare,
+    wait_until,
+};
 use crate::support::clock::Clocks;
 use crate::support::message::Transfer;
 use crate::support::scheme::Scheme;
@@ -19,7 +22,8 @@ const NODE: &str = "node";
 
 /// A node that is wrong decides nothing about time. Brokers that jump ahead are not believed, though
 /// that node agrees with them; brokers that jump back let time stand still. Either way transfers go
-/// on, none ends early, and with the clocks time is right again.
+/// on, none ends early, and with the clocks time is right again. A node that dies while time stands
+/// still is missed once it goes on: its callbacks wait until then.
 #[test]
 fn clocks_that_are_ten_minutes_off() {
     let (directory, clocks) = (TempDir::new().unwrap(), Clocks::new());
@@ -75,7 +79,21 @@ fn clocks_that_are_ten_minutes_off() {
     }
     fulfil(&scheme, at_c, &transfer);
 
+    assert_eq!(owner(&scheme.admin, "payeefsp", 3), "b");
+    b.switch.kill();
+    let transfer = Transfer::of("1").expiring(60_000);
+    send(at_a, &transfer.prepare(), 202);
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(6) {
+        assert_eq!(prepares(&scheme, &transfer), 0, "nobody knows that b is gone");
+        cluster_of(&scheme.admin, 3);
+        std::thread::sleep(Duration::from_millis(100));
+    }
     clocks.set(BROKERS, 0);
+    wait_for_prepare(&scheme, &transfer);
+    fulfil(&scheme, at_c, &transfer);
+    let b = Node { switch: b.home.serve(), home: b.home };
+
     commit(&scheme, [at_c, at_a]);
     expire(&scheme, at_c);
     assert_eq!(held(), 0);

@@ -1,6 +1,6 @@
 //! What else may go wrong with nodes over real brokers: the disk of a broker or of a node is full, a
-//! node stands still for a minute, comes back from an old disk or loses power, somebody else writes
-//! to the topic.
+//! node stands still for a minute, comes back from an old disk, loses power or decides otherwise,
+//! somebody else writes to the topic.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brokers::{Cluster, Options};
+use journal::RealDisk;
+use ledger::Command;
+use record::command::read_fields;
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kafka::{
@@ -225,6 +229,8 @@ fn a_node_that_stands_still_for_a_minute() {
     let admin = Admin::new(&scheme.home, &scheme.switch);
     cluster_of(&admin, 3);
     wait_until(|| owner(&admin, "payeefsp", 3) == served);
+    // More than a minute has passed: the others have compared their states.
+    assert!(cluster_of(&admin, 3)["sameStateAt"].is_u64(), "{}", cluster_of(&admin, 3));
     play(&scheme, [still.switch.fspiop, scheme.switch.fspiop], "1");
     let total = (count + 1).to_string();
     assert_eq!(still.admin().position("payerfsp"), total, "it has applied what it missed");
@@ -232,6 +238,69 @@ fn a_node_that_stands_still_for_a_minute() {
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
     prove(&[&scheme.home, &b.home, &c.home]);
+}
+
+/// A node that takes a record for another than all others do has decided otherwise: it stops and says
+/// where, and with an empty directory it is one of them again.
+#[test]
+fn a_node_that_decides_otherwise() {
+    let directory = TempDir::new().unwrap();
+    let cluster = Cluster::start(Options::new(1, directory.path()), &mut |_| ()).unwrap();
+    let scheme = Scheme::at(home(&cluster, "a"));
+    let (b, c) = (Node::start(&cluster, "b"), Node::start(&cluster, "c"));
+    let doors = [scheme.switch.fspiop, b.switch.fspiop];
+    play(&scheme, doors, "10");
+    cluster_of(&scheme.admin, 3);
+    c.switch.stop(Signal::TERM);
+    let transfer = play(&scheme, doors, "10");
+    b.switch.stop(Signal::TERM);
+    let position = set_aside_in(&c.home, &b.home, &transfer.id);
+    let b = Node { switch: b.home.serve(), home: b.home };
+    // Both others have said what they have there.
+    let admin = Admin::new(&scheme.home, &scheme.switch);
+    let has_said = |node: &serde_json::Value| position + 4 < node["position"].as_u64().unwrap();
+    wait_until(|| cluster_of(&admin, 2)["nodes"].as_array().unwrap().iter().all(has_said));
+
+    let output = c.home.serve_in_vain(Ports::free());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("this node has decided otherwise than "), "{said}");
+    assert!(said.contains("start it with an empty one"), "{said}");
+    play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
+    fs::remove_dir_all(c.home.data()).unwrap();
+    let c = Node { switch: c.home.serve(), home: c.home };
+    assert_eq!(c.admin().position("payerfsp"), "30");
+    let said = cluster_of(&admin, 3);
+    let against = |node: &serde_json::Value| node["contradictsAt"].is_null();
+    assert!(said["nodes"].as_array().unwrap().iter().all(against), "{said}");
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    c.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home, &c.home]);
+}
+
+/// Has one node pass over the prepare of a transfer, which the log of another one holds.
+fn set_aside_in(home: &Home, other: &Home, transfer: &str) -> u64 {
+    let mut found = None;
+    let disk = RealDisk::open(&other.data()).unwrap();
+    journal::walk(&disk, &mut |placed| {
+        for record in placed.frame.records() {
+            let command = read_fields(record.kind, record.version, record.fields).unwrap();
+            if matches!(&command, Command::Prepare(it) if it.id.to_string() == transfer) {
+                found = Some((record.position.0, record.digest().to_string()));
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+    let (position, digest) = found.expect("the log holds the prepare");
+    let (by, reason, time) = ("somebody", "here alone", "2026-01-01T00:00:00.000000Z");
+    let entry = json!({
+        "position": position, "digest": digest, "by": by, "reason": reason, "time": time
+    });
+    let sheet = json!({"version": 1, "records": [entry]});
+    fs::write(home.data().join("quarantine.json"), sheet.to_string()).unwrap();
+    position
 }
 
 /// A directory of yesterday is brought up to date from the topic. What somebody else wrote there is

@@ -137,7 +137,7 @@ impl Feed {
             let begins = match &message {
                 Message::Bundle(bundle) => bundle.header.founding,
                 Message::Frame(frame) => frame.header().first.0 == 1,
-                Message::Whole(_) | Message::Left(_) => false,
+                Message::Whole(_) | Message::State(_) | Message::Left(_) => false,
             };
             if !begins && range.start == 0 {
                 return ControlFlow::Continue(());

@@ -263,7 +263,7 @@ impl<'a> History<'a> {
                     let files = frame.header().last();
                     return Err(MoveError::Older { topic: topic(), whole: whole.position, files });
                 }
-                Ok(Message::Bundle(_) | Message::Left(_)) => {
+                Ok(Message::Bundle(_) | Message::State(_) | Message::Left(_)) => {
                     return Err(occupied("a log that began there"));
                 }
                 Err(_) => return Err(occupied("a message that is no part of a log")),
@@ -447,6 +447,6 @@ fn is_of(frame: &Frame<'_>, message: &[u8]) -> bool {
             let records = &frame.as_bytes()[FRAME_HEADER_BYTES..];
             is_made_of(frame.header(), &bundle) && bundle.records == records
         }
-        Ok(Message::Whole(_) | Message::Left(_)) | Err(_) => false,
+        Ok(Message::Whole(_) | Message::State(_) | Message::Left(_)) | Err(_) => false,
     }
 }

@@ -117,7 +117,7 @@ impl Node {
                             assert!(self.replica.note_whole(&end));
                             continue;
                         }
-                        Ok(Message::Left(_)) | Err(_) => {
+                        Ok(Message::Left(_) | Message::State(_)) | Err(_) => {
                             passed += 1;
                             continue;
                         }

@@ -101,6 +101,12 @@ impl Frozen {
         self.0.position
     }
 
+    /// [`State::hash`] of the state that was set aside.
+    #[must_use]
+    pub fn hash(&self) -> Digest {
+        self.0.hash()
+    }
+
     /// Lets up to `rows_max` rows of ended transfers go, in the order in which they came: a store
     /// beside the kernel has everything up to [`Frozen::position`]. Says how many went.
     pub fn let_go(&mut self, rows_max: usize) -> usize {

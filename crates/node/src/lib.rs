@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod clock;
+mod comparing;
 mod directory;
 #[cfg(all(test, feature = "shuttle"))]
 mod handovers;

@@ -11,6 +11,9 @@
 //! 4. *Leaving*: told to end, it proposes what it has left to say, and then its last word, with
 //!    which the others have its lanes. Whoever sends for this node has ended before.
 //!
+//! Once a minute of the log's time every node that is there sets its state aside, has it hashed
+//! beside this thread, and tells the others, who hold it against theirs.
+//!
 //! A node that proposed nothing for a second says so by a record that only says what time it is;
 //! so does the first of all when a deadline is due, and each other a little later if it did not.
 //!
@@ -32,11 +35,12 @@ use ledger::{Command, FspName, ParticipantIndex, Position, Stamp, State};
 use ports::{Arrival, Clock, Log, Now, Topic};
 use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
-use record::message::Message;
+use record::message::{self, Message};
 use sequencer::{
     Committed, Delivered, Durability, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Passed, Replica,
 };
 
+use crate::comparing::Comparing;
 use crate::directory::Directory;
 use crate::inbox::{InboxLimits, Question, Refused, Taken};
 use crate::mailbox::{Event, Mailbox};
@@ -64,6 +68,9 @@ const SLEEP_MAX_US: u64 = 200_000;
 const FAREWELL_US: u64 = 5_000_000;
 /// How long a question waits for the brokers to say where the topic ends.
 const ANSWER_US: u64 = 10_000_000;
+/// With what a state is sent: no bundle has this number.
+const STATE_TAG: u64 = 0;
+const ANOTHER_LOG: &str = "it belongs to another log";
 
 /// With which records a life begins, given the state that it begins with.
 pub type Begin = Box<dyn FnMut(&State) -> Result<Vec<Command>, String> + Send>;
@@ -109,6 +116,8 @@ pub struct Cluster {
     pub held_us: u64,
     /// Messages of the topic that are no part of any log of this program.
     pub foreign: u64,
+    /// The last record after which another node said to have the same state.
+    pub agreed: Option<Position>,
     /// The nodes that are there.
     pub nodes: Vec<ClusterNode>,
     /// The lanes.
@@ -176,6 +185,7 @@ where
     pub fn start(self) -> std::io::Result<(Node<M>, Receiver<()>)> {
         let handle = self.handle();
         let Self { mut runner, ready } = self;
+        runner.comparing = Comparing::beside()?;
         let run = move || {
             let _closing = Closing(Arc::clone(&runner.shared));
             while runner.go_on(runner.patience()) {}
@@ -304,6 +314,7 @@ struct Runner<L, C, M, T> {
     /// The others wait for what this node says next.
     must_speak: bool,
     foreign: u64,
+    comparing: Comparing,
     there: BTreeSet<u32>,
     last_takeover: Option<Takeover>,
     published_us: u64,
@@ -343,6 +354,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             leased_us: 0,
             must_speak: false,
             foreign: 0,
+            comparing: Comparing::Here(None),
             there: BTreeSet::new(),
             last_takeover: None,
             published_us: 0,
@@ -392,6 +404,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
         self.advance()?;
         self.propose()?;
+        self.compare()?;
         self.ask()?;
         // Before anybody hears an answer: figures are as new as that.
         self.posting.publish_status(self.replica.sequencer());
@@ -462,7 +475,35 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                 Ok(())
             }
             Message::Left(identity) => self.part(*identity),
+            Message::State(stated) => {
+                if stated.identity != self.replica.sequencer().log().tail().identity {
+                    self.pass_foreign(self.next - 1, ANOTHER_LOG);
+                    return Ok(());
+                }
+                self.replica.hear_state(stated).map_err(|error| error.to_string())
+            }
         }
+    }
+
+    /// One that has caught up does so; of the past nothing is compared.
+    fn set_state_aside(&mut self) {
+        if self.phase == Phase::There
+            && let Some(state) = self.replica.state_to_compare()
+        {
+            self.comparing.take(state);
+        }
+    }
+
+    /// Tells the others the hash of a state that was set aside, if there is one.
+    fn compare(&mut self) -> Result<(), String> {
+        let Some(hashed) = self.comparing.hashed() else { return Ok(()) };
+        let stated = self.replica.note_state(hashed).map_err(|error| error.to_string())?;
+        if self.phase != Phase::There {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        message::write_state(&stated, &mut bytes);
+        self.topic.send(&bytes, STATE_TAG)
     }
 
     /// The log goes on elsewhere, if it is this one.
@@ -502,6 +543,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                 self.release(records, &committed, own);
                 self.move_lanes(members_changed);
                 self.posting.post();
+                self.set_state_aside();
                 Ok(())
             }
             Delivered::Passed(Passed::NoRoom) if is_ours => Err(
@@ -510,7 +552,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             ),
             Delivered::Passed(Passed::Repeat) if is_ours => self.overtaken(header.sequence),
             Delivered::Passed(Passed::AnotherLog) => {
-                self.pass_foreign(self.next - 1, "it belongs to another log");
+                self.pass_foreign(self.next - 1, ANOTHER_LOG);
                 Ok(())
             }
             Delivered::Passed(_) => Ok(()),
@@ -928,6 +970,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             behind: self.ends.known.saturating_sub(self.next).max(0) as u64,
             held_us: replica.held_us(),
             foreign: self.foreign,
+            agreed: replica.agreed(),
             nodes: members.iter().map(node).collect(),
             lanes: lanes.collect(),
             last_takeover: self.last_takeover.clone(),

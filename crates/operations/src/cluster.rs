@@ -15,6 +15,8 @@ struct ClusterShape<'a> {
     behind: u64,
     held_milliseconds: u64,
     foreign_messages: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_state_at: Option<u64>,
     nodes: Vec<NodeShape<'a>>,
     lanes: Vec<LaneShape<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +65,7 @@ pub(crate) fn show(cluster: &Cluster) -> Reply {
         behind: cluster.behind,
         held_milliseconds: cluster.held_ms,
         foreign_messages: cluster.foreign,
+        same_state_at: cluster.agreed_at,
         nodes: nodes.collect(),
         lanes: lanes.map(|(participant, node)| LaneShape { participant, node }).collect(),
         last_takeover: cluster.last_takeover.as_ref().map(|last| TakeoverShape {

@@ -247,6 +247,8 @@ pub struct Cluster {
     pub held_ms: u64,
     /// Messages of somebody else in the topic.
     pub foreign: u64,
+    /// The last record after which another node said to have the same state.
+    pub agreed_at: Option<u64>,
     /// The nodes that are there.
     pub nodes: Vec<ClusterNode>,
     /// Participants, and the node that sends to each.

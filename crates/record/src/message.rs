@@ -1,25 +1,28 @@
-//! A message of a topic: what a node proposes ([`crate::bundle`]), or a word about a log that moves
-//! to the topic or away from it.
+//! A message of a topic: what a node proposes ([`crate::bundle`]), what its state is, or a word
+//! about a log that moves to the topic or away from it.
 //!
 //! A log that was written elsewhere is moved to a topic as it is: frame by frame, each with its own
 //! position, stamp and chain, and then a word that this was all of it. Before that word no proposal
 //! counts, and behind it no frame. A word that the log has left ends it for the topic.
 //!
 //! The header is as long as that of a bundle: programs that know of bundles alone read in it that a
-//! newer version wrote it, and stop.
+//! newer version wrote it, and stop. Kind 4 came later than the others: programs that do not know
+//! it pass it over.
 //!
 //! # Layout, version 2 (all integers little endian)
 //! | at | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `UpBu` |
 //! | 4 | 2 | format version, 2 |
-//! | 6 | 2 | kind: 1 a frame, 2 the log is whole, 3 the log has left |
+//! | 6 | 2 | kind: 1 a frame, 2 the log is whole, 3 the log has left, 4 a state |
 //! | 8 | 4 | length of the whole message |
 //! | 12 | 4 | CRC-32C of all other bytes |
 //! | 16 | 16 | identity of the log |
-//! | 32 | 8 | kinds 1 and 2: position of the log's last record so far; else zero |
-//! | 40 | 32 | kinds 1 and 2: chain head there; else zero |
-//! | 72 | 72 | zero |
+//! | 32 | 8 | kinds 1 and 2: position of the log's last record so far; 4: of the state's; 3: zero |
+//! | 40 | 32 | kinds 1 and 2: chain head there; 4: hash of the state; 3: zero |
+//! | 72 | 4 | kind 4: the node; else zero |
+//! | 76 | 4 | kind 4: its life; else zero |
+//! | 80 | 64 | zero |
 //! | 144 | | kind 1: the frame ([`crate::frame`]) |
 
 use alloc::vec::Vec;
@@ -38,10 +41,17 @@ pub const MOVED_BYTES_MAX: usize = HEAD + FRAME_BYTES_MAX;
 const HEAD: usize = 144;
 const AT_CRC: usize = 12;
 const BEHIND_CRC: usize = 16;
-const AT_ZERO: usize = 72;
+const AT_NODE: usize = 72;
+const AT_EPOCH: usize = 76;
+const AT_ZERO: usize = 80;
 const KIND_FRAME: u16 = 1;
 const KIND_WHOLE: u16 = 2;
 const KIND_LEFT: u16 = 3;
+const KIND_STATE: u16 = 4;
+
+/// A node and its life.
+type Who = [u32; 2];
+const NOBODY: Who = [0; 2];
 
 /// A message, checked: a view of its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +64,23 @@ pub enum Message<'a> {
     Whole(End),
     /// The log with this identity goes on elsewhere.
     Left(LogIdentity),
+    /// A node says what its state is.
+    State(Stated),
+}
+
+/// What the state of a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// The log.
+    pub identity: LogIdentity,
+    /// The node.
+    pub node: u32,
+    /// The node's life.
+    pub epoch: u32,
+    /// The last record of the state.
+    pub position: Position,
+    /// Its hash.
+    pub hash: Digest,
 }
 
 /// Where a log that was moved ends.
@@ -71,21 +98,27 @@ pub struct End {
 pub fn write_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
     let header = frame.header();
     let end = End { identity: header.identity, position: header.last(), chain: frame.chain() };
-    write(KIND_FRAME, &end, frame.as_bytes(), out);
+    write((KIND_FRAME, NOBODY), &end, frame.as_bytes(), out);
 }
 
 /// Writes the word that a log is whole over whatever `out` holds.
 pub fn write_whole(end: &End, out: &mut Vec<u8>) {
-    write(KIND_WHOLE, end, &[], out);
+    write((KIND_WHOLE, NOBODY), end, &[], out);
 }
 
 /// Writes the word that a log has left over whatever `out` holds.
 pub fn write_left(identity: LogIdentity, out: &mut Vec<u8>) {
     let nowhere = End { identity, position: Position(0), chain: Digest([0; 32]) };
-    write(KIND_LEFT, &nowhere, &[], out);
+    write((KIND_LEFT, NOBODY), &nowhere, &[], out);
 }
 
-fn write(kind: u16, end: &End, rest: &[u8], out: &mut Vec<u8>) {
+/// Writes the message of a node that says what its state is over whatever `out` holds.
+pub fn write_state(stated: &Stated, out: &mut Vec<u8>) {
+    let Stated { identity, node, epoch, position, hash } = *stated;
+    write((KIND_STATE, [node, epoch]), &End { identity, position, chain: hash }, &[], out);
+}
+
+fn write((kind, who): (u16, Who), end: &End, rest: &[u8], out: &mut Vec<u8>) {
     let length = HEAD + rest.len();
     out.clear();
     out.extend_from_slice(&BUNDLE_MAGIC);
@@ -96,6 +129,7 @@ fn write(kind: u16, end: &End, rest: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&end.identity.0);
     out.extend_from_slice(&end.position.0.to_le_bytes());
     out.extend_from_slice(&end.chain.0);
+    who.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
     out.extend_from_slice(&[0; HEAD - AT_ZERO]);
     out.extend_from_slice(rest);
     let crc = checksum(out);
@@ -138,11 +172,16 @@ impl<'a> Message<'a> {
             position: Position(u64::from_le_bytes(array_at(head, 32))),
             chain: Digest(array_at(head, 40)),
         };
-        match (kind, rest) {
-            (KIND_FRAME, _) => framed(&end, rest),
-            (KIND_WHOLE, []) => Ok(Self::Whole(end)),
-            (KIND_LEFT, []) if end.position.0 == 0 && end.chain.0 == [0; 32] => {
+        let who = [AT_NODE, AT_EPOCH].map(|at| u32::from_le_bytes(array_at(head, at)));
+        match (kind, who, rest) {
+            (KIND_FRAME, NOBODY, _) => framed(&end, rest),
+            (KIND_WHOLE, NOBODY, []) => Ok(Self::Whole(end)),
+            (KIND_LEFT, NOBODY, []) if end.position.0 == 0 && end.chain.0 == [0; 32] => {
                 Ok(Self::Left(end.identity))
+            }
+            (KIND_STATE, [node, epoch], []) if node != 0 => {
+                let End { identity, position, chain: hash } = end;
+                Ok(Self::State(Stated { identity, node, epoch, position, hash }))
             }
             _ => Err("a field of its header is out of range"),
         }
@@ -156,6 +195,7 @@ impl<'a> Message<'a> {
             Self::Frame(frame) => frame.header().identity,
             Self::Whole(end) => end.identity,
             Self::Left(identity) => *identity,
+            Self::State(stated) => stated.identity,
         }
     }
 }

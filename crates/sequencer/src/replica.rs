@@ -13,15 +13,18 @@
 //!
 //! The frame goes into the log at hand, a copy of what the topic says, and is applied. Whose
 //! bundle it was decides nothing. What nodes claim to have applied is held against what this one
-//! has: when half of those who are there contradict it, or more, it says where and stops.
+//! has: when half of those who are there contradict it, or more, it says where and stops. So it is
+//! with their whole states, which they compare once a minute of the log's time
+//! ([`Replica::state_to_compare`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ledger::{Change, Command, Position, Stamp, rules_known};
+use ledger::snapshot::Frozen;
+use ledger::{Change, Command, Digest, Position, Stamp, rules_known};
 use ports::{Log, LogError};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
 use record::frame::{BatchHeader, Frame, FrameHeader, Records};
-use record::message::End;
+use record::message::{End, Stated};
 
 use crate::arrival::{LastMessage, Timekeeper};
 use crate::members::{LAST_WORD, Members};
@@ -32,6 +35,10 @@ use crate::{
 
 /// Ends of batches that claims can be held against.
 const HISTORY_MAX: usize = 16_384;
+/// Whole states are compared this often, in microseconds of the log's time.
+const COMPARE_US: u64 = 60_000_000;
+/// Hashes of states that others can be held against.
+const STATES_MAX: usize = 8;
 
 /// Who a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +67,23 @@ pub struct Replica<L> {
     claims: BTreeMap<u32, Claimed>,
     history: VecDeque<Claim>,
     contradicting: BTreeMap<u32, Position>,
+    comparison: Comparison,
     commands: Vec<Command>,
+}
+
+/// What is known of whole states.
+#[derive(Debug, Default)]
+struct Comparison {
+    /// The state as it is now is one to be compared.
+    is_due: bool,
+    /// Hashes of this node.
+    own: BTreeMap<Position, Digest>,
+    /// What each other node said last.
+    stated: BTreeMap<u32, Stated>,
+    /// The nodes that said something else, and where.
+    differing: BTreeMap<u32, Position>,
+    /// The last record after which another node had the same.
+    agreed: Option<Position>,
 }
 
 /// What a node said of itself last.
@@ -109,9 +132,9 @@ pub enum ReplicaError {
     Record(#[from] ReplayError),
     /// Another node came to something else.
     #[error(
-        "this node has decided otherwise than {others} by record {}, or before: it must not go \
-         on. Compare its data directory with that of another node (`upesi verify --data DIR`), \
-         and start it with an empty one",
+        "this node has decided otherwise than {others}, or holds another state, by record {}, or \
+         before: it must not go on. Compare its data directory with that of another node (`upesi \
+         verify --data DIR`), and start it with an empty one",
         .position.0
     )]
     Diverged {
@@ -152,6 +175,7 @@ impl<L: Log> Replica<L> {
             claims: BTreeMap::new(),
             history: VecDeque::new(),
             contradicting: BTreeMap::new(),
+            comparison: Comparison::default(),
             commands: Vec::new(),
         };
         replica.remember();
@@ -234,6 +258,7 @@ impl<L: Log> Replica<L> {
         self.sequencer.builder.hold(bundle.records, bundle.count);
         let first = self.sequencer.append(&origin)?;
         let committed = self.sequencer.decide(first, &origin, self.commands.iter())?;
+        self.comparison.is_due = before.0 / COMPARE_US != stamp.0 / COMPARE_US;
         let members_changed =
             !bundle.header.founding && self.members.see(origin.writer, sequence, stamp);
         self.remember();
@@ -375,17 +400,78 @@ impl<L: Log> Replica<L> {
 
     /// Stops this node when half of those who are there, itself included, are against it.
     fn outvoted(&self) -> Result<(), ReplicaError> {
-        let is_there = |node: &u32| self.members.get(*node).is_some();
-        let against: Vec<_> =
-            self.contradicting.iter().filter(|(node, _)| is_there(node)).collect();
-        let Some(position) = against.iter().map(|(_, position)| **position).min() else {
+        let is_there = |node: u32| self.members.get(node).is_some();
+        let against: Vec<_> = self.contradicting().filter(|(node, _)| is_there(*node)).collect();
+        let Some(position) = against.iter().map(|(_, position)| *position).min() else {
             return Ok(());
         };
         if 2 * against.len() < self.members.iter().count() {
             return Ok(());
         }
-        let names: Vec<_> = against.iter().map(|(node, _)| self.name_of(**node)).collect();
+        let names: Vec<_> = against.iter().map(|(node, _)| self.name_of(*node)).collect();
         Err(ReplicaError::Diverged { position, others: names.join(", ") })
+    }
+
+    /// The state after the frame that was delivered last, if it is one that all nodes compare: the
+    /// first of a minute. Every node that hashes it says so ([`Replica::note_state`]).
+    pub fn state_to_compare(&mut self) -> Option<Frozen> {
+        std::mem::take(&mut self.comparison.is_due).then(|| self.sequencer.state.freeze())
+    }
+
+    /// Takes the hash of a state of this node; gives what to tell the others.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Diverged`].
+    pub fn note_state(
+        &mut self,
+        (position, hash): (Position, Digest),
+    ) -> Result<Stated, ReplicaError> {
+        let own = &mut self.comparison.own;
+        own.insert(position, hash);
+        if STATES_MAX < own.len() {
+            own.pop_first();
+        }
+        let nodes: Vec<_> = self.comparison.stated.keys().copied().collect();
+        nodes.into_iter().try_for_each(|node| self.compare(node))?;
+        let Writer { node, epoch } = self.sequencer.writer;
+        Ok(Stated { identity: self.sequencer.log.tail().identity, node, epoch, position, hash })
+    }
+
+    /// Takes what a node says of its state, and holds it against this one's, now or when that is
+    /// known.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Diverged`].
+    pub fn hear_state(&mut self, stated: &Stated) -> Result<(), ReplicaError> {
+        let Stated { node, epoch, .. } = *stated;
+        let is_there = self.members.get(node).is_some_and(|member| member.epoch == epoch);
+        if node == self.name.node || !is_there {
+            return Ok(());
+        }
+        self.comparison.stated.insert(node, *stated);
+        self.compare(node)
+    }
+
+    fn compare(&mut self, node: u32) -> Result<(), ReplicaError> {
+        let Comparison { own, stated, differing, agreed, .. } = &mut self.comparison;
+        let Some(stated) = stated.get(&node) else { return Ok(()) };
+        match own.get(&stated.position) {
+            None => Ok(()),
+            Some(hash) if *hash == stated.hash => {
+                differing.remove(&node);
+                *agreed = (*agreed).max(Some(stated.position));
+                Ok(())
+            }
+            Some(_) => {
+                differing.entry(node).or_insert(stated.position);
+                self.outvoted()
+            }
+        }
+    }
+
+    /// The last record after which another node said to have the same state.
+    pub const fn agreed(&self) -> Option<Position> {
+        self.comparison.agreed
     }
 
     /// The sequencer behind it.
@@ -435,9 +521,18 @@ impl<L: Log> Replica<L> {
         (self.members.get(node)?.epoch == said.epoch).then_some(said)
     }
 
-    /// The nodes that have another state than this one.
+    /// The nodes that have decided otherwise than this one, or have another state.
     pub fn contradicting(&self) -> impl Iterator<Item = (u32, Position)> {
-        self.contradicting.iter().map(|(node, position)| (*node, *position))
+        let mut all = self.contradicting.clone();
+        let Comparison { differing, stated, .. } = &self.comparison;
+        let is_of_this_life = |node: &u32| {
+            let said = stated.get(node).map(|stated| stated.epoch);
+            said.is_some() && said == self.members.get(*node).map(|member| member.epoch)
+        };
+        for (node, position) in differing.iter().filter(|(node, _)| is_of_this_life(node)) {
+            all.entry(*node).and_modify(|at| *at = (*at).min(*position)).or_insert(*position);
+        }
+        all.into_iter()
     }
 
     /// How much of the brokers' time is not believed, in microseconds.

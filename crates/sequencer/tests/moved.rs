@@ -115,7 +115,7 @@ fn hear(replica: &mut Replica<Copy>, bytes: &[u8], at: u64) -> Option<Delivered>
             replica.note_whole(&end);
             None
         }
-        Message::Left(_) => None,
+        Message::Left(_) | Message::State(_) => None,
     }
 }
 

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Administer, Change, Command, FspName, Genesis, Stamp};
+use ledger::{Administer, Change, Command, Digest, FspName, Genesis, Position, Stamp};
 use ports::{Log, Now};
 use record::bundle::{self, Bundle, BundleHeader};
 use record::frame::LogIdentity;
+use record::message::Stated;
 use sequencer::{
     Delivered, Durability, Founding, LastMessage, Name, Passed, Quarantine, Replica, ReplicaError,
     Sequencer, Submission,
@@ -364,6 +365,71 @@ fn a_node_that_decided_otherwise_stops() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// All nodes write until a minute of the log begins: the states that they set aside then.
+fn next_minute(world: &mut World) -> Vec<(Position, Digest)> {
+    let mut states = Vec::new();
+    while states.is_empty() {
+        world.now += 2 * SECOND;
+        for at in 0..NODES {
+            world.propose(at);
+            let bytes = world.nodes[at].outgoing.pop_front().expect("it proposed");
+            world.arrive(bytes);
+        }
+        for at in (0..NODES).flat_map(|at| [at; NODES]) {
+            world.take(at, 1);
+            let state = world.nodes[at].replica.state_to_compare();
+            states.extend(state.map(|state| (state.position(), state.hash())));
+        }
+    }
+    states
+}
+
+/// Once a minute all nodes compare their whole states, in whatever order they are known; of three
+/// the one that has another stops.
+#[test]
+fn a_node_with_another_state_stops() {
+    let mut world = World::new(1);
+    let states = next_minute(&mut world);
+    assert_eq!(states, [states[0]; NODES], "the same record, and the same state");
+    let own = |world: &mut World, at: usize, state| {
+        world.nodes[at].replica.note_state(state).expect("nobody differs")
+    };
+    let [first, second, third] = [0, 1, 2].map(|at| own(&mut world, at, states[at]));
+    let replica = &mut world.nodes[0].replica;
+    assert_eq!(replica.agreed(), None);
+    for stated in [&first, &second, &third] {
+        replica.hear_state(stated).expect("nobody differs");
+    }
+    assert_eq!(replica.agreed(), Some(states[0].0));
+
+    let (position, hash) = next_minute(&mut world)[0];
+    let lie = |stated: &Stated| Stated { position, hash: Digest([9; 32]), ..*stated };
+    // To the second node the first one differs, once it knows its own state: it is one of three.
+    let replica = &mut world.nodes[1].replica;
+    replica.hear_state(&lie(&first)).expect("there is nothing to hold it against");
+    assert_eq!(replica.contradicting().next(), None);
+    own(&mut world, 1, (position, hash));
+    let against =
+        |world: &World, at: usize| -> Vec<_> { world.nodes[at].replica.contradicting().collect() };
+    assert_eq!(against(&world, 1), [(1, position)]);
+    // To the first one both others do: it is this one that differs.
+    own(&mut world, 0, (position, hash));
+    let replica = &mut world.nodes[0].replica;
+    replica.hear_state(&lie(&second)).expect("one of three does not stop it");
+    match replica.hear_state(&lie(&third)) {
+        Err(ReplicaError::Diverged { position: at, others }) => {
+            assert_eq!((at, &*others), (position, "node-2, node-3"));
+        }
+        other => panic!("{other:?}"),
+    }
+
+    let (position, hash) = next_minute(&mut world)[0];
+    own(&mut world, 1, (position, hash));
+    let replica = &mut world.nodes[1].replica;
+    replica.hear_state(&Stated { position, hash, ..first }).expect("nobody differs");
+    assert_eq!(against(&world, 1), [], "it has the same again");
 }
 
 #[test]

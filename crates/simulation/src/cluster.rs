@@ -10,7 +10,8 @@
 //! wrong.
 //!
 //! # What is watched (module `proof`)
-//! - At every record every node has the same chain, and at rest the same state.
+//! - At every record every node has the same chain, and at rest the same state; the hashes that
+//!   they compare each minute are the same.
 //! - A lane is sent to by nobody but the node that took it last, even by one that stood still.
 //! - No prepare begins long after the transfer's end, and no FSP is told two ends.
 //! - At rest each lane was repeated at most its window for each time that it was taken.
@@ -123,6 +124,7 @@ pub struct ClusterTally {
     pub stops: u64,
     pub takes: u64,
     pub repeats: u64,
+    pub same_states: u64,
 }
 
 impl fmt::Display for ClusterReport {
@@ -708,6 +710,7 @@ impl World {
         for machine in &mut self.machines {
             let up = machine.up.take().expect("a node at rest is up");
             let hash = up.driven.replica().sequencer().state().hash();
+            self.tally.same_states += u64::from(up.driven.replica().agreed().is_some());
             drop(up);
             let mut copy = open_copy(&machine.disk.kill(), identity).expect("a sound copy opens");
             assert_eq!(self.proof.check_log(&mut copy), hash, "the log alone gives another state");

@@ -23,15 +23,17 @@ fn check(seed: u64) -> ClusterReport {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let (mut kills, mut pauses, mut takes) = (0, 0, 0);
+    let (mut kills, mut pauses, mut takes, mut same_states) = (0, 0, 0, 0);
     for seed in 1..=6 {
         let report = check(seed);
         assert_eq!(check(seed), report);
         kills += report.tally.kills;
         pauses += report.tally.pauses;
         takes += report.tally.takes;
+        same_states += report.tally.same_states;
     }
     assert!(0 < kills && 0 < pauses && 0 < takes, "{kills} kills, {pauses} pauses, {takes} takes");
+    assert!(0 < same_states, "no node ever heard that another one had the same state");
 }
 
 /// The brokers' clock went ahead and back: for minutes time stood still, and a node that began

@@ -43,6 +43,7 @@ struct Cluster {
     behind: u64,
     held_milliseconds: u64,
     foreign_messages: u64,
+    same_state_at: Option<u64>,
     nodes: Vec<Node>,
     lanes: Vec<Lane>,
     last_takeover: Option<Takeover>,
@@ -121,6 +122,9 @@ fn show(cluster: &Cluster) {
         if let Some(position) = node.contradicts_at {
             println!("  {:<12} HAS DECIDED OTHERWISE by record {position}", "");
         }
+    }
+    if let Some(position) = cluster.same_state_at {
+        println!("another node had the same state after record {position}");
     }
     match &cluster.last_takeover {
         None => println!("no node was found to be gone since {} started", cluster.node),

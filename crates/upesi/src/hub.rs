@@ -211,6 +211,7 @@ impl Hub for NodeHub {
             behind: cluster.behind,
             held_ms: cluster.held_us / 1_000,
             foreign: cluster.foreign,
+            agreed_at: cluster.agreed.map(|position| position.0),
             nodes: cluster.nodes.into_iter().map(node).collect(),
             lanes: cluster.lanes.into_iter().map(lane).collect(),
             last_takeover: cluster.last_takeover.map(|last| Takeover {

@@ -637,7 +637,7 @@ fn cluster() -> Value {
             ("nodes", json!({"type": "array", "items": node})),
             ("lanes", json!({"type": "array", "items": lane})),
         ],
-        [("lastTakeover", takeover)],
+        [("sameStateAt", count()), ("lastTakeover", takeover)],
     )
 }
 

@@ -18,34 +18,42 @@ fn end() -> End {
     End { identity: IDENTITY, position: Position(41), chain: Digest([3; 32]) }
 }
 
-fn samples() -> [Vec<u8>; 3] {
-    let mut out = [Vec::new(), Vec::new(), Vec::new()];
+fn stated() -> Stated {
+    let (position, hash) = (Position(41), Digest([4; 32]));
+    Stated { identity: IDENTITY, node: 5, epoch: 6, position, hash }
+}
+
+fn samples() -> [Vec<u8>; 4] {
+    let mut out = [const { Vec::new() }; 4];
     write_frame(&Frame::parse(&frame()).expect("it is a frame"), &mut out[0]);
     write_whole(&end(), &mut out[1]);
     write_left(IDENTITY, &mut out[2]);
+    write_state(&stated(), &mut out[3]);
     out
 }
 
 #[test]
 fn what_was_written_is_read_back() {
-    let [one, whole, left] = samples();
+    let [one, whole, left, state] = samples();
     let Ok(Message::Frame(found)) = Message::parse(&one) else { panic!("no frame: {one:?}") };
     assert_eq!(found.as_bytes(), frame());
     assert!(matches!(Message::parse(&whole), Ok(Message::Whole(found)) if found == end()));
     assert!(matches!(Message::parse(&left), Ok(Message::Left(IDENTITY))));
-    for bytes in [&one, &whole, &left] {
+    assert!(matches!(Message::parse(&state), Ok(Message::State(found)) if found == stated()));
+    for bytes in [&one, &whole, &left, &state] {
         assert_eq!(Message::parse(bytes).map(|message| message.identity()), Ok(IDENTITY));
     }
 }
 
 #[test]
 fn the_bytes_stay_as_they_are() {
-    let [_, whole, left] = samples();
+    let [_, whole, left, state] = samples();
     let hex = |bytes: &[u8]| -> alloc::string::String {
         bytes.iter().map(|byte| alloc::format!("{byte:02x}")).collect()
     };
     expect_test::expect!["55704275020002009000000093a20e0707070707070707070707070707070707290000000000000003030303030303030303030303030303030303030303030303030303030303035570427502000300"]
     .assert_eq(&(hex(&whole[..72]) + &hex(&left[..8])));
+    expect_test::expect!["55704275020004009000000048910b080707070707070707070707070707070729000000000000000404040404040404040404040404040404040404040404040404040404040404050000000600000000000000"].assert_eq(&hex(&state[..84]));
 }
 
 #[test]
@@ -82,13 +90,28 @@ fn a_frame_that_is_announced_as_another_is_refused() {
         bytes.extend_from_slice(&end.identity.0);
         bytes.extend_from_slice(&end.position.0.to_le_bytes());
         bytes.extend_from_slice(&end.chain.0);
-        bytes.extend_from_slice(&[0; HEAD - AT_ZERO]);
+        bytes.extend_from_slice(&[0; HEAD - AT_NODE]);
         bytes.extend_from_slice(&frame);
         let crc = checksum(&bytes);
         bytes[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
         let refused = Message::parse(&bytes).err();
         let expected = "its frame is not the one that it announces";
         assert_eq!(refused, Some(BundleError::Foreign(expected)), "{end:?}");
+    }
+}
+
+/// What a state is said with is said by a node, and of nothing else.
+#[test]
+fn only_a_node_has_a_state() {
+    let [_, whole, _, state] = samples();
+    for (mut bytes, at, byte) in
+        [(whole.clone(), AT_NODE, 1), (whole, AT_EPOCH, 1), (state, AT_NODE, 0)]
+    {
+        bytes[at] = byte;
+        let crc = checksum(&bytes);
+        bytes[AT_CRC..BEHIND_CRC].copy_from_slice(&crc.to_le_bytes());
+        let expected = "a field of its header is out of range";
+        assert_eq!(Message::parse(&bytes).err(), Some(BundleError::Foreign(expected)));
     }
 }
 

@@ -266,7 +266,7 @@ impl Arriving {
             Message::Left(left) if left == identity && !self.replica.is_partial() => {
                 return Ok(ControlFlow::Break(()));
             }
-            Message::Left(_) => return Ok(ControlFlow::Continue(())),
+            Message::Left(_) | Message::State(_) => return Ok(ControlFlow::Continue(())),
         };
         let delivered = delivered.map_err(told)?;
         self.moved += u64::from(matches!(delivered, Delivered::Framed { .. }));

@@ -95,9 +95,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
         storage: Arc::clone(&keeper.storage),
     });
-    let admin_address = admin_listener
-        .local_addr()
-        .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
+    let admin_address = address_of(&admin_listener)?;
     warn(decisions, slowness);
     if let Some(injected) = arguments.inject_stuck {
         println!("upesi: INJECTED: {} will be stuck; only to test", injected.name());
@@ -117,6 +115,11 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     keeper.stop();
     node.stop().map_err(Failure::new)?;
     conclude(waited, broken)
+}
+
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    let failed = |error| Failure::new(format!("the admin listener has no address: {error}"));
+    listener.local_addr().map_err(failed)
 }
 
 /// How the program ends, once everything has stopped.

@@ -104,6 +104,7 @@ pub struct Watch {
     full: Still<u64>,
     refused_full: u64,
     since_refused: Duration,
+    topic: Still<Option<u64>>,
     store: Still<u64>,
     expiry: Still<()>,
     threads: Vec<Still<u64>>,
@@ -120,6 +121,7 @@ impl Watch {
             full: Still::default(),
             refused_full: 0,
             since_refused: patience,
+            topic: Still::default(),
             store: Still::default(),
             expiry: Still::default(),
             threads: Vec::new(),
@@ -134,7 +136,7 @@ impl Watch {
         let mut stuck = Vec::new();
         stuck.extend(self.look_at_sequencer(node, passed));
         stuck.extend(self.look_at_disk(node, passed));
-        stuck.extend(self.look_at_topic(node, now_us));
+        stuck.extend(self.look_at_topic(node, passed));
         stuck.extend(self.look_at_store(node, passed));
         stuck.extend(self.look_at_expiry(node, now_us, passed));
         self.threads.resize(pulses.len(), Still::default());
@@ -190,8 +192,8 @@ impl Watch {
     }
 
     /// Without brokers nothing is recorded, and another start would not find them either.
-    fn look_at_topic(&self, node: &Progress, now_us: u64) -> Option<Stuck> {
-        let idle = Duration::from_micros(now_us.saturating_sub(node.heard_us?));
+    fn look_at_topic(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
+        let idle = self.topic.look(node.heard_us.is_some(), node.heard_us, passed);
         (self.patience <= idle).then(|| Stuck {
             stage: "log".into(),
             idle,
@@ -330,5 +332,9 @@ mod tests {
         let node = Progress { busy: true, ..IDLE };
         assert!(watch.look(0, &node, &[]).is_empty());
         assert!(watch.look(3_600_000_000, &node, &[]).is_empty(), "an hour without a sample");
+        let mut watch = Watch::new(Duration::from_secs(3));
+        let node = Progress { heard_us: Some(0), ..IDLE };
+        assert!(watch.look(0, &node, &[]).is_empty());
+        assert!(watch.look(60_000_000, &node, &[]).is_empty(), "brokers were not asked meanwhile");
     }
 }

@@ -132,6 +132,11 @@ impl TransferPosted<'_> {
 }
 
 impl TransferAnswered<'_> {
+    /// Whether it says that the transfer has not ended.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.transfer_state == "RESERVED"
+    }
+
     /// How the transfer ended; `None` for a state that is no end.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         match &*self.transfer_state {

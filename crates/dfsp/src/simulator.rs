@@ -650,7 +650,9 @@ impl Inner {
         };
         let (resource, rest) =
             path[1.min(path.len())..].split_once('/').unwrap_or((&path[1..], ""));
-        let mut context = Context { state: &mut state, options: &self.options, request };
+        let resent = self.links.counts().resent;
+        let options = &self.options;
+        let mut context = Context { state: &mut state, options, request, resent };
         match (request.method, resource, failed) {
             ("GET", "parties", false) => context.party_asked(path, rest, self.links.buffer()),
             ("PUT", "parties", false) => context.party_found(rest, self.links.buffer()),
@@ -751,6 +753,8 @@ struct Context<'a> {
     state: &'a mut State,
     options: &'a SimulatorOptions,
     request: &'a Request<'a>,
+    /// Messages that were sent again.
+    resent: u64,
 }
 
 impl<'a> Context<'a> {
@@ -931,6 +935,10 @@ impl<'a> Context<'a> {
     fn transfer_answered(&mut self, rest: &str) -> Reaction {
         let Some(id) = TransferId::parse(rest) else { return self.unknown(Status::Ok) };
         let answer = serde_json::from_slice::<TransferAnswered<'_>>(&self.request.body).ok();
+        if answer.as_ref().is_some_and(TransferAnswered::is_reserved) && 0 < self.resent {
+            // The answer to one that was sent again, because nobody had answered it: it waits on.
+            return Reaction::only(Status::Ok);
+        }
         let Some((answer, verdict)) = answer.and_then(|it| it.verdict().map(|end| (it, end)))
         else {
             return self.no_notice(id);

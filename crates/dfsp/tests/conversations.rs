@@ -478,6 +478,43 @@ fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
     });
 }
 
+/// Who sends a transfer again is told that it is reserved, once or twice, and waits on.
+#[test]
+fn a_transfer_that_was_sent_again_may_be_reserved() {
+    run(async {
+        let hub = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = hub.local_addr().expect("it is bound");
+        let currency = Currency::parse("USD").expect("a currency");
+        let payer = Simulator::bind(SimulatorOptions::new("payer", currency, address));
+        let payer = payer.expect("a port");
+        let tell = async {
+            let (mut stream, _) = hub.accept().await.expect("it connects");
+            next_request(&mut stream, 503).await;
+            let (_, asked) = next_request(&mut stream, 202).await;
+            until(|| payer.unanswered() == 0).await;
+            let asked: serde_json::Value = serde_json::from_slice(&asked).expect("a transfer");
+            let path = format!("/transfers/{}", asked["transferId"].as_str().expect("an id"));
+            let reserved = r#"{"transferState":"RESERVED"}"#;
+            let aborted = r#"{"transferState":"ABORTED"}"#;
+            for (count, body) in (1..).zip([reserved, reserved, aborted]) {
+                let length = body.len();
+                let put = format!("PUT {path} HTTP/1.1\r\ncontent-length: {length}\r\n\r\n{body}");
+                let back = tokio::net::TcpStream::connect(payer.address()).await;
+                back.expect("it listens").write_all(put.as_bytes()).await.expect("it reads");
+                until(|| payer.counts().requests == count).await;
+            }
+            drop(stream);
+        };
+        let payee = FspName::new("payee").expect("a name");
+        let paid = five(Course::Transfer(payee));
+        let (outcome, ()) = tokio::join!(payer.run_transaction(paid), tell);
+        let end = outcome.expect("there is room").end;
+        assert_eq!(end, End::Failed(Leg::Transfer, Cause::Aborted));
+        assert_eq!(payer.tally().wrong().count, 0);
+        payer.stop();
+    });
+}
+
 #[test]
 fn a_condition_that_is_not_that_of_the_packet_is_refused_and_noted() {
     run(async {

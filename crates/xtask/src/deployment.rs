@@ -11,6 +11,7 @@
 //! (`upesi/tests/product/deployment.rs`).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -105,11 +106,19 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// Where the chart mounts the admin token.
+const TOKEN: &str = "/run/upesi/admin-token";
+
 /// Has the program read the configuration in what was rendered: numbers, words, truth and lists.
+/// The token that it names stands in a file here.
 fn takes(root: &Path, file: &Path, rendered: &str) -> Result<(), String> {
     let lines = rendered.lines().skip_while(|line| *line != "  upesi.toml: |").skip(1);
     let lines: Vec<_> = lines.map_while(|line| line.strip_prefix("    ")).collect();
-    write(file, &lines.join("\n"))?;
+    let token = file.with_extension("token");
+    write(&token, &"t".repeat(32))?;
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600))
+        .map_err(|error| format!("{}: {error}", token.display()))?;
+    write(file, &lines.join("\n").replace(TOKEN, &token.display().to_string()))?;
     println!("deployment: the configuration of {WANTED}/everything.yaml");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).args(["run", "--quiet", "--locked", "--package", "upesi", "--"]);

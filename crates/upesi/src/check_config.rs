@@ -429,8 +429,8 @@ fn warnings_about_room(config: &Config) -> [(bool, Warning); 4] {
         (
             config.delivery.window < 4,
             Warning {
-                what: "delivery.window is below 4: callbacks to a participant wait for each other's \
-                       answers, and its rate is that of its round trips",
+                what: "delivery.window is below 4: callbacks to a participant wait for answers to \
+                       others, and its rate is that of its round trips",
                 instead: "delivery.window = 64",
             },
         ),

@@ -1,5 +1,5 @@
-//! What the store alone costs: written in portions as fast as it takes them and read meanwhile, then
-//! read at random.
+//! What the store alone costs: written in portions as fast as it takes them and read meanwhile,
+//! then read at random.
 //!
 //! ```sh
 //! cargo run --release -p store --example cost -- transfers 1000000
@@ -71,9 +71,8 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
     println!("slowest        {slowest:.1?} for a portion of {PORTION}");
     for (what, times) in ["present", "absent "].into_iter().zip(meanwhile) {
         let [half, most, nearly_all, all] = [500, 990, 999, 1_000].map(|of| per_mille(&times, of));
-        println!(
-            "{what} meanwhile  p50 {half:.1?}, p99 {most:.1?}, p99.9 {nearly_all:.1?}, {all:.1?} at most"
-        );
+        print!("{what} meanwhile  p50 {half:.1?}, p99 {most:.1?}, ");
+        println!("p99.9 {nearly_all:.1?}, {all:.1?} at most");
     }
     wait_until_quiet();
     println!("quiet after    {:.1?}", whole.elapsed());

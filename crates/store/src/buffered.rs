@@ -3,13 +3,13 @@
 //! Nearly every transfer asks whether its id is new. The buffers are lists in order, each of which
 //! takes some twenty steps through memory to say no; and the library lets nobody ask while it
 //! syncs a new table and names it among the others, which takes milliseconds. So there is a filter
-//! beside the buffers, in parts, and the tables as they were at one moment: an id that is about to be
-//! written goes into the newest part, and a part goes once the buffers that its ids were written to
-//! are tables, with which it is shown no more. Ids are given by their hash.
+//! beside the buffers, in parts, and the tables as they were at one moment: an id that is about to
+//! be written goes into the newest part, and a part goes once the buffers that its ids were
+//! written to are tables, with which it is shown no more. Ids are given by their hash.
 //!
 //! # Promises
-//! - An id is held from before it is written until the tables shown have it: who looks misses nothing
-//!   that he was told of.
+//! - An id is held from before it is written until the tables shown have it: who looks misses
+//!   nothing that he was told of.
 //! - Of buffers that were there when the database was opened nobody knows the ids: until they are
 //!   tables, everything may be in them.
 //! - Who looks waits for nobody who writes: bits are set beside him, and parts and tables are
@@ -182,14 +182,14 @@ impl Part {
     /// By the upper half of the hash; the lower one has the places within the block.
     fn block(&self, hash: u64) -> &Block {
         let count = self.0.len() as u64;
-        &self.0[((hash >> 36) * count >> 28) as usize]
+        &self.0[(((hash >> 36) * count) >> 28) as usize]
     }
 }
 
 /// Words and bits of an id in its block.
 fn places(hash: u64) -> impl Iterator<Item = (usize, u64)> {
     (0..PROBES).map(move |probe| {
-        let place = hash >> (9 * probe) & (BLOCK_BITS as u64 - 1);
+        let place = (hash >> (9 * probe)) & (BLOCK_BITS as u64 - 1);
         ((place / 64) as usize, 1 << (place % 64))
     })
 }

@@ -95,8 +95,8 @@ pub struct Disk {
 
 /// The database of a store.
 struct Opened {
-    /// Which transfers may be in write buffers, and tables with the others. Before the database: tables
-    /// that were merged go with the last who has them, and must not outlive its lock.
+    /// Which transfers may be in write buffers, and tables with the others. Before the database:
+    /// tables that were merged go with the last who has them, and must not outlive its lock.
     buffered: Buffered<Tables>,
     path: PathBuf,
     database: Database,

@@ -1,5 +1,5 @@
-//! The tables of a keyspace as they were at one moment, asked beside the library: it lets nobody ask
-//! it while it syncs a new one and names it among the others.
+//! The tables of a keyspace as they were at one moment, asked beside the library: it lets nobody
+//! ask it while it syncs a new one and names it among the others.
 //!
 //! The order is the library's: of two tables that have a key, the one that is asked first has the
 //! newer value.

@@ -50,6 +50,8 @@ const FORMAT_SILENT: u8 = 1;
 /// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
+/// Bytes of a write buffer at most, where the library has no time to begin the next one.
+const BUFFER_MAX: u64 = 16 << 20;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.
 pub const JOURNAL: u64 = 64 << 20;
 /// Threads that flush and compact. With more of them the library keeps the first one free for
@@ -521,8 +523,22 @@ impl Opened {
             self.failed.store(true, Ordering::Relaxed);
             of_library(&error)
         })?;
+        self.change_large_buffers();
         self.show(writing);
         Ok(())
+    }
+
+    /// The library changes a full buffer once its thread has time, which a merge can take for
+    /// seconds; meanwhile a buffer would grow as long as somebody writes. Changed here, they add up
+    /// until the library holds the writer.
+    fn change_large_buffers(&self) {
+        let own = [&self.transfers, &self.parties];
+        for keyspace in own.into_iter().chain(self.tales.keyspaces()) {
+            if BUFFER_MAX < keyspace.tree.active_memtable().size() {
+                // If that fails, so will the next batch.
+                let _changed = keyspace.rotate_memtable();
+            }
+        }
     }
 
     /// Shows the tables that there are by now, without the ids that are in them.

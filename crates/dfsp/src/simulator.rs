@@ -643,6 +643,11 @@ impl Inner {
                 return Reaction::only(Status::Failed);
             }
         }
+        let name = &*self.options.name;
+        if let Some(other) = request.fields.destination.filter(|to| *to != name) {
+            let what = format_args!("{} came to {name} for {other}", request.method);
+            state.tally.note_wrong(what);
+        }
         let path = request.path.split_once('?').map_or(request.path, |(path, _)| path);
         let (path, failed) = match path.strip_suffix("/error") {
             Some(path) => (path, true),
@@ -861,7 +866,9 @@ impl<'a> Context<'a> {
         let (Some(amount), Some(condition)) = (amount, read_digest(&answer.condition)) else {
             return self.malformed(Leg::Quote, sequence);
         };
-        if self.is_wrong_amount(sequence, amount, &answer.transfer_amount) {
+        if self.is_wrong_amount(sequence, amount, &answer.transfer_amount)
+            || self.are_other_terms(sequence, &answer, &condition)
+        {
             return self.wrong(Leg::Quote, sequence);
         }
         let transaction = self.state.payer.numbered(sequence).expect("it was just found");
@@ -870,7 +877,7 @@ impl<'a> Context<'a> {
         if matches!(transaction.payment.course, Course::Quote(_)) {
             return Reaction::ending(self.state.payer.end(sequence, End::Reached));
         }
-        self.state.tally.begin(id.transfer(), Role::Payer, payee, amount);
+        self.state.tally.begin_paying(id.transfer(), payee, amount, &condition);
         let transfer = TransferRequest {
             transfer: id.transfer(),
             payee_fsp: payee.as_str(),
@@ -944,20 +951,19 @@ impl<'a> Context<'a> {
             return self.no_notice(id);
         };
         self.state.tally.notice(id, verdict);
+        let fulfilment = answer.fulfilment.and_then(|text| read_digest(&text));
+        let met = fulfilment.map(|it| condition(&it));
+        if verdict == Verdict::Committed {
+            self.state.tally.fulfilled(id, met.as_ref());
+        }
         let Some(transaction) = self.state.payer.waiting(id, Leg::Transfer) else {
             return Reaction::only(Status::Ok);
         };
         let (sequence, wanted) = (transaction.id.sequence(), transaction.condition);
-        let fulfilled = answer.fulfilment.and_then(|text| read_digest(&text));
         let end = match verdict {
             Verdict::Aborted => End::Failed(Leg::Transfer, Cause::Aborted),
-            Verdict::Committed if fulfilled.is_some_and(|it| condition(&it) == wanted) => {
-                End::Committed
-            }
-            Verdict::Committed => {
-                self.state.tally.counts.wrong_fulfilments += 1;
-                End::Failed(Leg::Transfer, Cause::WrongFulfilment)
-            }
+            Verdict::Committed if met == Some(wanted) => End::Committed,
+            Verdict::Committed => End::Failed(Leg::Transfer, Cause::WrongFulfilment),
         };
         Reaction::ending(self.state.payer.end(sequence, end))
     }

@@ -122,6 +122,8 @@ pub(crate) struct Record {
     pub(crate) verdict: Option<Verdict>,
     /// As payee: when it fulfilled, in milliseconds since the epoch; 0 before.
     pub(crate) completed_millis: u64,
+    /// As payer: the beginning of the condition.
+    promised: u64,
     seen: u8,
     counterparty: u16,
     amount: Amount,
@@ -181,6 +183,7 @@ impl Tally {
             role,
             verdict: None,
             completed_millis: 0,
+            promised: 0,
             seen: 0,
             counterparty: index as u16,
             amount,
@@ -188,6 +191,29 @@ impl Tally {
         self.remembered.insert(id, record);
         add(&mut self.flow(index, role).begun, amount);
         true
+    }
+
+    /// The same of a transfer that this FSP pays, under a condition.
+    pub(crate) fn begin_paying(
+        &mut self,
+        id: TransferId,
+        payee: FspName,
+        amount: Amount,
+        condition: &[u8; 32],
+    ) {
+        self.begin(id, Role::Payer, payee, amount);
+        if let Some(record) = self.remembered.get(id) {
+            record.promised = beginning(condition);
+        }
+    }
+
+    /// Takes note of a fulfilment that does not meet the condition, by the condition that it meets,
+    /// if this FSP pays and knows the transfer.
+    pub(crate) fn fulfilled(&mut self, id: TransferId, met: Option<&[u8; 32]>) {
+        let Some(record) = self.remembered.get(id) else { return };
+        if record.role == Role::Payer && met.map(beginning) != Some(record.promised) {
+            self.counts.wrong_fulfilments += 1;
+        }
     }
 
     /// Takes note of the hub's word on a transfer.
@@ -261,6 +287,10 @@ impl Flow {
             Verdict::Aborted => &mut self.aborted,
         }
     }
+}
+
+fn beginning(condition: &[u8; 32]) -> u64 {
+    u64::from_be_bytes(*condition.first_chunk().expect("it has 32 bytes"))
 }
 
 fn add(sum: &mut Sum, amount: Amount) {
@@ -358,6 +388,19 @@ mod tests {
         tally.notice(id(2), Verdict::Aborted);
         assert_eq!(tally.position(), Amount::ZERO);
         assert_eq!((tally.counts.contradictions, tally.counts.payee_errors), (0, 1));
+    }
+
+    #[test]
+    fn every_fulfilment_is_held_against_what_was_promised() {
+        let mut tally = Tally::default();
+        tally.begin_paying(id(1), name("b"), Amount::from_units(1), &[7; 32]);
+        tally.begin(id(2), Role::Payee, name("b"), Amount::from_units(1));
+        tally.fulfilled(id(1), Some(&[7; 32]));
+        tally.fulfilled(id(2), None);
+        assert_eq!(tally.counts.wrong_fulfilments, 0);
+        tally.fulfilled(id(1), Some(&[8; 32]));
+        tally.fulfilled(id(1), None);
+        assert_eq!(tally.counts.wrong_fulfilments, 2);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) struct Terms {
 #[derive(Default)]
 pub(crate) struct TermsBook {
     made: HashMap<(FspName, Amount), Terms>,
+    secrets: HashMap<FspName, Secret>,
 }
 
 impl TermsBook {
@@ -40,6 +41,14 @@ impl TermsBook {
             self.made.clear();
         }
         self.made.entry((payee, quote.amount)).or_insert_with(|| make(writer, payee, quote))
+    }
+
+    /// The secret of a simulated payee.
+    pub(crate) fn secret_of(&mut self, payee: FspName) -> &Secret {
+        if self.secrets.len() >= TERMS_MAX {
+            self.secrets.clear();
+        }
+        self.secrets.entry(payee).or_insert_with(|| Secret::of(payee.as_str()))
     }
 }
 

@@ -411,9 +411,12 @@ async fn answered(course: Course, status: u16, body: String) -> Option<String> {
     let address = hub.local_addr().expect("it is bound");
     let currency = Currency::parse("USD").expect("a currency");
     let mut options = SimulatorOptions::new("payer", currency, address);
-    options.known = [("other", 70..75), ("payee", 75..80)]
-        .map(|(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") })
-        .into();
+    // Of a payee that is known a payer expects real terms.
+    if course == Course::Lookup {
+        options.known = [("other", 70..75), ("payee", 75..80)]
+            .map(|(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") })
+            .into();
+    }
     let payer = Simulator::bind(options).expect("a port");
     let tell = async {
         let (mut stream, _) = hub.accept().await.expect("it connects");

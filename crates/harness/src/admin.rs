@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ledger::Amount;
 use serde::Deserialize;
@@ -13,8 +13,13 @@ use serde_json::value::RawValue;
 
 use crate::child::read_token;
 use crate::error::HarnessError;
+use crate::interrupt::Interrupt;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(20);
+/// How soon whoever waits for an answer hears of an interrupt.
+const GLANCE: Duration = Duration::from_millis(250);
+/// The same from an interrupt on.
+const INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// The admin API of one hub.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub struct Admin {
     /// Lines of every request: the token, who asks and why.
     lines: String,
     stream: Option<TcpStream>,
+    /// For connecting, for writing a request, and for the whole of its answer.
+    within: Duration,
 }
 
 /// An answer: status and body.
@@ -70,7 +77,7 @@ struct AccountText<'a> {
 impl Admin {
     pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
         let lines = token.map_or(String::new(), |it| format!("authorization: Bearer {it}\r\n"));
-        Self { address, host: address.to_string(), lines, stream: None }
+        Self { address, host: address.to_string(), lines, stream: None, within: WITHIN }
     }
 
     /// The one at `url`, such as `http://127.0.0.1:3001`, with the token in a file.
@@ -109,9 +116,12 @@ impl Admin {
         if !fresh && answer.as_ref().is_err_and(stale) {
             answer = self.exchange(&request);
         }
-        answer.map_err(|error| HarnessError::Admin {
-            request: format!("{method} http://{}{path}", self.address),
-            problem: problem_of(&error),
+        answer.map_err(|error| match error.downcast() {
+            Ok(error) => error,
+            Err(error) => HarnessError::Admin {
+                request: format!("{method} http://{}{path}", self.address),
+                problem: problem_of(&error, self.within),
+            },
         })
     }
 
@@ -199,8 +209,9 @@ impl Admin {
     fn exchange(&mut self, request: &str) -> io::Result<Answered> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => connect(self.address)?,
+            None => connect(self.address, self.within)?,
         };
+        let mut patience = Patience::begin(self.within);
         stream.write_all(request.as_bytes())?;
         let mut buffer = Vec::new();
         let mut chunk = [0; 16 * 1024];
@@ -213,7 +224,7 @@ impl Admin {
                 }
                 return Ok(answered);
             }
-            match stream.read(&mut chunk)? {
+            match patience.read(&mut stream, &mut chunk)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 length => buffer.extend_from_slice(&chunk[..length]),
             }
@@ -253,12 +264,56 @@ pub(crate) fn resolve(url: &str) -> Result<SocketAddr, HarnessError> {
     addresses.next().ok_or_else(|| wrong("has no address"))
 }
 
+/// How long an answer may still take.
+struct Patience {
+    end: Instant,
+    interrupted: bool,
+}
+
+impl Patience {
+    fn begin(within: Duration) -> Self {
+        Self { end: Instant::now() + within, interrupted: false }
+    }
+
+    /// What is left; little once somebody wants the run to end.
+    fn left(&mut self) -> io::Result<Duration> {
+        if !self.interrupted && Interrupt::seen_by_anybody() {
+            self.interrupted = true;
+            self.end = self.end.min(Instant::now() + INTERRUPTED);
+        }
+        let left = self.end.saturating_duration_since(Instant::now());
+        match (left.is_zero(), self.interrupted) {
+            (false, _) => Ok(left),
+            (true, true) => Err(io::Error::other(HarnessError::Interrupted)),
+            (true, false) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Reads what comes next, if it comes in time.
+    fn read(&mut self, stream: &mut TcpStream, chunk: &mut [u8]) -> io::Result<usize> {
+        loop {
+            stream.set_read_timeout(Some(self.left()?.min(GLANCE)))?;
+            match stream.read(chunk) {
+                Err(error) if is_wait(&error) => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+/// Whether a read only ended because it took long, or for a signal. A wait that ends is told by the
+/// system as a resource that is not available.
+fn is_wait(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut, io::ErrorKind::Interrupted];
+    kinds.contains(&error.kind())
+}
+
 /// What went wrong with a request. A wait that ends is told by the system as a resource that is
 /// not available.
-fn problem_of(error: &io::Error) -> String {
+fn problem_of(error: &io::Error, within: Duration) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("did not answer within {} s", TIMEOUT.as_secs())
+            format!("did not answer within {within:?}")
         }
         _ => error.to_string(),
     }
@@ -281,11 +336,10 @@ fn complaint_of(health: &Value, storage: &Value) -> Option<String> {
     (!said.is_empty()).then(|| format!("the hub says: {}", said.join("; ")))
 }
 
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+fn connect(address: SocketAddr, within: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, within)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(within))?;
     Ok(stream)
 }
 
@@ -312,6 +366,27 @@ fn number(text: &RawValue) -> Option<Amount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every read gets something, and the answer would still never be whole.
+    #[test]
+    fn an_answer_that_drips_is_given_up_as_soon_as_one_that_never_comes() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let dripping = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it connects");
+            while stream.write_all(b"H").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let within = Duration::from_millis(300);
+        let mut admin = Admin { within, ..Admin::new(address, None) };
+        let began = Instant::now();
+        let error = admin.call("GET", "/health", None).expect_err("there is no answer");
+        assert!(error.to_string().ends_with("did not answer within 300ms"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        drop(admin);
+        dripping.join().expect("it ends with its connection");
+    }
 
     #[test]
     fn a_full_disk_is_named() {
@@ -340,9 +415,9 @@ mod tests {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_millis(5))).expect("it can be set");
         let error = stream.read(&mut [0]).expect_err("nobody says anything");
-        assert_eq!(problem_of(&error), "did not answer within 20 s");
+        assert_eq!(problem_of(&error, Duration::from_secs(20)), "did not answer within 20s");
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert!(problem_of(&error).contains("refused"));
+        assert!(problem_of(&error, Duration::from_secs(20)).contains("refused"));
     }
 
     #[test]

@@ -320,9 +320,10 @@ fn put_causes_first(measured: &mut Measured) {
         WELL => 1,
         TAKEN if !disturbed => 2,
         ASKED_FOR => 3,
-        IN_TIME => 4,
-        REACHED | ARRIVED => 5,
-        _ => 6,
+        REACHED => 4,
+        IN_TIME => 5,
+        ARRIVED => 6,
+        _ => 7,
     });
 }
 

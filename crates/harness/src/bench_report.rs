@@ -259,6 +259,15 @@ pub struct Configuration {
     pub behaviour: Vec<String>,
     pub connections: usize,
     pub threads: usize,
+    pub stock: Option<usize>,
+    pub ceiling: bool,
+    pub existing: bool,
+    pub registered: bool,
+    pub admin: Option<String>,
+    pub pid: Option<u32>,
+    pub listen: String,
+    pub port: u16,
+    pub data: Option<String>,
     /// What `sweep expiry` had expire beside this load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiring>,
@@ -395,6 +404,15 @@ impl Configuration {
             behaviour: fsps.behaviour.iter().map(|(fsp, it)| format!("{fsp}={it:?}")).collect(),
             connections: fsps.connections,
             threads: fsps.threads,
+            stock: options.stock,
+            ceiling: options.ceiling,
+            existing: options.existing,
+            registered: options.registered,
+            admin: options.admin.clone(),
+            pid: options.pid,
+            listen: options.listen.to_string(),
+            port: options.port,
+            data: options.data.as_ref().map(|data| data.display().to_string()),
             expiry: None,
         }
     }
@@ -455,6 +473,23 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, window: &Window) -> fmt::Result {
         "{name:<16} {p50:>9.2} {p90:>7.2} {p95:>7.2} {p99:>7.2} {p999:>7.2} {max:>7.1} {:>11.0}",
         window.rate_per_s
     )
+}
+
+/// What was set and stands nowhere else, several to a line.
+fn write_options(f: &mut fmt::Formatter<'_>, set: &Configuration) -> fmt::Result {
+    let json = serde_json::to_value(set).expect("plain data");
+    let shown = json.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let (mut line, mut head) = (String::new(), "options");
+    for (name, value) in shown {
+        let option = format!("{name} {value}");
+        if !line.is_empty() && 80 < line.len() + option.len() {
+            writeln!(f, "{head:<15} {}", std::mem::take(&mut line))?;
+            head = "";
+        }
+        line += if line.is_empty() { "" } else { ", " };
+        line += &option;
+    }
+    writeln!(f, "{head:<15} {line}")
 }
 
 impl BenchReport {
@@ -548,7 +583,8 @@ impl BenchReport {
             environment: self.environment.clone(),
             commit: self.commit,
         };
-        writeln!(f, "{origin}")
+        writeln!(f, "{origin}")?;
+        write_options(f, &self.configuration)
     }
 
     fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

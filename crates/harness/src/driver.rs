@@ -79,6 +79,7 @@ pub(crate) struct Control {
     pub(crate) steady: [AtomicU64; 2],
     pub(crate) good: AtomicU64,
     pub(crate) failed: AtomicU64,
+    pub(crate) hung: AtomicU64,
     pub(crate) dropped: AtomicU64,
     /// Among those dropped, the ones that found no transfer in stock.
     pub(crate) unstocked: AtomicU64,
@@ -388,6 +389,8 @@ impl Driver {
                 }
             }
             End::Failed(leg, cause) => {
+                let hung = u64::from(cause == Cause::TimedOut);
+                self.control.hung.fetch_add(hung, Ordering::Relaxed);
                 self.failed(describe(leg, cause), outcome.transfer.to_string(), intended);
             }
         }

@@ -200,6 +200,8 @@ pub(crate) fn carry_out(setup: &Setup<'_>) -> Result<Measured, HarnessError> {
     run.go_on(environment)
 }
 
+/// Units without a callback after which a run by number ends.
+const HUNG_MAX: u64 = 100;
 /// Life of a transfer that its payee holds.
 const HELD_FOR: Duration = Duration::from_secs(3_600);
 
@@ -394,11 +396,16 @@ impl Run<'_> {
         Some(format!("the stock of {stock} transfers was used up after {missing}: raise --stock"))
     }
 
-    /// Whether nothing is left that a closed loop could fulfil. An open loop goes on to its end,
-    /// and counts what it finds no transfer for.
+    /// Whether nothing is left that a closed loop could fulfil, or a number of units will take long
+    /// and come to nothing. An open loop goes on to its end, and counts what it finds no transfer
+    /// for.
     fn is_spent(&self, glance: &Glance) -> bool {
         let open = matches!(self.setup.drive, Drive::Open { .. });
         let counted = matches!(self.setup.length, Length::Count(_));
+        // One that hung makes the run void; each holds up a closed loop for the whole of its time.
+        if counted && HUNG_MAX <= glance.hung && self.setup.hub.nodes().is_none() {
+            return true;
+        }
         let ends = self.setup.scenario == Scenario::Fulfil && (counted || !open);
         ends && glance.stock == 0 && glance.in_flight == 0
     }
@@ -583,10 +590,7 @@ impl Run<'_> {
             currency: self.setup.fsps.currency,
             good: glance.good,
             failed: glance.failed,
-            moves_money: matches!(
-                self.setup.scenario,
-                Scenario::Transfer | Scenario::Fulfil | Scenario::Whole
-            ),
+            scenario: self.setup.scenario,
             metrics_needed: self.setup.hub.is_spawned(),
             style: self.setup.fsps.style,
             confirm_to_payee: self.setup.confirm_to_payee,

@@ -58,6 +58,8 @@ pub(crate) struct Glance {
     /// Units that ended well.
     pub(crate) good: u64,
     pub(crate) failed: u64,
+    /// Of these, the ones whose callback never came.
+    pub(crate) hung: u64,
     /// Units of the measured part that were not started, because too many were in flight.
     pub(crate) dropped: u64,
     /// Of these, the ones that found no transfer in stock.
@@ -313,6 +315,7 @@ impl Fleets {
             all.open += control.open.load(Ordering::Relaxed);
             all.requests += control.requests.load(Ordering::Relaxed);
             all.failed += control.failed.load(Ordering::Relaxed);
+            all.hung += control.hung.load(Ordering::Relaxed);
             all.in_flight += control.in_flight.load(Ordering::Relaxed);
             all.measured += control.measured.load(Ordering::Relaxed);
             let micros = |value: &AtomicU64| Duration::from_micros(value.load(Ordering::Relaxed));

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::error::HarnessError;
 
+static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 /// How long one may go unnoticed by whoever waits for it.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -18,7 +20,6 @@ impl Interrupt {
     /// per process.
     #[must_use]
     pub fn listen() -> Self {
-        static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
         Self(Arc::clone(SEEN.get_or_init(Self::start)))
     }
 
@@ -34,6 +35,11 @@ impl Interrupt {
             }
         });
         seen
+    }
+
+    /// Whether there was one since somebody listens for them.
+    pub(crate) fn seen_by_anybody() -> bool {
+        SEEN.get().is_some_and(|seen| seen.load(Ordering::Relaxed))
     }
 
     /// Whether there was one.

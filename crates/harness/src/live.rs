@@ -33,7 +33,8 @@ impl Live {
     /// Says what begins now.
     pub(crate) fn step(&mut self, text: &str) {
         self.close();
-        eprintln!("{text}");
+        // Whoever closed the error output does not want to know.
+        let _ = writeln!(std::io::stderr(), "{text}");
         self.begin();
     }
 
@@ -62,12 +63,10 @@ impl Live {
             failed = glance.failed,
         );
         if self.terminal {
-            eprint!("\r{line}\x1b[K");
-            // A terminal that cannot be written to is no reason to end the run.
-            let _ = std::io::stderr().flush();
+            let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
             self.open = true;
         } else {
-            eprintln!("{line}");
+            let _ = writeln!(std::io::stderr(), "{line}");
         }
         self.begin();
     }
@@ -94,7 +93,7 @@ impl Live {
     /// Ends a line that is being changed.
     pub(crate) fn close(&mut self) {
         if std::mem::take(&mut self.open) {
-            eprintln!();
+            let _ = writeln!(std::io::stderr());
         }
     }
 }

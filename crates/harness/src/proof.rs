@@ -16,6 +16,7 @@ use crate::admin::{Account, Admin, Metrics};
 use crate::error::HarnessError;
 use crate::fleet::FspResult;
 use crate::onboarding::account;
+use crate::scenario::Scenario;
 
 /// Transfers that are not final.
 pub(crate) const IN_FLIGHT: &str = "upesi_transfers_in_flight";
@@ -62,8 +63,8 @@ pub(crate) struct Evidence<'a> {
     /// Units that ended well.
     pub(crate) good: u64,
     pub(crate) failed: u64,
-    /// Whether a unit that ended well is a committed transfer.
-    pub(crate) moves_money: bool,
+    /// What the units were.
+    pub(crate) scenario: Scenario,
     /// Whether a hub without the metrics of this family is at fault.
     pub(crate) metrics_needed: bool,
     pub(crate) style: Style,
@@ -105,7 +106,7 @@ pub(crate) const TAKEN: &str = "the hub took what was sent to it";
 pub(crate) const ASKED_FOR: &str = "no answer was another than asked for";
 /// The checks that fail when callbacks are lost or doubled.
 pub(crate) const ARRIVED: &str = "each notice owed arrived, none contradicts";
-pub(crate) const REACHED: &str = "each prepare reached its payee";
+pub(crate) const REACHED: &str = "what payers asked for reached payees";
 
 /// What kept messages from the hub, if anything did.
 pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
@@ -171,7 +172,9 @@ impl Evidence<'_> {
         checks.push(Check::of(ARRIVED, each(Self::notices)));
         checks.push(self.drivers());
         checks.push(Check::of(ASKED_FOR, self.wrong()));
-        checks.push(Check::of(REACHED, self.prepares()));
+        let mut unheard = self.prepares();
+        unheard.extend(self.questions());
+        checks.push(Check::of(REACHED, unheard));
         checks
     }
 
@@ -223,7 +226,7 @@ impl Evidence<'_> {
     /// Drivers and FSPs counted the same commits, where their counts can be compared.
     fn drivers(&self) -> Check {
         let name = "drivers and FSPs counted the same";
-        if !self.moves_money {
+        if !self.scenario.moves_money() {
             return Check::skipped(name, "units of this kind are no commits");
         }
         if self.failed > 0 {
@@ -241,6 +244,23 @@ impl Evidence<'_> {
         let first = self.fsps.iter().find(|fsp| fsp.wrong.count > 0);
         let told = first.map(|fsp| format!("{all} wrong, such as: {}", fsp.wrong.first));
         told.into_iter().collect()
+    }
+
+    /// Answers that payers had, payees gave: nobody else can.
+    fn questions(&self) -> Vec<String> {
+        let sum = |of: fn(&FspResult) -> u64| self.fsps.iter().map(of).sum::<u64>();
+        let asked = [
+            (self.scenario.looks_up(), "look-ups", sum(|fsp| fsp.counts.lookups)),
+            (self.scenario.quotes(), "quotes", sum(|fsp| fsp.counts.quotes)),
+        ];
+        let missing =
+            asked.into_iter().filter(|(is_asked, _, heard)| *is_asked && *heard < self.good);
+        let good = self.good;
+        missing
+            .map(|(_, what, heard)| {
+                format!("payers had {good} {what} answered, payees were asked for {heard}")
+            })
+            .collect()
     }
 
     /// What payers sent and the hub took, payees received.
@@ -479,7 +499,7 @@ mod tests {
             currency: usd(),
             good: 3,
             failed: 0,
-            moves_money: true,
+            scenario: Scenario::Transfer,
             metrics_needed: true,
             style: Style::Committed,
             confirm_to_payee: true,
@@ -509,7 +529,7 @@ mod tests {
             currency: usd(),
             good: 3,
             failed: 0,
-            moves_money: true,
+            scenario: Scenario::Transfer,
             metrics_needed: true,
             style: Style::Committed,
             confirm_to_payee: false,
@@ -555,7 +575,7 @@ mod tests {
                 currency: usd(),
                 good: 2 * turns,
                 failed: 0,
-                moves_money: true,
+                scenario: Scenario::Transfer,
                 metrics_needed: true,
                 style: Style::Committed,
                 confirm_to_payee: false,
@@ -594,6 +614,33 @@ mod tests {
         let told = not_taken(&fsps).expect("it is told").problems;
         assert_eq!(told.len(), 3);
         assert!(told[1].contains("503 the disk is full") && told[2].contains("nobody answered"));
+    }
+
+    #[test]
+    fn a_hub_that_answers_for_payees_is_found_out() {
+        let mut fsps = fsps();
+        fsps[1].counts.lookups = 3;
+        let asked = |scenario, fsps: &[FspResult]| {
+            let evidence = Evidence {
+                before: None,
+                after: None,
+                fsps,
+                currency: usd(),
+                good: 3,
+                failed: 0,
+                scenario,
+                metrics_needed: false,
+                style: Style::Committed,
+                confirm_to_payee: false,
+            };
+            evidence.questions()
+        };
+        assert_eq!(asked(Scenario::Lookup, &fsps), [""; 0]);
+        let said = "payers had 3 quotes answered, payees were asked for 0";
+        assert_eq!(asked(Scenario::Quote, &fsps), [said]);
+        fsps[1].counts.lookups = 2;
+        assert_eq!(asked(Scenario::Whole, &fsps).len(), 2);
+        assert_eq!(asked(Scenario::Transfer, &fsps), [""; 0]);
     }
 
     #[test]

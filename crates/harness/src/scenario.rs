@@ -89,6 +89,16 @@ impl Scenario {
         matches!(self, Self::Lookup | Self::Whole)
     }
 
+    /// Whether a quote is part of a unit.
+    pub(crate) const fn quotes(self) -> bool {
+        matches!(self, Self::Quote | Self::Whole)
+    }
+
+    /// Whether a unit that ended well is a committed transfer.
+    pub(crate) const fn moves_money(self) -> bool {
+        matches!(self, Self::Transfer | Self::Fulfil | Self::Whole)
+    }
+
     /// Whether payees put transfers aside instead of answering them.
     pub(crate) const fn holds(self) -> bool {
         matches!(self, Self::Prepare | Self::Fulfil)

@@ -407,7 +407,7 @@ impl Run {
             currency: size.live.currency,
             good: glance.good,
             failed: glance.failed,
-            moves_money: true,
+            scenario: Scenario::Transfer,
             metrics_needed: true,
             style: size.live.style,
             confirm_to_payee: false,

@@ -99,6 +99,12 @@ impl FspName {
             .expect("an FspName is made from valid UTF-8 only")
     }
 
+    /// The bytes of the text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
     /// Whether both names are the same but for ASCII case.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {

@@ -35,6 +35,15 @@ pub trait ColdStore: Debug + Send + Sync {
     /// [`StoreError`]; whoever decides by it must stop.
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError>;
 
+    /// Takes out of `ids` those that certainly have no row, many at once; in what order the others
+    /// are is left open. A row that was shown before stays.
+    ///
+    /// # Errors
+    /// [`StoreError`]; whoever decides by it must stop.
+    fn drop_absent(&self, _ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Who serves a party, by the key of its identifier ([`record::cold::party_key`]).
     ///
     /// # Errors
@@ -77,6 +86,12 @@ pub trait ColdStore: Debug + Send + Sync {
 
     /// Whether the last write failed.
     fn is_failing(&self) -> bool {
+        false
+    }
+
+    /// When nothing is to be written: lets go of what is not needed any more. Whether there will be
+    /// more of that soon.
+    fn settle(&self) -> bool {
         false
     }
 
@@ -177,6 +192,14 @@ pub trait Cold: Debug + Send {
     /// # Errors
     /// [`StoreError`]: whoever decides by it must stop.
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError>;
+
+    /// [`ColdStore::drop_absent`].
+    ///
+    /// # Errors
+    /// [`StoreError`]: whoever decides by it must stop.
+    fn drop_absent(&self, _ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Everything that the records up to here changed is readable. Never goes back.
     fn visible(&self) -> Position;

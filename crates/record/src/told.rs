@@ -20,7 +20,7 @@ use ledger::{
     Outcome, Owed, Position, Side, TransferId,
 };
 
-use crate::bytes::{FieldError, Reader, Writer};
+use crate::bytes::{FieldError, Reader};
 use crate::snapshot::notice_kind;
 
 /// Version of both kinds of values.
@@ -33,6 +33,10 @@ const HUB: [u8; 2] = [8, 16];
 const ACTIVE: u8 = 1;
 const ACCOUNT_ACTIVE: u8 = 2;
 const HAS_CAP: u8 = 4;
+
+/// The most bytes that are gathered: the fields of a decision up to what became owed take 450 at
+/// most, those of a notice 50.
+const GATHERED: usize = 512;
 
 /// A recipient that is none of the sides: its name follows.
 const OTHER: u8 = 2;
@@ -156,9 +160,11 @@ pub const fn group_of(notice: NoticeId) -> u64 {
 /// Writes where deliveries of one group ended, from the record `base` on.
 pub fn write_ends(base: Position, ends: &[(NoticeId, Position)], out: &mut Vec<u8>) {
     begin(out);
+    let mut fields = Gathered::default();
     for (notice, position) in ends {
-        out.push(notice.0 as u8);
-        number(out, u128::from(position.0 - base.0));
+        fields.byte(notice.0 as u8);
+        fields.number(u128::from(position.0 - base.0));
+        fields.move_to(out);
     }
 }
 
@@ -186,74 +192,135 @@ pub fn ends_of(
 
 /// Appends a decision.
 pub fn write(decided: &Decided, owed: impl Iterator<Item = Owed>, out: &mut Vec<u8>) {
-    out.extend_from_slice(&decided.transfer.to_bytes());
-    number(out, u128::from(decided.position.0));
-    number(out, u128::from(decided.outcome.number()));
+    let mut fields = Gathered::default();
+    fields.bytes(&decided.transfer.to_bytes());
+    fields.number(u128::from(decided.position.0));
+    fields.number(u128::from(decided.outcome.number()));
     match &decided.numbers {
-        None => out.push(0),
-        Some(numbers) => write_numbers(numbers, out),
+        None => fields.byte(0),
+        Some(numbers) => write_numbers(numbers, &mut fields),
     }
-    let count_at = out.len();
-    out.push(0);
+    let count_at = out.len() + fields.length;
+    fields.byte(0);
+    fields.move_to(out);
     for owed in owed {
         out[count_at] =
             out[count_at].checked_add(1).expect("one decision makes a handful of notices owed");
-        write_owed(&owed, decided.numbers.as_ref(), out);
+        write_owed(&owed, decided.numbers.as_ref(), &mut fields);
+        fields.move_to(out);
     }
 }
 
-fn write_numbers(numbers: &Numbers, out: &mut Vec<u8>) {
+fn write_numbers(numbers: &Numbers, out: &mut Gathered) {
     let Numbers { currency, sides, hub, hub_name, lane_capacity } = numbers;
     let moved = |at: usize| hub[at].filter(|(_, held)| held.before != held.after);
+    let moved = [moved(0), moved(1)];
     let has = [
         (true, HAS_NUMBERS),
         (sides[0].is_some(), SIDES[0]),
         (sides[1].is_some(), SIDES[1]),
-        (moved(0).is_some(), HUB[0]),
-        (moved(1).is_some(), HUB[1]),
+        (moved[0].is_some(), HUB[0]),
+        (moved[1].is_some(), HUB[1]),
     ];
-    out.push(has.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
-    out.extend_from_slice(currency.as_str().as_bytes());
-    number(out, u128::from(*lane_capacity));
-    Writer(out).short(hub_name.as_str());
+    out.flags(&has);
+    out.bytes(&currency.to_bytes());
+    out.number(u128::from(*lane_capacity));
+    out.name(hub_name);
     sides.iter().flatten().for_each(|side| write_side(side, out));
-    for (kind, held) in [moved(0), moved(1)].iter().flatten() {
-        out.push(kind.number());
+    for (kind, held) in moved.iter().flatten() {
+        out.byte(kind.number());
         write_held(held, out);
     }
 }
 
-fn write_side(side: &Side, out: &mut Vec<u8>) {
-    Writer(out).short(side.name.as_str());
-    let flags = [
+fn write_side(side: &Side, out: &mut Gathered) {
+    out.name(&side.name);
+    out.flags(&[
         (side.active, ACTIVE),
         (side.account_active, ACCOUNT_ACTIVE),
         (side.cap.is_some(), HAS_CAP),
-    ];
-    out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
+    ]);
     write_held(&side.position, out);
     write_held(&side.settlement, out);
-    side.cap.into_iter().for_each(|cap| signed(out, cap.units()));
-    number(out, u128::from(side.owed));
+    side.cap.into_iter().for_each(|cap| out.signed(cap.units()));
+    out.number(u128::from(side.owed));
 }
 
-fn write_held(held: &Held, out: &mut Vec<u8>) {
-    number(out, u128::from(held.account.0));
-    signed(out, held.before.units());
-    signed(out, held.after.units() - held.before.units());
+fn write_held(held: &Held, out: &mut Gathered) {
+    out.number(u128::from(held.account.0));
+    out.signed(held.before.units());
+    out.signed(held.after.units() - held.before.units());
 }
 
-fn write_owed(owed: &Owed, numbers: Option<&Numbers>, out: &mut Vec<u8>) {
-    number(out, u128::from(owed.notice.0));
-    out.push(owed.kind as u8);
-    number(out, u128::from(owed.outcome.number()));
+fn write_owed(owed: &Owed, numbers: Option<&Numbers>, out: &mut Gathered) {
+    out.number(u128::from(owed.notice.0));
+    out.byte(owed.kind as u8);
+    out.number(u128::from(owed.outcome.number()));
     let named = |side: &Option<Side>| side.is_some_and(|side| side.name == owed.recipient);
     match numbers.and_then(|numbers| numbers.sides.iter().position(named)) {
-        Some(at) => out.push(at as u8),
+        Some(at) => out.byte(at as u8),
         None => {
-            out.push(OTHER);
-            Writer(out).short(owed.recipient.as_str());
+            out.byte(OTHER);
+            out.name(&owed.recipient);
         }
+    }
+}
+
+/// Fields of a decision on their way to a buffer. There are dozens of them, of a few bytes each:
+/// one by one they would all ask the buffer for room.
+struct Gathered {
+    bytes: [u8; GATHERED],
+    length: usize,
+}
+
+impl Default for Gathered {
+    fn default() -> Self {
+        Self { bytes: [0; GATHERED], length: 0 }
+    }
+}
+
+impl Gathered {
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    fn flags(&mut self, flags: &[(bool, u8)]) {
+        self.byte(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
+    }
+
+    fn name(&mut self, name: &FspName) {
+        let bytes = name.as_bytes();
+        self.byte(bytes.len() as u8);
+        self.bytes(bytes);
+    }
+
+    fn number(&mut self, value: u128) {
+        let mut high = value;
+        while u128::from(u64::MAX) < high {
+            self.byte(high as u8 | 0x80);
+            high >>= 7;
+        }
+        let mut rest = high as u64;
+        while 0x80 <= rest {
+            self.byte(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.byte(rest as u8);
+    }
+
+    fn signed(&mut self, value: i128) {
+        self.number(((value << 1) ^ (value >> 127)).cast_unsigned());
+    }
+
+    fn move_to(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes[..self.length]);
+        self.length = 0;
     }
 }
 
@@ -344,18 +411,6 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
         VALUE_VERSION => Ok(()),
         _ => Err(FieldError::Value),
     }
-}
-
-fn number(out: &mut Vec<u8>, mut value: u128) {
-    while 0x80 <= value {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn signed(out: &mut Vec<u8>, value: i128) {
-    number(out, ((value << 1) ^ (value >> 127)).cast_unsigned());
 }
 
 fn read_number(reader: &mut Reader<'_>) -> Result<u128, FieldError> {

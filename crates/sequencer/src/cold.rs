@@ -72,6 +72,8 @@ pub struct ColdSide {
     left: Option<Filter>,
     /// Too much waits, and the store cannot be written at the moment.
     is_stalled: bool,
+    /// What a batch asks for, kept for its room.
+    asked: Vec<TransferId>,
     counts: ColdCounts,
 }
 
@@ -122,6 +124,7 @@ impl ColdSide {
             complete,
             left: None,
             is_stalled: false,
+            asked: Vec::new(),
             counts: ColdCounts::default(),
         }
     }
@@ -147,12 +150,32 @@ impl ColdSide {
         Ok(())
     }
 
-    /// Makes a transfer hot that the kernel let go of.
-    pub(crate) fn warm(&mut self, state: &mut State, id: &TransferId) -> Result<(), StoreError> {
-        if state.is_hot(id) || self.left.as_ref().is_some_and(|left| !left.may_hold(id)) {
+    /// Makes the transfers hot that the kernel let go of.
+    pub(crate) fn warm<'a>(
+        &mut self,
+        state: &mut State,
+        ids: impl Iterator<Item = &'a TransferId>,
+    ) -> Result<(), StoreError> {
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.clear();
+        asked.extend(ids.filter(|id| self.may_be_cold(state, id)));
+        self.counts.reads += asked.len() as u64;
+        self.store.drop_absent(&mut asked)?;
+        asked.iter().try_for_each(|id| self.read(state, id))?;
+        self.asked = asked;
+        Ok(())
+    }
+
+    fn may_be_cold(&self, state: &State, id: &TransferId) -> bool {
+        !state.is_hot(id) && self.left.as_ref().is_none_or(|left| left.may_hold(id))
+    }
+
+    /// Makes a transfer hot that may be in the store.
+    fn read(&mut self, state: &mut State, id: &TransferId) -> Result<(), StoreError> {
+        // It was asked for twice.
+        if state.is_hot(id) {
             return Ok(());
         }
-        self.counts.reads += 1;
         let at = match is_planted(Bug::ReplayReadsFuture) {
             false => state.position(),
             true => Position(u64::MAX),

@@ -328,7 +328,7 @@ impl<L: Log> Sequencer<L> {
     /// [`CommitError::Store`]: this node must stop.
     pub fn warm(&mut self, id: &TransferId) -> Result<(), CommitError> {
         let Some(cold) = &mut self.cold else { return Ok(()) };
-        Ok(cold.warm(&mut self.state, id)?)
+        Ok(cold.warm(&mut self.state, [id].into_iter())?)
     }
 
     /// Everything up to here is in the store; 0 where there is none.

@@ -355,9 +355,8 @@ fn apply_watched<'a>(
     watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
 ) -> Result<(), ApplyError> {
     if let Some(cold) = cold {
-        for id in commands.clone().into_iter().filter_map(Command::transfer) {
-            cold.warm(state, id).map_err(ApplyError::Store)?;
-        }
+        let ids = commands.clone().into_iter().filter_map(Command::transfer);
+        cold.warm(state, ids).map_err(ApplyError::Store)?;
     }
     let mut listening = cold.as_mut().filter(|cold| cold.listens(state.position()));
     let applied = catch_unwind(AssertUnwindSafe(|| {

@@ -139,6 +139,10 @@ impl ColdStore for Shelf {
         self.lock().written.read(id, at)
     }
 
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        self.lock().written.drop_absent(ids)
+    }
+
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         self.lock().written.party(key)
     }
@@ -183,6 +187,10 @@ impl Hand {
 impl Cold for Hand {
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
         self.shelf.lock().written.read(id, at)
+    }
+
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        self.shelf.drop_absent(ids)
     }
 
     fn visible(&self) -> Position {

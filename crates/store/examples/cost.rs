@@ -1,4 +1,5 @@
-//! What the store alone costs: written in portions as fast as it takes them, then read at random.
+//! What the store alone costs: written in portions as fast as it takes them and read meanwhile,
+//! then read at random.
 //!
 //! ```sh
 //! cargo run --release -p store --example cost -- transfers 1000000
@@ -11,6 +12,8 @@
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{Ended, FspName, Position, TransferId};
@@ -22,6 +25,8 @@ use store::{Disk, Options};
 
 const PORTION: u64 = 4_096;
 const READS: u64 = 20_000;
+/// Between two reads while it is written.
+const PAUSE: Duration = Duration::from_micros(200);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -45,18 +50,30 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
     let store = Disk::begin(path, LogIdentity([1; 16]), Options::default()).unwrap();
     let (mut writing, mut slowest, mut most) = (Duration::ZERO, Duration::ZERO, 0);
     let whole = Instant::now();
-    for from in (0..count).step_by(PORTION as usize) {
-        let portion = make(from, (from + PORTION).min(count));
-        let started = Instant::now();
-        store.write(&portion).unwrap();
-        let took = started.elapsed();
-        writing += took;
-        slowest = slowest.max(took);
-        most = most.max(resident());
-    }
+    let shown = AtomicU64::new(0);
+    let meanwhile = thread::scope(|scope| {
+        let asking = scope.spawn(|| ask_until(&store, &shown, count, make));
+        for from in (0..count).step_by(PORTION as usize) {
+            let to = (from + PORTION).min(count);
+            let portion = make(from, to);
+            let started = Instant::now();
+            store.write(&portion).unwrap();
+            let took = started.elapsed();
+            shown.store(to, Ordering::Release);
+            writing += took;
+            slowest = slowest.max(took);
+            most = most.max(resident());
+        }
+        asking.join().unwrap()
+    });
     let per_s = count as f64 / writing.as_secs_f64();
     println!("written        {per_s:.0}/s, {:.0}/s with making them", rate(count, whole));
     println!("slowest        {slowest:.1?} for a portion of {PORTION}");
+    for (what, times) in ["present", "absent "].into_iter().zip(meanwhile) {
+        let [half, most, nearly_all, all] = [500, 990, 999, 1_000].map(|of| per_mille(&times, of));
+        print!("{what} meanwhile  p50 {half:.1?}, p99 {most:.1?}, ");
+        println!("p99.9 {nearly_all:.1?}, {all:.1?} at most");
+    }
     wait_until_quiet();
     println!("quiet after    {:.1?}", whole.elapsed());
     println!("processor      {:.2} us each", processor_us() / count as f64);
@@ -79,26 +96,60 @@ fn measure(path: &Path, count: u64, make: fn(u64, u64) -> Portion) {
     println!("opened again   in {opened:.1?}, {after:.0} MB more after reads");
 }
 
+/// Times of reads of what is there, and of what is not, sorted, while `count` are being written.
+fn ask_until(
+    store: &Disk,
+    shown: &AtomicU64,
+    count: u64,
+    make: fn(u64, u64) -> Portion,
+) -> [Vec<Duration>; 2] {
+    let mut times = [Vec::new(), Vec::new()];
+    for number in 0.. {
+        thread::sleep(PAUSE);
+        let shown = shown.load(Ordering::Acquire);
+        if shown == count {
+            break;
+        }
+        if 0 < shown {
+            let at = mix(number) % shown;
+            times[0].push(read(store, &make(at, at + 1), true));
+            times[1].push(read(store, &make(count + at, count + at + 1), false));
+        }
+    }
+    times.each_mut().map(|times| {
+        times.sort_unstable();
+        std::mem::take(times)
+    })
+}
+
+/// How long it takes to read the one thing that a portion has.
+fn read(store: &Disk, portion: &Portion, is_there: bool) -> Duration {
+    let started = Instant::now();
+    let found = match (portion.rows.first(), portion.parties.first()) {
+        (Some(row), _) => store.read(&row.id, Position(u64::MAX)).unwrap().is_some(),
+        (_, Some(party)) => store.party(&party.key).unwrap().is_some(),
+        _ => unreachable!("a portion of one has one"),
+    };
+    let took = started.elapsed();
+    assert_eq!(found, is_there);
+    took
+}
+
+fn per_mille(sorted: &[Duration], of: usize) -> Duration {
+    sorted[(sorted.len() * of / 1_000).min(sorted.len() - 1)]
+}
+
 /// Half-way and 99th percentile of reads of what is there, and of what is not.
 fn reads(store: &Disk, count: u64, make: fn(u64, u64) -> Portion) -> [(Duration, Duration); 2] {
     [0, count].map(|offset| {
         let mut times: Vec<_> = (0..READS)
             .map(|number| {
                 let at = offset + mix(number) % count;
-                let portion = make(at, at + 1);
-                let started = Instant::now();
-                let found = match (portion.rows.first(), portion.parties.first()) {
-                    (Some(row), _) => store.read(&row.id, Position(u64::MAX)).unwrap().is_some(),
-                    (_, Some(party)) => store.party(&party.key).unwrap().is_some(),
-                    _ => unreachable!("a portion of one has one"),
-                };
-                let took = started.elapsed();
-                assert_eq!(found, offset == 0);
-                took
+                read(store, &make(at, at + 1), offset == 0)
             })
             .collect();
         times.sort_unstable();
-        (times[times.len() / 2], times[times.len() * 99 / 100])
+        (per_mille(&times, 500), per_mille(&times, 990))
     })
 }
 

@@ -36,6 +36,9 @@ const TURN: usize = 2_048;
 /// The same when it hurries: rows in order go into a database faster the more of them there are.
 const TURN_IN_HURRY: usize = 32_768;
 
+/// Between two looks at a store that has not settled, while nothing is to be written.
+const SETTLE: Duration = Duration::from_secs(1);
+
 /// Between two attempts to write what could not be written.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -68,7 +71,9 @@ struct Shared {
 struct Queue {
     /// What waits, oldest first; each but the last has [`TURN`] or more.
     portions: VecDeque<Portion>,
-    /// How many rows, decisions and entries that are.
+    /// One that was written, empty, for its room.
+    spare: Option<Portion>,
+    /// How many rows, decisions and entries wait.
     waiting: usize,
     /// How many were offered last, whether they were taken or not.
     last_offer: usize,
@@ -122,6 +127,10 @@ impl Behind {
 impl Cold for Behind {
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
         self.store.read(id, at)
+    }
+
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        self.store.drop_absent(ids)
     }
 
     fn visible(&self) -> Position {
@@ -183,9 +192,8 @@ impl Queue {
         match self.portions.back_mut() {
             Some(last) if last.len() < TURN => last.append(portion),
             _ => {
-                let mut last = Portion::default();
-                last.append(portion);
-                self.portions.push_back(last);
+                let room = self.spare.take().unwrap_or_default();
+                self.portions.push_back(std::mem::replace(portion, room));
             }
         }
     }
@@ -219,13 +227,15 @@ impl Shared {
     /// The thread: writes whatever waits, until it is told to end or an error comes.
     fn write_all(&self, store: &dyn ColdStore) {
         let _ending = Ending(self);
-        while let Some(portion) = self.take() {
+        while let Some(mut portion) = self.take(store) {
             if !self.write(store, &portion) {
                 return;
             }
             self.visible.store(portion.mark.position.0, Ordering::Release);
+            portion.clear();
             // Under the lock, so that nobody looks just before and sleeps just after.
-            let queue = self.lock();
+            let mut queue = self.lock();
+            queue.spare = Some(portion);
             self.done.notify_all();
             drop(queue);
         }
@@ -267,12 +277,8 @@ impl Shared {
 
     /// What is to be written next, once there is something and it is time. `None` when there is
     /// nothing, and nothing will come.
-    fn take(&self) -> Option<Portion> {
-        let mut queue = self.lock();
-        queue.asleep = true;
-        let is_idle = |queue: &mut Queue| queue.portions.is_empty() && !queue.closed;
-        queue = self.work.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner);
-        queue.asleep = false;
+    fn take(&self, store: &dyn ColdStore) -> Option<Portion> {
+        let mut queue = self.sleep(store);
         let hurries = |queue: &Queue| queue.hurry || queue.closed || self.is_tight(queue);
         let gathered = self.work.wait_timeout_while(queue, GATHER, |queue| !hurries(queue));
         queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
@@ -280,6 +286,30 @@ impl Shared {
         let portion = queue.take(least)?;
         self.done.notify_all();
         Some(portion)
+    }
+
+    /// Waits while there is nothing to write. Meanwhile the store settles, with nobody held up.
+    fn sleep(&self, store: &dyn ColdStore) -> MutexGuard<'_, Queue> {
+        let is_idle = |queue: &mut Queue| queue.portions.is_empty() && !queue.closed;
+        let mut queue = self.lock();
+        queue.asleep = true;
+        while is_idle(&mut queue) {
+            drop(queue);
+            let is_settled = !store.settle();
+            queue = self.lock();
+            queue = match is_settled {
+                true => {
+                    let waited = self.work.wait_while(queue, is_idle);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+                false => {
+                    let waited = self.work.wait_timeout_while(queue, SETTLE, is_idle);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        queue.asleep = false;
+        queue
     }
 }
 

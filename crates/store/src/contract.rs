@@ -259,6 +259,11 @@ fn check_many(subject: &mut impl Subject) {
             let (store, rows) = (&store, &rows);
             scope.spawn(move || {
                 let known = store.mark().position;
+                let shown: Vec<_> = (0..begin).map(sample_id).collect();
+                let mut left = shown.clone();
+                store.drop_absent(&mut left).expect("it looks");
+                left.sort_unstable();
+                assert_eq!(left, shown, "what was written is not absent");
                 for row in rows.iter().chain(&[sample_row(begin / 2, u64::from(begin / 2) + 10)]) {
                     let found = store.read(&row.id, Position(u64::MAX)).expect("it reads");
                     assert!(found.is_some() || known < row.changed, "what was written stays");

@@ -20,10 +20,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
 use ledger::{Digest, Ended, NoticeId, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
@@ -31,8 +31,10 @@ use record::frame::LogIdentity;
 use record::told::Told;
 
 use crate::background::behind;
+use crate::buffered::{Buffered, Look, Writing, Written};
 use crate::closing::{Journals, flush};
 use crate::memory::{damaged, party_row, party_value};
+use crate::tables::{self, Tables};
 use crate::told::Tales;
 
 /// The database, within the store's directory.
@@ -48,6 +50,8 @@ const FORMAT_SILENT: u8 = 1;
 /// to be flushed; beyond them the writer waits.
 const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
+/// Bytes of a write buffer at most, where the library has no time to begin the next one.
+const BUFFER_MAX: u64 = 16 << 20;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.
 pub const JOURNAL: u64 = 64 << 20;
 /// Threads that flush and compact. With more of them the library keeps the first one free for
@@ -93,6 +97,9 @@ pub struct Disk {
 
 /// The database of a store.
 struct Opened {
+    /// Which transfers may be in write buffers, and tables with the others. Before the database:
+    /// tables that were merged go with the last who has them, and must not outlive its lock.
+    buffered: Buffered<Tables>,
     path: PathBuf,
     database: Database,
     transfers: Keyspace,
@@ -251,6 +258,10 @@ impl ColdStore for Disk {
         self.ask(|opened| opened.read(id, at))
     }
 
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        self.ask(|opened| opened.drop_absent(ids))
+    }
+
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         self.ask(|opened| opened.party(key))
     }
@@ -284,6 +295,10 @@ impl ColdStore for Disk {
         self.failing.load(Ordering::Relaxed)
     }
 
+    fn settle(&self) -> bool {
+        self.ask(|opened| Ok(opened.settle())).unwrap_or(false)
+    }
+
     fn sync(&self) -> Result<(), StoreError> {
         self.ask(Opened::sync)
     }
@@ -303,6 +318,13 @@ pub fn bytes_below(directory: &Path) -> u64 {
         Err(_) => 0,
     };
     entries.flatten().map(bytes).sum()
+}
+
+/// Where a row of a transfer was seen.
+enum Seen {
+    Nowhere,
+    InTable(fjall::Slice),
+    PerhapsBuffered,
 }
 
 /// What a database that was there says of itself.
@@ -375,6 +397,7 @@ impl Opened {
         let about = database.keyspace("about", || with(OTHER_BUFFER))?;
         let tales = Tales::open(&database)?;
         Ok(Self {
+            buffered: beside(&transfers),
             path: path.to_owned(),
             journals: Journals { database: path.join(DATABASE), needless: false },
             database,
@@ -404,7 +427,11 @@ impl Opened {
 
     /// Puts the rows of a portion into a batch in their stored form, each id once, by id: what is
     /// in order goes into the database faster.
-    fn insert_rows(&self, rows: &[Ended], batch: &mut OwnedWriteBatch) -> Result<(), StoreError> {
+    fn insert_rows(
+        &self,
+        rows: &[Ended],
+        (batch, writing): (&mut OwnedWriteBatch, &mut Writing<'_, Tables>),
+    ) -> Result<(), StoreError> {
         let mut order: Vec<_> = rows.iter().map(|row| row.id.to_bytes()).zip(0_usize..).collect();
         order.sort_unstable();
         let (mut value, mut longer) = (Vec::with_capacity(160), Vec::with_capacity(160));
@@ -420,18 +447,46 @@ impl Opened {
                 added.map_err(|error| self.condemn(damaged(error)))?;
                 std::mem::swap(&mut value, &mut longer);
             }
+            writing.add(tables::hash(key));
             batch.insert(&self.transfers, &key[..], &value[..]);
         }
         Ok(())
     }
 
     fn read(&self, id: &TransferId, at: Position) -> Result<Option<Ended>, StoreError> {
-        match self.get(&self.transfers, &id.to_bytes())? {
-            None => Ok(None),
-            Some(stored) => {
-                cold::version_at(id, &stored, at).map_err(|error| self.condemn(damaged(error)))
+        let seen = self.find(&self.buffered.look(), id)?;
+        let stored = match seen {
+            Seen::Nowhere => None,
+            Seen::InTable(stored) => Some(stored),
+            Seen::PerhapsBuffered => self.get(&self.transfers, &id.to_bytes())?,
+        };
+        let found = stored.map(|stored| cold::version_at(id, &stored, at)).transpose();
+        found.map(Option::flatten).map_err(|error| self.condemn(damaged(error)))
+    }
+
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        let look = self.buffered.look();
+        let mut failed = Ok(());
+        ids.retain(|id| match self.find(&look, id) {
+            Ok(seen) => !matches!(seen, Seen::Nowhere),
+            Err(error) => {
+                failed = Err(error);
+                true
             }
+        });
+        failed
+    }
+
+    /// What can be said of a transfer without the library's locks.
+    fn find(&self, look: &Look<'_, Tables>, id: &TransferId) -> Result<Seen, StoreError> {
+        let key = id.to_bytes();
+        let hash = tables::hash(&key);
+        if look.may_be_buffered(hash) {
+            return Ok(Seen::PerhapsBuffered);
         }
+        let found = look.tables().find(&key, hash);
+        let found = found.map_err(|error| self.condemn(of_library(&error)))?;
+        Ok(found.map_or(Seen::Nowhere, Seen::InTable))
     }
 
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
@@ -454,7 +509,8 @@ impl Opened {
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
         let mut batch = self.database.batch();
-        self.insert_rows(&portion.rows, &mut batch)?;
+        let mut writing = self.buffered.begin(self.newest_buffer());
+        self.insert_rows(&portion.rows, (&mut batch, &mut writing))?;
         self.tales.write(portion, &mut batch);
         for change in &portion.parties {
             match party_value(change.row.as_ref()) {
@@ -466,12 +522,59 @@ impl Opened {
         batch.commit().map_err(|error| {
             self.failed.store(true, Ordering::Relaxed);
             of_library(&error)
-        })
+        })?;
+        self.change_large_buffers();
+        self.show(writing);
+        Ok(())
+    }
+
+    /// The library changes a full buffer once its thread has time, which a merge can take for
+    /// seconds; meanwhile a buffer would grow as long as somebody writes. Changed here, they add up
+    /// until the library holds the writer.
+    fn change_large_buffers(&self) {
+        let own = [&self.transfers, &self.parties];
+        for keyspace in own.into_iter().chain(self.tales.keyspaces()) {
+            if BUFFER_MAX < keyspace.tree.active_memtable().size() {
+                // If that fails, so will the next batch.
+                let _changed = keyspace.rotate_memtable();
+            }
+        }
+    }
+
+    /// Shows the tables that there are by now, without the ids that are in them.
+    fn show(&self, writing: Writing<'_, Tables>) {
+        let newest = self.newest_buffer();
+        let all_older_are_tables = self.transfers.sealed_memtable_count() == 0;
+        let mut tables = writing.tables();
+        if !tables.are_those_of(&self.transfers) {
+            tables = Arc::new(Tables::of(&self.transfers));
+        }
+        let unflushed = if all_older_are_tables { newest } else { 0 };
+        writing.end(Written { newest, unflushed, tables });
+    }
+
+    fn settle(&self) -> bool {
+        let writing = self.buffered.begin(self.newest_buffer());
+        let is_new = !writing.tables().are_those_of(&self.transfers);
+        self.show(writing);
+        is_new || 0 < self.database.active_compactions() || 0 < self.database.outstanding_flushes()
+    }
+
+    /// The number of the write buffer that rows go to. Later buffers have higher ones.
+    fn newest_buffer(&self) -> u64 {
+        self.transfers.tree.active_memtable().id()
     }
 
     fn sync(&self) -> Result<(), StoreError> {
         self.database.persist(fjall::PersistMode::SyncAll).map_err(|error| of_library(&error))
     }
+}
+
+/// Filters and tables of a keyspace that was just opened, to which nobody writes yet.
+fn beside(keyspace: &Keyspace) -> Buffered<Tables> {
+    let newest = keyspace.tree.active_memtable();
+    let is_empty = newest.is_empty() && keyspace.sealed_memtable_count() == 0;
+    Buffered::beside(Tables::of(keyspace), (!is_empty).then(|| newest.id()))
 }
 
 /// How a store says to which log it belongs, and in which format.
@@ -507,3 +610,6 @@ pub(crate) fn of_library(error: &fjall::Error) -> StoreError {
 fn at(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
     StoreError::Failed(format!("{}: {error}", path.display()))
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

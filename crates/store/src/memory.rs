@@ -47,6 +47,12 @@ impl ColdStore for Memory {
         }
     }
 
+    fn drop_absent(&self, ids: &mut Vec<TransferId>) -> Result<(), StoreError> {
+        let tables = self.tables();
+        ids.retain(|id| tables.transfers.contains_key(&id.to_bytes()));
+        Ok(())
+    }
+
     fn party(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         self.tables().parties.get(key).map(|stored| party_row(stored)).transpose()
     }

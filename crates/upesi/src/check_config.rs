@@ -153,6 +153,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
     let found = warnings_about_access(config).into_iter().chain(warnings_about_work(config));
     let found = found.chain(warnings_about_the_log(config));
     let found = found.chain(warnings_about_patience(config));
+    let found = found.chain(warnings_about_haste(config)).chain(warnings_about_room(config));
     found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
 }
 
@@ -342,6 +343,100 @@ fn warnings_about_patience(config: &Config) -> [(bool, Warning); 6] {
     ]
 }
 
+/// Below it an answer over a network, or of a busy participant, is too late.
+const HASTE_MS: u64 = 1_000;
+
+/// Time-outs that end what would have gone well, each with whether it is so.
+fn warnings_about_haste(config: &Config) -> [(bool, Warning); 5] {
+    let (fspiop, delivery) = (&config.fspiop, &config.delivery);
+    [
+        (
+            fspiop.header_timeout_ms < HASTE_MS,
+            Warning {
+                what: "fspiop.header_timeout_ms is below a second: a client whose packets are sent \
+                       twice is hung up on",
+                instead: "fspiop.header_timeout_ms = 15000",
+            },
+        ),
+        (
+            fspiop.body_timeout_ms < HASTE_MS,
+            Warning {
+                what: "fspiop.body_timeout_ms is below a second: a client whose packets are sent \
+                       twice is hung up on",
+                instead: "fspiop.body_timeout_ms = 15000",
+            },
+        ),
+        (
+            fspiop.idle_timeout_ms < HASTE_MS,
+            Warning {
+                what: "fspiop.idle_timeout_ms is below a second: clients connect again for nearly \
+                       every message, and one that is just sent may be lost",
+                instead: "fspiop.idle_timeout_ms = 75000",
+            },
+        ),
+        (
+            delivery.connect_timeout_ms < HASTE_MS / 4,
+            Warning {
+                what: "delivery.connect_timeout_ms is below 250: participants far away, and those \
+                       that are busy, count as away",
+                instead: "delivery.connect_timeout_ms = 5000",
+            },
+        ),
+        (
+            delivery.answer_timeout_ms < HASTE_MS,
+            Warning {
+                what: "delivery.answer_timeout_ms is below a second: callbacks that a busy \
+                       participant has taken are sent again, and transfers expire meanwhile",
+                instead: "delivery.answer_timeout_ms = 20000",
+            },
+        ),
+    ]
+}
+
+/// Above it a copy elsewhere, or an alarm, is too late to be of use.
+const LATE_SECONDS: u64 = 300;
+
+/// What takes more memory than there is, or comes too late, each with whether it is so.
+fn warnings_about_room(config: &Config) -> [(bool, Warning); 4] {
+    let memory = harness::Origin::here(None).environment.memory_bytes;
+    let cache = config.store.cache_mib << 20;
+    let copies = config.backup.to.is_some();
+    [
+        (
+            0 < memory && memory / 2 < cache,
+            Warning {
+                what: "store.cache_mib is more than half of this machine's memory: the system may \
+                       end the process when it fills",
+                instead: "store.cache_mib = 32, and 1.3 more for each million of transfers",
+            },
+        ),
+        (
+            copies && LATE_SECONDS < config.backup.every_seconds,
+            Warning {
+                what: "backup.every_seconds is above five minutes: what was acknowledged meanwhile \
+                       is lost with the disk",
+                instead: "backup.every_seconds = 10",
+            },
+        ),
+        (
+            LATE_SECONDS < config.health.stuck_seconds,
+            Warning {
+                what: "health.stuck_seconds is above five minutes: a part that is stuck counts as \
+                       well that long",
+                instead: "health.stuck_seconds = 10",
+            },
+        ),
+        (
+            config.delivery.window < 4,
+            Warning {
+                what: "delivery.window is below 4: callbacks to a participant wait for answers to \
+                       others, and its rate is that of its round trips",
+                instead: "delivery.window = 64",
+            },
+        ),
+    ]
+}
+
 /// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
 /// whose participants answer is bound by work alone.
 fn bounds(config: &Config) -> Vec<Bound> {
@@ -453,6 +548,19 @@ mod tests {
             let text = with(&format!("[delivery]\n{setting} = {value}"));
             check(&text, &[&format!("delivery.{setting} is above")]);
         }
+        for name in ["header", "body", "idle"] {
+            let short = format!("[fspiop]\nlisten = \"127.0.0.1:0\"\n{name}_timeout_ms = 1");
+            check(&short, &[&format!("fspiop.{name}_timeout_ms is below")]);
+        }
+        for setting in ["connect_timeout_ms", "answer_timeout_ms"] {
+            let text = with(&format!("[delivery]\n{setting} = 1"));
+            check(&text, &[&format!("delivery.{setting} is below")]);
+        }
+        check(&with("[delivery]\nwindow = 1"), &["delivery.window is below 4"]);
+        check(&with("[store]\ncache_mib = 10000000"), &["store.cache_mib is more than half"]);
+        check(&with("[health]\nstuck_seconds = 3600"), &["health.stuck_seconds is above"]);
+        let copies = with("[backup]\nto = \"file:///copies\"\nevery_seconds = 3600");
+        check(&copies, &["backup.every_seconds is above"]);
         let lanes = with("[transfers]\nlane_capacity = 4000000000");
         check(&lanes, &["transfers.lane_capacity is above"]);
         check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);

@@ -12,7 +12,6 @@ use crate::links::Answer;
 use crate::message::{Envelope, Party, QuoteRequest, TransferRequest};
 use crate::payer::{Cause, Completion, Course, End, Payment};
 use crate::simulator::{Context, Reaction, Said, SimulatorOptions, Status};
-use crate::tally::Role;
 
 /// Transfers that a payee holds at most; it answers further ones at once.
 pub(super) const HELD_MAX: usize = 1_000_000;
@@ -167,7 +166,7 @@ impl State {
         if let Some(transaction) = payer.numbered(id.sequence()) {
             transaction.condition = terms.digest;
         }
-        tally.begin(id.transfer(), Role::Payer, payee, payment.amount);
+        tally.begin_paying(id.transfer(), payee, payment.amount, &terms.digest);
         let transfer = TransferRequest {
             transfer: id.transfer(),
             payee_fsp: payee.as_str(),

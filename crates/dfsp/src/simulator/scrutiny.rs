@@ -5,7 +5,7 @@ use ledger::{Amount, FspName, TransferId};
 
 use super::{Answer, Cause, Context, End, Inner, Leg, Reaction, SimulatorOptions, Status, Token};
 use crate::ilp::{condition, read_digest};
-use crate::payee::{Made, Money, PartyFound, TransferPosted};
+use crate::payee::{Made, Money, PartyFound, QuoteAnswered, TransferPosted};
 use crate::tally::Tally;
 
 /// The code with which a payee refuses what is not for it.
@@ -86,6 +86,31 @@ impl Context<'_> {
         self.state.tally.note_wrong(format_args!(
             "PUT /quotes told {} {}, and {asked} {currency} was asked for",
             answered.amount, answered.currency
+        ));
+        true
+    }
+
+    /// Whether a quote has another condition than that of its packet. Of payees of this family the
+    /// payer knows how they make it.
+    pub(super) fn are_other_terms(
+        &mut self,
+        sequence: u64,
+        answer: &QuoteAnswered<'_>,
+        told: &[u8; 32],
+    ) -> bool {
+        let Some(transaction) = self.state.payer.numbered(sequence) else { return false };
+        let payee = transaction.payee;
+        if !self.options.known.iter().any(|known| known.fsp == payee) {
+            return false;
+        }
+        let packet = answer.ilp_packet.as_bytes();
+        if condition(&self.state.terms.secret_of(payee).fulfilment(packet)) == *told {
+            return false;
+        }
+        self.state.tally.note_wrong(format_args!(
+            "PUT /quotes of {} told the condition '{}', which is not that of its packet",
+            payee.as_str(),
+            answer.condition
         ));
         true
     }

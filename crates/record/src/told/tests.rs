@@ -76,6 +76,32 @@ fn what_is_told_is_read_back() {
     assert_eq!(read_all(&stored(&[])), Ok(vec![]));
 }
 
+/// What is gathered of a decision has room for the longest fields.
+#[test]
+fn the_longest_decision_is_read_back() {
+    let mut told = samples().remove(0);
+    let longest = name(&"n".repeat(32));
+    let ends = || held(u32::MAX, -UNITS_END, UNITS_END - 1);
+    let side = Side {
+        name: longest,
+        position: ends(),
+        settlement: ends(),
+        cap: Some(Amount::from_units(-UNITS_END)),
+        ..told.decided.numbers.as_ref().and_then(|numbers| numbers.sides[0]).expect("a side")
+    };
+    told.decided.numbers = Some(Numbers {
+        sides: [Some(side), Some(side)],
+        hub: [Some((AccountKind::InFlight, ends())), Some((AccountKind::Outflow, ends()))],
+        hub_name: longest,
+        lane_capacity: u32::MAX,
+        ..told.decided.numbers.expect("it has numbers")
+    });
+    let stranger = name(&"s".repeat(32));
+    told.owed = vec![Owed { notice: NoticeId(u64::MAX), recipient: stranger, ..told.owed[0] }; 255];
+    let all = [told];
+    assert_eq!(read_all(&stored(&all)).as_deref(), Ok(&all[..]));
+}
+
 /// An account of the hub that was not moved is not told of.
 #[test]
 fn what_did_not_move_takes_no_room() {

@@ -13,7 +13,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::apart::{Need, apart, run};
-use crate::support::http::Parsed;
 use crate::support::relay::Relay;
 use crate::support::switch::{Home, PROGRAM, finish};
 
@@ -189,36 +188,21 @@ fn a_rate_that_is_mostly_dropped_is_no_result() {
     assert!(said.contains("units were dropped") && said.contains("lower --rate"), "{said}");
 }
 
+const TRANSFERS: [&str; 5] = ["transfer", "--count", "500", "--concurrency", "16"];
+
 /// A run through a relay before the participants; gives how many callbacks that lost.
-fn measure_through(callbacks: Relay) -> (Output, Value, u64) {
+fn measure_through(callbacks: Relay, what: &[&str]) -> (Output, Value, u64) {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
     let admin = Relay::of_admin(switch.admin, callbacks.address);
-    let place = TempDir::new().unwrap();
-    let (json, token) = (place.path().join("out.json"), home.data().join("admin-token"));
+    let results = TempDir::new().unwrap();
+    let (json, token) = (results.path().join("out.json"), home.data().join("admin-token"));
     let (hub, admin_url) =
         (format!("http://{}", switch.fspiop), format!("http://{}", admin.address));
-    let output = bench(&[
-        "transfer",
-        "--hub",
-        &hub,
-        "--admin",
-        &admin_url,
-        "--token",
-        token.to_str().unwrap(),
-        "--fsps",
-        "2",
-        "--count",
-        "500",
-        "--concurrency",
-        "16",
-        "--warmup",
-        "0",
-        "--timeout",
-        "2",
-        "--json",
-        json.to_str().unwrap(),
-    ]);
+    let place = ["--hub", &hub, "--admin", &admin_url, "--token", token.to_str().unwrap()];
+    let short = ["--fsps", "2", "--subscribers", "20", "--warmup", "0", "--timeout", "2"];
+    let json_name = ["--json", json.to_str().unwrap()];
+    let output = bench(&[what, &place[..], &short, &json_name].concat());
     let lost = callbacks.lost();
     drop((callbacks, admin));
     (output, read(&json), lost)
@@ -226,7 +210,7 @@ fn measure_through(callbacks: Relay) -> (Output, Value, u64) {
 
 #[test]
 fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
-    let (output, result, lost) = measure_through(Relay::of_callbacks(100));
+    let (output, result, lost) = measure_through(Relay::of_callbacks(100), &TRANSFERS);
     assert!(lost >= 5, "{lost} lost; {}", said(&output));
     assert!(!output.status.success(), "{}", said(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("VOID"), "{}", said(&output));
@@ -244,7 +228,7 @@ fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
 
 #[test]
 fn the_same_hub_with_a_relay_that_loses_nothing_is_measured() {
-    let (output, result, lost) = measure_through(Relay::of_callbacks(0));
+    let (output, result, lost) = measure_through(Relay::of_callbacks(0), &TRANSFERS);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!((lost, &result["valid"]), (0, &Value::from(true)));
     assert_eq!(result["system_calls"], Value::Null, "its process is not known");
@@ -315,34 +299,58 @@ fn a_hub_that_finds_other_parties_than_asked_for_gets_no_result() {
 
 #[test]
 fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
-    for (changed, expected) in [
+    let changing = Relay::of_changed_callbacks;
+    for (scenario, changed, expected) in [
         (
-            Relay::of_changed_callbacks(|request| {
-                if request.start == "POST /transfers" {
-                    request.body = with(request, r#""condition":""#, r#""condition":"AAAA"#);
-                }
+            "transfer",
+            changing(|it| {
+                it.replace_in("POST /transfers", r#""condition":""#, r#""condition":"A"#)
             }),
             " wrong, such as: POST /transfers came to fsp20",
         ),
         (
-            Relay::of_changed_callbacks(|request| {
-                if request.start.starts_with("PUT /transfers/") {
-                    request.body = with(request, "COMMITTED", "RESERVED");
-                }
-            }),
+            "transfer",
+            changing(|it| it.replace_in("PUT /transfers/", "COMMITTED", "RESERVED")),
             " wrong, such as: PUT /transfers told fsp20",
         ),
+        (
+            "quote",
+            changing(|it| it.replace_in("PUT /quotes/", r#""condition":""#, r#""condition":"A"#)),
+            ": a callback cannot be read",
+        ),
+        (
+            "quote",
+            changing(|it| it.replace_in("PUT /quotes/", r#""ilpPacket":"A"#, r#""ilpPacket":"B"#)),
+            " wrong, such as: PUT /quotes of fsp20",
+        ),
+        (
+            "prepare",
+            changing(|it| it.replace_in("PUT /transfers/", r#""fulfilment":""#, r#""other":""#)),
+            ": wrong fulfilments: ",
+        ),
+        ("lookup", changing(|it| it.headers.set("fspiop-destination", "fsp299")), " for fsp299"),
     ] {
-        let (output, result, _) = measure_through(changed);
+        let (output, result, _) = measure_through(changed, &[scenario, "--count", "200"]);
         let last = last_line(&output);
-        assert!(last.contains(expected), "{last}");
         let first = result["invalid_because"][0].as_str().unwrap();
-        assert!(first.contains(expected), "causes before what follows from them: {first}");
+        let all = said(&output);
+        assert!(all.contains(expected), "{scenario}: {all}");
+        let is_cause = !expected.starts_with(": ");
+        assert!(!is_cause || last.contains(expected), "{scenario}: {last}");
+        assert!(!is_cause || first.contains(expected), "{scenario}: {first}");
     }
 }
 
-fn with(request: &Parsed, part: &str, other: &str) -> Vec<u8> {
-    request.text().replace(part, other).into_bytes()
+/// Each unit that hangs holds its place for the whole of its time, and one makes the run void.
+#[test]
+fn a_number_of_units_that_cannot_give_a_result_is_not_carried_out_to_its_end() {
+    let many = ["transfer", "--count", "100000", "--concurrency", "64"];
+    let (output, result, lost) = measure_through(Relay::of_callbacks(3), &many);
+    assert!(!output.status.success() && 100 <= lost, "{lost} lost; {}", said(&output));
+    let ended = result["whole_run"]["ended"].as_u64().unwrap();
+    assert!(ended < 10_000, "{ended} ended well");
+    assert!(last_line(&output).contains("prepares, payees received"), "{}", said(&output));
+    assert!(said(&output).contains("units hung until its time was over"), "{}", said(&output));
 }
 
 /// A hub that takes registrations and says nothing of them is given up as soon as one may.

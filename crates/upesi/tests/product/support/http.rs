@@ -26,6 +26,12 @@ impl Headers {
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }
+
+    /// Gives a header another value, where it is.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        let found = self.0.iter_mut().filter(|(key, _)| key == name);
+        found.for_each(|(_, old)| *old = value.as_bytes().to_vec());
+    }
 }
 
 impl fmt::Debug for Headers {
@@ -53,6 +59,13 @@ impl Parsed {
 
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Changes the body of a message that starts so.
+    pub(crate) fn replace_in(&mut self, start: &str, part: &str, other: &str) {
+        if self.start.starts_with(start) {
+            self.body = self.text().replace(part, other).into_bytes();
+        }
     }
 }
 

@@ -1,0 +1,221 @@
+//! Absent means absent: whatever the database's threads do meanwhile, and whatever happens to the
+//! process, no id that was shown is taken out.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
+use std::thread;
+
+use ledger::Outcome;
+use tempfile::TempDir;
+
+use super::*;
+use crate::contract::{portion, sample_id, sample_row};
+
+const IDENTITY: LogIdentity = LogIdentity([3; 16]);
+
+/// A number without visible order (splitmix64).
+fn mix(number: u64) -> u64 {
+    let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Ids of rows that are written are even, of those that never are, odd; in no order.
+fn present(number: u32) -> TransferId {
+    sample_id((mix(u64::from(number)) as u32) << 1)
+}
+
+fn never_written(number: u32) -> TransferId {
+    sample_id((mix(u64::from(number)) as u32) << 1 | 1)
+}
+
+fn row(number: u32) -> Ended {
+    Ended { id: present(number), ..sample_row(8, u64::from(number) + 10) }
+}
+
+impl Disk {
+    /// What is in the newest write buffer becomes a table, soon.
+    fn change_buffer(&self) {
+        let changed = self
+            .ask(|opened| opened.transfers.rotate_memtable().map_err(|error| of_library(&error)));
+        changed.expect("it goes into the next one");
+    }
+
+    /// The same, and it has become one.
+    fn make_tables(&self) {
+        self.change_buffer();
+        let waits = || self.ask(|opened| Ok(0 < opened.transfers.sealed_memtable_count()));
+        while waits().expect("it is open") {
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    fn left_of(&self, ids: impl Iterator<Item = TransferId>) -> Vec<TransferId> {
+        let mut left = ids.collect();
+        self.drop_absent(&mut left).expect("it looks");
+        left
+    }
+}
+
+#[test]
+fn what_was_shown_is_never_absent_while_buffers_become_tables() {
+    const PORTION: u32 = 200;
+    const PORTIONS: u32 = 120;
+    let place = TempDir::new().expect("a directory");
+    let store = Disk::begin(&place.path().join("store"), IDENTITY, Options::default());
+    let store = store.expect("it begins");
+    let shown = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..PORTIONS {
+                let end = (number + 1) * PORTION;
+                let rows = (number * PORTION..end).map(row).collect();
+                store.write(&portion(rows, u64::from(end) + 10)).expect("it writes");
+                shown.store(end, Ordering::Release);
+                if mix(u64::from(number)).is_multiple_of(4) {
+                    store.change_buffer();
+                }
+            }
+        });
+        for round in 0.. {
+            let shown = shown.load(Ordering::Acquire);
+            // The newest are those that move.
+            let from = if round % 4 == 0 { 0 } else { shown.saturating_sub(4 * PORTION) };
+            let asked: Vec<_> = (from..shown).map(present).collect();
+            assert_eq!(store.left_of(asked.iter().copied()), asked, "of {shown} shown");
+            if shown == PORTIONS * PORTION {
+                break;
+            }
+        }
+    });
+    store.make_tables();
+    // With the next portion nothing is left in filters but that.
+    store.write(&portion(vec![row(u32::MAX / 2)], 1_000_000)).expect("it writes");
+    let others = store.left_of((0..10_000).map(never_written)).len();
+    assert!(others < 1_000, "{others} of 10,000 that were never written may be there");
+}
+
+/// A store, and what must be in it.
+struct Life {
+    place: TempDir,
+    store: Option<Disk>,
+    known: BTreeMap<u32, u64>,
+    position: u64,
+}
+
+impl Life {
+    fn begin() -> Self {
+        let place = TempDir::new().expect("a directory");
+        let mut life = Self { place, store: None, known: BTreeMap::new(), position: 100 };
+        life.begin_anew();
+        life
+    }
+
+    fn path(&self) -> PathBuf {
+        self.place.path().join("store")
+    }
+
+    fn store(&self) -> &Disk {
+        self.store.as_ref().expect("it is open")
+    }
+
+    fn begin_anew(&mut self) {
+        self.store = None;
+        self.store = Some(Disk::begin(&self.path(), IDENTITY, Options::default()).expect("room"));
+        self.known.clear();
+    }
+
+    fn open(&mut self) {
+        let opened = Disk::open(&self.path(), IDENTITY, Options::default());
+        let (store, reason) = opened.expect("it opens");
+        assert_eq!(reason, None);
+        self.store = Some(store);
+    }
+
+    /// The process is killed: nothing of what is in memory becomes a table.
+    fn kill(&mut self) {
+        let kill = |opened: &Opened| {
+            opened.failed.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        self.store().ask(kill).expect("it is open");
+        self.store = None;
+        self.open();
+    }
+
+    fn write(&mut self, numbers: impl Iterator<Item = u32>) {
+        self.position += 1;
+        let Self { known, position, store, .. } = self;
+        let rows = numbers.map(|number| match known.get(&number) {
+            None => {
+                known.insert(number, *position);
+                Ended { changed: Position(*position), ..row(number) }
+            }
+            // An answer that came too late.
+            Some(_) => {
+                Ended { changed: Position(*position), outcome: Outcome::Expired, ..row(number) }
+            }
+        });
+        let portion = portion(rows.collect(), *position);
+        store.as_ref().expect("it is open").write(&portion).expect("it writes");
+    }
+
+    fn step(&mut self, draw: u64) {
+        let first = (draw >> 32) as u32 % 1_000;
+        match draw % 16 {
+            0..8 => self.write((0..first % 100 + 1).map(|number| 100 * first + number)),
+            8 => self.store().change_buffer(),
+            9 => self.store().make_tables(),
+            10 => {
+                let again: Vec<_> = self.known.keys().copied().take(first as usize).collect();
+                self.write(again.into_iter());
+            }
+            11 => {
+                self.store = None;
+                self.open();
+            }
+            12 => self.kill(),
+            13 => self.store().open_again().expect("it opens"),
+            14 if first < 200 => self.begin_anew(),
+            _ => {}
+        }
+    }
+
+    fn check(&self) {
+        let asked = self.known.keys().copied().map(present);
+        let others = (0..1_000).map(never_written);
+        let left = self.store().left_of(asked.clone().chain(others));
+        assert_eq!(left[..self.known.len()], asked.collect::<Vec<_>>());
+        for (number, changed) in self.known.iter().take(20) {
+            let found = self.store().read(&present(*number), Position(*changed));
+            assert!(found.expect("it reads").is_some_and(|row| row.changed.0 == *changed));
+        }
+    }
+}
+
+#[test]
+fn what_is_there_is_never_absent_whatever_happens_to_the_store() {
+    for seed in 0..2_u64 {
+        let mut life = Life::begin();
+        for step in 0..50 {
+            life.step(mix(seed << 32 | step));
+            life.check();
+        }
+    }
+}
+
+/// Most of what is new is known to be new without the library's own read, also after a restart.
+#[test]
+fn what_is_new_is_known_to_be_new() {
+    let mut life = Life::begin();
+    for round in 0..3 {
+        life.write(20_000 * round..20_000 * (round + 1));
+        life.store().make_tables();
+        life.write(std::iter::once(1_000_000 + round));
+        let others = life.store().left_of((0..10_000).map(never_written)).len();
+        assert!(others < 500, "{others} of 10,000 in round {round}");
+        life.store = None;
+        life.open();
+    }
+}

@@ -143,6 +143,18 @@ fn participants_of_no_state_are_refused() {
     refused(&World::new().state, &cases);
 }
 
+/// The number of an oracle that is gone is not given out again.
+#[test]
+fn oracles_and_account_types_are_kept() {
+    let mut pieces = Pieces::of(&busy());
+    pieces.with_oracles(2).head.last_oracle = OracleId(7);
+    pieces.account_types = account_types(3);
+    let state = pieces.build().expect("the newest oracle may be gone");
+    assert_eq!(state.register().last_oracle(), OracleId(7));
+    let again = Pieces::of(&state);
+    assert_eq!((again.oracles, again.account_types), (oracles(2), account_types(3)));
+}
+
 #[test]
 fn oracles_of_no_state_are_refused() {
     const NUMBER: &str = "an oracle has a number that it can not have";

@@ -297,6 +297,27 @@ fn what_is_at_the_bound_is_taken() {
 }
 
 #[test]
+fn there_is_room_for_one_node_more_than_there_are_but_at_the_bound() {
+    for (count, has_room) in [(0, true), (NODES_MAX - 1, true), (NODES_MAX, false)] {
+        let mut pieces = Pieces::of(&busy());
+        pieces.head.nodes = nodes(count as u32);
+        let state = pieces.build().expect("so many nodes may have written");
+        assert_eq!(state.has_room_for_a_node(), has_room, "{count}");
+    }
+}
+
+/// A state decides by the rules that it was stored under, older ones too.
+#[test]
+fn the_rules_of_a_state_are_those_it_was_stored_under() {
+    for rules_version in [0, RULES_VERSION] {
+        let mut pieces = Pieces::of(&busy());
+        pieces.head.rules_version = rules_version;
+        let state = pieces.build().expect("older rules are known");
+        assert_eq!(state.rules_version(), rules_version);
+    }
+}
+
+#[test]
 fn a_full_register_takes_nothing_more() {
     let mut world = World::new();
     let mut pieces = Pieces::of(&world.state);

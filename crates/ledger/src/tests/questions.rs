@@ -99,3 +99,21 @@ fn what_was_set_aside_lets_rows_go_a_few_at_a_time() {
     }
     assert_eq!(world.state.transfers_hot(), 4);
 }
+
+/// Buffers are used for one batch after the other: nothing of one is left in the next.
+#[test]
+fn effects_that_were_cleared_are_as_new() {
+    let mut world = after([prepare(1, 60_000), prepare(2, 1_000)]);
+    world.wait(2_000);
+    let acts = [commit(1), Act::Participant { party: 2, active: false }];
+    let commands = acts.map(|act| world.command(&act));
+    let mut effects = world.apply(&commands);
+    let Effects { outcomes, notices, withdrawn, ended, register_changed } = &effects;
+    assert!(*register_changed);
+    let counts = [outcomes.len(), notices.len(), withdrawn.len(), ended.len()];
+    assert_eq!(counts, [2, 4, 2, 2]);
+    effects.clear();
+    let Effects { outcomes, notices, withdrawn, ended, register_changed } = effects;
+    assert!(outcomes.is_empty() && notices.is_empty() && withdrawn.is_empty());
+    assert!(ended.is_empty() && !register_changed);
+}

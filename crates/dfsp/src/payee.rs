@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::ilp::{Payment, Secret, condition, push_packet};
 use crate::message::{PartiesText, push, push_transaction};
+use crate::tally::Verdict;
 
 #[derive(Deserialize)]
 pub(crate) struct Money<'a> {
@@ -80,8 +81,10 @@ pub(crate) struct TransferPosted<'a> {
     pub(crate) payee_fsp: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) amount: Money<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub(crate) ilp_packet: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) condition: Cow<'a, str>,
 }
 
 /// PUT or PATCH /transfers/{id}.
@@ -89,7 +92,7 @@ pub(crate) struct TransferPosted<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TransferAnswered<'a> {
     #[serde(borrow)]
-    pub(crate) transfer_state: Cow<'a, str>,
+    transfer_state: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) fulfilment: Option<Cow<'a, str>>,
 }
@@ -125,6 +128,17 @@ impl TransferPosted<'_> {
     pub(crate) fn terms(&self) -> Option<(TransferId, FspName, Amount)> {
         let id = TransferId::parse(&self.transfer_id)?;
         Some((id, FspName::new(&self.payer_fsp)?, Amount::parse(&self.amount.amount)?))
+    }
+}
+
+impl TransferAnswered<'_> {
+    /// How the transfer ended; `None` for a state that is no end.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        match &*self.transfer_state {
+            "COMMITTED" => Some(Verdict::Committed),
+            "ABORTED" => Some(Verdict::Aborted),
+            _ => None,
+        }
     }
 }
 

@@ -185,13 +185,15 @@ pub enum RegistrationError {
         /// All registrations.
         total: u64,
     },
-    /// Callbacks are missing after the given time.
-    #[error("{missing} of {total} registrations were not confirmed in time")]
+    /// The hub took requests and sent no callback for them.
+    #[error("{missing} of {total} registrations had no callback, none within {patience:?}")]
     Missing {
         /// Registrations without a callback.
         missing: u64,
         /// All registrations.
         total: u64,
+        /// For how long there was none.
+        patience: Duration,
     },
 }
 
@@ -235,6 +237,7 @@ struct Tasks {
 
 #[derive(Default)]
 struct Registration {
+    all: u64,
     rest: Range<u64>,
     unconfirmed: HashSet<u64>,
     refused: u64,
@@ -385,7 +388,7 @@ impl Simulator {
     /// callback of each.
     ///
     /// # Errors
-    /// The hub refused some, or did not confirm all within `patience`.
+    /// The hub refused some, or confirmed none at all for `patience`.
     pub async fn register_subscribers(
         &self,
         at_once: usize,
@@ -396,24 +399,43 @@ impl Simulator {
         {
             let registration = &mut self.0.state.borrow_mut().registration;
             registration.unconfirmed = subscribers.clone().collect();
+            registration.all = total;
             registration.rest = subscribers;
             registration.refused = 0;
         }
         for _ in 0..at_once {
             self.0.register_next();
         }
-        let confirmed = async {
-            while !self.0.state.borrow().registration.unconfirmed.is_empty() {
-                self.0.registered.notified().await;
-            }
-        };
-        let in_time = tokio::time::timeout(patience, confirmed).await.is_ok();
-        let registration = &self.0.state.borrow().registration;
-        if registration.refused > 0 {
-            return Err(RegistrationError::Refused { refused: registration.refused, total });
+        let missing = self.confirmed(patience).await;
+        match self.0.state.borrow().registration.refused {
+            0 if missing == 0 => Ok(()),
+            0 => Err(RegistrationError::Missing { missing, total, patience }),
+            refused => Err(RegistrationError::Refused { refused, total }),
         }
-        let missing = registration.unconfirmed.len() as u64;
-        if in_time { Ok(()) } else { Err(RegistrationError::Missing { missing, total }) }
+    }
+
+    /// Waits until all registrations have an answer, or none came for `patience`; gives the number
+    /// of those without.
+    async fn confirmed(&self, patience: Duration) -> u64 {
+        let missing = || self.0.state.borrow().registration.unconfirmed.len();
+        loop {
+            let before = missing();
+            let all = async {
+                while missing() > 0 {
+                    self.0.registered.notified().await;
+                }
+            };
+            if tokio::time::timeout(patience, all).await.is_ok() || missing() == before {
+                return missing() as u64;
+            }
+        }
+    }
+
+    /// Registrations that the hub has answered so far.
+    #[must_use]
+    pub fn registered(&self) -> u64 {
+        let registration = &self.0.state.borrow().registration;
+        registration.all - registration.unconfirmed.len() as u64
     }
 
     /// Changes how it behaves from now on. One that was dead listens again on its old port, as
@@ -874,7 +896,8 @@ impl<'a> Context<'a> {
         else {
             return self.unknown(Status::Accepted);
         };
-        let strange = self.is_strange_transfer(&posted);
+        let fulfilment = self.state.secret.fulfilment(posted.ilp_packet.as_bytes());
+        let strange = self.is_strange_transfer(&posted, &fulfilment);
         let first = self.state.tally.begin(id, Role::Payee, payer, amount);
         let counts = &mut self.state.tally.counts;
         *(if first { &mut counts.prepares } else { &mut counts.repeated }) += 1;
@@ -890,7 +913,7 @@ impl<'a> Context<'a> {
                 return Reaction::says(message, Said::Abort, id);
             }
             Behaviour::WrongFulfilment => WRONG_FULFILMENT,
-            _ => self.state.secret.fulfilment(posted.ilp_packet.as_bytes()),
+            _ => fulfilment,
         };
         if self.options.holds && first && self.state.held.len() < courses::HELD_MAX {
             return self.hold(id, payer, fulfilment);
@@ -906,14 +929,11 @@ impl<'a> Context<'a> {
 
     /// PUT or PATCH /transfers/{id}: the hub's word on a transfer.
     fn transfer_answered(&mut self, rest: &str) -> Reaction {
+        let Some(id) = TransferId::parse(rest) else { return self.unknown(Status::Ok) };
         let answer = serde_json::from_slice::<TransferAnswered<'_>>(&self.request.body).ok();
-        let (Some(id), Some(answer)) = (TransferId::parse(rest), answer) else {
-            return self.unknown(Status::Ok);
-        };
-        let verdict = match &*answer.transfer_state {
-            "COMMITTED" => Verdict::Committed,
-            "ABORTED" => Verdict::Aborted,
-            _ => return Reaction::only(Status::Ok),
+        let Some((answer, verdict)) = answer.and_then(|it| it.verdict().map(|end| (it, end)))
+        else {
+            return self.no_notice(id);
         };
         self.state.tally.notice(id, verdict);
         let Some(transaction) = self.state.payer.waiting(id, Leg::Transfer) else {

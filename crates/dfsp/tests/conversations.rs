@@ -393,6 +393,17 @@ fn quote(amount: &str, currency: &str) -> String {
     format!(r#"{{"transferAmount":{money},"ilpPacket":"AQ","condition":"{condition}"}}"#)
 }
 
+/// Five to the number 77.
+fn five(course: Course) -> Payment {
+    Payment {
+        course,
+        payer_msisdn: 1,
+        payee_msisdn: 77,
+        amount: Amount::parse("5").expect("an amount"),
+        intended: Instant::now(),
+    }
+}
+
 /// A payer asks a hub for the number 77, which is the payee's, or for a quote of 5 USD; the hub
 /// takes that with `status` and says `body`. What is wrong with it, if anything.
 async fn answered(course: Course, status: u16, body: String) -> Option<String> {
@@ -404,20 +415,15 @@ async fn answered(course: Course, status: u16, body: String) -> Option<String> {
         .map(|(fsp, numbers)| Subscribers { numbers, fsp: FspName::new(fsp).expect("a name") })
         .into();
     let payer = Simulator::bind(options).expect("a port");
-    let payment = Payment {
-        course,
-        payer_msisdn: 1,
-        payee_msisdn: 77,
-        amount: Amount::parse("5").expect("an amount"),
-        intended: Instant::now(),
-    };
     let tell = async {
         let (mut stream, _) = hub.accept().await.expect("it connects");
         let (trace, asked) = next_request(&mut stream, status).await;
         until(|| payer.unanswered() == 0).await;
-        let path = match serde_json::from_slice::<serde_json::Value>(&asked) {
-            Ok(quote) => format!("quotes/{}", quote["quoteId"].as_str().expect("an id")),
-            Err(_) => "parties/MSISDN/77".to_owned(),
+        let asked = serde_json::from_slice(&asked).unwrap_or(serde_json::Value::Null);
+        let path = match [&asked["transferId"], &asked["quoteId"]].map(serde_json::Value::as_str) {
+            [Some(transfer), _] => format!("transfers/{transfer}"),
+            [None, Some(quote)] => format!("quotes/{quote}"),
+            [None, None] => "parties/MSISDN/77".to_owned(),
         };
         let put = format!(
             "PUT /{path} HTTP/1.1\r\ntraceparent: {trace}\r\ncontent-length: {}\r\n\r\n{body}",
@@ -428,7 +434,7 @@ async fn answered(course: Course, status: u16, body: String) -> Option<String> {
         until(|| payer.counts().requests == 1 && payer.unanswered() == 0).await;
         drop((stream, back));
     };
-    let (outcome, ()) = tokio::join!(payer.run_transaction(payment), tell);
+    let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), tell);
     let end = outcome.expect("there is room").end;
     let wrong = payer.tally().wrong().clone();
     payer.stop();
@@ -444,7 +450,8 @@ async fn answered(course: Course, status: u16, body: String) -> Option<String> {
 fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
     run(async {
         let lookup = Course::Lookup;
-        let quoted = Course::Quote(FspName::new("payee").expect("a name"));
+        let payee = FspName::new("payee").expect("a name");
+        let (quoted, paid) = (Course::Quote(payee), Course::Transfer(payee));
         for (course, status, body, expected) in [
             (lookup, 202, party("77", "payee"), None),
             (lookup, 202, party("78", "payee"), Some("told 78 of payee")),
@@ -454,12 +461,78 @@ fn an_answer_that_was_not_asked_for_ends_its_unit_and_is_noted() {
             (quoted, 204, quote("5", "USD"), Some("POST /quotes of payer was answered 204")),
             (quoted, 202, quote("10", "USD"), Some("told 10 USD, and 5 USD was asked for")),
             (quoted, 202, quote("5", "EUR"), Some("told 5 EUR")),
+            (
+                paid,
+                202,
+                r#"{"transferState":"RESERVED"}"#.to_owned(),
+                Some("'{\"transferState\":\"R"),
+            ),
+            (paid, 202, "{}".to_owned(), Some("PUT /transfers told payer no end of its transfer")),
+            (paid, 202, "done".to_owned(), Some("no end of its transfer: 'done'")),
         ] {
             let found = answered(course, status, body).await;
             let found = found.as_deref();
             assert_eq!(found.is_some(), expected.is_some(), "{found:?} for {expected:?}");
             assert!(expected.is_none_or(|it| found.is_some_and(|text| text.contains(it))));
         }
+    });
+}
+
+#[test]
+fn a_condition_that_is_not_that_of_the_packet_is_refused_and_noted() {
+    run(async {
+        let scheme = Scheme::new(|_| {});
+        assert_eq!(scheme.pay(PAYEES.start).await.end, End::Committed);
+        assert_eq!(scheme.payee.tally().wrong().count, 0);
+        let other = "A".repeat(43);
+        for (number, condition) in
+            [format!(r#","condition":"{other}""#), String::new()].iter().enumerate()
+        {
+            let body = format!(
+                r#"{{"transferId":"00000000-0000-4000-8000-00000000000{number}","payerFsp":"payer",
+                "payeeFsp":"payee","amount":{{"amount":"5","currency":"USD"}},
+                "ilpPacket":"AQ"{condition}}}"#
+            );
+            let post = format!(
+                "POST /transfers HTTP/1.1\r\nfspiop-source: payer\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let mut hub =
+                tokio::net::TcpStream::connect(scheme.payee.address()).await.expect("it listens");
+            hub.write_all(post.as_bytes()).await.expect("it reads");
+            until(|| scheme.payee.tally().wrong().count == number as u64 + 1).await;
+        }
+        let first = scheme.payee.tally().wrong().first.clone();
+        assert!(first.contains(&format!("condition '{other}', which is not that")), "{first}");
+        until(|| scheme.payee.tally().exchanges()[0].1.received.aborted.count == 2).await;
+        scheme.stop();
+    });
+}
+
+#[test]
+fn registrations_without_callbacks_are_given_up_when_none_comes_any_more() {
+    run(async {
+        let hub = node(async |listener| {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::task::spawn_local(async move {
+                    let accepted = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
+                    let mut request = [0; 4_096];
+                    while stream.read(&mut request).await.is_ok_and(|length| length > 0) {
+                        stream.write_all(accepted).await.expect("it reads");
+                    }
+                });
+            }
+        });
+        let currency = Currency::parse("USD").expect("a currency");
+        let mut options = SimulatorOptions::new("payee", currency, hub.await);
+        options.subscribers = 1..4;
+        let payee = Simulator::bind(options).expect("a port");
+        assert_eq!(payee.registered(), 0);
+        let patience = Duration::from_millis(200);
+        let error = payee.register_subscribers(8, patience).await.expect_err("nobody confirms");
+        let expected = "3 of 3 registrations had no callback, none within 200ms";
+        assert_eq!((error.to_string().as_str(), payee.registered()), (expected, 0));
+        payee.stop();
     });
 }
 
@@ -478,20 +551,13 @@ fn a_message_that_is_taken_with_another_status_is_noted() {
             (Course::Quote(payee), ""),
             (Course::Transfer(payee), ""),
         ] {
-            let payment = Payment {
-                course,
-                payer_msisdn: 1,
-                payee_msisdn: 77,
-                amount: Amount::parse("5").expect("an amount"),
-                intended: Instant::now(),
-            };
             let tell = async {
                 let (mut stream, _) = hub.accept().await.expect("it connects");
                 let told = next_request(&mut stream, 200).await;
                 // It closes, so that the next one connects again.
                 drop((stream, told));
             };
-            let (outcome, ()) = tokio::join!(payer.run_transaction(payment), tell);
+            let (outcome, ()) = tokio::join!(payer.run_transaction(five(course)), tell);
             assert!(!outcome.expect("there is room").end.is_good(), "{course:?}");
             assert!(payer.tally().wrong().first.contains(what));
             until(|| payer.unanswered() == 0).await;

@@ -89,6 +89,7 @@ pub(crate) struct Control {
     pub(crate) backlog_max: AtomicUsize,
     pub(crate) stock: AtomicUsize,
     pub(crate) open: AtomicU64,
+    pub(crate) registered: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) p50_micros: AtomicU64,
     pub(crate) p99_micros: AtomicU64,
@@ -465,8 +466,9 @@ impl Driver {
 
     /// Publishes what is still open, from the books of the FSPs.
     fn publish_open(&self) {
-        let (mut open, mut requests) = (0, 0);
+        let (mut open, mut requests, mut registered) = (0, 0, 0);
         for fsp in &self.fsps {
+            registered += fsp.simulator.registered();
             let tally = fsp.simulator.tally();
             requests += tally.counts.requests;
             for (_, exchange) in tally.exchanges() {
@@ -476,6 +478,7 @@ impl Driver {
         }
         let stock = self.lanes.iter().map(|lane| lane.stock.borrow().len()).sum();
         self.control.open.store(open, Ordering::Relaxed);
+        self.control.registered.store(registered, Ordering::Relaxed);
         self.control.requests.store(requests, Ordering::Relaxed);
         self.control.stock.store(stock, Ordering::Relaxed);
         self.control.backlog_max.store(self.backlog_max.get(), Ordering::Relaxed);

@@ -247,7 +247,7 @@ impl Run<'_> {
             if self.setup.scenario.looks_up() && self.setup.register {
                 let subscribers = self.setup.fsps.subscribers;
                 self.live.step(&format!("registering {subscribers} subscribers of each"));
-                self.fleets.register()?;
+                self.fleets.register(self.setup.fsps.patience(), &self.interrupt)?;
             }
         }
         self.fleets.behave()

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,14 +24,17 @@ use tokio::sync::mpsc;
 
 use crate::driver::{Control, Driver, DriverPlan, Load, Phase};
 use crate::error::HarnessError;
+use crate::interrupt::Interrupt;
 use crate::lanes::{LanePlan, Pairs, lanes};
 use crate::machine::thread_cpu;
 use crate::options::FspOptions;
+use crate::progress::Progress;
 use crate::records::{Bounds, Latencies, Second, Steady, add_seconds};
 use crate::scenario::Scenario;
 
 const REGISTRATIONS_AT_ONCE: usize = 32;
-const REGISTRATION_PATIENCE: Duration = Duration::from_secs(60);
+/// How soon whoever waits for registrations hears of an interrupt.
+const GLANCE: Duration = Duration::from_millis(50);
 /// What senders to several nodes allow: for an answer, for the callback of a look-up or quote, and
 /// how often a message is sent again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -120,7 +123,8 @@ struct Fleet {
 }
 
 enum Order {
-    Register(SyncSender<Result<(), HarnessError>>),
+    /// Gives up when no registration is confirmed for so long.
+    Register(Duration, SyncSender<Result<(), HarnessError>>),
     Behave(SyncSender<()>),
     Collect(SyncSender<FleetResult>),
 }
@@ -203,13 +207,35 @@ impl Fleets {
         self.fleets.iter().flat_map(|fleet| fleet.bound.clone()).collect()
     }
 
-    /// Registers all subscribers at the hub.
-    pub(crate) fn register(&self) -> Result<(), HarnessError> {
-        let answers: Vec<_> =
-            self.fleets.iter().map(|fleet| fleet.order(Order::Register)).collect();
-        answers
-            .into_iter()
-            .try_for_each(|answer| answer?.recv().map_err(|_| HarnessError::Fleet)?)
+    /// Registers all subscribers at the hub; fails when it confirms none for `patience`.
+    pub(crate) fn register(
+        &self,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<(), HarnessError> {
+        let order = |fleet: &Fleet| fleet.order(|tell| Order::Register(patience, tell));
+        let answers: Vec<_> = self.fleets.iter().map(order).collect();
+        let all = self.fleets.iter().flat_map(|fleet| &fleet.bound);
+        let all = all.map(|fsp| fsp.subscribers.end - fsp.subscribers.start).sum();
+        let mut progress = Progress::new("subscribers registered", Some(all));
+        let result = answers.into_iter().try_for_each(|answer| {
+            let answer = answer?;
+            loop {
+                match answer.recv_timeout(GLANCE) {
+                    Ok(result) => return result,
+                    Err(RecvTimeoutError::Disconnected) => return Err(HarnessError::Fleet),
+                    Err(RecvTimeoutError::Timeout) => interrupt.check()?,
+                }
+                progress.show(self.registered());
+            }
+        });
+        progress.end();
+        result
+    }
+
+    fn registered(&self) -> u64 {
+        let of = |fleet: &Fleet| fleet.control.registered.load(Ordering::Relaxed);
+        self.fleets.iter().map(of).sum()
     }
 
     /// Lets every FSP behave as planned; until then all are normal, so that they can be set up.
@@ -326,7 +352,10 @@ impl Fleet {
         Ok(Self { bound, control, orders: Some(orders), thread: Some(thread) })
     }
 
-    fn order<T>(&self, order: fn(SyncSender<T>) -> Order) -> Result<Receiver<T>, HarnessError> {
+    fn order<T>(
+        &self,
+        order: impl FnOnce(SyncSender<T>) -> Order,
+    ) -> Result<Receiver<T>, HarnessError> {
         let (tell, told) = sync_channel(1);
         let orders = self.orders.as_ref().ok_or(HarnessError::Fleet)?;
         orders.blocking_send(order(tell)).map_err(|_| HarnessError::Fleet)?;
@@ -417,7 +446,14 @@ async fn obey(
     while let Some(order) = orders.recv().await {
         // Whoever asked may have given up; the answer is then of no use.
         match order {
-            Order::Register(tell) => drop(tell.send(register(simulators).await)),
+            Order::Register(patience, tell) => {
+                let done = tokio::select! {
+                    done = register(simulators, patience) => done,
+                    // Nothing else is ordered meanwhile: it is over.
+                    _ = orders.recv() => return,
+                };
+                let _ = tell.send(done);
+            }
             Order::Behave(tell) => {
                 for (simulator, behaviour) in simulators.iter().zip(behaviours) {
                     simulator.set_behaviour(*behaviour);
@@ -429,15 +465,11 @@ async fn obey(
     }
 }
 
-async fn register(simulators: &[Simulator]) -> Result<(), HarnessError> {
+async fn register(simulators: &[Simulator], patience: Duration) -> Result<(), HarnessError> {
     for simulator in simulators {
-        simulator
-            .register_subscribers(REGISTRATIONS_AT_ONCE, REGISTRATION_PATIENCE)
-            .await
-            .map_err(|error| HarnessError::Simulator {
-                fsp: simulator.name().to_owned(),
-                problem: error.to_string(),
-            })?;
+        simulator.register_subscribers(REGISTRATIONS_AT_ONCE, patience).await.map_err(|error| {
+            HarnessError::Simulator { fsp: simulator.name().to_owned(), problem: error.to_string() }
+        })?;
     }
     Ok(())
 }

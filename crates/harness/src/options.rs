@@ -95,7 +95,8 @@ pub struct FspOptions {
     /// FSPIOP version in the headers: 1.1 or 2.0.
     #[arg(long, default_value = "1.1", value_parser = Version::from_str)]
     pub fspiop_version: Version,
-    /// Longest life of a transaction, in seconds; after that it has failed.
+    /// Longest life of a transaction, in seconds; after that it has failed. A hub that confirms no
+    /// registration for so long is given up.
     #[arg(long, default_value_t = 30.0)]
     pub timeout: f64,
     /// Behaviour of one FSP, such as fsp203=slow:500 (repeatable).

@@ -70,7 +70,7 @@ fn set_up(
     let token = options.token.as_deref().map(read_token).transpose()?;
     let mut admin = Admin::new(address, token);
     onboard(&mut admin, options.fsps.currency, &fleets.bound(), interrupt)?;
-    fleets.register()
+    fleets.register(options.fsps.patience(), interrupt)
 }
 
 fn print(result: &FleetResult) {

@@ -27,6 +27,7 @@ mod replay;
 mod restore;
 mod serve;
 mod served_log;
+mod signals;
 mod signatures;
 mod slow_log;
 mod snapshot;

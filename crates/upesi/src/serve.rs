@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use journal::{DurableFrames, Options, RealDisk, Recovery, Tier, Tiered, Verify};
-use jws::KeyDirectory;
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, Handle, SystemClock};
@@ -20,8 +19,7 @@ use ports::{Clock, ColdStore, Log as _};
 use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
 use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
 use switch::{Decisions, Signatures};
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cold;
@@ -32,6 +30,7 @@ use crate::mark::Marking;
 use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
 use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic};
+use crate::signals::{Signals, Unready, start_runtime};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::watchdog::{Injected, Watchdog};
@@ -58,6 +57,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let fspiop = switch::bind(config.fspiop.listen, config.threads())
         .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
     let fspiop_address = fspiop.address();
+    let unready = Unready::begin()?;
     begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
@@ -68,6 +68,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         open(&config, &arguments.data, &opening, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
+    drop(unready);
     let wedge = arguments.inject_stuck.and_then(Injected::wedge);
     let options = switch::Options { decisions, wedge, ..switch_options(&config, keys.signatures) };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
@@ -94,9 +95,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
         storage: Arc::clone(&keeper.storage),
     });
-    let admin_address = admin_listener
-        .local_addr()
-        .map_err(|error| Failure::new(format!("the admin listener has no address: {error}")))?;
+    let admin_address = address_of(&admin_listener)?;
     warn(decisions, slowness);
     if let Some(injected) = arguments.inject_stuck {
         println!("upesi: INJECTED: {} will be stuck; only to test", injected.name());
@@ -116,6 +115,11 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     keeper.stop();
     node.stop().map_err(Failure::new)?;
     conclude(waited, broken)
+}
+
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    let failed = |error| Failure::new(format!("the admin listener has no address: {error}"));
+    listener.local_addr().map_err(failed)
 }
 
 /// How the program ends, once everything has stopped.
@@ -172,7 +176,7 @@ fn when_joined(
     signals: &mut Signals,
 ) -> Result<Option<node::Node<switch::Message>>, Failure> {
     let Some(joining) = joining else { return Ok(Some(node)) };
-    if runtime.block_on(signals.unless(joined(&joining, &node))) {
+    if runtime.block_on(signals.unless(joined(&joining, &node))) == Some(true) {
         return Ok(Some(node));
     }
     node.stop().map_err(Failure::new)?;
@@ -232,58 +236,6 @@ fn warn(decisions: Decisions, slowness: Option<Slowness>) {
     }
 }
 
-/// The signals that end the program, and the one that reads the directory of keys again.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// Only with such a directory: without one, a hang-up ends the program as everywhere.
-    hangup: Option<(Signal, Arc<KeyDirectory>)>,
-}
-
-impl Signals {
-    /// What comes of `waited`; false when a signal says to end before.
-    async fn unless(&mut self, waited: impl Future<Output = bool>) -> bool {
-        tokio::select! {
-            _ = self.interrupt.recv() => false,
-            _ = self.terminate.recv() => false,
-            done = waited => done,
-        }
-    }
-
-    /// Waits for a hang-up.
-    async fn hangup(hangup: &mut Option<(Signal, Arc<KeyDirectory>)>) -> Arc<KeyDirectory> {
-        match hangup {
-            None => std::future::pending().await,
-            Some((signal, directory)) => {
-                // It ends only when the program does.
-                let _came = signal.recv().await;
-                Arc::clone(directory)
-            }
-        }
-    }
-}
-
-/// The runtime of this thread, and the signals, which from here on end nothing by themselves.
-fn start_runtime(keys: Option<Arc<KeyDirectory>>) -> Result<(Runtime, Signals), Failure> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format!("cannot start the admin thread: {error}")))?;
-    let context = runtime.enter();
-    let listen = |kind| {
-        signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))
-    };
-    let interrupt = listen(SignalKind::interrupt())?;
-    let terminate = listen(SignalKind::terminate())?;
-    let hangup = match keys {
-        None => None,
-        Some(keys) => Some((listen(SignalKind::hangup())?, keys)),
-    };
-    let signals = Signals { interrupt, terminate, hangup };
-    drop(context);
-    Ok((runtime, signals))
-}
-
 /// What the admin API is served from.
 struct AdminSide {
     listener: TcpListener,
@@ -327,9 +279,10 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
     let mut watch = tokio::time::interval(WATCH);
     loop {
         tokio::select! {
-            _ = signals.interrupt.recv() => return Ending::Signal,
-            _ = signals.terminate.recv() => return Ending::Signal,
-            keys = Signals::hangup(&mut signals.hangup) => signatures::reload(keys).await,
+            told = signals.next() => match told {
+                Some(keys) => signatures::reload(keys).await,
+                None => return Ending::Signal,
+            },
             _ = watch.tick() => if ended() { return Ending::Broken },
         }
     }

@@ -131,11 +131,12 @@ pub enum ParseError {
     TooMany,
 }
 
-/// Reads events, in the order of the waterfall.
+/// Reads events, in the order of the waterfall. A byte order mark before them is passed over.
 ///
 /// # Errors
 /// [`ParseError`] names the first event that is not one.
 pub fn parse(text: &str) -> Result<Vec<Event>, ParseError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let values: Vec<serde_json::Value> = match text.trim_start().starts_with('[') {
         true => serde_json::from_str(text).map_err(|error| malformed(1, &error.to_string()))?,
         false => serde_json::Deserializer::from_str(text)
@@ -204,7 +205,8 @@ mod tests {
         let lines = "{\"start\":5,\"end\":6,\"label\":\"b\"}\n{\"start\":0,\"end\":9,\"label\":\"a\",\"more\":1}\n";
         let array = r#"[{"start":5,"end":6,"label":"b"}, {"start":0,"end":9,"label":"a"}]"#;
         let expected = [Event::new(0, 9, "a"), Event::new(5, 6, "b")];
-        for text in [lines, array] {
+        let marked = format!("\u{feff}{lines}");
+        for text in [lines, array, &marked] {
             let events = parse(text).expect("it is good");
             assert_eq!(events, expected);
             assert_eq!(parse(&write(&events)).expect("what was written can be read"), expected);

@@ -1,14 +1,17 @@
 //! Whether what comes is what was asked for. A hub that mixes up parties, amounts or its own
 //! statuses is fast for nothing, so each such answer is noted and ends its unit as failed.
 
-use ledger::{Amount, FspName};
+use ledger::{Amount, FspName, TransferId};
 
-use super::{Answer, Cause, Context, End, Inner, Leg, Reaction, SimulatorOptions, Token};
+use super::{Answer, Cause, Context, End, Inner, Leg, Reaction, SimulatorOptions, Status, Token};
+use crate::ilp::{condition, read_digest};
 use crate::payee::{Made, Money, PartyFound, TransferPosted};
 use crate::tally::Tally;
 
 /// The code with which a payee refuses what is not for it.
 pub(super) const NOT_OURS: u16 = 3100;
+/// How much of a body is quoted.
+const QUOTED_BYTES: usize = 100;
 
 impl Inner {
     /// Notes when the hub took a message with a status that is not its own for it: 202 for `GET`
@@ -87,18 +90,51 @@ impl Context<'_> {
         true
     }
 
-    /// Whether a transfer is for another FSP than this one, or in another currency.
-    pub(super) fn is_strange_transfer(&mut self, posted: &TransferPosted<'_>) -> bool {
+    /// Whether a transfer is for another FSP than this one, in another currency, or has a
+    /// condition that is not the one of its packet.
+    pub(super) fn is_strange_transfer(
+        &mut self,
+        posted: &TransferPosted<'_>,
+        fulfilment: &[u8; 32],
+    ) -> bool {
         let (name, currency) = (&*self.options.name, self.options.currency);
         let money = &posted.amount;
         if *posted.payee_fsp == *name && *money.currency == *currency.as_str() {
-            return false;
+            return self.is_other_condition(posted, fulfilment);
         }
         self.state.tally.note_wrong(format_args!(
             "POST /transfers of {} {} for {} came to {name}, which deals in {currency}",
             money.amount, money.currency, posted.payee_fsp
         ));
         true
+    }
+
+    fn is_other_condition(&mut self, posted: &TransferPosted<'_>, fulfilment: &[u8; 32]) -> bool {
+        if read_digest(&posted.condition) == Some(condition(fulfilment)) {
+            return false;
+        }
+        self.state.tally.note_wrong(format_args!(
+            "POST /transfers came to {} with the condition '{}', which is not that of its packet",
+            self.options.name, posted.condition
+        ));
+        true
+    }
+
+    /// A word of the hub on a transfer that does not tell how it ended.
+    pub(super) fn no_notice(&mut self, id: TransferId) -> Reaction {
+        if self.state.tally.record(id).is_none() {
+            return self.unknown(Status::Ok);
+        }
+        let (name, body) = (&self.options.name, &self.request.body);
+        let told = String::from_utf8_lossy(&body[..body.len().min(QUOTED_BYTES)]);
+        self.state.tally.note_wrong(format_args!(
+            "{} /transfers told {name} no end of its transfer: '{told}'",
+            self.request.method
+        ));
+        match self.state.payer.waiting(id, Leg::Transfer).map(|it| it.id.sequence()) {
+            Some(sequence) => self.wrong(Leg::Transfer, sequence),
+            None => Reaction::only(Status::Ok),
+        }
     }
 
     /// A unit ends by an answer that is not what was asked for.

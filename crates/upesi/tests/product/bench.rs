@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::apart::{Need, apart, run};
+use crate::support::http::Parsed;
 use crate::support::relay::Relay;
 use crate::support::switch::{Home, PROGRAM, finish};
 
@@ -188,11 +189,10 @@ fn a_rate_that_is_mostly_dropped_is_no_result() {
     assert!(said.contains("units were dropped") && said.contains("lower --rate"), "{said}");
 }
 
-/// A run through a relay that loses one callback in `one_in`; gives how many it lost.
-fn measure_through(one_in: u64) -> (Output, Value, u64) {
+/// A run through a relay before the participants; gives how many callbacks that lost.
+fn measure_through(callbacks: Relay) -> (Output, Value, u64) {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
-    let callbacks = Relay::of_callbacks(one_in);
     let admin = Relay::of_admin(switch.admin, callbacks.address);
     let place = TempDir::new().unwrap();
     let (json, token) = (place.path().join("out.json"), home.data().join("admin-token"));
@@ -226,7 +226,7 @@ fn measure_through(one_in: u64) -> (Output, Value, u64) {
 
 #[test]
 fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
-    let (output, result, lost) = measure_through(100);
+    let (output, result, lost) = measure_through(Relay::of_callbacks(100));
     assert!(lost >= 5, "{lost} lost; {}", said(&output));
     assert!(!output.status.success(), "{}", said(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("VOID"), "{}", said(&output));
@@ -244,7 +244,7 @@ fn a_hub_that_loses_one_callback_in_a_hundred_gets_no_result() {
 
 #[test]
 fn the_same_hub_with_a_relay_that_loses_nothing_is_measured() {
-    let (output, result, lost) = measure_through(0);
+    let (output, result, lost) = measure_through(Relay::of_callbacks(0));
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!((lost, &result["valid"]), (0, &Value::from(true)));
     assert_eq!(result["system_calls"], Value::Null, "its process is not known");
@@ -311,6 +311,59 @@ fn a_hub_that_finds_other_parties_than_asked_for_gets_no_result() {
     assert!(all.contains("FAILED  no answer was another than asked for"), "{all}");
     assert!(all.contains("PUT /parties told 2552040") && all.contains("of fsp202 was"), "{all}");
     assert!(last.contains(" wrong, such as: PUT /parties told"), "{last}");
+}
+
+#[test]
+fn a_hub_that_changes_what_it_passes_on_gets_no_result_and_that_comes_first() {
+    for (changed, expected) in [
+        (
+            Relay::of_changed_callbacks(|request| {
+                if request.start == "POST /transfers" {
+                    request.body = with(request, r#""condition":""#, r#""condition":"AAAA"#);
+                }
+            }),
+            " wrong, such as: POST /transfers came to fsp20",
+        ),
+        (
+            Relay::of_changed_callbacks(|request| {
+                if request.start.starts_with("PUT /transfers/") {
+                    request.body = with(request, "COMMITTED", "RESERVED");
+                }
+            }),
+            " wrong, such as: PUT /transfers told fsp20",
+        ),
+    ] {
+        let (output, result, _) = measure_through(changed);
+        let last = last_line(&output);
+        assert!(last.contains(expected), "{last}");
+        let first = result["invalid_because"][0].as_str().unwrap();
+        assert!(first.contains(expected), "causes before what follows from them: {first}");
+    }
+}
+
+fn with(request: &Parsed, part: &str, other: &str) -> Vec<u8> {
+    request.text().replace(part, other).into_bytes()
+}
+
+/// A hub that takes registrations and says nothing of them is given up as soon as one may.
+#[test]
+fn registrations_that_are_not_confirmed_are_given_up_in_the_time_that_is_given() {
+    let home = Home::configured("");
+    let switch = home.serve();
+    let callbacks = Relay::of_changed_callbacks(|request| {
+        request.start = request.start.replace(" /participants", " /elsewhere");
+    });
+    let admin = Relay::of_admin(switch.admin, callbacks.address);
+    let (hub, admin) = (format!("http://{}", switch.fspiop), format!("http://{}", admin.address));
+    let token = home.data().join("admin-token");
+    let place = ["--hub", &hub, "--admin", &admin, "--token", token.to_str().unwrap()];
+    let began = Instant::now();
+    let short = ["--fsps", "2", "--subscribers", "20", "--timeout", "2.5"];
+    let output = bench(&[&["lookup"], &place[..], &short].concat());
+    assert!(!output.status.success() && began.elapsed().as_secs() < 30, "{}", said(&output));
+    let expected = "20 of 20 registrations had no callback, none within 2.5s";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+    assert!(said(&output).contains("0 of 40 subscribers registered (0.0%)"), "{}", said(&output));
 }
 
 #[test]

@@ -1,16 +1,21 @@
 //! The life of the process: starting, refusing to start, stopping, proving its log, and what
 //! becomes of notices that nobody takes.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::support::apart::{Need, apart, run};
 use crate::support::fsp::{Callback, Reply};
+use crate::support::http::PATIENCE;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, finish};
@@ -336,4 +341,44 @@ fn a_signal_counts_from_the_moment_it_says_that_it_is_ready() {
         home.serve().stop(signal);
     }
     assert!(home.verify().status.success());
+}
+
+/// As the first process of a container, which the system ends by no signal.
+#[test]
+fn a_signal_ends_the_first_process_before_it_is_ready_too() {
+    let test = "operations::a_signal_ends_the_first_process_before_it_is_ready_too";
+    apart(test, Need::Processes, || {
+        let place = tempfile::tempdir().unwrap();
+        let token = place.path().join("token");
+        run("mkfifo", &["-m", "600", token.to_str().unwrap()]);
+        let home = Home::configured(&format!("[admin]\ntoken_file = {token:?}\n"));
+        let mut child = Command::new("unshare")
+            .args(["--pid", "--fork", PROGRAM, "serve", "--fspiop", "127.0.0.1:0"])
+            .args(["--admin", "127.0.0.1:0", "--data", home.data().to_str().unwrap()])
+            .args(["--config", home.configuration().to_str().unwrap()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut held = OpenOptions::new();
+        held.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        // That succeeds once the program waits for what it will read there, which is nothing.
+        let deadline = Instant::now() + PATIENCE;
+        let _held = loop {
+            match held.open(&token) {
+                Ok(held) => break held,
+                Err(_) => assert!(Instant::now() < deadline, "it never asks for its token"),
+            }
+            std::thread::yield_now();
+        };
+        let parent = child.id();
+        let first = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+        let first = Pid::from_raw(first.trim().parse().unwrap());
+        kill_process(first.expect("it has an id"), Signal::TERM).unwrap();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success(), "{said}");
+        assert!(said.contains("told to end before it was ready"), "{said}");
+    });
 }

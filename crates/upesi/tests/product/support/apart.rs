@@ -34,12 +34,14 @@ pub(crate) enum Need {
     Network,
     /// A network and a mount namespace, with a root directory of its own.
     Container,
+    /// A namespace of processes, in which it is the first.
+    Processes,
 }
 
 impl Need {
     fn namespaces(self) -> &'static [&'static str] {
         match self {
-            Self::Memory | Self::Disk => &["--mount"],
+            Self::Memory | Self::Disk | Self::Processes => &["--mount"],
             Self::Network => &["--net"],
             Self::Container => &["--mount", "--net"],
         }
@@ -53,6 +55,7 @@ impl Need {
                 "mount -t tmpfs none /tmp && truncate -s 8M /tmp/image \
                  && mkfs.ext4 -q -F /tmp/image && mkdir /tmp/there && mount /tmp/image /tmp/there"
             }
+            Self::Processes => "unshare --pid --fork true",
             Self::Network => "ip link add one type veth peer name two && unshare --net true",
             Self::Container => {
                 "ip link set lo up && mount -t tmpfs none /tmp && mkdir -p /tmp/a/usr/lib \

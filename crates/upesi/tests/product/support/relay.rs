@@ -51,16 +51,22 @@ impl Relay {
     /// Before the participants: loses one callback about transfers in `one_in`, none when it is 0.
     pub(crate) fn of_callbacks(one_in: u64) -> Self {
         let seen = AtomicU64::new(0);
-        Self::start(move |mut request, lost| {
-            let (method, path) = request.start.split_once(" /").expect("a path");
-            let (port, rest) = path.split_once('/').expect("the port comes first");
-            let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
-            let counts = one_in > 0 && rest.starts_with("transfers");
+        Self::start(move |request, lost| {
+            let (address, request) = direct(request);
+            let counts = one_in > 0 && request.start.contains(" /transfers");
             if counts && (seen.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(one_in) {
                 lost.fetch_add(1, Ordering::Relaxed);
                 return Fate::Lose;
             }
-            request.start = format!("{method} /{rest}");
+            Fate::Forward(address, request)
+        })
+    }
+
+    /// Before the participants: changes what they are sent.
+    pub(crate) fn of_changed_callbacks(change: fn(&mut Parsed)) -> Self {
+        Self::start(move |request, _| {
+            let (address, mut request) = direct(request);
+            change(&mut request);
             Fate::Forward(address, request)
         })
     }
@@ -98,6 +104,15 @@ impl Drop for Relay {
         let ended = self.accepting.take().map(JoinHandle::join);
         assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
     }
+}
+
+/// Whom a callback is for, and the callback without that.
+fn direct(mut request: Parsed) -> (SocketAddr, Parsed) {
+    let (method, path) = request.start.split_once(" /").expect("a path");
+    let (port, rest) = path.split_once('/').expect("the port comes first");
+    let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
+    request.start = format!("{method} /{rest}");
+    (address, request)
 }
 
 fn relay(stream: TcpStream, decide: impl Fn(Parsed) -> Fate) -> io::Result<()> {

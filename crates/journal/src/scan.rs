@@ -9,8 +9,8 @@ use record::frame::{
 
 use crate::segment::SECTOR_BYTES;
 
-/// How much a scan reads at a time at most, in bytes: what a core keeps near itself, so that a frame
-/// is not fetched a second time to be checked.
+/// How much a scan reads at a time at most, in bytes: what a core keeps near itself, so that a
+/// frame is not fetched a second time to be checked.
 const SCAN_BYTES: usize = 256 << 10;
 
 /// How much the first reading is, and one that does not go on where the last one ended, in bytes:

@@ -548,7 +548,7 @@ mod tests {
     fn rows_of_one_hash_are_told_apart() {
         let mut index = Index::default();
         let (hash, other) = (7 << 32 | 5, 7 << 32 | 6);
-        [1, 2, 3].map(|row| index.insert(hash, row));
+        (1..=3).for_each(|row| index.insert(hash, row));
         index.insert(other, 4);
         for row in [1, 2, 3] {
             assert_eq!(index.find(hash, |at| at == row), Some(row));

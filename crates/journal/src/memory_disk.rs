@@ -434,7 +434,7 @@ impl File {
 
     /// Stores what is pending, less the loss; nothing is pending afterwards.
     fn store(&mut self, loss: Loss, random: &mut Random) {
-        let pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.pending);
         let sectors: u64 = pending.iter().map(Change::sectors).sum();
         let budget = if loss == Loss::Tail { random.below(sectors + 1) } else { u64::MAX };
         let mut storing = Storing { loss, random, budget, stale: BTreeSet::new() };
@@ -449,6 +449,9 @@ impl File {
                 Change::Write { offset, bytes } => storing.store(stored, *offset, bytes),
             }
         }
+        // Its room is used again.
+        pending.clear();
+        self.pending = pending;
     }
 }
 

@@ -6,9 +6,11 @@
 //! [`OPEN_SEGMENTS_MAX`] closed segments are open. One that was not written in this life of the log
 //! has no index but the one that a packed segment has with it: without that, a record is found by
 //! halving, some twelve readings in 256 MiB, and what was found on the way is noted for the next
-//! one. The frame read last is kept, because a redelivery reads neighbours. The writer takes a lock
-//! once per index step and once per segment, not per frame.
+//! one. The frame read last is kept, and one behind it or behind a few before it is looked for from
+//! there, because a redelivery reads neighbours. The writer takes a lock once per index step and
+//! once per segment, not per frame.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -23,6 +25,8 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES};
 pub(crate) const INDEX_STEP_BYTES: u64 = 64 << 10;
 /// Most closed segments that are open at a time.
 const OPEN_SEGMENTS_MAX: usize = 32;
+/// Frames of which is known where they ended: a redelivery reads for several recipients by turns.
+const ENDS_MAX: usize = 16;
 
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: D,
@@ -32,9 +36,50 @@ pub(crate) struct Shared<D: Disk> {
     /// Bytes of frames that became durable since the log was opened.
     durable_bytes: AtomicU64,
     segments: RwLock<Vec<Segment<D::File>>>,
-    last_read: Mutex<Option<Arc<OwnedFrame>>>,
+    last_read: Mutex<LastRead>,
     /// Room for the next reading.
     room: Mutex<Vec<u8>>,
+}
+
+/// What readers read last.
+#[derive(Default)]
+struct LastRead {
+    frame: Option<Arc<OwnedFrame>>,
+    /// Where frames ended, the newest last.
+    ends: VecDeque<End>,
+}
+
+/// Where a frame ends.
+#[derive(Clone, Copy)]
+struct End {
+    /// First record of its segment.
+    segment: Position,
+    /// The frame's last record.
+    last: Position,
+    offset: u64,
+}
+
+impl LastRead {
+    fn holding(&self, position: Position) -> Option<Arc<OwnedFrame>> {
+        self.frame.clone().filter(|frame| {
+            let view = frame.view();
+            (view.header().first..=view.header().last()).contains(&position)
+        })
+    }
+
+    /// Behind which frame of its segment a record can be looked for.
+    fn before(&self, segment: Position, position: Position) -> Option<u64> {
+        let ends = self.ends.iter().filter(|end| end.segment == segment && end.last < position);
+        ends.map(|end| end.offset).max()
+    }
+
+    fn note(&mut self, frame: Arc<OwnedFrame>, end: End) {
+        if self.ends.len() == ENDS_MAX {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(end);
+        self.frame = Some(frame);
+    }
 }
 
 /// A segment of the log; the last in the list is the one written to, and always open.
@@ -110,12 +155,16 @@ impl<F: DiskFile> Opened<F> {
         let (mut low, high) = index().around(position);
         let Some(length) = self.sparse else { return Ok(low) };
         let mut high = high.unwrap_or(length);
+        let is_near = |low: u64, high: u64| high <= low + 2 * INDEX_STEP_BYTES;
+        if is_near(low, high) {
+            return Ok(low);
+        }
         let mut window = Window::new(INDEX_STEP_BYTES as usize);
         let whole = Part { file: &self.file, limit: length };
         let Ok(first) = header_at(&mut window, whole, SEGMENT_HEADER_BYTES)? else {
             return Ok(low);
         };
-        while low + 2 * INDEX_STEP_BYTES < high {
+        while !is_near(low, high) {
             let middle = low + (high - low) / 2;
             let part = Part { file: &self.file, limit: high };
             match header_behind(&mut window, part, middle, first.identity)? {
@@ -143,7 +192,7 @@ impl<D: Disk> Shared<D> {
             durable: AtomicU64::new(tail.durable.0),
             durable_bytes: AtomicU64::new(0),
             segments: RwLock::new(segments),
-            last_read: Mutex::new(None),
+            last_read: Mutex::default(),
             room: Mutex::default(),
         }
     }
@@ -241,16 +290,18 @@ impl<D: Disk> Shared<D> {
     }
 
     fn frame_with(&self, position: Position) -> Result<Arc<OwnedFrame>, LogError> {
-        let held = self.last_read.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(held) = held.filter(|held| holds(held, position)) {
+        let last_read = || self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = last_read().holding(position) {
             return Ok(held);
         }
         let opened = self.open_at(position)?;
+        let near = last_read().before(opened.first, position).unwrap_or(0);
+        let start = opened.before(position).map_err(storage)?.max(near);
         let room = std::mem::take(&mut *self.room.lock().unwrap_or_else(PoisonError::into_inner));
         let mut window = Window::within(room, INDEX_STEP_BYTES as usize);
-        let frame = Arc::new(find_frame(&opened, &mut window, position)?);
+        let (frame, end) = find_frame(&opened, &mut window, (start, position))?;
         *self.room.lock().unwrap_or_else(PoisonError::into_inner) = window.into_room();
-        *self.last_read.lock().unwrap_or_else(PoisonError::into_inner) = Some(frame.clone());
+        last_read().note(frame.clone(), end);
         Ok(frame)
     }
 }
@@ -280,11 +331,6 @@ pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> Lo
     LogError::Damaged { place, reason: reason.to_string() }
 }
 
-fn holds(frame: &OwnedFrame, position: Position) -> bool {
-    let view = frame.view();
-    (view.header().first..=view.header().last()).contains(&position)
-}
-
 /// Closes closed segments until there is room for one more; the oldest first, because old records
 /// are read least.
 fn close_some<F>(segments: &mut [Segment<F>]) {
@@ -296,26 +342,28 @@ fn close_some<F>(segments: &mut [Segment<F>]) {
     }
 }
 
-/// The frame that holds the durable record `position`, checked but for the chain.
+/// The frame that holds the durable record `position`, checked but for the chain. It is looked for
+/// from the frame at `offset` on.
 fn find_frame<F: DiskFile>(
     opened: &Opened<F>,
     window: &mut Window,
-    position: Position,
-) -> Result<OwnedFrame, LogError> {
+    (mut offset, position): (u64, Position),
+) -> Result<(Arc<OwnedFrame>, End), LogError> {
     let first = opened.first;
     // The writer may be at work behind what is durable; no header there is looked at.
     let part = Part { file: &opened.file, limit: u64::MAX };
-    let mut offset = opened.before(position).map_err(storage)?;
     loop {
         let damage = |error: FrameError| damaged(first, offset, &error);
         let header = header_at(window, part, offset).map_err(storage)?.map_err(damage)?;
         if position < header.first {
             return Err(damaged(first, offset, &"records are missing here"));
         }
+        let end = offset + u64::from(header.length);
         if position <= header.last() {
             let frame = frame_at(window, part, offset).map_err(storage)?.map_err(damage)?;
-            return Ok(OwnedFrame::copy(&frame));
+            let frame = Arc::new(OwnedFrame::copy(&frame));
+            return Ok((frame, End { segment: first, last: header.last(), offset: end }));
         }
-        offset += u64::from(header.length);
+        offset = end;
     }
 }

@@ -9,9 +9,13 @@ use record::frame::{
 
 use crate::segment::SECTOR_BYTES;
 
-/// How much a scan reads at a time, in bytes: what a core keeps near itself, so that a frame is not
-/// fetched a second time to be checked.
+/// How much a scan reads at a time at most, in bytes: what a core keeps near itself, so that a
+/// frame is not fetched a second time to be checked.
 const SCAN_BYTES: usize = 256 << 10;
+
+/// How much the first reading is, and one that does not go on where the last one ended, in bytes:
+/// whoever looks for one frame rarely needs more.
+const FIRST_BYTES: usize = 8 << 10;
 
 /// A frame whose last bytes, at least so many, are zeros was cut short, not damaged.
 const ENDS_EARLY_BYTES: u16 = 8;
@@ -24,18 +28,20 @@ pub(crate) struct Window {
     /// Bytes of the buffer that were read; the rest is only room, which is cleared once.
     filled: usize,
     start: u64,
-    /// How much is read at a time, in bytes.
+    /// How much is read at a time at most, in bytes.
+    reading_max: usize,
+    /// How much was read last: each reading that goes on is twice as much.
     reading: usize,
 }
 
 impl Window {
-    pub(crate) fn new(reading: usize) -> Self {
-        Self::within(Vec::new(), reading)
+    pub(crate) fn new(reading_max: usize) -> Self {
+        Self::within(Vec::new(), reading_max)
     }
 
     /// The same with room that another one had.
-    pub(crate) fn within(buffer: Vec<u8>, reading: usize) -> Self {
-        Self { buffer, filled: 0, start: 0, reading }
+    pub(crate) fn within(buffer: Vec<u8>, reading_max: usize) -> Self {
+        Self { buffer, filled: 0, start: 0, reading_max, reading: 0 }
     }
 
     pub(crate) fn into_room(self) -> Vec<u8> {
@@ -52,6 +58,7 @@ impl Window {
         let wanted = (length as u64).min(part.limit.saturating_sub(offset)) as usize;
         let held = self.held(offset);
         if held < wanted {
+            self.reading = self.next_reading(offset);
             let room = part.limit.saturating_sub(offset).min(self.reading as u64) as usize;
             let size = wanted.max(room);
             if self.buffer.len() < size {
@@ -62,6 +69,14 @@ impl Window {
         }
         let from = (offset - self.start) as usize;
         Ok(&self.buffer[from.min(self.filled)..self.filled])
+    }
+
+    /// How much to read at `offset`, where less is held than is wanted.
+    fn next_reading(&self, offset: u64) -> usize {
+        let end = self.start + self.filled as u64;
+        let goes_on = 0 < self.filled && (self.start..=end).contains(&offset);
+        let next = if goes_on { 2 * self.reading } else { FIRST_BYTES };
+        next.min(self.reading_max)
     }
 
     /// How many bytes from `offset` on are in memory.

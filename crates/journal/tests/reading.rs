@@ -132,6 +132,35 @@ fn a_record_is_found_by_halving() {
     assert!(again <= first.max(400_000), "{again} bytes after {first}");
 }
 
+/// Whoever sends again what is owed reads one record after the other, not all of them.
+#[test]
+fn a_record_behind_the_one_read_last_is_found_from_there() {
+    let options =
+        Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
+    let disk = MemoryDisk::new(3);
+    let end = write(&disk, options);
+    let read = Arc::new(AtomicU64::new(0));
+    let counting = Counting { disk, read: Arc::clone(&read) };
+    let (log, _) = FileLog::open(counting, options).expect("opens");
+    let reader = log.reader();
+    let taken = |position: u64| {
+        let before = read.load(Ordering::Relaxed);
+        let record = reader.read(Position(position)).expect("it is whole").expect("it is there");
+        assert_eq!(record.position, Position(position));
+        assert_eq!(record.fields, position.to_le_bytes());
+        read.load(Ordering::Relaxed) - before
+    };
+    let mut some = 0;
+    for position in (1..=end).step_by(7) {
+        some += taken(position);
+    }
+    let readings = end / 7;
+    // A frame that holds many records is long itself.
+    assert!(some / readings < 40_000, "{some} bytes for {readings} records");
+    // From the other end each is looked for anew.
+    assert!((1..=end).rev().step_by(7).map(taken).sum::<u64>() / readings < 140_000);
+}
+
 #[test]
 fn a_walk_from_the_middle_reads_little_before_it() {
     let options =

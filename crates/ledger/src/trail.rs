@@ -1,13 +1,24 @@
 //! The trail of a batch: everything decided in it, in order, as bytes to be digested.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::ids::Digest;
 
 /// Collects what a batch decided; two replicas that decided the same have equal trails.
-#[derive(Clone, Debug, Default)]
+///
+/// The digest of what was decided before stands in front, so that all of it is hashed in one go.
+#[derive(Clone, Debug)]
 pub(crate) struct Trail {
     bytes: Vec<u8>,
+}
+
+const DIGEST_BYTES: usize = 32;
+
+impl Default for Trail {
+    fn default() -> Self {
+        Self { bytes: vec![0; DIGEST_BYTES] }
+    }
 }
 
 impl Trail {
@@ -27,10 +38,9 @@ impl Trail {
 
     /// Digest of `before` and of everything noted since the last call; empties the trail.
     pub(crate) fn close(&mut self, before: &Digest) -> Digest {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&before.0);
-        hasher.update(&self.bytes);
-        self.bytes.clear();
-        Digest(*hasher.finalize().as_bytes())
+        self.bytes[..DIGEST_BYTES].copy_from_slice(&before.0);
+        let digest = Digest(*blake3::hash(&self.bytes).as_bytes());
+        self.bytes.truncate(DIGEST_BYTES);
+        digest
     }
 }

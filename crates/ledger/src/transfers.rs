@@ -534,6 +534,32 @@ mod tests {
     }
 
     #[test]
+    fn an_index_is_spread_evenly() {
+        // A table finds a place by the lowest bits, and tells entries apart by the highest ones.
+        assert_eq!(IndexEntry::hash(0x1234_5678), 0x1234_5678_1234_5678);
+        let hash_of = |row: u32| u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut index = Shards::default();
+        (0..2 * SHARDS as u32).for_each(|row| index.insert(hash_of(row), row, hash_of));
+        let fullest = index.tables.iter().map(Index::len).max();
+        assert!(fullest.is_some_and(|rows| rows < 16), "{fullest:?}");
+    }
+
+    #[test]
+    fn rows_of_one_hash_are_told_apart() {
+        let mut index = Index::default();
+        let (hash, other) = (7 << 32 | 5, 7 << 32 | 6);
+        (1..=3).for_each(|row| index.insert(hash, row));
+        index.insert(other, 4);
+        for row in [1, 2, 3] {
+            assert_eq!(index.find(hash, |at| at == row), Some(row));
+        }
+        assert_eq!(index.find(other, |at| at == 1), None);
+        index.remove(hash, 2);
+        assert_eq!([1, 2, 3].map(|row| index.find(hash, |at| at == row)), [Some(1), None, Some(3)]);
+        assert_eq!(index.len(), 3);
+    }
+
+    #[test]
     fn a_queue_outlives_its_row_numbers() {
         let mut queue = Pages { base: 0u32.wrapping_sub(ROWS), ..Pages::default() };
         let mut numbers = VecDeque::new();

@@ -310,8 +310,7 @@ mod tests {
         write(&end, 2, bundle.records, &mut out);
         assert!(Bundle::parse(&out).is_ok());
         out[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
-        let crc = checksum(&out);
-        out[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut out);
         assert!(matches!(Bundle::parse(&out).err(), Some(BundleError::Foreign(_))));
     }
 
@@ -320,16 +319,80 @@ mod tests {
         let mut bytes = sample();
         bytes[4..6].copy_from_slice(&BUNDLE_VERSION_FIRST.to_le_bytes());
         bytes[138..140].fill(0);
-        let crc = checksum(&bytes);
-        bytes[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut bytes);
         // As it was written then: the sum over all of it has not changed since.
         assert_eq!(crc32c(&bytes), FIRST);
         let bundle = Bundle::parse(&bytes).expect("it is a bundle");
         assert_eq!((bundle.header, bundle.count), (header(), 2));
         bytes[138] = 1;
-        let crc = checksum(&bytes);
-        bytes[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut bytes);
         assert!(matches!(Bundle::parse(&bytes).err(), Some(BundleError::Foreign(_))));
+    }
+
+    fn seal(bundle: &mut [u8]) {
+        let crc = checksum(bundle);
+        bundle[AT_CRC..HEAD].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// What is said of a bundle that was spoiled and sealed again.
+    fn said(bundle: &[u8], spoil: fn(&mut Vec<u8>)) -> Option<BundleError> {
+        let mut spoiled = bundle.to_vec();
+        spoil(&mut spoiled);
+        seal(&mut spoiled);
+        Bundle::parse(&spoiled).err()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_sealed_bundle_is_named() {
+        const FIELD: &str = "a field of its header is out of range";
+        const LENGTH: &str = "its length is not that of the message";
+        type Spoil = fn(&mut Vec<u8>);
+        let cases: [(Option<&str>, Spoil); 13] = [
+            (None, |_| {}),
+            (None, |it| it[6] = FLAG_FOUNDING as u8),
+            (Some(FIELD), |it| it[6] = 2),
+            (Some(FIELD), |it| it[138] = 0),
+            (Some(FIELD), |it| it[12] = 0),
+            (Some(FIELD), |it| it[12..16].copy_from_slice(&(FRAME_RECORDS_MAX + 1).to_le_bytes())),
+            (Some(FIELD), |it| it[128] = 0),
+            (Some(FIELD), |it| it[136] = NODE_NAME_MAX as u8 + 1),
+            (Some("its name is no text"), |it| it[HEAD] = 0xff),
+            (Some("its records are malformed"), |it| it[12] = 1),
+            (Some("no bundle starts here"), |it| it[0] = 0),
+            (Some(LENGTH), |it| it[8] += 1),
+            (Some(LENGTH), |it| it.push(0)),
+        ];
+        for (at, (expected, spoil)) in cases.into_iter().enumerate() {
+            assert_eq!(said(&sample(), spoil), expected.map(BundleError::Foreign), "case {at}");
+        }
+        let newer = BundleError::Version(4);
+        assert_eq!(alloc::format!("{newer}"), "bundle format version 4 is not known");
+        assert_eq!(alloc::format!("{}", BundleError::Foreign(LENGTH)), LENGTH);
+    }
+
+    /// What fits into a frame fits into a bundle, under the longest name, and not a byte more.
+    #[test]
+    fn the_longest_bundle_is_read() {
+        let room = FRAME_BYTES_MAX - FRAME_HEADER_BYTES;
+        let longest = crate::frame::RECORD_BYTES_MAX;
+        let mut records = Vec::new();
+        for length in [longest, longest, room - 2 * longest] {
+            let payload = alloc::vec![7; length - crate::frame::RECORD_OVERHEAD_BYTES];
+            let payload = Some((&*payload, crate::frame::payload_digest(&payload)));
+            let record = NewRecord { kind: 1, version: 1, fields: b"", payload };
+            records.extend_from_slice(record.encode().expect("it fits").as_bytes());
+        }
+        let name = "n".repeat(NODE_NAME_MAX);
+        let mut out = Vec::new();
+        write(&BundleHeader { name: &name, ..header() }, 3, &records, &mut out);
+        assert_eq!(out.len(), BUNDLE_BYTES_MAX);
+        assert!(Bundle::parse(&out).is_ok_and(|bundle| bundle.header.name == name));
+        let longer = said(&out, |it| {
+            it.push(0);
+            let length = it.len() as u32;
+            it[8..12].copy_from_slice(&length.to_le_bytes());
+        });
+        assert_eq!(longer, Some(BundleError::Foreign("its length is not that of the message")));
     }
 
     #[test]

@@ -941,12 +941,13 @@ impl<'a> RawRecord<'a> {
 /// The chain head after the frame in `bytes`, whose records must be sound.
 fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
     match bytes.len() <= GATHER_SMALL_BYTES {
-        true => chain_through(Gather::<GATHER_SMALL_BYTES>::new(), before, bytes),
-        false => chain_through(Gather::<GATHER_BYTES>::new(), before, bytes),
+        true => chain_through::<GATHER_SMALL_BYTES>(before, bytes),
+        false => chain_through::<GATHER_BYTES>(before, bytes),
     }
 }
 
-fn chain_through<const N: usize>(mut gather: Gather<N>, before: &Digest, bytes: &[u8]) -> Digest {
+fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
+    let mut gather = Gather::<N>::new();
     gather.add(&before.0);
     gather.add(&bytes[..AT_LENGTH]);
     gather.add(&bytes[AT_COUNT..AT_CHAIN]);
@@ -991,11 +992,12 @@ impl<const N: usize> Gather<N> {
         self.filled = rest.len();
     }
 
-    fn finish(self) -> Digest {
+    /// By reference: to move the buffer costs as much as to clear it.
+    fn finish(&mut self) -> Digest {
         let left = &self.buffer[..self.filled];
-        let hash = match self.hasher {
+        let hash = match &mut self.hasher {
             None => blake3::hash(left),
-            Some(mut hasher) => hasher.update(left).finalize(),
+            Some(hasher) => hasher.update(left).finalize(),
         };
         Digest(*hash.as_bytes())
     }

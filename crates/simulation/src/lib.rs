@@ -35,7 +35,7 @@
 //! but is not their code.
 //!
 //! # Costs and bounds
-//! About 55 microseconds per transfer in a release build, half of it for recoveries, each of which
+//! About 50 microseconds per transfer in a release build, half of it for recoveries, each of which
 //! reads the log twice: its last segment when it is opened, and all of it to decide it again. A run
 //! keeps everything in memory, a few KB per transfer. Each kind of fault has a budget per run (see
 //! `faults`), and the time to come to rest has a bound (see `world`).

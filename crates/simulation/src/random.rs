@@ -64,6 +64,17 @@ pub(crate) fn spread32(number: u64) -> [u8; 32] {
     bytes
 }
 
+/// The bytes as numbers of eight bytes; zeros stand for what the last one lacks.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (whole, rest) = bytes.as_chunks();
+    let last = (!rest.is_empty()).then(|| {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        word
+    });
+    whole.iter().copied().chain(last).map(u64::from_le_bytes)
+}
+
 /// A hasher for ids, which are random already: a mix of each eight bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mixing(u64);
@@ -82,10 +93,6 @@ impl Hasher for Mixing {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = mix(self.0 ^ u64::from_le_bytes(word));
-        }
+        self.0 = words(bytes).fold(self.0, |sum, word| mix(sum ^ word));
     }
 }

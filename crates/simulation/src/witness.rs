@@ -15,7 +15,7 @@ use record::frame::{EncodedRecord, Record};
 use sequencer::{Applied, Committed, Sequencer};
 
 use crate::model::Model;
-use crate::random::mix;
+use crate::random::{mix, words};
 use crate::script::number_of;
 
 /// A record and what was decided about it.
@@ -382,15 +382,15 @@ fn content_of_encoded(record: &EncodedRecord) -> u64 {
     digest(&[fields, &bytes[20 + fields.len()..52 + fields.len()]])
 }
 
+/// Half of its bits are set, without a pattern.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 fn digest(parts: &[&[u8]]) -> u64 {
     let mut sum = 0;
     for part in parts {
         sum = mix(sum ^ part.len() as u64);
-        for chunk in part.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            sum = mix(sum ^ u64::from_le_bytes(word));
-        }
+        // Each step tells any two words apart; the bits are spread with the next part.
+        sum = words(part).fold(sum, |sum, word| (sum.rotate_left(23) ^ word).wrapping_mul(ODD));
     }
     sum
 }

@@ -8,6 +8,9 @@ use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
 use record::told::{self, Telling, Told};
 
+/// About what a version of a row takes, in bytes.
+const ROW_BYTES: usize = 160;
+
 /// A store in memory. A copy is a store of its own: what a crash leaves is a copy made before.
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -86,7 +89,7 @@ impl ColdStore for Memory {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         for row in &portion.rows {
             let stored = tables.transfers.entry(row.id.to_bytes()).or_default();
-            let mut value = Vec::new();
+            let mut value = Vec::with_capacity(stored.len() + ROW_BYTES);
             cold::add_version(stored, row, &mut value).map_err(damaged)?;
             *stored = value;
         }

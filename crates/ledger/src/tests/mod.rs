@@ -9,6 +9,7 @@ mod parts;
 mod precedence;
 mod prediction;
 mod properties;
+mod questions;
 mod scenario;
 mod scenarios;
 mod snapshot;

@@ -143,6 +143,18 @@ fn participants_of_no_state_are_refused() {
     refused(&World::new().state, &cases);
 }
 
+/// The number of an oracle that is gone is not given out again.
+#[test]
+fn oracles_and_account_types_are_kept() {
+    let mut pieces = Pieces::of(&busy());
+    pieces.with_oracles(2).head.last_oracle = OracleId(7);
+    pieces.account_types = account_types(3);
+    let state = pieces.build().expect("the newest oracle may be gone");
+    assert_eq!(state.register().last_oracle(), OracleId(7));
+    let again = Pieces::of(&state);
+    assert_eq!((again.oracles, again.account_types), (oracles(2), account_types(3)));
+}
+
 #[test]
 fn oracles_of_no_state_are_refused() {
     const NUMBER: &str = "an oracle has a number that it can not have";
@@ -285,15 +297,31 @@ fn what_is_at_the_bound_is_taken() {
 }
 
 #[test]
+fn there_is_room_for_one_node_more_than_there_are_but_at_the_bound() {
+    for (count, has_room) in [(0, true), (NODES_MAX - 1, true), (NODES_MAX, false)] {
+        let mut pieces = Pieces::of(&busy());
+        pieces.head.nodes = nodes(count as u32);
+        let state = pieces.build().expect("so many nodes may have written");
+        assert_eq!(state.has_room_for_a_node(), has_room, "{count}");
+    }
+}
+
+/// A state decides by the rules that it was stored under, older ones too.
+#[test]
+fn the_rules_of_a_state_are_those_it_was_stored_under() {
+    for rules_version in [0, RULES_VERSION] {
+        let mut pieces = Pieces::of(&busy());
+        pieces.head.rules_version = rules_version;
+        let state = pieces.build().expect("older rules are known");
+        assert_eq!(state.rules_version(), rules_version);
+    }
+}
+
+#[test]
 fn a_full_register_takes_nothing_more() {
     let mut world = World::new();
     let mut pieces = Pieces::of(&world.state);
-    pieces.accounts.resize(ACCOUNTS_MAX - 3, pieces.accounts[3].clone());
-    let numbered = pieces.accounts.iter_mut().zip(1..);
-    numbered.for_each(|(account, number)| account.id = AccountId(number));
-    pieces.accounts[11..].iter_mut().for_each(|account| account.value = Amount::ZERO);
-    let missing = -pieces.accounts.iter().map(|account| account.value.units()).sum::<i128>();
-    pieces.accounts[11].value = Amount::from_units(missing);
+    pieces.fill_accounts(ACCOUNTS_MAX - 3);
     pieces.models.resize(SETTLEMENT_MODELS_MAX, pieces.models[0].clone());
     pieces.account_types = account_types(LEDGER_ACCOUNT_TYPES_MAX);
     pieces.with_oracles(ORACLES_MAX);
@@ -313,6 +341,44 @@ fn a_full_register_takes_nothing_more() {
     ] {
         let said = format!("{change:?}");
         assert_eq!(world.apply(&[administer(change)]).outcomes, [Outcome::RegisterFull], "{said}");
+    }
+}
+
+/// A participant takes two accounts for each model that serves its currency.
+#[test]
+fn the_last_accounts_are_given_out() {
+    for (count, outcome) in [(2, Outcome::Accepted), (1, Outcome::RegisterFull)] {
+        let mut world = World::new();
+        let mut pieces = Pieces::of(&world.state);
+        pieces.fill_accounts(ACCOUNTS_MAX - count);
+        world.state = pieces.build().expect("nothing is beyond its bound");
+        let name = FspName::new("late").expect("a name");
+        let change = Change::CreateParticipant { name, currency: usd() };
+        assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "{count} are left");
+    }
+}
+
+/// A model whose accounts are of other kinds, or a hub whose are, is no ground for a participant.
+#[test]
+fn a_participant_needs_both_kinds_of_accounts() {
+    let cases: [(Outcome, Spoil); 4] = [
+        (Outcome::SettlementModelMissing, |it| {
+            it.models[0].settlement_account = AccountKind::Position;
+        }),
+        (Outcome::SettlementModelMissing, |it| {
+            it.models[0].ledger_account = AccountKind::Settlement;
+        }),
+        (Outcome::HubAccountsMissing, |it| it.accounts[3].kind = AccountKind::HubFee),
+        (Outcome::HubAccountsMissing, |it| it.accounts[4].kind = AccountKind::HubFee),
+    ];
+    for (at, (outcome, spoil)) in cases.into_iter().enumerate() {
+        let mut world = World::new();
+        let mut pieces = Pieces::of(&world.state);
+        spoil(&mut pieces);
+        world.state = pieces.build().expect("it is a state");
+        let name = FspName::new("late").expect("a name");
+        let change = Change::CreateParticipant { name, currency: usd() };
+        assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "case {at}");
     }
 }
 
@@ -449,6 +515,17 @@ impl Pieces {
         self.oracles = oracles(count as u32);
         self.head.last_oracle = OracleId(count as u32);
         self
+    }
+
+    /// More accounts, until there are so many; one of them has what the books lack.
+    fn fill_accounts(&mut self, count: usize) {
+        let known = self.accounts.len();
+        self.accounts.resize(count, self.accounts[3].clone());
+        let numbered = self.accounts.iter_mut().zip(1..);
+        numbered.for_each(|(account, number)| account.id = AccountId(number));
+        self.accounts[known..].iter_mut().for_each(|account| account.value = Amount::ZERO);
+        let missing = -self.accounts.iter().map(|account| account.value.units()).sum::<i128>();
+        self.accounts[known].value = Amount::from_units(missing);
     }
 
     /// More participants, with nothing, until there are so many.

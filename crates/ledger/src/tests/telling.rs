@@ -22,9 +22,10 @@ impl Listener for Ear {
     }
 }
 
-/// The state before a decision.
+/// The state before a decision, and what it is about.
 #[derive(Default)]
 struct Before {
+    about: Option<TransferId>,
     values: Vec<Amount>,
     noticed: usize,
 }
@@ -37,9 +38,9 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
         teller.watch(moment, state, effects, &mut ear);
         match moment {
             Moment::Opened | Moment::DeadlinesFired => assert!(ear.told.is_empty()),
-            Moment::Expiring(_) => before = Before::of(state, effects),
+            Moment::Expiring(id) => before = Before::of(state, effects, Some(id)),
             Moment::Before(position, command) => {
-                before = Before::of(state, effects);
+                before = Before::of(state, effects, about(state, command));
                 assert_eq!(ear.ends, ends(state, position, command));
             }
             Moment::Expired(id) => {
@@ -49,18 +50,29 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                 before.check(&ear.told, state, effects);
             }
             Moment::After(position, command, outcome) => {
-                let about_one =
-                    matches!(command, Command::Prepare(_) | Command::Fulfil(_) | Command::Abort(_));
-                assert!(!about_one || ear.told.len() == 1, "{command:?} is told of");
+                let told: Vec<_> = ear.told.iter().map(|(decided, _)| decided.transfer).collect();
+                assert_eq!(told, Vec::from_iter(before.about), "{command:?} is told of");
                 for (decided, _) in &ear.told {
                     assert_eq!((decided.position, decided.outcome), (position, outcome));
                 }
-                if about_one || !ear.told.is_empty() {
+                if before.about.is_some() {
                     before.check(&ear.told, state, effects);
                 }
             }
         }
     });
+}
+
+/// The transfer, or the movement of funds, that a command is about; that of the notice, for one that
+/// is to be sent again.
+fn about(state: &State, command: &Command) -> Option<TransferId> {
+    if let Command::Administer(administer) = command
+        && let Change::Redeliver { notice } = administer.change
+    {
+        let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
+        return Some(letter.notice.transfer).filter(|id| *id != TransferId::NONE);
+    }
+    command.transfer().copied()
 }
 
 /// The deliveries that a command ends, of notices that are owed.
@@ -71,9 +83,9 @@ fn ends(state: &State, position: Position, command: &Command) -> Vec<(NoticeId, 
 }
 
 impl Before {
-    fn of(state: &State, effects: &Effects) -> Self {
+    fn of(state: &State, effects: &Effects, about: Option<TransferId>) -> Self {
         let values = state.books().iter().map(|account| account.value).collect();
-        Self { values, noticed: effects.notices.len() }
+        Self { about, values, noticed: effects.notices.len() }
     }
 
     /// Everything that moved and everything that became owed is told, and nothing else.

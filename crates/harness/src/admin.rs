@@ -374,7 +374,8 @@ mod tests {
         let address = listener.local_addr().expect("it is bound");
         let dripping = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("it connects");
-            while stream.write_all(b"H").is_ok() {
+            let begun = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");
+            while begun.is_ok() && stream.write_all(b"x").is_ok() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dfsp::{Cause, End, Leg, Outcome, Payment, Simulator};
@@ -72,6 +72,8 @@ pub(crate) enum Phase {
 #[derive(Default)]
 pub(crate) struct Control {
     phase: AtomicU8,
+    /// Whether what is published was so after the driver had begun its last unit.
+    stopped: AtomicBool,
     pub(crate) target: AtomicUsize,
     pub(crate) stock_target: AtomicUsize,
     pub(crate) budget: AtomicU64,
@@ -142,6 +144,11 @@ impl Control {
 
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// Whether no unit begins any more, and all that did is counted in what is published.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     fn phase(&self) -> Phase {
@@ -485,6 +492,8 @@ impl Driver {
         self.control.requests.store(requests, Ordering::Relaxed);
         self.control.stock.store(stock, Ordering::Relaxed);
         self.control.backlog_max.store(self.backlog_max.get(), Ordering::Relaxed);
+        // Units begin on this thread, and each looks at the phase before.
+        self.control.stopped.store(self.control.phase() == Phase::Stop, Ordering::Release);
     }
 }
 

@@ -544,13 +544,14 @@ impl Run<'_> {
         let deadline = Instant::now() + patience;
         let (mut requests, mut still) = (0, 0);
         loop {
+            let stopped = self.fleets.have_stopped();
             let glance = self.fleets.glance();
             let metrics = self.admin.as_mut().map(Admin::metrics).transpose()?.unwrap_or_default();
             let owed = |name| metrics.get(name).is_some_and(|value| value > 0.0);
             still = if glance.requests == requests { still + 1 } else { 0 };
             requests = glance.requests;
             let known = metrics.get(NOTICES_OWED).is_some();
-            let at_rest = glance.in_flight == 0 && glance.open == 0 && glance.stock == 0;
+            let at_rest = stopped && glance.in_flight == 0 && glance.open == 0 && glance.stock == 0;
             if at_rest && !owed(IN_FLIGHT) && !owed(NOTICES_OWED) && (known || still > STILL_POLLS)
             {
                 return Ok(None);

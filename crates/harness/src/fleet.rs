@@ -303,6 +303,11 @@ impl Fleets {
         }
     }
 
+    /// Whether no unit begins any more, by what the next [`Fleets::glance`] shows.
+    pub(crate) fn have_stopped(&self) -> bool {
+        self.fleets.iter().all(|fleet| fleet.control.has_stopped())
+    }
+
     /// Where the run stands.
     pub(crate) fn glance(&self) -> Glance {
         let mut all = Glance::default();

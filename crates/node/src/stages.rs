@@ -160,6 +160,7 @@ impl Stages {
     }
 
     /// Whether marks are kept.
+    #[inline]
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.watching.load(Ordering::Relaxed)
@@ -174,12 +175,14 @@ impl Stages {
     }
 
     /// Now, while watching.
+    #[inline]
     #[must_use]
     pub fn now_ns(&self) -> Option<u64> {
         self.is_watching().then(monotonic_ns)
     }
 
     /// Leaves marks of one thread, while watching.
+    #[inline]
     pub fn mark(
         &self,
         thread: usize,
@@ -187,9 +190,21 @@ impl Stages {
         what: What,
         moments: impl IntoIterator<Item = (Moment, u64)>,
     ) {
-        if !self.is_watching() {
-            return;
+        if self.is_watching() {
+            self.keep(thread, transfer, what, moments);
         }
+    }
+
+    /// Apart from [`Stages::mark`], so that who is not watched pays for the flag alone.
+    #[cold]
+    #[inline(never)]
+    fn keep(
+        &self,
+        thread: usize,
+        transfer: TransferId,
+        what: What,
+        moments: impl IntoIterator<Item = (Moment, u64)>,
+    ) {
         let mut ring = locked(&self.threads[thread]);
         // Watching may have ended, and what was kept been forgotten, just before the lock.
         if !self.is_watching() {

@@ -60,7 +60,7 @@ fn a_million_old_transfers_are_answered_as_on_the_first_day() {
     switch.kill();
     switch = years.serve(ports, "after kill -9");
     let killed = years.ask(&switch, &payers, &sample, "after kill -9");
-    assert!(killed == first, "a kill changes no answer");
+    assert_same(&killed, &first, "a kill changes no answer");
 
     switch.kill();
     fs::remove_dir_all(years.data().join("store")).unwrap();
@@ -71,7 +71,7 @@ fn a_million_old_transfers_are_answered_as_on_the_first_day() {
         switch.greeting
     );
     let rebuilt = years.ask(&switch, &payers, &sample, "store made anew");
-    assert!(rebuilt == first, "the store decides nothing");
+    assert_same(&rebuilt, &first, "the store decides nothing");
 
     switch.stop(Signal::TERM);
     let archive = years.archive();
@@ -79,12 +79,12 @@ fn a_million_old_transfers_are_answered_as_on_the_first_day() {
     switch = years.serve(ports, "from the archive, without its store");
     assert!(switch.greeting.contains(&format!(" from {archive}")), "{}", switch.greeting);
     let archived = years.ask(&switch, &payers, &sample, "from the archive");
-    assert!(archived == first, "where the log is decides nothing");
+    assert_same(&archived, &first, "where the log is decides nothing");
     switch.kill();
     years.explain(&sample);
     switch = years.serve(ports, "archived, killed");
     let again = years.ask(&switch, &payers, &sample, "archived, killed");
-    assert!(again == first, "nor does a kill then");
+    assert_same(&again, &first, "nor does a kill then");
     switch.stop(Signal::TERM);
 }
 
@@ -254,6 +254,15 @@ impl Years {
 
 /// By path, the bodies that were heard, in order of their text.
 type Heard = HashMap<String, Vec<String>>;
+
+/// Fails with the first thing that was heard otherwise than before.
+#[track_caller]
+fn assert_same(now: &Heard, before: &Heard, why: &str) {
+    let paths: BTreeSet<_> = now.keys().chain(before.keys()).collect();
+    let mut other = paths.into_iter().filter(|path| now.get(*path) != before.get(*path));
+    let first = other.next().map(|path| (path, now.get(path), before.get(path)));
+    assert!(first.is_none(), "{why}: {} others and {first:?}", other.count());
+}
 
 /// All payers, listening at one address.
 struct Payers {

@@ -229,6 +229,7 @@ impl Years {
         assert!(sample.0.len() as u64 <= read, "the answers came from the store: {read} reads");
         let rate = 3.0 * sample.0.len() as f64 / started.elapsed().as_secs_f64();
         say(&format!("years: {how}: {} ids, {rate:.0} questions a second", sample.0.len()));
+        payers.wait_for(3 * sample.0.len());
         payers.take()
     }
 
@@ -300,6 +301,15 @@ impl Payers {
         }
         admin.wait_for("upesi_notices_owed", |owed| owed == 0);
         self.take();
+    }
+
+    /// Waits until so much was heard, or for a while: answers to questions are not owed.
+    fn wait_for(&self, bodies: usize) {
+        let deadline = Instant::now() + LEAST / 4;
+        let heard = || self.heard.lock().unwrap().values().map(Vec::len).sum::<usize>();
+        while heard() < bodies && Instant::now() < deadline {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
     }
 
     /// What was heard since the last time.

@@ -421,7 +421,7 @@ pub(crate) fn report(
         ratio_to_ceiling: None,
         embedded: None,
         ratio_to_embedded: None,
-        system_calls: measured.hub.map(|used| SystemCalls::of(&used, units)),
+        system_calls: SystemCalls::of(&measured, units),
         durability_of,
         security: Security::plain(),
         payload: payload(result),

@@ -7,7 +7,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::child::SwitchCommand;
-use crate::machine::{Environment, Origin, ProcessFigures};
+use crate::engine::Measured;
+use crate::machine::{Environment, Origin};
 use crate::options::BenchOptions;
 use crate::proof::{Check, differences};
 use crate::records::{Latencies, Second};
@@ -163,6 +164,11 @@ pub struct SystemCalls {
     pub reads_per_tx: f64,
     /// Calls of the write family.
     pub writes_per_tx: f64,
+    /// Calls that read from a socket and found something, as the switch counts them; `null` where
+    /// it does not.
+    pub socket_reads_per_tx: Option<f64>,
+    /// Calls that wrote to a socket.
+    pub socket_writes_per_tx: Option<f64>,
     /// Times a thread waited.
     pub context_switches_voluntary_per_tx: f64,
     /// Times a thread was made to give way.
@@ -341,17 +347,26 @@ impl OverOneSecond {
 }
 
 impl SystemCalls {
-    pub(crate) fn of(used: &ProcessFigures, units: f64) -> Self {
+    /// Of the hub's process in the measured part; `None` where that is not known.
+    pub(crate) fn of(measured: &Measured, units: f64) -> Option<Self> {
+        let used = measured.hub?;
         let each = |count: u64| count as f64 / units;
-        Self {
-            counted: "syscr and syscw of /proc/PID/io: read, pread, readv and write, pwrite, \
-                writev, on files, pipes and sockets; recv, send, epoll_wait and fsync are not \
-                among them",
+        // Of several nodes, the metrics are those of one.
+        let counted = |name| measured.nodes.is_none().then(|| measured.risen(name)).flatten();
+        let each_counted = |name| Some(counted(name)? / units);
+        Some(Self {
+            counted: "reads and writes: syscr and syscw of /proc/PID/io, which are read, pread, \
+                readv and write, pwrite, writev, on files, pipes and sockets, without recv and \
+                send; socket_reads and socket_writes: the switch's own counts of calls on FSPIOP's \
+                sockets that moved bytes, some of which are writev; epoll_wait, futex and fsync \
+                are in none",
             reads_per_tx: each(used.reads),
             writes_per_tx: each(used.writes),
             context_switches_voluntary_per_tx: each(used.switches_voluntary),
             context_switches_involuntary_per_tx: each(used.switches_involuntary),
-        }
+            socket_reads_per_tx: each_counted("upesi_socket_reads_total"),
+            socket_writes_per_tx: each_counted("upesi_socket_writes_total"),
+        })
     }
 }
 
@@ -476,6 +491,10 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, window: &Window) -> fmt::Result {
 }
 
 /// What was set and stands nowhere else, several to a line.
+fn or_unknown(count: Option<f64>) -> String {
+    count.map_or_else(|| "an unknown number".to_owned(), |count| format!("{count:.2}"))
+}
+
 fn write_options(f: &mut fmt::Formatter<'_>, set: &Configuration) -> fmt::Result {
     let json = serde_json::to_value(set).expect("plain data");
     let shown = json.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
@@ -515,10 +534,12 @@ impl BenchReport {
             )?;
             writeln!(
                 f,
-                "                {:.2} reads, {:.2} writes (sockets' recv and send not counted), \
-                 {:.2} waits, {:.2} preemptions per unit",
+                "                {:.2} reads, {:.2} writes (without recv and send); {} read and {} \
+                 written on sockets; {:.2} waits, {:.2} preemptions per unit",
                 calls.reads_per_tx,
                 calls.writes_per_tx,
+                or_unknown(calls.socket_reads_per_tx),
+                or_unknown(calls.socket_writes_per_tx),
                 calls.context_switches_voluntary_per_tx,
                 calls.context_switches_involuntary_per_tx
             )?;

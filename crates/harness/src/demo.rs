@@ -94,10 +94,7 @@ pub(crate) fn summary(measured: &Measured, fsps: &FspOptions, profile: &Profile)
     let result = &measured.result;
     let units = measured.good.max(1) as f64;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e3 / units;
-    let per_unit = |name| {
-        let risen = measured.metrics_at_end.get(name)? - measured.metrics_at_start.get(name)?;
-        Some(risen / units)
-    };
+    let per_unit = |name| Some(measured.risen(name)? / units);
     let failures = result
         .failures
         .iter()

@@ -142,6 +142,13 @@ pub(crate) struct Measured {
     pub(crate) cut: Option<HarnessError>,
 }
 
+impl Measured {
+    /// By how much one of the hub's metrics rose in the measured part.
+    pub(crate) fn risen(&self, name: &str) -> Option<f64> {
+        Some(self.metrics_at_end.get(name)? - self.metrics_at_start.get(name)?)
+    }
+}
+
 /// What is measured and proved of several nodes beside the rest.
 #[derive(Debug, Default)]
 pub(crate) struct OfNodes {

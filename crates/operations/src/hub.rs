@@ -392,6 +392,10 @@ pub struct Metrics {
     pub connections_refused: u64,
     /// Counter: FSPIOP requests that were no HTTP, not whole, too slow, or open to two readings.
     pub malformed: u64,
+    /// Counter: system calls that read from a socket of FSPIOP and found something.
+    pub socket_reads: u64,
+    /// Counter: system calls that wrote to one.
+    pub socket_writes: u64,
     /// Counter: calls to participants not made because their address is not allowed.
     pub calls_denied: u64,
     /// Counter: signatures of participants that were good.

@@ -221,7 +221,7 @@ fn figures_of_the_store(now: &Metrics) -> [Figure; 6] {
     ]
 }
 
-fn figures_of_the_edge(now: &Metrics) -> [Figure; 10] {
+fn figures_of_the_edge(now: &Metrics) -> [Figure; 12] {
     use Kind::Counter;
     [
         (Counter, "upesi_inbox_refused_total", "Commands refused, inbox full.", now.inbox_refused),
@@ -242,6 +242,18 @@ fn figures_of_the_edge(now: &Metrics) -> [Figure; 10] {
             "upesi_malformed_requests_total",
             "FSPIOP requests that were not whole, or no HTTP.",
             now.malformed,
+        ),
+        (
+            Counter,
+            "upesi_socket_reads_total",
+            "System calls that read from a socket of FSPIOP and found something.",
+            now.socket_reads,
+        ),
+        (
+            Counter,
+            "upesi_socket_writes_total",
+            "System calls that wrote to a socket of FSPIOP.",
+            now.socket_writes,
         ),
         (
             Counter,

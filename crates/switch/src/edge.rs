@@ -108,6 +108,10 @@ pub(crate) struct Counters {
     pub(crate) connections: Counter,
     pub(crate) connections_refused: Counter,
     pub(crate) malformed: Counter,
+    /// Calls that read something from a socket, of a client or a participant.
+    pub(crate) socket_reads: Counter,
+    /// Calls that wrote something to one.
+    pub(crate) socket_writes: Counter,
     pub(crate) calls_denied: Counter,
     pub(crate) signatures_verified: Counter,
     pub(crate) signatures_refused: Counter,

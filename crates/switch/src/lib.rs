@@ -327,6 +327,10 @@ pub struct Totals {
     pub connections_refused: u64,
     /// Requests that were no HTTP, not whole, too slow, or open to two readings.
     pub malformed: u64,
+    /// System calls that read from a socket, of a client or a participant, and found something.
+    pub socket_reads: u64,
+    /// System calls that wrote to one.
+    pub socket_writes: u64,
     /// Calls to participants not made because their address is not allowed.
     pub calls_denied: u64,
     /// Signatures of participants that were good.
@@ -364,6 +368,8 @@ impl Traffic {
             connections: sum.connections + counters.connections.get(),
             connections_refused: sum.connections_refused + counters.connections_refused.get(),
             malformed: sum.malformed + counters.malformed.get(),
+            socket_reads: sum.socket_reads + counters.socket_reads.get(),
+            socket_writes: sum.socket_writes + counters.socket_writes.get(),
             calls_denied: sum.calls_denied + counters.calls_denied.get(),
             signatures_verified: sum.signatures_verified + counters.signatures_verified.get(),
             signatures_refused: sum.signatures_refused + counters.signatures_refused.get(),

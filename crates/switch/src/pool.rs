@@ -302,7 +302,7 @@ impl Pools {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.authority, &peer.denied)),
             connected => connected.map_err(|_| Failure::Connect)??,
         };
-        let stream = Watched::new(stream, &self.stages);
+        let stream = Watched::new(stream, &self.stages, &self.counters);
         let written_at = stream.written_at();
         let (sender, wire) = handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         Ok(Rc::new(Connection {

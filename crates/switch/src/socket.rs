@@ -84,6 +84,7 @@ impl Socket {
         if !matches!(read, Ok(Ok(1..))) {
             return None;
         }
+        counters.socket_reads.add(1);
         line.hear();
         while PREFACE.starts_with(&first) && first.len() < PREFACE.len() {
             let read = tokio::time::timeout(head, stream.read_buf(&mut first)).await;
@@ -159,7 +160,10 @@ impl Read for Socket {
         }
         let read = Pin::new(&mut *this.inner.borrow_mut()).poll_read(context, buffer);
         match read {
-            Poll::Ready(_) => this.line.hear(),
+            Poll::Ready(_) => {
+                this.counters.socket_reads.add(1);
+                this.line.hear();
+            }
             Poll::Pending => this.line.wait(context),
         }
         read
@@ -177,14 +181,12 @@ impl Write for Socket {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         match bare_answer(bytes) {
-            None => Pin::new(&mut *this.inner.borrow_mut()).poll_write(context, bytes),
+            None => this.poll_pass(context, bytes),
             Some((0, refusal)) => {
                 ready!(this.poll_replace(context, &refusal))?;
                 Poll::Ready(Ok(bytes.len()))
             }
-            Some((before, _)) => {
-                Pin::new(&mut *this.inner.borrow_mut()).poll_write(context, &bytes[..before])
-            }
+            Some((before, _)) => this.poll_pass(context, &bytes[..before]),
         }
     }
 
@@ -199,6 +201,12 @@ impl Write for Socket {
 }
 
 impl Socket {
+    fn poll_pass(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut *self.inner.borrow_mut()).poll_write(context, bytes);
+        self.counters.socket_writes.add(u64::from(polled.is_ready()));
+        polled
+    }
+
     fn poll_replace(
         &mut self,
         context: &mut Context<'_>,

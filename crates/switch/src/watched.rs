@@ -1,4 +1,5 @@
-//! A socket to a participant that notes when it was last written, while somebody watches stages.
+//! A socket to a participant: counts its calls, and notes when it was last written, while somebody
+//! watches stages.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Result};
@@ -10,6 +11,8 @@ use std::task::{Context, Poll};
 use node::stages::Stages;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::edge::Counters;
+
 /// When a socket was last written, by the clock of [`node::stages`]; 0 when nobody watched.
 pub(crate) type WrittenAt = Rc<Cell<u64>>;
 
@@ -17,19 +20,22 @@ pub(crate) type WrittenAt = Rc<Cell<u64>>;
 pub(crate) struct Watched<S> {
     socket: S,
     stages: Arc<Stages>,
+    counters: Arc<Counters>,
     written_ns: WrittenAt,
 }
 
 impl<S> Watched<S> {
-    pub(crate) fn new(socket: S, stages: &Arc<Stages>) -> Self {
-        Self { socket, stages: Arc::clone(stages), written_ns: Rc::default() }
+    pub(crate) fn new(socket: S, stages: &Arc<Stages>, counters: &Arc<Counters>) -> Self {
+        let (stages, counters) = (Arc::clone(stages), Arc::clone(counters));
+        Self { socket, stages, counters, written_ns: Rc::default() }
     }
 
     pub(crate) fn written_at(&self) -> WrittenAt {
         Rc::clone(&self.written_ns)
     }
 
-    fn note(&self) {
+    fn note(&self, written: bool) {
+        self.counters.socket_writes.add(u64::from(written));
         if let Some(now) = self.stages.now_ns() {
             self.written_ns.set(now);
         }
@@ -42,7 +48,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        Pin::new(&mut self.socket).poll_read(context, buffer)
+        let polled = Pin::new(&mut self.socket).poll_read(context, buffer);
+        self.counters.socket_reads.add(u64::from(polled.is_ready()));
+        polled
     }
 }
 
@@ -53,7 +61,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.note();
+        self.note(polled.is_ready());
         polled
     }
 
@@ -63,7 +71,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.note();
+        self.note(polled.is_ready());
         polled
     }
 

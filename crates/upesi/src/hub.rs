@@ -154,6 +154,8 @@ impl Hub for NodeHub {
             connections: traffic.connections,
             connections_refused: traffic.connections_refused,
             malformed: traffic.malformed,
+            socket_reads: traffic.socket_reads,
+            socket_writes: traffic.socket_writes,
             calls_denied: traffic.calls_denied,
             signatures_verified: traffic.signatures_verified,
             signatures_refused: traffic.signatures_refused,

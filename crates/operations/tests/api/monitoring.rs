@@ -127,6 +127,8 @@ async fn every_metric_has_its_name_and_type() {
         connections: 22,
         connections_refused: 23,
         malformed: 24,
+        socket_reads: 37,
+        socket_writes: 38,
         calls_denied: 25,
         signatures_verified: 26,
         signatures_refused: 27,
@@ -207,6 +209,10 @@ async fn every_metric_has_its_name_and_type() {
         upesi_connections_refused_total 23
         # TYPE upesi_malformed_requests_total counter
         upesi_malformed_requests_total 24
+        # TYPE upesi_socket_reads_total counter
+        upesi_socket_reads_total 37
+        # TYPE upesi_socket_writes_total counter
+        upesi_socket_writes_total 38
         # TYPE upesi_calls_denied_total counter
         upesi_calls_denied_total 25
         # TYPE upesi_signatures_verified_total counter

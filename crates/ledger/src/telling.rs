@@ -126,8 +126,8 @@ impl Teller {
                 owed.for_each(|end| listener.delivered(end.notice, position));
             }
             Moment::Before(position, command) => {
-                if let Some((id, numbers)) = subject(state, command) {
-                    self.begin(id, position, numbers, effects);
+                if let Some(id) = subject(state, command) {
+                    self.begin(id, position, looked_at(state, command), effects);
                 }
             }
             Moment::After(_, _, outcome) => self.end(outcome, state, effects, listener),
@@ -153,40 +153,53 @@ impl Teller {
         effects: &Effects,
         listener: &mut impl Listener,
     ) {
-        let Some((mut decided, noticed)) = self.under_way.take() else { return };
+        // It is heavy: whoever wants to keep it copies it.
+        let Some((decided, noticed)) = &mut self.under_way else { return };
         decided.outcome = outcome;
         if let Some(numbers) = &mut decided.numbers {
-            let sides = numbers.sides.iter_mut().flatten();
-            let own = sides.flat_map(|side| [&mut side.position, &mut side.settlement]);
-            let hub = numbers.hub.iter_mut().flatten().map(|(_, held)| held);
-            own.chain(hub).for_each(|held| held.after = state.books.value(held.account));
+            look_again(numbers, state);
         }
         let id = decided.transfer;
-        let new = effects.notices[noticed..].iter().filter(|notice| notice.transfer == id);
+        let new = effects.notices[*noticed..].iter().filter(|notice| notice.transfer == id);
         let owed = new.map(|notice| Owed {
             notice: notice.id,
             recipient: state.register.get(notice.recipient).name,
             kind: notice.kind,
             outcome: notice.outcome,
         });
-        listener.decided(&decided, owed);
+        listener.decided(decided, owed);
+        self.under_way = None;
     }
 }
 
-/// What a command is about, and the numbers that are looked at for it.
-fn subject(state: &State, command: &Command) -> Option<(TransferId, Option<Numbers>)> {
+/// What a command is about, if it is a transfer or a movement of funds.
+fn subject(state: &State, command: &Command) -> Option<TransferId> {
     match command {
-        Command::Prepare(prepare) => Some((prepare.id, of_new(state, prepare))),
-        Command::Fulfil(fulfil) => Some((fulfil.id, of_open(state, &fulfil.id))),
-        Command::Abort(abort) => Some((abort.id, of_open(state, &abort.id))),
+        Command::Prepare(prepare) => Some(prepare.id),
+        Command::Fulfil(fulfil) => Some(fulfil.id),
+        Command::Abort(abort) => Some(abort.id),
         Command::Administer(administer) => match &administer.change {
-            Change::MoveFunds(funds) => Some((funds.id, of_funds(state, funds))),
-            Change::EndFundsOut(end) => Some((end.id, of_outflow(state, end))),
+            Change::MoveFunds(funds) => Some(funds.id),
+            Change::EndFundsOut(end) => Some(end.id),
             Change::Redeliver { notice } => {
                 let letter = state.outbox.dead().get(notice)?;
-                let transfer = letter.notice.transfer;
-                (transfer != TransferId::NONE).then_some((transfer, None))
+                Some(letter.notice.transfer).filter(|transfer| *transfer != TransferId::NONE)
             }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The numbers that are looked at for a command.
+fn looked_at(state: &State, command: &Command) -> Option<Numbers> {
+    match command {
+        Command::Prepare(prepare) => of_new(state, prepare),
+        Command::Fulfil(fulfil) => of_open(state, &fulfil.id),
+        Command::Abort(abort) => of_open(state, &abort.id),
+        Command::Administer(administer) => match &administer.change {
+            Change::MoveFunds(funds) => of_funds(state, funds),
+            Change::EndFundsOut(end) => of_outflow(state, end),
             _ => None,
         },
         _ => None,
@@ -267,6 +280,17 @@ fn side(state: &State, index: ParticipantIndex, currency: Currency) -> Option<Si
         cap: holding.limit.map(|limit| limit.value),
         owed: state.outbox.owed_to(index),
     })
+}
+
+fn look_again(numbers: &mut Numbers, state: &State) {
+    let look = |held: &mut Held| held.after = state.books.value(held.account);
+    for side in numbers.sides.iter_mut().flatten() {
+        look(&mut side.position);
+        look(&mut side.settlement);
+    }
+    for (_, held) in numbers.hub.iter_mut().flatten() {
+        look(held);
+    }
 }
 
 fn held(state: &State, account: AccountId) -> Held {

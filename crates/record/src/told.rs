@@ -57,6 +57,8 @@ pub struct Telling {
     decisions: Vec<Entry>,
     /// Notices whose delivery ended, and the record that says so.
     pub ends: Vec<(NoticeId, Position)>,
+    /// Empty between two decisions.
+    fields: Gathered,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +112,7 @@ impl Telling {
 
 impl Listener for Telling {
     fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>) {
-        write(decided, owed, &mut self.bytes);
+        self.fields.decision(decided, owed, &mut self.bytes);
         let Decided { transfer, position, .. } = *decided;
         self.decisions.push(Entry { transfer, position, end: self.bytes.len() });
     }
@@ -163,7 +165,7 @@ pub fn write_ends(base: Position, ends: &[(NoticeId, Position)], out: &mut Vec<u
     let mut fields = Gathered::default();
     for (notice, position) in ends {
         fields.byte(notice.0 as u8);
-        fields.number(u128::from(position.0 - base.0));
+        fields.number(position.0 - base.0);
         fields.move_to(out);
     }
 }
@@ -192,23 +194,7 @@ pub fn ends_of(
 
 /// Appends a decision.
 pub fn write(decided: &Decided, owed: impl Iterator<Item = Owed>, out: &mut Vec<u8>) {
-    let mut fields = Gathered::default();
-    fields.bytes(&decided.transfer.to_bytes());
-    fields.number(u128::from(decided.position.0));
-    fields.number(u128::from(decided.outcome.number()));
-    match &decided.numbers {
-        None => fields.byte(0),
-        Some(numbers) => write_numbers(numbers, &mut fields),
-    }
-    let count_at = out.len() + fields.length;
-    fields.byte(0);
-    fields.move_to(out);
-    for owed in owed {
-        out[count_at] =
-            out[count_at].checked_add(1).expect("one decision makes a handful of notices owed");
-        write_owed(&owed, decided.numbers.as_ref(), &mut fields);
-        fields.move_to(out);
-    }
+    Gathered::default().decision(decided, owed, out);
 }
 
 fn write_numbers(numbers: &Numbers, out: &mut Gathered) {
@@ -224,7 +210,7 @@ fn write_numbers(numbers: &Numbers, out: &mut Gathered) {
     ];
     out.flags(&has);
     out.bytes(&currency.to_bytes());
-    out.number(u128::from(*lane_capacity));
+    out.number(*lane_capacity);
     out.name(hub_name);
     sides.iter().flatten().for_each(|side| write_side(side, out));
     for (kind, held) in moved.iter().flatten() {
@@ -243,19 +229,19 @@ fn write_side(side: &Side, out: &mut Gathered) {
     write_held(&side.position, out);
     write_held(&side.settlement, out);
     side.cap.into_iter().for_each(|cap| out.signed(cap.units()));
-    out.number(u128::from(side.owed));
+    out.number(side.owed);
 }
 
 fn write_held(held: &Held, out: &mut Gathered) {
-    out.number(u128::from(held.account.0));
+    out.number(held.account.0);
     out.signed(held.before.units());
     out.signed(held.after.units() - held.before.units());
 }
 
 fn write_owed(owed: &Owed, numbers: Option<&Numbers>, out: &mut Gathered) {
-    out.number(u128::from(owed.notice.0));
+    out.number(owed.notice.0);
     out.byte(owed.kind as u8);
-    out.number(u128::from(owed.outcome.number()));
+    out.number(owed.outcome.number());
     let named = |side: &Option<Side>| side.is_some_and(|side| side.name == owed.recipient);
     match numbers.and_then(|numbers| numbers.sides.iter().position(named)) {
         Some(at) => out.byte(at as u8),
@@ -268,6 +254,7 @@ fn write_owed(owed: &Owed, numbers: Option<&Numbers>, out: &mut Gathered) {
 
 /// Fields of a decision on their way to a buffer. There are dozens of them, of a few bytes each:
 /// one by one they would all ask the buffer for room.
+#[derive(Clone, Debug)]
 struct Gathered {
     bytes: [u8; GATHERED],
     length: usize,
@@ -279,7 +266,36 @@ impl Default for Gathered {
     }
 }
 
+/// What is gathered counts, and not what stood there before.
+impl PartialEq for Gathered {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes[..self.length] == other.bytes[..other.length]
+    }
+}
+
+impl Eq for Gathered {}
+
 impl Gathered {
+    /// Moves a whole decision to `out`.
+    fn decision(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>, out: &mut Vec<u8>) {
+        self.bytes(&decided.transfer.to_bytes());
+        self.number(decided.position.0);
+        self.number(decided.outcome.number());
+        match &decided.numbers {
+            None => self.byte(0),
+            Some(numbers) => write_numbers(numbers, self),
+        }
+        let count_at = out.len() + self.length;
+        self.byte(0);
+        self.move_to(out);
+        for owed in owed {
+            out[count_at] =
+                out[count_at].checked_add(1).expect("one decision makes a handful of notices owed");
+            write_owed(&owed, decided.numbers.as_ref(), self);
+            self.move_to(out);
+        }
+    }
+
     fn byte(&mut self, byte: u8) {
         self.bytes[self.length] = byte;
         self.length += 1;
@@ -300,22 +316,25 @@ impl Gathered {
         self.bytes(bytes);
     }
 
-    fn number(&mut self, value: u128) {
-        let mut high = value;
+    fn number(&mut self, value: impl Into<u64>) {
+        // Each byte would wait for the length that the one before has written.
+        let (mut rest, mut at) = (value.into(), self.length);
+        while 0x80 <= rest {
+            self.bytes[at] = rest as u8 | 0x80;
+            at += 1;
+            rest >>= 7;
+        }
+        self.bytes[at] = rest as u8;
+        self.length = at + 1;
+    }
+
+    fn signed(&mut self, value: i128) {
+        let mut high = ((value << 1) ^ (value >> 127)).cast_unsigned();
         while u128::from(u64::MAX) < high {
             self.byte(high as u8 | 0x80);
             high >>= 7;
         }
-        let mut rest = high as u64;
-        while 0x80 <= rest {
-            self.byte(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        self.byte(rest as u8);
-    }
-
-    fn signed(&mut self, value: i128) {
-        self.number(((value << 1) ^ (value >> 127)).cast_unsigned());
+        self.number(high as u64);
     }
 
     fn move_to(&mut self, out: &mut Vec<u8>) {

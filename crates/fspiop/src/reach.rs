@@ -53,6 +53,13 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Whether all of it lies in another one.
+    fn lies_in(&self, other: &Self) -> bool {
+        other.bits <= self.bits && other.contains(self.address)
+    }
+}
+
 impl FromStr for Network {
     type Err = NoNetwork;
 
@@ -91,6 +98,13 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// Whether no address at all may be called: each network that is allowed lies in a denied one.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let is_denied = |net: &Network| self.denied.iter().any(|denied| net.lies_in(denied));
+        !self.networks.is_empty() && self.networks.iter().all(is_denied)
+    }
+
     /// Whether an address may be called. An IPv4 address inside an IPv6 one is judged as both.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {

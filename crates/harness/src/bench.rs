@@ -451,6 +451,7 @@ fn profile(options: &BenchOptions, command: &SwitchCommand) -> (Profile, Durabil
     let plan = plan_of(options);
     let durability_of = match &plan {
         Some(plan) => Durability::shared(plan.replicas()),
+        None if spawned && command.is_on_topic => Durability::of_a_topic(),
         None if spawned => Durability::embedded(),
         None => Durability::unknown(),
     };

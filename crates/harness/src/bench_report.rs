@@ -376,6 +376,11 @@ impl Durability {
         Self { fsync: Some(true), replicas: Some(1), acks: Some(1) }
     }
 
+    /// A log on brokers that somebody else set up.
+    pub(crate) const fn of_a_topic() -> Self {
+        Self { fsync: Some(false), replicas: None, acks: None }
+    }
+
     /// A log on so many brokers, of which so many must have a record first.
     pub(crate) const fn shared((replicas, acks): (u32, u32)) -> Self {
         Self { fsync: Some(false), replicas: Some(replicas), acks: Some(acks) }

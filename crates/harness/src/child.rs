@@ -42,6 +42,8 @@ pub struct SwitchCommand {
     pub verify: Vec<OsString>,
     /// What an answer of 202 means here, for the report.
     pub durability: String,
+    /// Whether its log is a topic, of whose replicas nothing is known here.
+    pub is_on_topic: bool,
     /// Whether payees that fulfil with COMMITTED get a confirmation.
     pub confirm_to_payee: bool,
     /// File with the bearer token of the admin API, in the data directory.
@@ -100,6 +102,7 @@ impl SwitchCommand {
             serve: arguments("serve --data {data} --fspiop {fspiop} --admin {admin}"),
             verify: arguments("verify --data {data} --json"),
             durability: "fsync before 202".to_owned(),
+            is_on_topic: false,
             confirm_to_payee: true,
             token_file: PathBuf::from("admin-token"),
             configuration: None,

@@ -362,6 +362,7 @@ impl Run<'_> {
 
     /// Lays in, warms up, measures; `part` is filled as far as it gets.
     fn measure(&mut self, part: &mut Part) -> Result<(), HarnessError> {
+        self.live.expect_progress();
         self.lay_in()?;
         part.concurrency = self.warm_up()?;
         self.fleets.set_steady(trim(self.setup.length).1);

@@ -67,6 +67,22 @@ impl Interrupt {
     }
 }
 
+/// Ends the program soon after there is an interrupt: for work that cannot look for one. What is to
+/// be cleaned up comes first.
+pub fn end_when_interrupted(clean_up: impl FnOnce() + Send + 'static) {
+    let interrupt = Interrupt::listen();
+    let watch = move || {
+        while !interrupt.seen() {
+            std::thread::sleep(GLANCE);
+        }
+        clean_up();
+        eprintln!("upesi: {}", HarnessError::Interrupted);
+        std::process::exit(1);
+    };
+    // Without the thread the program ends by the next signal.
+    let _ = std::thread::Builder::new().name("interrupted".to_owned()).spawn(watch);
+}
+
 async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];

@@ -81,7 +81,7 @@ pub use crate::faults::Fault;
 pub use crate::footprint::Footprint;
 pub use crate::hello::{HelloReport, hello};
 pub use crate::html::report as html_report;
-pub use crate::interrupt::Interrupt;
+pub use crate::interrupt::{Interrupt, end_when_interrupted};
 pub use crate::lanes::Pairs;
 pub use crate::machine::{Environment, Origin, free_bytes};
 pub use crate::options::{

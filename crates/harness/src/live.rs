@@ -19,7 +19,7 @@ pub(crate) struct Live {
     /// What had ended well at the last look, which need not have been shown.
     seen: u64,
     open: bool,
-    /// What had ended when something last did, and when that was.
+    /// What had ended when something last did, and when that was, or when the step began.
     progress: (u64, Instant),
 }
 
@@ -36,6 +36,13 @@ impl Live {
         // Whoever closed the error output does not want to know.
         let _ = writeln!(std::io::stderr(), "{text}");
         self.begin();
+        self.expect_progress();
+    }
+
+    /// From here on units are to end. What came before, such as making subscribers known, brings
+    /// none to its end.
+    pub(crate) fn expect_progress(&mut self) {
+        self.progress.1 = Instant::now();
     }
 
     /// The next rate shown is that from here on.
@@ -95,5 +102,24 @@ impl Live {
         if std::mem::take(&mut self.open) {
             let _ = writeln!(std::io::stderr());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_begins_with_the_step() {
+        let (mut live, patience) = (Live::new(), Duration::from_secs(60));
+        let glance = Glance { in_flight: 16, ..Glance::default() };
+        let long_ago = Instant::now().checked_sub(2 * patience).expect("the machine is up");
+        live.progress = (0, long_ago);
+        live.step("measuring");
+        assert!(live.check_progress(&glance, patience).is_ok());
+        live.progress = (0, long_ago);
+        let error = live.check_progress(&glance, patience).expect_err("it is over").to_string();
+        assert!(error.contains("for 60s: 16 in flight, 0 failed"), "{error}");
+        assert!(live.check_progress(&Glance { good: 1, ..glance }, patience).is_ok());
     }
 }

@@ -68,10 +68,10 @@ pub struct SweepOutput {
 #[derive(Args, Clone, Debug)]
 pub struct ShortOptions {
     /// Transfers in each run.
-    #[arg(long, default_value_t = 1_000, conflicts_with = "seconds")]
+    #[arg(long, default_value_t = 1_000, conflicts_with_all = ["seconds", "quick"])]
     pub count: u64,
     /// Length of each run in seconds, instead.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     pub seconds: Option<f64>,
     /// What every sweep can be told.
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub struct ShortOptions {
 #[derive(Args, Clone, Debug)]
 pub struct StandardOptions {
     /// Length of each run, in seconds.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, conflicts_with = "quick")]
     pub seconds: f64,
     /// What every sweep can be told.
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub struct StandardOptions {
 #[derive(Args, Clone, Debug)]
 pub struct MillionOptions {
     /// Whole transactions.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, conflicts_with = "quick")]
     pub count: u64,
     /// Transactions in flight.
     #[arg(long, default_value_t = 64)]
@@ -110,7 +110,7 @@ pub struct MillionOptions {
 #[derive(Args, Clone, Debug)]
 pub struct DiskOptions {
     /// Length of each run, in seconds.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, conflicts_with = "quick")]
     pub seconds: f64,
     /// Transfers in flight.
     #[arg(long, default_value_t = 100)]
@@ -127,13 +127,13 @@ pub struct DiskOptions {
 #[derive(Args, Clone, Debug)]
 pub struct ExpiryOptions {
     /// Transfers that expire.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, conflicts_with = "quick")]
     pub count: usize,
     /// Seconds within which they expire, evenly spread; 0 for all at the same moment.
     #[arg(long, default_value_t = 1.0)]
     pub within: f64,
     /// Transfers a second that go on meanwhile.
-    #[arg(long, default_value_t = 1_000.0)]
+    #[arg(long, default_value_t = 1_000.0, conflicts_with = "quick")]
     pub rate: f64,
     /// Seconds allowed for reserving them; without it 5 and one for each 2000.
     #[arg(long)]
@@ -149,16 +149,16 @@ pub struct GrowthOptions {
     /// Transfers stored, smallest and largest compared; k and M as in 0.1M. A million takes some
     /// 2.5 GB of disk.
     #[arg(long, value_name = "COUNT,COUNT", default_value = "0.1M,1M,10M",
-        value_delimiter = ',', value_parser = count)]
+        conflicts_with = "quick", value_delimiter = ',', value_parser = count)]
     pub sizes: Vec<u64>,
     /// Entries of the party directory that are compared with ten thousand; 0 leaves it out.
     #[arg(long, value_name = "COUNT", default_value = "10M", value_parser = count_or_none)]
     pub aliases: u64,
     /// Length of each run, in seconds: two or three for each size and round.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, conflicts_with = "quick")]
     pub seconds: f64,
     /// Rounds, of which the median counts.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, conflicts_with = "quick")]
     pub rounds: usize,
     /// Keep the filled directories in this one and take them again; without it temporary ones,
     /// removed at the end.
@@ -173,10 +173,10 @@ pub struct GrowthOptions {
 #[derive(Args, Clone, Debug)]
 pub struct HourOptions {
     /// Length of the measured part, in seconds.
-    #[arg(long, default_value_t = 3_600.0)]
+    #[arg(long, default_value_t = 3_600.0, conflicts_with = "quick")]
     pub seconds: f64,
     /// Whole transactions a second.
-    #[arg(long, default_value_t = 1_000.0)]
+    #[arg(long, default_value_t = 1_000.0, conflicts_with = "quick")]
     pub rate: f64,
     /// What every sweep can be told.
     #[command(flatten)]

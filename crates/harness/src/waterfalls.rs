@@ -35,6 +35,9 @@ const COUNT_MAX: usize = 1_000;
 const WARMING: usize = 20;
 /// How often it is looked whether progress is to be shown again.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait until the hub has heard that all was delivered, and between two looks.
+const WHOLE_WITHIN: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
 const AMOUNT: Amount = Amount::from_units(123_400);
 
 /// Options of `waterfall`.
@@ -44,16 +47,16 @@ pub struct WaterfallOptions {
     #[arg(value_name = "FILE", conflicts_with_all = ["count", "at_once", "transfer"])]
     pub file: Option<PathBuf>,
     /// What start and end in the file count: ms, us or ns.
-    #[arg(long, default_value = "ms", value_parser = unit)]
+    #[arg(long, default_value = "ms", value_parser = unit, requires = "file")]
     pub unit: Unit,
     /// Send so many transfers, one after the other.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, conflicts_with = "transfer")]
     pub count: usize,
     /// Seconds between two of them.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "at_once", "transfer"])]
     pub apart: f64,
     /// Send so many transfers at the same moment instead.
-    #[arg(long, value_name = "COUNT", conflicts_with = "count")]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["count", "transfer"])]
     pub at_once: Option<usize>,
     /// Draw this transfer of a running switch, which must be noting stages (PUT /waterfall).
     #[arg(long, value_name = "ID", requires = "admin")]
@@ -158,8 +161,15 @@ fn collect(options: &WaterfallOptions, command: &SwitchCommand) -> Result<Collec
     }
     if let (Some(transfer), Some(address)) = (&options.transfer, &options.admin) {
         let mut admin = Admin::new(resolve(address)?, None);
-        let run = stages_of(&mut admin, transfer)?;
-        return Ok((format!("Transfer {transfer}"), Unit::Nanoseconds, vec![run]));
+        let noted = stages_of(&mut admin, transfer)?;
+        let mut title = format!("Transfer {transfer}");
+        if noted.under_way {
+            println!(
+                "under way       not all of it has come to its end: what is open is shown until now"
+            );
+            title += ", under way: what is open is shown until now";
+        }
+        return Ok((title, Unit::Nanoseconds, vec![noted.run()]));
     }
     let runs = send(options, command)?;
     Ok(("Where the time of a transfer went".to_owned(), Unit::Nanoseconds, runs))
@@ -204,11 +214,14 @@ fn describe(runs: &[Vec<Event>], unit: Unit) -> String {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Noted {
     events: Vec<Span>,
     /// Older switches do not tell.
     #[serde(default)]
     waits: Vec<Span>,
+    #[serde(default)]
+    under_way: bool,
 }
 
 #[derive(Deserialize)]
@@ -228,12 +241,29 @@ impl Noted {
     }
 }
 
-fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Vec<Event>, HarnessError> {
+fn stages_of(admin: &mut Admin, transfer: &str) -> Result<Noted, HarnessError> {
     let path = format!("/waterfall/{transfer}");
     let answered = admin.must("GET", &path, None, &[200])?;
-    let noted: Noted = serde_json::from_slice(&answered.body)
-        .map_err(|error| HarnessError::Hub(format!("GET {path} answered {error}")))?;
-    Ok(noted.run())
+    serde_json::from_slice(&answered.body)
+        .map_err(|error| HarnessError::Hub(format!("GET {path} answered {error}")))
+}
+
+/// The stages of a transfer whose end the payer has just heard of. The hub has yet to hear that it
+/// did.
+async fn whole(admin: &mut Admin, transfer: &TransferId) -> Result<Vec<Event>, HarnessError> {
+    let asked = Instant::now();
+    loop {
+        let noted = stages_of(admin, &transfer.to_string())?;
+        if !noted.under_way {
+            return Ok(noted.run());
+        }
+        if WHOLE_WITHIN < asked.elapsed() {
+            return Err(HarnessError::Hub(format!(
+                "has not delivered everything about transfer {transfer} within {WHOLE_WITHIN:?}"
+            )));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Sends transfers through a switch of our own and asks it for their stages.
@@ -265,13 +295,19 @@ fn send(
             None => pair.send(options.count, Duration::from_secs_f64(options.apart)).await,
         }
     };
-    let transfers = runtime.block_on(async {
+    let sending = async {
+        let mut runs = Vec::new();
+        for transfer in sending.await? {
+            runs.push(whole(&mut admin, &transfer).await?);
+        }
+        Ok(runs)
+    };
+    let runs = runtime.block_on(async {
         tokio::select! {
             sent = sending => sent,
             () = interrupt.wait() => Err(HarnessError::Interrupted),
         }
-    })?;
-    let runs = transfers.iter().map(|id| stages_of(&mut admin, &id.to_string())).collect();
+    });
     runtime.block_on(async { pair.stop() });
     hub.stop()?;
     runs

@@ -13,6 +13,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
+use crate::feed::{GONE, is_gone};
 use crate::open::cannot;
 use crate::settings::MESSAGE_BYTES_MIN;
 use crate::{Address, OpenError, Options};
@@ -181,7 +182,10 @@ impl Outbound {
 
     /// Hands a message over; the library has copied it when this returns.
     pub(crate) fn send(&self, message: &[u8], tag: u64) -> Result<(), String> {
-        self.hand_over(message, tag).map_err(|error| error.to_string())
+        self.hand_over(message, tag).map_err(|error| match is_gone(&error) {
+            true => format!("topic {} is not there any more. {GONE} ({error})", self.topic),
+            false => error.to_string(),
+        })
     }
 
     /// The same, once there is room among what waits to be sent, within `patience`.

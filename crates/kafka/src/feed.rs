@@ -335,12 +335,32 @@ pub(crate) fn is_passing(error: &KafkaError) -> bool {
     )
 }
 
+/// What to know of a topic that was there.
+pub(crate) const GONE: &str = "It was deleted, made anew or trimmed while this node ran: the next \
+                               start says what is there now, and what to do";
+
+/// Whether a topic, or an offset of it, was there and is not any more.
+pub(crate) fn is_gone(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::AutoOffsetReset
+                | RDKafkaErrorCode::OffsetOutOfRange
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+        )
+    )
+}
+
 /// Why nobody can go on from an offset.
 pub(crate) fn unreadable(offset: i64, error: &KafkaError) -> String {
     let is_packed = matches!(
         error.rdkafka_error_code(),
         Some(RDKafkaErrorCode::NotImplemented | RDKafkaErrorCode::BadCompression)
     );
+    if is_gone(error) {
+        return format!("offset {offset} of the topic is not there any more. {GONE} ({error})");
+    }
     if !is_packed {
         return format!("reading offset {offset} of the topic: {error}");
     }
@@ -350,4 +370,20 @@ pub(crate) fn unreadable(offset: i64, error: &KafkaError) -> String {
          compression.type was not uncompressed. A log that stands before it goes on in a topic of \
          its own: `upesi restore` from the directory of a node, then `upesi export-log`"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_is_gone_is_told_from_one_that_cannot_be_read() {
+        let why = |code| unreadable(88, &KafkaError::MessageConsumption(code));
+        for code in [RDKafkaErrorCode::AutoOffsetReset, RDKafkaErrorCode::UnknownTopic] {
+            let said = why(code);
+            assert!(said.starts_with("offset 88 of the topic is not there any more"), "{said}");
+        }
+        let said = why(RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert!(said.starts_with("reading offset 88 of the topic"), "{said}");
+    }
 }

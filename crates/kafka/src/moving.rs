@@ -65,6 +65,15 @@ pub enum MoveError {
         /// Where the files end.
         files: Position,
     },
+    /// The log was moved there, and has gone on elsewhere since.
+    #[error(
+        "this log was in topic {topic} and has left it: a topic is used once. Name one that does \
+         not exist, and it is made as it must be"
+    )]
+    Left {
+        /// The topic.
+        topic: String,
+    },
     /// The files are not what the topic says.
     #[error(
         "topic {topic} does not hold the frame that begins with record {} as the files have it",
@@ -224,24 +233,18 @@ struct History<'a> {
     topic: &'a str,
     /// The last record found.
     last: Position,
-    /// The word that the log is whole.
-    whole: Option<End>,
 }
 
 impl<'a> History<'a> {
     fn of(feed: &'a Feed, address: &'a Address, range: Range<i64>) -> Result<Self, MoveError> {
         let messages = feed.messages(range)?;
-        Ok(Self { messages, topic: &address.topic, last: Position(0), whole: None })
+        Ok(Self { messages, topic: &address.topic, last: Position(0) })
     }
 
     /// Whether the topic holds the next frame of the files; false behind its end.
     fn has(&mut self, frame: &Frame<'_>) -> Result<bool, MoveError> {
         let first = frame.header().first;
         let topic = || self.topic.to_owned();
-        if let Some(whole) = self.whole {
-            let files = frame.header().last();
-            return Err(MoveError::Older { topic: topic(), whole: whole.position, files });
-        }
         while let Some(message) = self.messages.next()? {
             let found = Found::of(&message);
             let occupied =
@@ -260,6 +263,7 @@ impl<'a> History<'a> {
                     return Err(MoveError::Differs { topic: topic(), position: first });
                 }
                 Ok(Message::Whole(whole)) => {
+                    self.check_left(whole.identity)?;
                     let files = frame.header().last();
                     return Err(MoveError::Older { topic: topic(), whole: whole.position, files });
                 }
@@ -272,6 +276,17 @@ impl<'a> History<'a> {
         Ok(false)
     }
 
+    /// Behind the word that the log is whole: fails when it has left.
+    fn check_left(&mut self, identity: LogIdentity) -> Result<(), MoveError> {
+        while let Some(message) = self.messages.next()? {
+            let said = Message::parse(Found::of(&message).bytes);
+            if matches!(said, Ok(Message::Left(left)) if left == identity) {
+                return Err(MoveError::Left { topic: self.topic.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
     /// Behind the last frame of the files: nothing more may be there but the word that this was
     /// all, and what nodes wrote behind that. Whether it is.
     fn close(&mut self, end: &End) -> Result<bool, MoveError> {
@@ -279,7 +294,10 @@ impl<'a> History<'a> {
         while let Some(message) = self.messages.next()? {
             let found = Found::of(&message);
             match Message::parse(found.bytes) {
-                Ok(Message::Whole(whole)) if whole == *end => return Ok(true),
+                Ok(Message::Whole(whole)) if whole == *end => {
+                    self.check_left(end.identity)?;
+                    return Ok(true);
+                }
                 Ok(Message::Frame(held)) if held.header().last() <= self.last => {}
                 Ok(Message::Frame(held)) => {
                     let (whole, files) = (held.header().last(), end.position);

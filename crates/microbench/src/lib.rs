@@ -280,6 +280,23 @@ fn nanos(operations: &mut [Operation], options: &Options) -> Vec<f64> {
     all.into_iter().map(median).collect()
 }
 
+/// Removes what this process has written in `parent` for a measurement that goes on: it must end
+/// then.
+pub fn remove_files(parent: &Path) {
+    // Whoever writes meanwhile makes another file now and then.
+    for _ in 0..REMOVED_WITHIN {
+        if std::fs::remove_dir_all(directory_in(parent)).is_ok() {
+            return;
+        }
+    }
+}
+
+const REMOVED_WITHIN: usize = 100;
+
+fn directory_in(parent: &Path) -> PathBuf {
+    parent.join(format!("bench-core-{}", std::process::id()))
+}
+
 /// A directory of this run alone.
 struct Directory {
     path: PathBuf,
@@ -287,8 +304,8 @@ struct Directory {
 
 impl Directory {
     fn make(parent: &Path) -> Result<Self, Error> {
-        let path = parent.join(format!("bench-core-{}", std::process::id()));
-        match std::fs::create_dir_all(&path) {
+        let path = directory_in(parent);
+        match std::fs::create_dir(&path) {
             Ok(()) => Ok(Self { path }),
             Err(error) => Err(Error::Directory { path, error }),
         }

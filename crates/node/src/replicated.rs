@@ -112,9 +112,13 @@ pub struct Cluster {
     pub position: Position,
     /// Messages of the topic that it has not applied, as of its last look at the end.
     pub behind: u64,
+    /// How long ago the brokers handed out a message, in milliseconds: each node writes once a
+    /// second.
+    pub unheard_ms: u64,
     /// How much of the brokers' time is not believed, in microseconds.
     pub held_us: u64,
-    /// Messages of the topic that are no part of any log of this program.
+    /// Messages of the topic that are no part of any log of this program, as far as it has met
+    /// them since it started.
     pub foreign: u64,
     /// The last record after which another node said to have the same state.
     pub agreed: Option<Position>,
@@ -935,11 +939,11 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             return;
         }
         (self.published_us, self.published_there) = (now_us.max(1), there);
-        let cluster = self.cluster();
+        let cluster = self.cluster(now_us);
         *self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
     }
 
-    fn cluster(&self) -> Cluster {
+    fn cluster(&self, now_us: u64) -> Cluster {
         let replica = &self.replica;
         let state = replica.sequencer().state();
         let against: BTreeMap<_, _> = replica.contradicting().collect();
@@ -968,6 +972,10 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             me: replica.name().name.clone(),
             position: state.position(),
             behind: self.ends.known.saturating_sub(self.next).max(0) as u64,
+            unheard_ms: match self.phase == Phase::There {
+                true => now_us.saturating_sub(self.delivered_us) / 1_000,
+                false => 0,
+            },
             held_us: replica.held_us(),
             foreign: self.foreign,
             agreed: replica.agreed(),

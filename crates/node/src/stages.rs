@@ -3,7 +3,8 @@
 //! Phases: while watching is on, threads *mark* moments (one lock of their own and a clock
 //! reading each); [`Stages::of`] gathers the marks of one transfer and makes stages of them, each
 //! with a start, an end and a label. Where a message only waited, for its batch or for a thread,
-//! there is no stage: nobody worked. While it is off, a mark costs one relaxed load.
+//! there is no stage: nobody worked. While it is off, a mark costs one relaxed load. What has begun
+//! and not ended is told up to now.
 //!
 //! Where it waited for the sequencer's batch, or for an attempt to be sent, is told apart.
 //!
@@ -115,6 +116,8 @@ pub struct Noted {
     pub waits: Vec<Stage>,
     /// How far back marks reach, if some have made room for others.
     pub reach: Option<Duration>,
+    /// Not all of it has come to its end: more will be known later.
+    pub under_way: bool,
 }
 
 /// The last marks of one thread.
@@ -244,7 +247,21 @@ impl Stages {
         if reach.is_some() && !self.is_whole(&marks, dropped_ns) {
             return Noted { reach, ..Noted::default() };
         }
-        Noted { stages: stages_of(&marks), waits: waits_of(&marks), reach }
+        let messages = messages(&marks);
+        let under_way = !marks.is_empty() && self.is_under_way(&messages);
+        let now_ns = under_way.then(monotonic_ns);
+        let (stages, waits) = (stages_of(&marks, now_ns), waits_of(&marks, now_ns));
+        Noted { stages, waits, reach, under_way }
+    }
+
+    /// Whether a message was not answered yet, or nobody was told of an end. Of several nodes
+    /// another one may have told it.
+    fn is_under_way(&self, messages: &[Vec<Mark>]) -> bool {
+        let is_over = |message: &Vec<Mark>| {
+            matches!(newest(message).moment, Moment::Answered | Moment::Delivered)
+        };
+        let has_end = || messages.iter().any(|message| tells_an_end(message[0].what));
+        !messages.iter().all(is_over) || !(self.has_peers || has_end())
     }
 
     /// Whether no mark of a transfer can be among those that made room, the latest of which was of
@@ -261,18 +278,43 @@ impl Stages {
     }
 }
 
-/// Where somebody worked; the marks are in order of time.
-fn stages_of(marks: &[Mark]) -> Vec<Stage> {
-    let mut stages: Vec<Stage> = messages(marks).iter().flat_map(|one| worked_on(one)).collect();
-    stages.extend(payees_own_time(marks));
+/// Where somebody worked; the marks are in order of time. What has not ended is told until
+/// `now_ns`.
+fn stages_of(marks: &[Mark], now_ns: Option<u64>) -> Vec<Stage> {
+    let messages = messages(marks);
+    let mut stages: Vec<Stage> = messages.iter().flat_map(|one| worked_on(one)).collect();
+    let attempts = messages.iter().map(|message| newest(message));
+    for attempt in attempts.filter(|mark| mark.moment == Moment::Attempted) {
+        let label = format!("{}: sent or being sent, not answered", name(attempt.what));
+        stages.extend(until(now_ns, attempt.at_ns, label));
+    }
+    stages.extend(payees_own_time(marks, now_ns));
     sort(&mut stages);
     stages
 }
 
+const fn tells_an_end(what: What) -> bool {
+    !matches!(what, What::Taking(_) | What::Sending(NoticeKind::Prepare, _))
+}
+
+fn newest(message: &[Mark]) -> Mark {
+    *message.last().expect("a message has a mark")
+}
+
+/// What goes on since a moment.
+fn until(now_ns: Option<u64>, start_ns: u64, label: String) -> Option<Stage> {
+    now_ns.map(|now_ns| Stage { start_ns, end_ns: now_ns.max(start_ns), label })
+}
+
 /// Where it waited for the batch, and from the decision until an attempt began.
-fn waits_of(marks: &[Mark]) -> Vec<Stage> {
+fn waits_of(marks: &[Mark], now_ns: Option<u64>) -> Vec<Stage> {
     let mut waits = Vec::new();
     for message in messages(marks) {
+        let Mark { moment, at_ns, what, .. } = newest(&message);
+        if moment == Moment::Owed {
+            let label = format!("{}: dispatch", name(what));
+            waits.extend(until(now_ns, decided_ns(marks, at_ns), label));
+        }
         for pair in message.windows(2) {
             let [from, to] = [pair[0], pair[1]];
             let (start_ns, doing) = match (from.moment, to.moment) {
@@ -310,8 +352,8 @@ fn sort(stages: &mut [Stage]) {
     stages.sort_by_key(|stage| (stage.start_ns, stage.end_ns));
 }
 
-/// From the prepare's last byte to the first of the payee's answer.
-fn payees_own_time(marks: &[Mark]) -> Option<Stage> {
+/// From the prepare's last byte to the first of the payee's answer, if that has come.
+fn payees_own_time(marks: &[Mark], now_ns: Option<u64>) -> Option<Stage> {
     let is_prepare = |what| matches!(what, What::Sending(NoticeKind::Prepare, _));
     let is_answer = |what| matches!(what, What::Taking(Inbound::Fulfil | Inbound::Abort));
     let first = |moment, is: &dyn Fn(What) -> bool| {
@@ -319,6 +361,9 @@ fn payees_own_time(marks: &[Mark]) -> Option<Stage> {
         of_moment.map(|mark| mark.at_ns).min()
     };
     let start_ns = first(Moment::Written, &is_prepare)?;
+    if !marks.iter().any(|mark| is_answer(mark.what) || tells_an_end(mark.what)) {
+        return until(now_ns, start_ns, "payee: own time, no answer yet".to_owned());
+    }
     let end_ns = first(Moment::Arrived, &is_answer)?;
     let label = "payee: own time until its answer".to_owned();
     (start_ns <= end_ns).then_some(Stage { start_ns, end_ns, label })
@@ -494,6 +539,40 @@ mod tests {
         let waits = [(30, 35, "prepare: wait"), (92, 97, "prepare to payee: dispatch")];
         assert_eq!(spans(&noted.waits), waits, "they are told apart");
         assert_eq!(noted.reach, None, "all is kept");
+    }
+
+    #[test]
+    fn what_has_not_ended_is_told_up_to_now() {
+        const FULFIL: What = What::Taking(Inbound::Fulfil);
+        const TO_PAYER: What = What::Sending(NoticeKind::Fulfil, ParticipantIndex(2));
+        let stages = Stages::new(1);
+        stages.watch(true);
+        let open = || {
+            let noted = stages.of(&id(1));
+            assert!(noted.under_way, "{noted:?}");
+            let mut all = noted.stages.into_iter().chain(noted.waits);
+            let newest = all.find(|stage| stage.end_ns > 1_000).expect("something is open");
+            (newest.start_ns, newest.label)
+        };
+        let sent = |what, from: u64| {
+            let moments = [Moment::Connected, Moment::Written, Moment::Delivered];
+            stages.mark(1, id(1), what, moments.map(|moment| (moment, from)));
+        };
+        let prepared = [(Moment::Parsed, 10), (Moment::Submitted, 30), (Moment::Answered, 40)];
+        stages.mark(1, id(1), PREPARE, prepared);
+        stages.mark(1, id(1), TO_PAYEE, [(Moment::Owed, 50)]);
+        assert_eq!(open(), (50, "prepare to payee: dispatch".to_owned()));
+        stages.mark(1, id(1), TO_PAYEE, [(Moment::Attempted, 60)]);
+        let sending = "prepare to payee: sent or being sent, not answered".to_owned();
+        assert_eq!(open(), (60, sending));
+        sent(TO_PAYEE, 70);
+        assert_eq!(open(), (70, "payee: own time, no answer yet".to_owned()));
+        stages.mark(1, id(1), FULFIL, [(Moment::Arrived, 80), (Moment::Answered, 90)]);
+        stages.mark(1, id(1), TO_PAYER, [(Moment::Owed, 91), (Moment::Attempted, 92)]);
+        assert_eq!(open().0, 92);
+        sent(TO_PAYER, 95);
+        let noted = stages.of(&id(1));
+        assert!(!noted.under_way && noted.stages.iter().all(|it| it.end_ns < 1_000), "{noted:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ struct ClusterShape<'a> {
     node: &'a str,
     position: u64,
     behind: u64,
+    unheard_milliseconds: u64,
     held_milliseconds: u64,
     foreign_messages: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +64,7 @@ pub(crate) fn show(cluster: &Cluster) -> Reply {
         node: &cluster.node,
         position: cluster.position,
         behind: cluster.behind,
+        unheard_milliseconds: cluster.unheard_ms,
         held_milliseconds: cluster.held_ms,
         foreign_messages: cluster.foreign,
         same_state_at: cluster.agreed_at,

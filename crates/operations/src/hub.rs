@@ -139,6 +139,8 @@ pub struct Noted {
     pub waits: Vec<Stage>,
     /// How far back notes reach, if older ones have made room.
     pub reach: Option<Duration>,
+    /// Not all of it has come to its end; what is open is told up to now.
+    pub under_way: bool,
 }
 
 /// Why the hub did not answer: 503, 2003 on the wire.
@@ -243,9 +245,11 @@ pub struct Cluster {
     pub position: u64,
     /// Messages of the topic that it has not applied, as of its last look.
     pub behind: u64,
+    /// How long ago the brokers handed out a message, in milliseconds.
+    pub unheard_ms: u64,
     /// How much of the brokers' time is not believed, in milliseconds.
     pub held_ms: u64,
-    /// Messages of somebody else in the topic.
+    /// Messages of somebody else in the topic, as far as it has met them since it started.
     pub foreign: u64,
     /// The last record after which another node said to have the same state.
     pub agreed_at: Option<u64>,

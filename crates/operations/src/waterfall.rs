@@ -22,6 +22,8 @@ struct Waterfall<'a> {
     transfer_id: &'a str,
     /// Of `start` and `end`, which count from an unnamed moment.
     unit: &'static str,
+    /// Not all of it has come to its end: what is open ends now.
+    under_way: bool,
     /// Where somebody worked on it.
     events: Vec<EventShape>,
     /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
@@ -55,7 +57,7 @@ pub(crate) fn of_transfer<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
     let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
     })?;
-    let Noted { stages, waits, reach } = call.hub.stages(&transfer);
+    let Noted { stages, waits, reach, under_way } = call.hub.stages(&transfer);
     if stages.is_empty() {
         let detail: String = match (call.hub.is_watching(), reach) {
             (false, _) => "stages are noted only after PUT /waterfall {\"enabled\": true}".into(),
@@ -71,7 +73,7 @@ pub(crate) fn of_transfer<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
     let (events, waits) = (shapes(stages), shapes(waits));
-    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", events, waits }))
+    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", under_way, events, waits }))
 }
 
 fn shapes(stages: Vec<Stage>) -> Vec<EventShape> {

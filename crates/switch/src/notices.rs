@@ -39,7 +39,7 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
         Some(parcel) => parcel,
         None => Parcel::new(load_notice(edge, attempt.notice).await?, None),
     };
-    let began = edge.handle.stages().now_ns();
+    edge.mark(parcel.notice.transfer, sending(&parcel.notice), [Moment::Attempted]);
     let mut call = if let Some(call) = held(edge, &parcel) {
         call.map_err(failure)?
     } else {
@@ -50,7 +50,7 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
         return Err(Failure::Broken);
     }
     let answer = call.make(edge).await.map_err(failure)?;
-    began.into_iter().for_each(|began| mark(edge, &parcel.notice, began, answer.asked));
+    mark(edge, &parcel.notice, answer.asked);
     Ok(answer.status)
 }
 
@@ -62,16 +62,18 @@ fn failure(undelivered: Undelivered) -> Failure {
 }
 
 /// Somebody watches: notes how a notice went out.
-fn mark(edge: &Edge, notice: &Notice, began_ns: u64, asked: Option<Asked>) {
+fn mark(edge: &Edge, notice: &Notice, asked: Option<Asked>) {
     let Some(asked) = asked else { return };
     let moments = [
-        (Moment::Attempted, began_ns),
         (Moment::Connected, asked.connected_ns),
         (Moment::Written, asked.written_ns.max(asked.connected_ns)),
         (Moment::Delivered, stages::monotonic_ns()),
     ];
-    let what = What::Sending(notice.kind, notice.recipient);
-    edge.handle.stages().mark(edge.number + 1, notice.transfer, what, moments);
+    edge.handle.stages().mark(edge.number + 1, notice.transfer, sending(notice), moments);
+}
+
+const fn sending(notice: &Notice) -> What {
+    What::Sending(notice.kind, notice.recipient)
 }
 
 /// The body by which `GET /transfers/{ID}` is answered; `None` when a record cannot be read.

@@ -73,6 +73,10 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<(), Failure> {
     };
     let mut command = switch_command()?;
     if let Some(log) = &arguments.log {
+        if options.hub.is_some() || options.nodes.nodes.is_some() {
+            let what = "--log is for one switch that is started here, not for --hub or --nodes";
+            return Err(Failure::new(what));
+        }
         on_kafka(&mut command, log)?;
     }
     measure(scenario, options, &command)
@@ -91,6 +95,7 @@ fn on_kafka(command: &mut SwitchCommand, log: &str) -> Result<(), Failure> {
     let log = format!("{log}-{now}-{{fspiop_port}}");
     command.serve.extend(["--log", &log, "--node", "bench"].map(OsString::from));
     command.durability = "replicas in sync have it in memory before 202 (Kafka)".to_owned();
+    command.is_on_topic = true;
     Ok(())
 }
 
@@ -144,6 +149,8 @@ fn core(options: &microbench::Options) -> Result<(), Failure> {
     let failed = |error: harness::HarnessError| Failure::new(error.to_string());
     harness::check_json(options.json.as_ref()).map_err(failed)?;
     let origin = Origin::here(Some(&options.data));
+    let data = options.data.clone();
+    harness::end_when_interrupted(move || microbench::remove_files(&data));
     let mut shown = Shown::default();
     let report = microbench::run(options, &mut |done| shown.show(done));
     shown.end();

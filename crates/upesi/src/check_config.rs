@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -154,6 +154,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
     let found = found.chain(warnings_about_the_log(config));
     let found = found.chain(warnings_about_patience(config));
     let found = found.chain(warnings_about_haste(config)).chain(warnings_about_room(config));
+    let found = found.chain(warnings_about_doors(config)).chain(warnings_about_places(config));
     found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
 }
 
@@ -437,6 +438,75 @@ fn warnings_about_room(config: &Config) -> [(bool, Warning); 4] {
     ]
 }
 
+/// Fewer connections cannot carry a gateway.
+const CONNECTIONS_FEW: usize = 16;
+
+/// Who could not come in or be reached, and what could go out that must not, each with whether it
+/// is so.
+fn warnings_about_doors(config: &Config) -> [(bool, Warning); 3] {
+    [
+        (
+            config.connections().per_address < CONNECTIONS_FEW,
+            Warning {
+                what: "fspiop.connections_per_address_max, or half of fspiop.connections_max, is \
+                       below 16: a gateway brings all participants from one address, and they are \
+                       turned away",
+                instead: "fspiop.connections_per_address_max = 0, fspiop.connections_max = 8192",
+            },
+        ),
+        (
+            config.reach().is_closed(),
+            Warning {
+                what: "endpoints.denied_networks holds all of endpoints.networks: nobody may be \
+                       called, and every callback ends among the dead letters",
+                instead: "endpoints.denied_networks inside of endpoints.networks, to leave parts \
+                          out",
+            },
+        ),
+        (
+            !config.transfers.funds_out_covers_position,
+            Warning {
+                what: "transfers.funds_out_covers_position = false: a participant may take out the \
+                       cover of what it owes",
+                instead: "transfers.funds_out_covers_position = true",
+            },
+        ),
+    ]
+}
+
+/// What is not there, each with whether it is so.
+fn warnings_about_places(config: &Config) -> [(bool, Warning); 3] {
+    let is_missing = |url: &Option<String>| {
+        let path = url.as_deref().and_then(|url| url.strip_prefix("file://"));
+        path.is_some_and(|path| !Path::new(path).is_dir())
+    };
+    [
+        (
+            is_missing(&config.archive.to),
+            Warning {
+                what: "archive.to names a directory that is not on this machine: nothing is moved \
+                       there, and the disk of the log fills up",
+                instead: "a directory that is there, mounted before the switch starts",
+            },
+        ),
+        (
+            is_missing(&config.backup.to),
+            Warning {
+                what: "backup.to names a directory that is not on this machine: no copy is kept",
+                instead: "a directory that is there, mounted before the switch starts",
+            },
+        ),
+        (
+            config.kafka.tls && !cfg!(feature = "kafka-tls"),
+            Warning {
+                what: "kafka.tls = true, and this program was built without it: a start with --log \
+                       is refused",
+                instead: "a build with `cargo build --release --features kafka-tls`",
+            },
+        ),
+    ]
+}
+
 /// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
 /// whose participants answer is bound by work alone.
 fn bounds(config: &Config) -> Vec<Bound> {
@@ -559,10 +629,25 @@ mod tests {
         check(&with("[delivery]\nwindow = 1"), &["delivery.window is below 4"]);
         check(&with("[store]\ncache_mib = 10000000"), &["store.cache_mib is more than half"]);
         check(&with("[health]\nstuck_seconds = 3600"), &["health.stuck_seconds is above"]);
-        let copies = with("[backup]\nto = \"file:///copies\"\nevery_seconds = 3600");
+        let copies = with("[backup]\nto = \"file:///tmp\"\nevery_seconds = 3600");
         check(&copies, &["backup.every_seconds is above"]);
         let lanes = with("[transfers]\nlane_capacity = 4000000000");
         check(&lanes, &["transfers.lane_capacity is above"]);
+        for (section, name) in [("archive", "archive.to"), ("backup", "backup.to")] {
+            check(&with(&format!("[{section}]\nto = \"file:///nobody/made/it\"")), &[name]);
+        }
+        let closed = "networks = [\"10.1.0.0/16\"]\ndenied_networks = [\"10.0.0.0/8\"]";
+        check(&with(&format!("[endpoints]\n{closed}")), &["endpoints.denied_networks holds all"]);
+        let part = "networks = [\"10.0.0.0/8\"]\ndenied_networks = [\"10.1.0.0/16\"]";
+        check(&with(&format!("[endpoints]\n{part}")), &[]);
+        for few in ["connections_max = 30", "connections_per_address_max = 1"] {
+            let text = format!("[fspiop]\nlisten = \"127.0.0.1:0\"\n{few}");
+            check(&text, &["fspiop.connections_per_address_max"]);
+        }
+        let uncovered = with("[transfers]\nfunds_out_covers_position = false");
+        check(&uncovered, &["transfers.funds_out_covers_position = false"]);
+        let missing: &[&str] = if cfg!(feature = "kafka-tls") { &[] } else { &["kafka.tls"] };
+        check(&with("[kafka]\ntls = true"), missing);
         check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);

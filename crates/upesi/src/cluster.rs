@@ -41,6 +41,9 @@ struct Cluster {
     node: String,
     position: u64,
     behind: u64,
+    /// Older nodes do not tell.
+    #[serde(default)]
+    unheard_milliseconds: u64,
     held_milliseconds: u64,
     foreign_messages: u64,
     same_state_at: Option<u64>,
@@ -102,11 +105,22 @@ fn cluster_of(admin: &str) -> Result<(String, Cluster), Failure> {
     Ok((text, cluster))
 }
 
+/// Each node writes once a second: no message for so long says that none comes.
+const UNHEARD_MS: u64 = 3_000;
+
 fn show(cluster: &Cluster) {
     println!(
         "as {} sees it at record {}, {} messages behind the topic:",
         cluster.node, cluster.position, cluster.behind
     );
+    if UNHEARD_MS <= cluster.unheard_milliseconds {
+        println!(
+            "NOTHING HAS COME FROM THE BROKERS for {:.0} s: what is shown is of then. They are \
+             gone, or {} is cut off from them; `upesi health` of each node tells which",
+            cluster.unheard_milliseconds as f64 / 1e3,
+            cluster.node
+        );
+    }
     for node in &cluster.nodes {
         let lanes = cluster.lanes.iter().filter(|lane| lane.node == node.name);
         let served: Vec<_> = lanes.map(|lane| lane.participant.as_str()).collect();
@@ -140,6 +154,9 @@ fn show(cluster: &Cluster) {
         );
     }
     if 0 < cluster.foreign_messages {
-        println!("{} messages in the topic are somebody else's", cluster.foreign_messages);
+        println!(
+            "{} messages of somebody else were passed over since {} started",
+            cluster.foreign_messages, cluster.node
+        );
     }
 }

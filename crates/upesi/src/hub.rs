@@ -211,6 +211,7 @@ impl Hub for NodeHub {
             node: cluster.me,
             position: cluster.position.0,
             behind: cluster.behind,
+            unheard_ms: cluster.unheard_ms,
             held_ms: cluster.held_us / 1_000,
             foreign: cluster.foreign,
             agreed_at: cluster.agreed.map(|position| position.0),
@@ -243,6 +244,7 @@ impl Hub for NodeHub {
             stages: noted.stages.into_iter().map(shown).collect(),
             waits: noted.waits.into_iter().map(shown).collect(),
             reach: noted.reach,
+            under_way: noted.under_way,
         }
     }
 

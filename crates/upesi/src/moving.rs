@@ -59,6 +59,10 @@ pub(crate) struct ImportArguments {
     /// brokers are known.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Take the log though it has left the topic before, for another directory: that one is lost,
+    /// or was never served. A scheme that goes on in two places has two truths.
+    #[arg(long)]
+    again: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -77,7 +81,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
 /// Without Kafka there is no topic.
 #[cfg(not(feature = "kafka"))]
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
-    let ImportArguments { data: _, log, config: _, json: _ } = arguments;
+    let ImportArguments { data: _, log, config: _, again: _, json: _ } = arguments;
     Err(without(log))
 }
 

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use journal::{MANIFEST, Placed, RealDisk, RestoreError, Tiered, Walked, open_place};
+use journal::{LOCK_FILE, MANIFEST, Placed, RealDisk, RestoreError, Tiered, Walked, open_place};
 use ledger::Position;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::offline::{Go, OfflineLog, Progress, moment, print_json};
+use crate::served_log::has_segments;
 use crate::snapshot::Claims;
 use crate::{Failure, cold};
 
@@ -33,6 +34,7 @@ use crate::{Failure, cold};
 const PIECE_BYTES: usize = 1 << 20;
 /// Beside the directory while it is made.
 const UNFINISHED: &str = ".restoring";
+const FILE: &str = "file://";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -162,7 +164,7 @@ impl Copy {
     fn of(from: &str) -> Result<Self, Failure> {
         Ok(match place_of(from)? {
             Some(url) => Self::Place(url),
-            None => Self::Directory(PathBuf::from(from)),
+            None => Self::Directory(PathBuf::from(from.strip_prefix(FILE).unwrap_or(from))),
         })
     }
 }
@@ -170,10 +172,11 @@ impl Copy {
 /// The URL of a place where `backup` keeps its copy, which may be given as a directory; `None` for
 /// any other directory.
 pub(crate) fn place_of(from: &str) -> Result<Option<String>, Failure> {
-    if from.contains("://") {
+    let path = Path::new(from.strip_prefix(FILE).unwrap_or(from));
+    let is_place = path.join(journal::MARKER).exists() || !has_segments(path);
+    if from.contains("://") && is_place {
         return Ok(Some(from.to_owned()));
     }
-    let path = Path::new(from);
     if !path.join(MANIFEST).exists() {
         return Ok(None);
     }
@@ -277,8 +280,9 @@ impl Target {
         });
         progress.end();
         let unfinished = self.unfinished.display();
-        let not_whole = |error: RestoreError| {
-            Failure::new(format!("{error}. What was brought back is in {unfinished}"))
+        let not_whole = |error: RestoreError| match self.discard_if_empty() {
+            true => Failure::new(error.to_string()),
+            false => Failure::new(format!("{error}. What was brought back is in {unfinished}")),
         };
         let brought = brought.map_err(not_whole)?;
         let mut files = brought.files.clone();
@@ -290,6 +294,13 @@ impl Target {
         let proved = prove(&log, &self.unfinished, arguments.state_hash.as_deref())?;
         brought.check(&proved.walked).map_err(not_whole)?;
         Ok(Made { files, bytes: proved.walked.bytes, proved })
+    }
+
+    /// Removes what was made for a copy of which nothing came; whether it did.
+    fn discard_if_empty(&self) -> bool {
+        let Ok(entries) = fs::read_dir(&self.unfinished) else { return false };
+        let is_empty = entries.flatten().all(|entry| entry.file_name() == LOCK_FILE);
+        is_empty && fs::remove_dir_all(&self.unfinished).is_ok()
     }
 
     /// Proves a directory, copies what belongs to the log, and compares.

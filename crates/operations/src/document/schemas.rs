@@ -397,6 +397,7 @@ fn answers_of_measurement() -> Vec<Named> {
                 [
                     ("transferId", words.clone()),
                     ("unit", one_of(&["ns"])),
+                    ("underWay", json!({"type": "boolean"})),
                     ("events", json!({"type": "array", "items": stage})),
                     ("waits", json!({"type": "array", "items": stage})),
                 ],
@@ -632,6 +633,7 @@ fn cluster() -> Value {
             ("node", text()),
             ("position", count()),
             ("behind", count()),
+            ("unheardMilliseconds", count()),
             ("heldMilliseconds", count()),
             ("foreignMessages", count()),
             ("nodes", json!({"type": "array", "items": node})),

@@ -22,8 +22,9 @@ pub(super) fn operations() -> Vec<Operation> {
         question("/waterfall/{transferId}", "showStages", TAG, "The stages of one transfer")
             .says(
                 "`events`: where somebody worked on it. `waits`: where it waited for a batch, or \
-                 to be sent on. 404 unless all that was noted of it is still kept; the \
-                 description then says how far back that reaches.",
+                 to be sent on. While it is `underWay`, what is open ends now. 404 unless all that \
+                 was noted of it is still kept; the description then says how far back that \
+                 reaches.",
             )
             .answers(Answer::json(200, "Stages by their start.", reference("Waterfall")))
             .refuses(400, &[ErrorCode::MALFORMED_SYNTAX])

@@ -281,11 +281,11 @@ async fn a_waterfall_is_shown_while_stages_are_noted() {
     server.check(&path, "", too_old).await;
     let span = |start_ns, end_ns, label: &str| Stage { start_ns, end_ns, label: label.into() };
     let stages = vec![span(5, 9, "prepare: sync")];
-    let noted = Noted { stages, waits: vec![span(3, 5, "prepare: wait")], reach: None };
+    let noted = Noted { stages, waits: vec![span(3, 5, "prepare: wait")], ..Noted::default() };
     let transfer = TransferId::parse(ID).unwrap();
     server.hub.inner().noted.push((transfer, noted));
     let shown = expect![[
-        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","events":[{"start":5,"end":9,"label":"prepare: sync"}],"waits":[{"start":3,"end":5,"label":"prepare: wait"}]}"#
+        r#"200 {"transferId":"11111111-1111-4111-8111-111111111111","unit":"ns","underWay":false,"events":[{"start":5,"end":9,"label":"prepare: sync"}],"waits":[{"start":3,"end":5,"label":"prepare: wait"}]}"#
     ]];
     server.check(&path, "", shown).await;
     server.check_status("GET /waterfall/1", "", 400).await;

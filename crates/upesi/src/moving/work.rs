@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use journal::{RealDisk, Tiered};
-use kafka::{Address, Exported, Reader, Step, Watch};
+use kafka::{Address, Exported, MoveError, Reader, Step, Watch};
 use ledger::Position;
 use node::SystemClock;
 use ports::{Clock, Disk, DiskFile, Log as _};
@@ -62,7 +62,10 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
                 "{error}. All of the log is in the topic, and nobody can go on there or here until \
                  the same command has finished"
             ),
-            false => format!("{error}. The log goes on here; the same command tries again"),
+            false if is_passing(&error) => {
+                format!("{error}. The log goes on here; the same command tries again")
+            }
+            false => format!("{error}. The log goes on here"),
         })
     })?;
     let Exported { end, frames, sent, bytes, created } = exported;
@@ -97,6 +100,11 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether another attempt may succeed without anything else being done.
+const fn is_passing(error: &MoveError) -> bool {
+    matches!(error, MoveError::Open(_) | MoveError::Files(_) | MoveError::Stopped(_))
+}
+
 /// Refuses the copy of another topic.
 fn check_marker(data: &Path, address: &Address) -> Result<(), Failure> {
     match fs::read_to_string(data.join(MARKER)) {
@@ -125,15 +133,23 @@ impl Watch for Leaving<'_> {
     }
 
     fn note_left(&mut self) -> Result<(), String> {
-        let path = self.data.join(MARKER);
-        let noted = File::create(&path).and_then(|mut file| {
-            file.write_all(self.topic.as_bytes())?;
-            file.sync_all()?;
-            File::open(self.data)?.sync_all()
-        });
-        noted.map_err(|error| format!("{}: {error}", path.display()))
+        note(self.data, MARKER, self.topic)
     }
 }
+
+/// Writes the name of a topic into a file of a directory, durably.
+fn note(data: &Path, name: &str, topic: &str) -> Result<(), String> {
+    let path = data.join(name);
+    let noted = File::create(&path).and_then(|mut file| {
+        file.write_all(topic.as_bytes())?;
+        file.sync_all()?;
+        File::open(data)?.sync_all()
+    });
+    noted.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Notes that this directory takes the log, before the topic is told that it leaves.
+const TAKING: &str = "kafka-taken";
 
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let started = Instant::now();
@@ -158,8 +174,22 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
         .map_err(|error| Failure::new(error.to_string()))?;
     let reader = Reader::open(&address, &options).map_err(told)?;
     let mut arriving = Arriving { replica, clock, progress: Progress::new(), moved: 0 };
-    arriving.read(&reader, next, &|identity| kafka::say_left(&address, &options, identity))?;
+    let had_left = arriving.read(&reader, next, &|identity| {
+        note(data, TAKING, &address.topic).map_err(Failure::new)?;
+        kafka::say_left(&address, &options, identity).map_err(told)
+    })?;
     arriving.progress.end();
+    let is_ours = fs::read_to_string(data.join(TAKING)).is_ok_and(|it| it == address.topic);
+    if had_left && !is_ours && !arguments.again {
+        return Err(Failure::new(format!(
+            "the log has left topic {} before, for another directory than {}: find that one, for \
+             the scheme may have gone on there. If it is lost, or was never served, `--again` \
+             makes this one go on instead, from record {} on",
+            address.topic,
+            data.display(),
+            arriving.replica.sequencer().log().tail().end.0
+        )));
+    }
     let Arriving { replica, moved, .. } = arriving;
     let tail = replica.sequencer().log().tail();
     // Its files and its store are let go of.
@@ -198,18 +228,18 @@ struct Arriving {
 
 impl Arriving {
     /// Takes everything up to the word that the log has left, which is said once all that was there
-    /// before has been taken.
+    /// before has been taken. Whether it had been said already.
     fn read(
         &mut self,
         reader: &Reader,
         mut next: i64,
-        say_left: &dyn Fn(LogIdentity) -> Result<(), kafka::OpenError>,
-    ) -> Result<(), Failure> {
+        say_left: &dyn Fn(LogIdentity) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
         let mut is_said = false;
         loop {
             let end = reader.range().map_err(told)?.end;
             if self.take(reader, next..end)? {
-                return Ok(());
+                return Ok(!is_said);
             }
             next = next.max(end);
             if self.replica.is_partial() {
@@ -224,7 +254,7 @@ impl Arriving {
                      again",
                 ));
             }
-            say_left(self.replica.sequencer().log().tail().identity).map_err(told)?;
+            say_left(self.replica.sequencer().log().tail().identity)?;
             is_said = true;
         }
     }
@@ -298,7 +328,7 @@ fn settle(
     if (walked.tail.end, walked.tail.chain) != (tail.end, tail.chain) {
         return Err(failed("what stands in the files is not what was read".into()));
     }
-    for name in [LIFE, MARKER] {
+    for name in [LIFE, MARKER, TAKING] {
         match fs::remove_file(data.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(failed(format!("{name}: {error}")));

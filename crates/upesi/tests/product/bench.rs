@@ -590,6 +590,13 @@ fn a_waterfall_is_drawn_from_transfers_and_from_a_file() {
     {
         assert!(one.contains(stage), "{stage} is missing: {one}");
     }
+    // To the last notice, of each of many.
+    let twenty = path("twenty.ndjson");
+    waterfall(&["--at-once", "20", "--out", &twenty]);
+    let drawn = std::fs::read_to_string(&twenty).expect("it was written");
+    for stage in ["prepare to payee: send", "fulfil to payer: send", "fulfil to payer: connect"] {
+        assert_eq!(drawn.matches(stage).count(), 20, "{stage}: {drawn}");
+    }
     // It waits for the sequencer's thread at least, and is handed back.
     let gap = one.lines().find(|line| line.trim_start().starts_with("gap: nobody worked"));
     let gap = gap.expect("there is a line for the gap");

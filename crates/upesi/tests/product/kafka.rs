@@ -199,6 +199,7 @@ fn three_nodes_and_one_that_is_killed() {
     assert_without_topic_refused(&scheme.home);
 }
 
+/// What any node says of all.
 fn status_command(switch: &Switch) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(["cluster", "status", "--admin", &format!("http://{}", switch.admin)]);
@@ -351,6 +352,9 @@ fn names_directories_and_brokers() {
     let answer = Admin::new(&scheme.home, &scheme.switch).call("POST", "/participants", body);
     assert_eq!(answer.status(), 503, "{}", answer.text());
     assert!(answer.text().contains("did not answer in time"), "{}", answer.text());
+    let status = finish(status_command(&scheme.switch));
+    let status = String::from_utf8_lossy(&status.stdout);
+    assert!(status.contains("NOTHING HAS COME FROM THE BROKERS for "), "{status}");
     let fresh = Home::new();
     let with_topic = |topic: &str| {
         let mut command = fresh.command(Ports::free());

@@ -203,14 +203,24 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     let restored = Home::new();
     let restore = |data: &Path, more: &[&str]| {
         let mut command = Command::new(PROGRAM);
-        command.arg("restore").arg("--from").arg(home.data()).arg("--data").arg(data);
+        let url = format!("file://{}", home.data().display());
+        command.args(["restore", "--from", &url, "--data"]).arg(data);
         finish({
             command.args(more);
             command
         })
     };
-    // Another hash than the one that comes out; a place that is taken; a good one.
+    // A place that holds no copy leaves nothing behind, and a later attempt is not in its way.
     let none = place.path().join("none");
+    let mut command = Command::new(PROGRAM);
+    let strange = tempfile::tempdir().unwrap();
+    std::fs::write(strange.path().join("letter"), "dear").unwrap();
+    let url = format!("file://{}", strange.path().display());
+    command.args(["restore", "--from", &url, "--data"]).arg(&none);
+    let output = finish(command);
+    assert!(said(&output).contains("holds other files"), "{}", said(&output));
+    assert!(!said(&output).contains("What was brought back"), "{}", said(&output));
+    // Another hash than the one that comes out; a place that is taken; a good one.
     let output = restore(&none, &["--state-hash", &"0".repeat(64)]);
     assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
     assert!(!none.exists());

@@ -91,6 +91,11 @@ struct Proof {
 /// Makes a directory that is not there or empty from a copy, for a node that goes on from it.
 #[cfg(feature = "kafka")]
 pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
+    if let Copy::Directory(path) = Copy::of(from)?
+        && has_state(&path)
+    {
+        return adopt(&path, data);
+    }
     let arguments = RestoreArguments {
         from: from.to_owned(),
         data: data.to_owned(),
@@ -104,6 +109,67 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
         proof.records, proof.last_record, proof.seconds
     );
     Ok(())
+}
+
+/// Whether a directory has a store and a snapshot: what a start needs beside the log.
+fn has_state(path: &Path) -> bool {
+    let snapshots = RealDisk::open_to_read(path).map(|disk| snapshots::list(&disk));
+    path.join(cold::DIRECTORY).is_dir() && matches!(snapshots, Ok(Ok(files)) if !files.is_empty())
+}
+
+/// Takes log, snapshots and store of a node that has ended as they are. Nothing is decided again:
+/// the log's chain is proved, the start goes on from the newest snapshot, and from then on this
+/// node's state is held against that of the others, as every node's is.
+fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
+    let started = Instant::now();
+    let target = Target::of(data)?;
+    target.refuse_leftovers()?;
+    let source = OfflineLog::open(from)?;
+    let failed = |error: std::io::Error| target.failure(&error.to_string());
+    let mut progress = Progress::new();
+    let (_, bytes) = target.fill(&source)?;
+    let stored = copy_tree(
+        &from.join(cold::DIRECTORY),
+        &target.unfinished.join(cold::DIRECTORY),
+        &mut |copied| progress.say(|| format!("{} MiB copied", (bytes + copied) >> 20)),
+    );
+    progress.end();
+    let stored = stored.map_err(failed)?;
+    let copied = OfflineLog::open(&target.unfinished)?;
+    let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
+    drop(copied);
+    target.finish()?;
+    println!(
+        "upesi: began with the directory of a node, {}: log up to record {}, snapshots and store, \
+         {} MB, in {:.1} s",
+        from.display(),
+        walked.tail.end.0,
+        (bytes + stored) / 1_000_000,
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// Copies a directory with all that is in it, durably; gives the bytes, and tells of them on the
+/// way.
+fn copy_tree(from: &Path, to: &Path, tell: &mut dyn FnMut(u64)) -> std::io::Result<u64> {
+    fs::create_dir_all(to)?;
+    let mut bytes = 0;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        bytes += match entry.file_type()?.is_dir() {
+            true => copy_tree(&path, &copy, &mut |more| tell(bytes + more))?,
+            false => {
+                let copied = fs::copy(&path, &copy)?;
+                File::open(&copy)?.sync_all()?;
+                copied
+            }
+        };
+        tell(bytes);
+    }
+    File::open(to)?.sync_all()?;
+    Ok(bytes)
 }
 
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
@@ -305,11 +371,7 @@ impl Target {
 
     /// Proves a directory, copies what belongs to the log, and compares.
     fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<Made, Failure> {
-        if self.unfinished.exists() {
-            let left = self.unfinished.display();
-            let what = format!("an earlier attempt left {left}: remove it and try again");
-            return Err(Failure::new(format!("{}: {what}", self.data.display())));
-        }
+        self.refuse_leftovers()?;
         let source = OfflineLog::open(from)?;
         let proved = prove(&source, &self.unfinished, arguments.state_hash.as_deref());
         if proved.is_err() {
@@ -322,22 +384,34 @@ impl Target {
         Ok(Made { files, bytes, proved })
     }
 
+    fn refuse_leftovers(&self) -> Result<(), Failure> {
+        if !self.unfinished.exists() {
+            return Ok(());
+        }
+        let left = self.unfinished.display();
+        let what = format!("an earlier attempt left {left}: remove it and try again");
+        Err(Failure::new(format!("{}: {what}", self.data.display())))
+    }
+
     /// Copies the segments, wherever they are, and what stands beside them; gives the names of the
     /// latter, and the number of bytes of all.
     fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), Failure> {
         let failed = |error: DiskError| self.failure(&error.to_string());
         let disk = RealDisk::open(&self.unfinished).map_err(failed)?;
         let (mut files, mut bytes) = (Vec::new(), 0);
+        let mut progress = Progress::new();
         for name in source.disk().list().map_err(failed)? {
             let is_segment = name.ends_with(".segment");
             let is_beside = name.ends_with(".snapshot") || name == "quarantine.json";
             if is_segment || is_beside {
                 bytes += copy(source.disk(), &disk, &name).map_err(failed)?;
+                progress.say(|| format!("{} MiB copied", bytes >> 20));
             }
             if is_beside {
                 files.push(name);
             }
         }
+        progress.end();
         disk.sync_directory().map_err(failed)?;
         Ok((files, bytes))
     }

@@ -50,7 +50,8 @@ pub(crate) struct LogArguments {
     log: Option<String>,
     /// With --log, if the data directory is empty: begin with this copy of the log, as for
     /// `restore`, and fetch from the topic what it lacks. For topics that do not hold their
-    /// beginning any more.
+    /// beginning any more. The directory of a node that has ended is taken with its snapshots and
+    /// its store: nothing is decided again.
     #[arg(long, value_name = "URL|DIR", requires = "log")]
     pub(crate) from: Option<String>,
     /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one

@@ -139,8 +139,21 @@ fn a_scheme_moves_to_brokers_and_back() {
     scheme.settle();
     scheme.positions("47", "-47");
     scheme.switch.stop(Signal::TERM);
+    let admin = Admin::new(&fresh, &b);
+    admin.must("POST", "/snapshots", "", 202);
+    admin.wait_for("upesi_snapshots_taken_total", |taken| 0 < taken);
     b.stop(Signal::TERM);
-    for home in [&scheme.home, &fresh, &third] {
+    // A fourth takes all that a node has which has ended, and decides nothing again.
+    let fourth = Home::new().told(&["--from", fresh.data().to_str().unwrap()]);
+    let d = node(&fourth, &log, "d");
+    assert!(d.greeting.contains("began with the directory of a node"), "{}", d.greeting);
+    assert!(d.greeting.contains("went on from the snapshot of record"), "{}", d.greeting);
+    assert!(!d.greeting.contains("decided again"), "{}", d.greeting);
+    assert!(!d.greeting.contains("built anew"), "{}", d.greeting);
+    send(d.fspiop, &old[0].prepare(), 202);
+    assert_eq!(Admin::new(&fourth, &d).position("payerfsp"), "47");
+    d.stop(Signal::TERM);
+    for home in [&scheme.home, &fresh, &third, &fourth] {
         assert!(bytes(home).starts_with(&before), "the history is the same, byte for byte");
         let there = done(home, &at_end);
         for what in ["state_hash", "outcome_digest", "participants", "transfers_in_flight"] {

@@ -112,6 +112,7 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
 }
 
 /// Whether a directory has a store and a snapshot: what a start needs beside the log.
+#[cfg(feature = "kafka")]
 fn has_state(path: &Path) -> bool {
     let snapshots = RealDisk::open_to_read(path).map(|disk| snapshots::list(&disk));
     path.join(cold::DIRECTORY).is_dir() && matches!(snapshots, Ok(Ok(files)) if !files.is_empty())
@@ -120,6 +121,7 @@ fn has_state(path: &Path) -> bool {
 /// Takes log, snapshots and store of a node that has ended as they are. Nothing is decided again:
 /// the log's chain is proved, the start goes on from the newest snapshot, and from then on this
 /// node's state is held against that of the others, as every node's is.
+#[cfg(feature = "kafka")]
 fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
     let started = Instant::now();
     let target = Target::of(data)?;
@@ -152,6 +154,7 @@ fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
 
 /// Copies a directory with all that is in it, durably; gives the bytes, and tells of them on the
 /// way.
+#[cfg(feature = "kafka")]
 fn copy_tree(from: &Path, to: &Path, tell: &mut dyn FnMut(u64)) -> std::io::Result<u64> {
     fs::create_dir_all(to)?;
     let mut bytes = 0;

@@ -378,7 +378,6 @@ fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) 
 }
 
 /// Whether there is a log in a directory, wherever its segments are.
-#[cfg(feature = "kafka")]
 pub(crate) fn has_segments(data: &Path) -> bool {
     let names = fs::read_dir(data).into_iter().flatten().flatten();
     let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());

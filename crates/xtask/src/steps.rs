@@ -42,6 +42,11 @@ pub(crate) fn ci() -> Vec<Step> {
             "no warning in any target",
             "clippy --workspace --all-targets --locked -- -D warnings",
         ),
+        cargo(
+            "bare",
+            "no warning in the program without Kafka either",
+            "clippy --package upesi --no-default-features --locked -- -D warnings",
+        ),
         with(
             cargo("docs", "every link in the API docs", "doc --workspace --no-deps --locked"),
             "RUSTDOCFLAGS",

@@ -51,9 +51,7 @@ impl Network {
             _ => false,
         }
     }
-}
 
-impl Network {
     /// Whether all of it lies in another one.
     fn lies_in(&self, other: &Self) -> bool {
         other.bits <= self.bits && other.contains(self.address)

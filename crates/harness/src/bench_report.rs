@@ -495,11 +495,11 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, window: &Window) -> fmt::Result {
     )
 }
 
-/// What was set and stands nowhere else, several to a line.
 fn or_unknown(count: Option<f64>) -> String {
     count.map_or_else(|| "an unknown number".to_owned(), |count| format!("{count:.2}"))
 }
 
+/// What was set and stands nowhere else, several to a line.
 fn write_options(f: &mut fmt::Formatter<'_>, set: &Configuration) -> fmt::Result {
     let json = serde_json::to_value(set).expect("plain data");
     let shown = json.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());

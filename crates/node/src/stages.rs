@@ -250,8 +250,8 @@ impl Stages {
         let messages = messages(&marks);
         let under_way = !marks.is_empty() && self.is_under_way(&messages);
         let now_ns = under_way.then(monotonic_ns);
-        let (stages, waits) = (stages_of(&marks, now_ns), waits_of(&marks, now_ns));
-        Noted { stages, waits, reach, under_way }
+        let stages = stages_of(&marks, &messages, now_ns);
+        Noted { stages, waits: waits_of(&marks, &messages, now_ns), reach, under_way }
     }
 
     /// Whether a message was not answered yet, or nobody was told of an end. Of several nodes
@@ -280,8 +280,7 @@ impl Stages {
 
 /// Where somebody worked; the marks are in order of time. What has not ended is told until
 /// `now_ns`.
-fn stages_of(marks: &[Mark], now_ns: Option<u64>) -> Vec<Stage> {
-    let messages = messages(marks);
+fn stages_of(marks: &[Mark], messages: &[Vec<Mark>], now_ns: Option<u64>) -> Vec<Stage> {
     let mut stages: Vec<Stage> = messages.iter().flat_map(|one| worked_on(one)).collect();
     let attempts = messages.iter().map(|message| newest(message));
     for attempt in attempts.filter(|mark| mark.moment == Moment::Attempted) {
@@ -307,10 +306,10 @@ fn until(now_ns: Option<u64>, start_ns: u64, label: String) -> Option<Stage> {
 }
 
 /// Where it waited for the batch, and from the decision until an attempt began.
-fn waits_of(marks: &[Mark], now_ns: Option<u64>) -> Vec<Stage> {
+fn waits_of(marks: &[Mark], messages: &[Vec<Mark>], now_ns: Option<u64>) -> Vec<Stage> {
     let mut waits = Vec::new();
-    for message in messages(marks) {
-        let Mark { moment, at_ns, what, .. } = newest(&message);
+    for message in messages {
+        let Mark { moment, at_ns, what, .. } = newest(message);
         if moment == Moment::Owed {
             let label = format!("{}: dispatch", name(what));
             waits.extend(until(now_ns, decided_ns(marks, at_ns), label));

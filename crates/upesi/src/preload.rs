@@ -95,6 +95,10 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     config.transfers.confirm_to_payee = false;
     config.log.segment_mib = arguments.segment_mib;
     let data = &arguments.data;
+    if !data.exists() {
+        let all = arguments.transfers.or(arguments.total).unwrap_or(0);
+        check_room(data, all, arguments.body_bytes)?;
+    }
     let Opened { sequencer, directory, following, .. } =
         open(&config, data, (&options, &fsps), &clock)?;
     // Another row of numbers each time, and the same one for the same history.
@@ -212,7 +216,8 @@ fn are_onboarded(state: &State, fsps: &[SimulatorOptions]) -> bool {
 /// Refuses what the disk has no room for, before anything is written.
 fn check_room(data: &Path, transfers: u64, body_bytes: u64) -> Result<(), Failure> {
     let needed = transfers * (BESIDE_BODY_BYTES + body_bytes) + FREE_BYTES;
-    let free = harness::free_bytes(data).map_err(|error| Failure::new(error.to_string()))?;
+    let there = data.ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
+    let free = harness::free_bytes(there).map_err(|error| Failure::new(error.to_string()))?;
     if needed <= free {
         return Ok(());
     }

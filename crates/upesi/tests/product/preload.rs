@@ -86,5 +86,6 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
         let output = upesi(&[&["preload", "--data", name], arguments].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(said), "{arguments:?}: {errors}");
+        assert!(!data.exists(), "{arguments:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! written by version 1 is understood forever.
 
 use alloc::borrow::ToOwned;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec;
 use std::format;
 
@@ -133,6 +133,19 @@ fn a_count_is_not_believed() {
     ] {
         let read = read_fields(kind::FINISH_DELIVERIES, 1, &count.to_le_bytes());
         assert_eq!(read, Err(error), "{count}");
+    }
+}
+
+#[test]
+fn a_fault_says_what_is_wrong() {
+    let said = |fields: &[u8]| read_fields(kind::FINISH_DELIVERIES, 1, fields).unwrap_err();
+    for (fields, words) in [
+        (&[1, 0, 0, 0][..], "end too early"),
+        (&[0, 0, 0, 0, 0][..], "follow the record's last field"),
+        (&[255; 4][..], "never writes"),
+    ] {
+        let error = said(fields).to_string();
+        assert!(error.contains(words), "{fields:?}: {error}");
     }
 }
 

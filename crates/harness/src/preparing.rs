@@ -18,12 +18,18 @@ use crate::scenario::Scenario;
 
 /// The simulated FSPs of these options, as every measurement has them, whose transfers live for
 /// `life`.
-#[must_use]
-pub fn correspondents(options: &FspOptions, life: Duration) -> Vec<SimulatorOptions> {
+///
+/// # Errors
+/// The options make no sense.
+pub fn correspondents(
+    options: &FspOptions,
+    life: Duration,
+) -> Result<Vec<SimulatorOptions>, HarnessError> {
+    options.check()?;
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
     let mut simulators = plan(options, &[nowhere]);
     simulators.iter_mut().for_each(|simulator| simulator.expiration_ahead = life);
-    simulators
+    Ok(simulators)
 }
 
 /// Makes the FSPs known to the switch of a directory as every measurement does, through the admin

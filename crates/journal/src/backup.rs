@@ -34,6 +34,7 @@ use crate::scan::{self, Part};
 use crate::segment::{self, OBJECTS, SEGMENT_HEADER_BYTES};
 use crate::tiered::{SegmentInfo, Tiered};
 
+mod mending;
 mod survey;
 
 pub use survey::survey;
@@ -151,6 +152,8 @@ pub struct Backup {
     manifest: Option<Manifest>,
     /// Segments that are there, packed.
     packed: BTreeSet<Position>,
+    /// What was not as it was left, and is written again.
+    damaged: Vec<String>,
     /// How far the open segments were scanned: where the next frame starts.
     scanned: Option<Scan>,
     copied: Copied,
@@ -164,7 +167,8 @@ struct Scan {
 }
 
 impl Backup {
-    /// Goes on with the copy in a place, or begins one.
+    /// Goes on with the copy in a place, or begins one. What is missing there or damaged, as far as
+    /// a look shows it, is written again by the next run ([`Backup::damaged`]).
     ///
     /// # Errors
     /// As [`places::claim`]; [`ArchiveError::Forked`] when the copy there is not of this log's
@@ -178,8 +182,10 @@ impl Backup {
         let packed = names.iter().filter_map(|name| segment::first_of_packed(name)).collect();
         let manifest = read_manifest(&*place)?;
         let copied = Copied::default();
-        let backup = Self { place, identity, manifest, packed, scanned: None, copied };
+        let damaged = Vec::new();
+        let mut backup = Self { place, identity, manifest, packed, damaged, scanned: None, copied };
         backup.check_history(log)?;
+        backup.look_over()?;
         Ok(backup)
     }
 
@@ -627,7 +633,7 @@ fn bring_packed<D: Disk>(
     let (object, length, packed) = packed_behind(place, tail)?;
     let source = Object { place, name: &object };
     let name = segment::packed_name_of(tail.next());
-    if !is_there(disk, &name, &packed)? {
+    if !is_there(disk, (&name, &packed), watch)? {
         archive::remove_if_there(disk, &name)?;
         let file = disk.create(&name)?;
         let mut at = 0;
@@ -637,20 +643,35 @@ fn bring_packed<D: Disk>(
             went_on(watch, bytes.len())
         })?;
         file.sync()?;
+        if !is_there(disk, (&name, &packed), watch)? {
+            packed.check_blocks::<ArchiveError>(&source, &mut |_| Ok(()))?;
+            let what = format!("{object} came otherwise than it is there: once more");
+            return Err(RestoreError::NotWhole { place: place.url().to_owned(), what });
+        }
     }
     Ok(packed.contents.after)
 }
 
-/// Whether an interrupted attempt has brought it; its bytes are checked at the end.
-fn is_there<D: Disk>(disk: &D, name: &str, packed: &Packed) -> Result<bool, DiskError> {
+/// Whether it was brought whole, by this attempt or one that was interrupted.
+fn is_there<D: Disk>(
+    disk: &D,
+    (name, packed): (&str, &Packed),
+    watch: &mut Watch<'_>,
+) -> Result<bool, ArchiveError> {
     let file = match disk.open(name) {
         Err(DiskError::NotFound(_)) => return Ok(false),
         opened => opened?,
     };
     let length = file.length()?;
     let source = crate::tiered::PackedBytes::Local { file, name: name.to_owned() };
-    let there = Packed::open(&source, length);
-    Ok(there.is_ok_and(|there| there.contents.seal == packed.contents.seal))
+    let Ok(there) = Packed::open(&source, length) else { return Ok(false) };
+    if there.contents.seal != packed.contents.seal {
+        return Ok(false);
+    }
+    match there.check_blocks(&source, &mut |bytes| went_on(watch, bytes)) {
+        Err(ArchiveError::Disk(DiskError::Damaged { .. })) => Ok(false),
+        read => read.map(|()| true),
+    }
 }
 
 /// Makes the segment behind `tail` of its chunks; gives the log's end behind it.

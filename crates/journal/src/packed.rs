@@ -235,9 +235,7 @@ impl Packed {
         for (block, number) in blocks.iter().zip(wanted) {
             let from = (block.offset - first.offset) as usize;
             let bytes = &packed[from..from + block.bytes as usize];
-            if crc32c(bytes) != block.crc {
-                return Err(damaged(source, block.offset, "the checksum of the block is wrong"));
-            }
+            check_block(source, block, bytes)?;
             let length = self.plain_length(number);
             let unpacked = unpacking.decompress(bytes, length).ok();
             plain.push(unpacked.filter(|plain| plain.len() == length).ok_or_else(|| {
@@ -245,6 +243,23 @@ impl Packed {
             })?);
         }
         Ok(plain)
+    }
+
+    /// Reads every block and compares its checksum; those of what stands around the blocks were
+    /// compared when it was opened. `see` hears of the bytes of each.
+    pub(crate) fn check_blocks<E: From<DiskError>>(
+        &self,
+        source: &dyn Source,
+        see: &mut dyn FnMut(usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut bytes = Vec::new();
+        for block in &self.blocks {
+            bytes.resize(block.bytes as usize, 0);
+            read_source(source, block.offset, &mut bytes)?;
+            check_block(source, block, &bytes)?;
+            see(bytes.len())?;
+        }
+        Ok(())
     }
 
     /// Decompresses everything and compares it with what the end says, giving the plain bytes to
@@ -445,6 +460,13 @@ pub(crate) fn damaged(
 ) -> DiskError {
     let (file, reason) = (source.shown(), reason.to_owned());
     DiskError::Damaged { file, offset: offset.into(), reason }
+}
+
+fn check_block(source: &dyn Source, block: &Block, bytes: &[u8]) -> Result<(), DiskError> {
+    match crc32c(bytes) == block.crc {
+        true => Ok(()),
+        false => Err(damaged(source, block.offset, "the checksum of the block is wrong")),
+    }
 }
 
 fn read_source(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {

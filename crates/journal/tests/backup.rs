@@ -191,19 +191,7 @@ fn stop_after(most: usize) -> impl FnMut(u64) -> Result<(), Stop> {
 /// A copy that misses anything, or in which anything is wrong, makes no log, and says why.
 #[test]
 fn a_damaged_copy_is_refused_with_its_place() {
-    let scene = Scene::new();
-    let mut log = scene.create();
-    grow(&mut log, 40);
-    fs::write(scene.path("data").join("notes"), "kept").expect("writes");
-    scene.run().expect("copies");
-    let files = |prefix: &str| {
-        let entries = fs::read_dir(scene.path("copy").join(prefix)).expect("lists");
-        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-        paths.sort();
-        paths
-    };
-    let chunk = files("open").remove(0);
-    let segments = files("segments");
+    let (scene, _log, [chunk, first, second, file]) = a_copy();
     let mut round = 0;
     let mut check = |path: &PathBuf, change: &dyn Fn(&mut Vec<u8>), named: &str| {
         let good = fs::read(path).expect("reads");
@@ -225,13 +213,13 @@ fn a_damaged_copy_is_refused_with_its_place() {
     check(&chunk, &Vec::clear, "has no open/");
     check(&chunk, &|bytes| bytes[700] ^= 1, "is damaged: its digest");
     check(&chunk, &|bytes| bytes.truncate(900), "is damaged: its digest");
-    check(&segments[0], &Vec::clear, "the records from 1 on are missing");
-    check(&segments[1], &Vec::clear, "on are missing");
-    check(&segments[1], &|bytes| bytes[600] ^= 1, "checksum of the block");
-    check(&segments[1], &|bytes| bytes.truncate(1_000), "it was cut short");
-    let first = fs::read(&segments[0]).expect("reads");
-    check(&segments[1], &|bytes| bytes.clone_from(&first), "does not continue");
-    check(&files("files")[0], &|bytes| bytes[0] ^= 1, "is damaged: its digest");
+    check(&first, &Vec::clear, "the records from 1 on are missing");
+    check(&second, &Vec::clear, "on are missing");
+    check(&second, &|bytes| bytes[600] ^= 1, "checksum of the block");
+    check(&second, &|bytes| bytes.truncate(1_000), "it was cut short");
+    let other = fs::read(&first).expect("reads");
+    check(&second, &|bytes| bytes.clone_from(&other), "does not continue");
+    check(&file, &|bytes| bytes[0] ^= 1, "is damaged: its digest");
     check(&scene.path("copy/backup.json"), &Vec::clear, "no copy was finished");
     check(&scene.path("copy/backup.json"), &|bytes| bytes.truncate(40), "read backup.json");
     check(&scene.path("copy/identity.json"), &Vec::clear, "holds other files");
@@ -239,6 +227,98 @@ fn a_damaged_copy_is_refused_with_its_place() {
     let surveyed = journal::survey(&*scene.place()).expect("all of it is there");
     let last = scene.disk().segments().expect("lists").pop().expect("a last one").base;
     assert_eq!((surveyed.end, surveyed.chain), (last.end, last.chain), "where packed ones end");
+}
+
+/// A copy of several segments, a chunk and another file, and the paths of these.
+fn a_copy() -> (Scene, FileLog<Tiered<RealDisk>>, [PathBuf; 4]) {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 40);
+    fs::write(scene.path("data").join("notes"), "kept").expect("writes");
+    scene.run().expect("copies");
+    let files = |prefix: &str| {
+        let entries = fs::read_dir(scene.path("copy").join(prefix)).expect("lists");
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        paths.sort();
+        paths
+    };
+    let segments = files("segments");
+    let paths = [
+        files("open").remove(0),
+        segments[0].clone(),
+        segments[1].clone(),
+        files("files").remove(0),
+    ];
+    (scene, log, paths)
+}
+
+/// Whatever happens to a copy, the next run finds it and writes it again; what is within a packed
+/// segment is found by whoever reads all of it.
+#[test]
+fn what_is_damaged_in_a_copy_is_written_again() {
+    let (scene, log, [chunk, first, second, file]) = a_copy();
+    let mut round = 0;
+    let mut mend = |path: &PathBuf, reads_all: bool, change: &dyn Fn(&mut Vec<u8>)| {
+        let good = fs::read(path).expect("reads");
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        match bytes.is_empty() {
+            true => fs::remove_file(path).expect("removes"),
+            false => fs::write(path, &bytes).expect("writes"),
+        }
+        let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
+        if reads_all {
+            assert!(backup.damaged().is_empty(), "{:?}", backup.damaged());
+            backup.check(&mut go).expect("reads");
+        }
+        let damaged = backup.damaged().to_vec();
+        let copied = backup.run(&scene.disk(), &[], &mut go).expect("copies");
+        assert!(0 < copied.bytes, "{path:?}");
+        assert_eq!(fs::read(path).expect("reads"), good, "{path:?}");
+        round += 1;
+        let restored = scene.restore(&format!("restored {round}")).expect("whole");
+        assert_eq!(restored.walked.tail.chain, log.chain());
+        damaged
+    };
+    let named = |path: &PathBuf| {
+        let name = path.strip_prefix(scene.path("copy")).expect("it is in the copy");
+        [name.to_str().expect("a name").to_owned()]
+    };
+    for path in [&chunk, &file] {
+        assert_eq!(mend(path, false, &Vec::clear), named(path));
+        assert_eq!(mend(path, false, &|bytes| bytes[1] ^= 1), named(path));
+        assert_eq!(mend(path, false, &|bytes| bytes.truncate(2)), named(path));
+    }
+    // A segment that is gone is not among those that are there.
+    assert!(mend(&first, false, &Vec::clear).is_empty());
+    assert_eq!(mend(&second, false, &|bytes| bytes.truncate(1_000)), named(&second));
+    assert_eq!(mend(&second, false, &|bytes| bytes[3] ^= 1), named(&second));
+    assert_eq!(mend(&second, true, &|bytes| bytes[600] ^= 1), named(&second));
+}
+
+/// What an attempt brought of a damaged object is brought again once the object is good.
+#[test]
+fn a_restore_goes_on_once_the_copy_is_mended() {
+    let (scene, log, [_, _, second, _]) = a_copy();
+    let good = fs::read(&second).expect("reads");
+    let mut bad = good.clone();
+    bad[600] ^= 1;
+    fs::write(&second, bad).expect("writes");
+    let url = format!("{}/copy/segments/", scene.directory.path().display());
+    for _ in 0..2 {
+        let error = scene.restore("restored").expect_err("refused").to_string();
+        assert!(error.contains(&url) && error.contains("checksum of the block"), "{error}");
+    }
+    fs::write(&second, good).expect("writes");
+    let restored = scene.restore("restored").expect("whole");
+    assert_eq!(restored.walked.tail.chain, log.chain());
+    // Nor is what was damaged here believed, after it was brought.
+    let name = second.file_name().expect("a name");
+    let here = scene.path("restored").join(name);
+    let mut bytes = fs::read(&here).expect("reads");
+    bytes[600] ^= 1;
+    fs::write(&here, bytes).expect("writes");
+    assert_eq!(scene.restore("restored").expect("whole").walked.tail.chain, log.chain());
 }
 
 /// Who writes to the copy: one log, and one history of it.

@@ -153,8 +153,8 @@ fn damage_says_where_and_what_to_do() {
           where record 4 should start:
           the segment is of log 636f6e74726163742074657374732031, this is log abababababababababababababababab.
         Nothing was changed.
-        A file of another log, or of an older copy of this one, was put here:
-          remove it and restore the right one.
+        This file, or those before it, are of another log or of an older copy of this one:
+          remove what does not belong here and restore the right one.
 
         the log is damaged in 00000000000000000010.segment at byte 512,
           where record 10 should start:

@@ -1,6 +1,7 @@
 //! `upesi backup`: a copy of the log in another place, whole at any moment. The running switch
 //! keeps one by itself (`keeper.rs`).
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -24,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   upesi backup --data /var/lib/upesi --to file:///mnt/backup
   upesi backup --data /var/lib/upesi --to file:///mnt/backup --config upesi.toml --json
+  upesi backup --data /var/lib/upesi --to file:///mnt/backup --check
   AWS_ENDPOINT=https://minio:9000 upesi backup --data /var/lib/upesi --to s3://backups/hub-1
   upesi restore --from file:///mnt/backup --data /var/lib/upesi-new
 A switch may be running: [backup] in its configuration makes it keep the copy by itself.";
@@ -43,6 +45,10 @@ pub(crate) struct BackupArguments {
     /// Copy this configuration file with it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Read all of the copy that is there already, too: what is damaged is written again. Without
+    /// it, packed segments are only looked at from outside.
+    #[arg(long)]
+    check: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -58,6 +64,8 @@ struct Report {
     segments: usize,
     files: usize,
     bytes: u64,
+    /// Objects that were missing or damaged there, and were written again.
+    mended: Vec<String>,
     seconds: f64,
 }
 
@@ -91,14 +99,21 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let mut bytes = 0_u64;
     let extras = extras(arguments.config.as_deref());
+    let mut watch = |more| {
+        bytes += more;
+        progress.say(|| format!("{} MiB read and written", bytes >> 20));
+        Ok(())
+    };
+    let mut mended = BTreeSet::new();
     let mut copied = Err(ArchiveError::Stopped);
     for _ in 0..ATTEMPTS {
         copied = Tiered::open(disk.clone()).map_err(ArchiveError::from).and_then(|log| {
-            Backup::open(&log, Arc::clone(&place))?.run(&log, &extras, &mut |more| {
-                bytes += more;
-                progress.say(|| format!("{} MiB read and written", bytes >> 20));
-                Ok(())
-            })
+            let mut backup = Backup::open(&log, Arc::clone(&place))?;
+            if arguments.check {
+                backup.check(&mut watch)?;
+            }
+            mended.extend(backup.damaged().iter().cloned());
+            backup.run(&log, &extras, &mut watch)
         });
         let moved = matches!(copied, Err(ArchiveError::Disk(DiskError::NotFound(_))));
         if !moved {
@@ -114,6 +129,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
         segments: copied.segments,
         files: copied.files,
         bytes: copied.bytes,
+        mended: mended.into_iter().collect(),
         seconds: started.elapsed().as_secs_f64(),
     };
     if arguments.json {
@@ -122,5 +138,8 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let Report { to, end, chain_head, segments, files, bytes, .. } = &report;
     println!("{to} holds the log up to record {end}, chain head {chain_head}");
     println!("copied now: {bytes} bytes, {segments} closed segments, {files} other files");
+    for object in &report.mended {
+        println!("{object} was missing or damaged there, and was written again");
+    }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use journal::{
     ArchiveError, Backup, Destination, Extra, Place, RealDisk, Retention, SegmentInfo, Tier, Tiered,
@@ -30,6 +30,8 @@ const ARCHIVE_EVERY: Duration = Duration::from_secs(10);
 const WATCH_EVERY: Duration = Duration::from_secs(10);
 /// After a failure, before the next attempt.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
+/// How often it is looked whether the copy is as it was left.
+const LOOK_OVER: Duration = Duration::from_secs(24 * 3_600);
 /// Growth is measured over this time.
 const DAY: u64 = 24 * 3_600 * 1_000_000;
 /// And over no less than this.
@@ -254,8 +256,9 @@ struct Copier {
     place: Arc<dyn Place>,
     log: Tiered<RealDisk>,
     configuration: Option<PathBuf>,
-    /// None before the first attempt, and after one that failed.
-    backup: Option<Backup>,
+    /// With the moment at which it was opened. None before the first attempt, and after one that
+    /// failed.
+    backup: Option<(Backup, Instant)>,
     teller: Teller,
 }
 
@@ -279,14 +282,24 @@ impl Copier {
         self.teller.tell(copied)
     }
 
+    fn open(&self) -> Result<Backup, ArchiveError> {
+        let backup = Backup::open(&self.log, Arc::clone(&self.place))?;
+        for object in backup.damaged() {
+            println!("upesi: backup: {object} is missing or damaged there; it is written again");
+        }
+        Ok(backup)
+    }
+
     fn copy(&mut self, stopping: &AtomicBool) -> Result<Option<Position>, ArchiveError> {
         // Between two runs anybody else may copy, even to the same place.
         let _alone = self.log.below().copy_alone()?;
         let backup = match self.backup.take() {
-            Some(kept) if kept.is_current()? => kept,
-            _ => Backup::open(&self.log, Arc::clone(&self.place))?,
+            Some((kept, since)) if since.elapsed() < LOOK_OVER && kept.is_current()? => {
+                (kept, since)
+            }
+            _ => (self.open()?, Instant::now()),
         };
-        let backup = self.backup.insert(backup);
+        let (backup, _) = self.backup.insert(backup);
         let extras = extras(self.configuration.as_deref());
         let copied = backup.run(&self.log, &extras, &mut watch(stopping))?;
         Ok(Some(copied.end))

@@ -215,6 +215,8 @@ struct Import<'a> {
     rejects: Option<Rejects>,
     progress: Progress,
     batch: Vec<(Line, Row)>,
+    /// Lines refused since the last batch was done.
+    left_out: Vec<Line>,
     /// Lines read, and of these the good ones that were answered for or, in a check, found so.
     lines: u64,
     registered: u64,
@@ -248,6 +250,7 @@ impl<'a> Import<'a> {
             rejects,
             progress: Progress::new("lines", None),
             batch: Vec::with_capacity(BATCH),
+            left_out: Vec::new(),
             lines: 0,
             registered: 0,
             refused: 0,
@@ -261,9 +264,9 @@ impl<'a> Import<'a> {
             self.lines += 1;
             match row(&line.text, &self.fsps) {
                 Ok(row) => self.batch.push((line, row)),
-                Err(fault) => self.refuse(&line, &fault)?,
+                Err(fault) => self.refuse(line, &fault),
             }
-            if self.batch.len() < BATCH {
+            if self.batch.len() < BATCH && !self.has_too_many() {
                 continue;
             }
             self.send(source.line)?;
@@ -287,14 +290,32 @@ impl<'a> Import<'a> {
             let body = json!({ "parties": rows }).to_string();
             let answer = self.register(&body)?;
             self.registered += answer.registered;
+            let mut lines: Vec<_> = batch.into_iter().map(|(line, _)| Some(line)).collect();
             for RefusedRow { row, error_information } in answer.refused {
-                if let Some((line, _)) = batch.get(row) {
-                    self.refuse(line, &error_information.error_description)?;
+                if let Some(line) = lines.get_mut(row).and_then(Option::take) {
+                    self.refuse(line, &error_information.error_description);
                 }
             }
         }
         self.next_line = line;
+        self.keep_refused()?;
+        if self.has_too_many() {
+            let most = self.arguments.errors_max;
+            return Err(self.unfinished(&format!("more than {most} bad lines (--errors-max)")));
+        }
         Ok(())
+    }
+
+    fn has_too_many(&self) -> bool {
+        self.arguments.errors_max < self.refused
+    }
+
+    /// Adds what was refused to the file of such lines, once an import that goes on begins behind
+    /// them.
+    fn keep_refused(&mut self) -> Result<(), Failure> {
+        let refused = std::mem::take(&mut self.left_out);
+        let Some(rejects) = &mut self.rejects else { return Ok(()) };
+        refused.iter().try_for_each(|line| rejects.add(&line.text))
     }
 
     /// Has a batch registered, waiting for a switch that is away or full.
@@ -310,17 +331,10 @@ impl<'a> Import<'a> {
     }
 
     /// A line is left out.
-    fn refuse(&mut self, line: &Line, fault: &str) -> Result<(), Failure> {
+    fn refuse(&mut self, line: Line, fault: &str) {
         self.refused += 1;
         eprintln!("{}, line {}: {fault}", self.arguments.file.display(), line.number);
-        if let Some(rejects) = &mut self.rejects {
-            rejects.add(&line.text)?;
-        }
-        if self.refused > self.arguments.errors_max {
-            let most = self.arguments.errors_max;
-            return Err(self.unfinished(&format!("more than {most} bad lines (--errors-max)")));
-        }
-        Ok(())
+        self.left_out.push(line);
     }
 
     fn unfinished(&self, why: &str) -> Failure {

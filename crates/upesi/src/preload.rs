@@ -88,7 +88,8 @@ pub(crate) struct PreloadArguments {
 pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     let PreloadArguments { fsps, first, .. } = *arguments;
     let options = FspOptions { fsps, first, ..FspOptions::standard() };
-    let fsps = harness::correspondents(&options, LIFE);
+    let fsps =
+        harness::correspondents(&options, LIFE).map_err(|error| Failure::new(error.to_string()))?;
     let clock = SystemClock::new();
     let mut config = Config::default();
     // As measurements have it: the notices of a transfer are those of the published runs.

@@ -250,6 +250,34 @@ fn a_copy_of_a_running_switch_gives_the_same_state() {
 
 /// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
 #[test]
+fn a_damaged_copy_is_mended_from_the_log_while_there_is_one() {
+    let (home, _) = played();
+    let beside = Beside::new();
+    let place = beside.place("copy");
+    let data = home.data();
+    let backup = ["backup", "--json", "--data", text(&data), "--to", &place];
+    let checked = [&backup[..], &["--check"]].concat();
+    assert_eq!(answer(&backup)["mended"], json!([]));
+    let segment = names(&beside.path("copy/segments"), ".packed").remove(0);
+    let chunk = fs::read_dir(beside.path("copy/open")).unwrap().next().unwrap().unwrap().path();
+    for path in [&segment, &chunk] {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[600] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+    let restored = beside.path("restored");
+    let restore = ["restore", "--from", &place, "--data", text(&restored)];
+    refused(&restore, "checksum of the block is wrong");
+    let name =
+        |path: &Path| path.strip_prefix(beside.path("copy")).unwrap().to_str().unwrap().to_owned();
+    assert_eq!(answer(&backup)["mended"], json!([name(&chunk)]), "what a look shows");
+    assert_eq!(answer(&checked)["mended"], json!([name(&segment)]), "what reading it shows");
+    let again = answer(&checked);
+    assert_eq!((&again["mended"], &again["bytes"]), (&json!([]), &json!(0)));
+    assert!(run(&restore).status.success(), "it goes on in the same directory");
+}
+
+#[test]
 fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
     let beside = Beside::new();
     let (archive, copy) = (beside.place("archive"), beside.place("copy"));

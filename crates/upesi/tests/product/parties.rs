@@ -154,6 +154,42 @@ fn what_cannot_be_imported_is_said_at_once() {
     switch.stop(Signal::TERM);
 }
 
+/// Where there are too many bad lines the import ends behind the last of them, so that following
+/// its advice comes to the end and names each bad line once.
+#[test]
+fn too_many_bad_lines_end_an_import_that_goes_on_behind_them() {
+    let home = Home::new();
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    admin.prepare_hub();
+    admin.onboard("dfsp1", "http://127.0.0.1:9", "1000", "1000");
+    let mut text = format!("{HEADER}\n");
+    for number in 0..25 {
+        let fsp = if number % 5 == 0 { "dfsp1" } else { "nobody" };
+        writeln!(text, "MSISDN,{},,{fsp},", 100_000_000 + number).unwrap();
+    }
+    let path = file(&home, "bad.csv", &text);
+    let rejects = path.with_file_name("rejects.csv");
+    let mut line = "2".to_owned();
+    for (next, registered) in [(11, 2), (20, 2), (27, 1)] {
+        let more =
+            ["--errors-max", "6", "--rejects", rejects.to_str().unwrap(), "--from-line", &line];
+        let imported = import(&home, &switch, &path, &more);
+        let said = summary(&imported);
+        assert_eq!(
+            (&said["next_line"], &said["registered"]),
+            (&json!(next), &json!(registered)),
+            "{}",
+            errors(&imported)
+        );
+        line = next.to_string();
+    }
+    let left = fs::read_to_string(&rejects).unwrap();
+    let bad: Vec<_> = text.lines().filter(|line| line.contains("nobody")).collect();
+    assert_eq!(left.lines().skip(1).collect::<Vec<_>>(), bad);
+    switch.stop(Signal::TERM);
+}
+
 /// A file of that many parties, all served by `dfsp1`, whom the switch knows.
 fn many(home: &Home, admin: &Admin, lines: usize) -> PathBuf {
     admin.prepare_hub();

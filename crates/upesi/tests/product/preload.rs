@@ -81,6 +81,7 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
         (&[][..], "--transfers <COUNT>"),
         (&["--transfers", "1", "--total", "1"][..], "cannot be used with"),
         (&["--transfers", "1", "--fsps", "3"][..], "--fsps takes an even number"),
+        (&["--transfers", "1", "--fsps", "0"][..], "--fsps takes an even number"),
         (&["--transfers", "900000M"][..], "make room, add fewer, or take another --data"),
     ] {
         let output = upesi(&[&["preload", "--data", name], arguments].concat());

@@ -54,9 +54,10 @@ const FILES: &str = "files";
 /// States beside the log: long, never changed under their name, and never needed. So one that was
 /// copied is not read again, and one that is too long is left out.
 const SNAPSHOT: &str = ".snapshot";
-/// Never copied: secrets, what is made anew, what is not finished, and the mark of what is durable,
-/// which is ahead of a copy that is taken while the log grows.
-const LEFT_OUT: [&str; 3] = ["admin-token", CATALOGUE, crate::MARK];
+/// Never copied: secrets, what is made anew, what is not finished, the note that this directory has
+/// taken a log back from a topic, and the mark of what is durable, which is ahead of a copy that is
+/// taken while the log grows.
+const LEFT_OUT: [&str; 4] = ["admin-token", "kafka-taken", CATALOGUE, crate::MARK];
 const UNFINISHED: [&str; 4] = [".new", ".tmp", PACKING, ".unfinished"];
 
 /// What a copy consists of.

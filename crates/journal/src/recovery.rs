@@ -208,8 +208,8 @@ impl DamageReason {
                 "Put the missing segment, or a complete copy of this one, back from the archive."
             }
             Self::Identity { .. } | Self::Unconnected => {
-                "This file, or those before it, are of another log or of an older copy of this one: \
-                 remove what does not belong here and restore the right one."
+                "This file, or those before it, are of another log or of an older copy of this \
+                 one: remove what does not belong here and restore the right one."
             }
             Self::Cut { .. } => {
                 "Put the end back from a copy, or restore the log from its backup. If there is \

@@ -9,6 +9,9 @@
 //! newer version wrote it, and stop. Kind 4 came later than the others: programs that do not know
 //! it pass it over.
 //!
+//! Every version keeps magic, version, the length at 8 and a header of 144 bytes at least: what says
+//! otherwise was written by none.
+//!
 //! # Layout, version 2 (all integers little endian)
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -118,6 +121,11 @@ pub fn write_state(stated: &Stated, out: &mut Vec<u8>) {
     write((KIND_STATE, [node, epoch]), &End { identity, position, chain: hash }, &[], out);
 }
 
+/// Whether a version that is not known may have written this.
+fn is_of_some_version(bytes: &[u8]) -> bool {
+    HEAD <= bytes.len() && u32::from_le_bytes(array_at(bytes, 8)) as usize == bytes.len()
+}
+
 fn write((kind, who): (u16, Who), end: &End, rest: &[u8], out: &mut Vec<u8>) {
     let length = HEAD + rest.len();
     out.clear();
@@ -149,7 +157,8 @@ impl<'a> Message<'a> {
                 Bundle::parse(bytes).map(Self::Bundle)
             }
             Some(MOVING_VERSION) => Self::moving(bytes).map_err(BundleError::Foreign),
-            Some(version) => Err(BundleError::Version(version)),
+            Some(version) if is_of_some_version(bytes) => Err(BundleError::Version(version)),
+            Some(_) => Err(BundleError::Foreign("it is not what any version would write")),
         }
     }
 

@@ -124,5 +124,11 @@ fn a_program_that_knows_bundles_alone_takes_it_for_a_newer_one() {
     let mut newer = samples()[1].clone();
     newer[4] = 4;
     assert_eq!(Message::parse(&newer).err(), Some(BundleError::Version(4)));
-    assert!(matches!(Message::parse(b"hello").err(), Some(BundleError::Foreign(_))));
+    // What no version would write stops no program.
+    let (mut cut, mut longer) = (newer.clone(), newer);
+    cut.truncate(cut.len() - 1);
+    longer.push(0);
+    for foreign in [&b"hello"[..], b"UpBu\x04\0", &cut, &longer] {
+        assert!(matches!(Message::parse(foreign).err(), Some(BundleError::Foreign(_))));
+    }
 }

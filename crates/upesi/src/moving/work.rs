@@ -21,7 +21,7 @@ use super::{ExportArguments, ImportArguments};
 use crate::config::Config;
 use crate::offline::{Progress, print_json};
 use crate::serve::{self, Log, Opened, Opening, Sharing};
-use crate::served_log::{LIFE, MARKER, PATIENCE, Place, Topic};
+use crate::served_log::{LIFE, MARKER, PATIENCE, Place, Topic, has_segments};
 use crate::{Failure, printed};
 
 /// By which name brokers know these commands.
@@ -148,7 +148,8 @@ fn note(data: &Path, name: &str, topic: &str) -> Result<(), String> {
     noted.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Notes that this directory takes the log, before the topic is told that it leaves.
+/// Notes that this directory takes the log, before the topic is told that it leaves. It stays, so
+/// that the same command again finds its work done.
 const TAKING: &str = "kafka-taken";
 
 pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
@@ -164,6 +165,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let place =
         Place::Kafka { address: address.clone(), node: NAME.into(), begins: false, security };
     let opening = Opening { slowness: None, place };
+    let was_own = has_segments(data) && !data.join(MARKER).exists();
     let Opened { sequencer, sharing, .. } = serve::open(&config, data, &opening, &clock)?;
     let Some(Sharing { topic, quarantine, .. }) = sharing else {
         return Err(Failure::new("a log on Kafka is shared"));
@@ -181,6 +183,9 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     arriving.progress.end();
     let is_ours = fs::read_to_string(data.join(TAKING)).is_ok_and(|it| it == address.topic);
     if had_left && !is_ours && !arguments.again {
+        if was_own {
+            remove(data, MARKER)?;
+        }
         return Err(Failure::new(format!(
             "the log has left topic {} before, for another directory than {}: find that one, for \
              the scheme may have gone on there. If it is lost, or was never served, `--again` \
@@ -328,16 +333,20 @@ fn settle(
     if (walked.tail.end, walked.tail.chain) != (tail.end, tail.chain) {
         return Err(failed("what stands in the files is not what was read".into()));
     }
-    for name in [LIFE, MARKER, TAKING] {
-        match fs::remove_file(data.join(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(format!("{name}: {error}")));
-            }
-            _ => {}
-        }
-    }
+    remove(data, LIFE)?;
+    remove(data, MARKER)?;
     disk.sync_directory().map_err(|error| failed(error.to_string()))?;
     Ok(walked.bytes)
+}
+
+/// Removes a file of a directory; it need not be there.
+fn remove(data: &Path, name: &str) -> Result<(), Failure> {
+    match fs::remove_file(data.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::new(format!("{}: {name}: {error}", data.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A copy is not synced while it grows.

@@ -175,8 +175,9 @@ fn a_scheme_moves_to_brokers_and_back() {
     assert!(bytes(&empty) == bytes(&fresh));
     let gone = node_in_vain(&scheme.home, &log, "a");
     assert!(gone.contains("the log has left this topic behind record"), "{gone}");
-    let again = words(&fresh, &once_more);
+    let again = words(&fresh, &from_topic);
     assert_eq!(chain(&again), chain(&away), "it is there already");
+    assert!(!fresh.data().join("kafka-topic").exists(), "it is no copy any more");
     let used = refused(&empty, &to_topic);
     assert!(used.contains("was in topic moved and has left it: a topic is used once"), "{used}");
     assert!(!used.contains("tries again"), "{used}");

@@ -9,8 +9,8 @@
 //! newer version wrote it, and stop. Kind 4 came later than the others: programs that do not know
 //! it pass it over.
 //!
-//! Every version keeps magic, version, the length at 8 and a header of 144 bytes at least: what says
-//! otherwise was written by none.
+//! Every version keeps magic, version, the length at 8 and a header of 144 bytes at least: what
+//! says otherwise was written by none.
 //!
 //! # Layout, version 2 (all integers little endian)
 //! | at | bytes | field |

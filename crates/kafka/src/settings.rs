@@ -18,6 +18,8 @@ const REPLICAS_WANTED: usize = 3;
 pub(crate) struct Layout {
     /// Numbers of the brokers that are alive.
     pub(crate) brokers: Vec<i32>,
+    /// Brokers that there are, as the address says: one that is away counts.
+    pub(crate) named: usize,
     /// Partitions of the topic.
     pub(crate) partitions: usize,
     /// Numbers of the brokers that have its first partition.
@@ -46,8 +48,13 @@ impl Layout {
         self.partitions == 1
     }
 
+    /// Brokers that there are, alive or not.
+    fn all(&self) -> usize {
+        self.named.max(self.brokers.len())
+    }
+
     fn wanted(&self) -> usize {
-        Self::replicas_wanted(self.brokers.len())
+        Self::replicas_wanted(self.all())
     }
 
     fn has_replicas_enough(&self) -> bool {
@@ -98,8 +105,7 @@ impl fmt::Display for Unsafe {
             write!(f, " it has {} partitions, and a log is one;", layout.partitions)?;
         }
         if !layout.has_replicas_enough() {
-            let (is, wanted, brokers) =
-                (layout.replicas.len(), layout.wanted(), layout.brokers.len());
+            let (is, wanted, brokers) = (layout.replicas.len(), layout.wanted(), layout.all());
             write!(f, " it has {is} of the {wanted} replicas that {brokers} brokers allow;")?;
         }
         for (name, is, must) in settings {
@@ -119,6 +125,11 @@ impl Unsafe {
             );
         }
         if !layout.has_replicas_enough() {
+            if layout.brokers.len() < layout.wanted() {
+                let alive = layout.brokers.len();
+                write!(f, " {alive} of the brokers answer: start the others, and once more,")?;
+                return f.write_str(" and it says how to add replicas");
+            }
             write!(
                 f,
                 " add replicas, which changes nothing that it holds, with: \
@@ -179,7 +190,7 @@ mod tests {
         // The last ones have it.
         let brokers: Vec<_> = (1..=brokers).collect();
         let (_, those) = brokers.split_at(brokers.len() - replicas);
-        let layout = Layout { replicas: those.to_vec(), brokers, partitions };
+        let layout = Layout { replicas: those.to_vec(), brokers, named: 1, partitions };
         let value = |name: &str| {
             let right = wanted(replicas).into_iter().find(|(known, _)| *known == name);
             if name == change.0 { Some(change.1.to_owned()) } else { Some(right?.1) }
@@ -201,6 +212,24 @@ mod tests {
         }
         assert_eq!(said(3, 1, 3, ("min.insync.replicas", "3")), "safe");
         assert_eq!(said(3, 1, 3, ("max.message.bytes", "104857600")), "safe");
+    }
+
+    /// A broker that is away for a moment makes no topic safe.
+    #[test]
+    fn brokers_that_are_named_count_while_they_are_away() {
+        let (brokers, replicas) = (vec![2, 3], vec![2, 3]);
+        let two_of = |named| Layout {
+            brokers: brokers.clone(),
+            named,
+            replicas: replicas.clone(),
+            partitions: 1,
+        };
+        let value = |name: &str| Some(wanted(2).into_iter().find(|(known, _)| *known == name)?.1);
+        assert!(check("upesi", &two_of(2), value).is_ok());
+        let error = check("upesi", &two_of(3), value).err().map(|error| error.to_string());
+        let error = error.unwrap_or_default();
+        assert!(error.contains("it has 2 of the 3 replicas that 3 brokers allow"), "{error}");
+        assert!(error.contains("2 of the brokers answer: start the others"), "{error}");
     }
 
     #[test]

@@ -41,12 +41,12 @@ pub(crate) fn check(
 ) -> Result<Checked, OpenError> {
     let ask = |patience| consumer.fetch_metadata(Some(&address.topic), patience);
     let metadata = first_answer((consumer, quiet), address, options)?;
-    let (layout, created) = match layout(&metadata)? {
+    let (layout, created) = match layout(&metadata, address.named())? {
         Some(layout) => (layout, false),
         None if make.is_none() => return Err(OpenError::NoLog(address.topic.clone())),
         None => {
             create(address, options, enough(address, options, ask)?)?;
-            (wait_for(options, ask)?, true)
+            (wait_for((options, address.named()), ask)?, true)
         }
     };
     let settings = describe(address, options)?;
@@ -99,7 +99,7 @@ fn unreachable(
 }
 
 /// The topic's layout; `None` when there is none.
-fn layout(metadata: &Metadata) -> Result<Option<Layout>, OpenError> {
+fn layout(metadata: &Metadata, named: usize) -> Result<Option<Layout>, OpenError> {
     let Some(topic) = metadata.topics().first() else { return Ok(None) };
     match topic.error().map(RDKafkaErrorCode::from) {
         None | Some(RDKafkaErrorCode::LeaderNotAvailable) => {}
@@ -111,6 +111,7 @@ fn layout(metadata: &Metadata) -> Result<Option<Layout>, OpenError> {
     let Some(first) = topic.partitions().first() else { return Ok(None) };
     Ok(Some(Layout {
         brokers: metadata.brokers().iter().map(MetadataBroker::id).collect(),
+        named,
         partitions: topic.partitions().len(),
         replicas: first.replicas().to_vec(),
     }))
@@ -163,7 +164,7 @@ fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), Op
 
 /// A new topic is not known to every broker at once.
 fn wait_for(
-    options: &Options,
+    (options, named): (&Options, usize),
     ask: impl Fn(Duration) -> KafkaResult<Metadata>,
 ) -> Result<Layout, OpenError> {
     let deadline = Instant::now() + options.patience;
@@ -174,7 +175,7 @@ fn wait_for(
             let partition = metadata.topics().first().and_then(|topic| topic.partitions().first());
             partition.is_some_and(|partition| 0 <= partition.leader())
         };
-        if let Some(layout) = layout(&metadata)?.filter(|_| led(&metadata)) {
+        if let Some(layout) = layout(&metadata, named)?.filter(|_| led(&metadata)) {
             return Ok(layout);
         }
         std::thread::sleep(LOOK);

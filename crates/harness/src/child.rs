@@ -16,6 +16,7 @@ use serde::Deserialize;
 use crate::admin::Admin;
 use crate::error::HarnessError;
 use crate::footprint::Footprint;
+use crate::interrupt::Interrupt;
 use crate::machine::{ProcessFigures, process_figures};
 
 const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
@@ -186,6 +187,10 @@ impl Switch {
         let addresses = free_addresses().map_err(HarnessError::file("127.0.0.1"))?;
         let mut switch = Self::begin(command, data, addresses)?;
         while !switch.is_healthy()? {
+            // A start that reads a long log takes minutes.
+            if Interrupt::seen_by_anybody() {
+                return Err(HarnessError::Interrupted);
+            }
             std::thread::sleep(POLL);
         }
         Ok(switch)

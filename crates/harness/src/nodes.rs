@@ -1,7 +1,7 @@
 //! Several nodes that share one log over brokers, all started for a run, and what is done to them.
 //!
 //! The nodes are called a, b, c and so on. Nothing goes wrong with node a, for the harness asks it;
-//! a node is killed that sends to participants, and the last one is paused and cut off. An upgrade
+//! a node is killed or paused that sends to participants, and the last one is cut off. An upgrade
 //! goes through all of them, a at last. Everything is ended and, but for a directory that was
 //! named, deleted when this is dropped.
 
@@ -60,6 +60,8 @@ pub(crate) struct Nodes {
     broker: u32,
     /// The node that was killed last.
     killed: usize,
+    /// The node that stood still last.
+    paused: usize,
     /// What nodes start as that are upgraded, and how many have.
     next: Option<PathBuf>,
     upgraded: usize,
@@ -140,6 +142,7 @@ impl Nodes {
             done,
             broker: 1,
             killed: 1,
+            paused: 1,
             next: plan.next.clone(),
             upgraded: 0,
             spent,
@@ -261,7 +264,6 @@ impl Nodes {
     }
 
     fn act(&mut self, act: Act) -> Result<String, HarnessError> {
-        let last = self.nodes.len() - 1;
         match (act.fault, act.turn) {
             (Fault::Node, Turn::Break) => self.kill_node(),
             (Fault::Node, Turn::Mend) => {
@@ -282,10 +284,15 @@ impl Nodes {
             }
             (Fault::Upgrade, _) => self.upgrade(),
             (Fault::Rules, _) => self.activate_rules(),
-            (Fault::Pause, turn) => Ok(self.nodes[last].pause(turn)),
+            (Fault::Pause, turn) => {
+                if turn == Turn::Break {
+                    self.paused = self.busiest()?.0;
+                }
+                Ok(self.nodes[self.paused].pause(turn))
+            }
             (Fault::Cut, turn) => {
                 let network = self.network.as_ref().expect("a cut has a network");
-                let name = &self.nodes[last].name;
+                let name = &self.nodes[self.nodes.len() - 1].name;
                 match turn {
                     Turn::Break => network.cut()?,
                     Turn::Mend => network.mend()?,
@@ -296,21 +303,27 @@ impl Nodes {
         }
     }
 
-    /// Kills the node, but for a, that sends to most participants.
+    /// Kills the node that sends to most participants.
     fn kill_node(&mut self) -> Result<String, HarnessError> {
+        let (busiest, served) = self.busiest()?;
+        self.killed = busiest;
+        let node = &mut self.nodes[self.killed];
+        if let Some(switch) = node.switch.take() {
+            self.spent += switch.figures().cpu;
+        }
+        Ok(format!("node {}, which sends to {}, is killed", node.name, served.join(", ")))
+    }
+
+    /// Of those that run, but for a, the node that sends to most participants; and these.
+    fn busiest(&self) -> Result<(usize, Vec<String>), HarnessError> {
         let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for lane in self.cluster_shown()?.lanes {
             served.entry(lane.node).or_default().push(lane.participant);
         }
         let lanes = |at: &usize| served.get(&self.nodes[*at].name).map_or(0, Vec::len);
-        let found = (1..self.nodes.len()).rev().max_by_key(lanes);
-        self.killed = found.expect("there is another node than a");
-        let node = &mut self.nodes[self.killed];
-        if let Some(switch) = node.switch.take() {
-            self.spent += switch.figures().cpu;
-        }
-        let served = served.remove(&node.name).unwrap_or_default().join(", ");
-        Ok(format!("node {}, which sends to {served}, is killed", node.name))
+        let running = (1..self.nodes.len()).rev().filter(|at| self.nodes[*at].switch.is_some());
+        let found = running.max_by_key(lanes).expect("one at most is killed at a time");
+        Ok((found, served.remove(&self.nodes[found].name).unwrap_or_default()))
     }
 
     /// Has the next node leave in order and start as the other program: the last one first.

@@ -13,6 +13,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::bench::run;
@@ -343,10 +345,9 @@ impl Seat {
         self.half.push(half);
         self.restart(command)?;
         let switch = self.switch.as_ref().expect("each seat has a switch until the end");
-        let asking = ask_for_snapshot(switch, size.seconds * SNAPSHOT_AT)?;
+        let asking = Asking::after(size.seconds * SNAPSHOT_AT, switch)?;
         let result = self.watched(at_half(), size, command)?;
-        let asked = asking.join().map_err(|_| HarnessError::Fleet)??;
-        if asked < 300 {
+        if asking.end()? {
             self.snapshot.push(result);
         }
         Ok(())
@@ -467,18 +468,34 @@ pub(crate) fn load(
     Ok(result)
 }
 
-/// Asks for a snapshot after so many seconds; gives the status of the answer.
-fn ask_for_snapshot(
-    switch: &Switch,
-    after_s: f64,
-) -> Result<std::thread::JoinHandle<Result<u16, HarnessError>>, HarnessError> {
-    let mut admin = switch.admin()?;
-    let asking = std::thread::Builder::new().name("snapshot".to_owned());
-    let ask = move || {
-        std::thread::sleep(Duration::from_secs_f64(after_s));
-        admin.call("POST", "/snapshots", None).map(|answered| answered.status)
-    };
-    asking.spawn(ask).map_err(HarnessError::file("/snapshots"))
+/// Asks for a snapshot on the way through a run, unless that ends before.
+struct Asking {
+    thread: JoinHandle<Option<Result<u16, HarnessError>>>,
+    /// Dropped, it says that the run has ended.
+    under_way: SyncSender<()>,
+}
+
+impl Asking {
+    fn after(seconds: f64, switch: &Switch) -> Result<Self, HarnessError> {
+        let mut admin = switch.admin()?;
+        let (under_way, ended) = sync_channel(0);
+        let ask = move || match ended.recv_timeout(Duration::from_secs_f64(seconds)) {
+            Err(RecvTimeoutError::Timeout) => {
+                let asked = admin.call("POST", "/snapshots", None);
+                Some(asked.map(|answered| answered.status))
+            }
+            _ => None,
+        };
+        let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(ask);
+        Ok(Self { thread: thread.map_err(HarnessError::file("/snapshots"))?, under_way })
+    }
+
+    /// Whether a snapshot was taken.
+    fn end(self) -> Result<bool, HarnessError> {
+        drop(self.under_way);
+        let asked = self.thread.join().map_err(|_| HarnessError::Fleet)?;
+        Ok(asked.transpose()?.is_some_and(|status| status < 300))
+    }
 }
 
 fn directory(place: &Path, stored: u64) -> PathBuf {

@@ -186,6 +186,7 @@ impl Backup {
         let damaged = Vec::new();
         let mut backup = Self { place, identity, manifest, packed, damaged, scanned: None, copied };
         backup.check_history(log)?;
+        backup.miss(&log.segments()?);
         backup.look_over()?;
         Ok(backup)
     }
@@ -645,9 +646,10 @@ fn bring_packed<D: Disk>(
         })?;
         file.sync()?;
         if !is_there(disk, (&name, &packed), watch)? {
-            packed.check_blocks::<ArchiveError>(&source, &mut |_| Ok(()))?;
-            let what = format!("{object} came otherwise than it is there: once more");
-            return Err(RestoreError::NotWhole { place: place.url().to_owned(), what });
+            let damage = packed.damage::<ArchiveError>(&source, &mut |_| Ok(()))?;
+            let what = format!("{object} did not come as it stands there: try again");
+            let not_whole = RestoreError::NotWhole { place: place.url().to_owned(), what };
+            return Err(damage.map_or(not_whole, RestoreError::from));
         }
     }
     Ok(packed.contents.after)
@@ -669,10 +671,7 @@ fn is_there<D: Disk>(
     if there.contents.seal != packed.contents.seal {
         return Ok(false);
     }
-    match there.check_blocks(&source, &mut |bytes| went_on(watch, bytes)) {
-        Err(ArchiveError::Disk(DiskError::Damaged { .. })) => Ok(false),
-        read => read.map(|()| true),
-    }
+    Ok(there.damage(&source, &mut |bytes| went_on(watch, bytes))?.is_none())
 }
 
 /// Makes the segment behind `tail` of its chunks; gives the log's end behind it.

@@ -246,20 +246,25 @@ impl Packed {
     }
 
     /// Reads every block and compares its checksum; those of what stands around the blocks were
-    /// compared when it was opened. `see` hears of the bytes of each.
-    pub(crate) fn check_blocks<E: From<DiskError>>(
+    /// compared when it was opened. Gives the damage, if there is any; `see` hears of the bytes of
+    /// each block.
+    pub(crate) fn damage<E: From<DiskError>>(
         &self,
         source: &dyn Source,
         see: &mut dyn FnMut(usize) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Option<DiskError>, E> {
         let mut bytes = Vec::new();
         for block in &self.blocks {
             bytes.resize(block.bytes as usize, 0);
-            read_source(source, block.offset, &mut bytes)?;
-            check_block(source, block, &bytes)?;
+            let read = read_source(source, block.offset, &mut bytes)
+                .and_then(|()| check_block(source, block, &bytes));
+            match read {
+                Err(damage @ DiskError::Damaged { .. }) => return Ok(Some(damage)),
+                read => read?,
+            }
             see(bytes.len())?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Decompresses everything and compares it with what the end says, giving the plain bytes to

@@ -91,11 +91,17 @@ pub fn open<D: Disk + Clone>(
         }
         (None, Missing::Refuse) => return Err(OpenError::NoLog(address.topic.clone())),
     };
-    let (mut copy, recovery) = FileLog::open_or_create(disk, identity, options.copy)?;
+    let beheaded = OpenError::Beheaded { topic: address.topic.clone(), offset: range.start };
+    let opened = match FileLog::open(disk.clone(), options.copy) {
+        // Nothing is made: the next start may begin with a copy.
+        Err(journal::OpenError::NoLog) if 0 < range.start => return Err(beheaded),
+        Err(journal::OpenError::NoLog) => FileLog::open_or_create(disk, identity, options.copy),
+        opened => opened,
+    };
+    let (mut copy, recovery) = opened?;
     let tail = copy.tail();
     if tail.end.0 == 0 && 0 < range.start {
-        let topic = address.topic.clone();
-        return Err(OpenError::Beheaded { topic, offset: range.start });
+        return Err(beheaded);
     }
     let another = || OpenError::Another { topic: address.topic.clone(), end: tail.end };
     if tail.identity != identity {

@@ -126,9 +126,12 @@ impl Unsafe {
         }
         if !layout.has_replicas_enough() {
             if layout.brokers.len() < layout.wanted() {
-                let alive = layout.brokers.len();
-                write!(f, " {alive} of the brokers answer: start the others, and once more,")?;
-                return f.write_str(" and it says how to add replicas");
+                let (alive, all) = (layout.brokers.len(), layout.all());
+                return write!(
+                    f,
+                    " {alive} of the brokers answer: start the others, until all {all} do, and \
+                     again; then it says how replicas are added"
+                );
             }
             write!(
                 f,

@@ -69,6 +69,9 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=131_072))]
     pub body_bytes: u32,
+    /// Delete segments of the stream's log when they are closed, for a long stream on a small disk.
+    #[arg(long)]
+    pub discard_log: bool,
     /// Transfers that end beside a store; with ten million, 6 GB of disk.
     #[arg(long, value_name = "COUNT", default_value_t = 250_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]

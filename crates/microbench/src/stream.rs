@@ -11,7 +11,7 @@
 //! 65,000 commands wait between the threads, and the run ends with its time, whatever waits.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,9 +40,14 @@ const GATHERED: usize = 8_192;
 const GLANCE: Duration = Duration::from_micros(50);
 /// Latencies beyond an hour count as one.
 const LATE_MAX_US: u64 = 3_600_000_000;
-/// What must stay free on the disk, and what a pair takes there beside two bodies, about.
+/// What must stay free on the disk, and what a pair takes there beside two bodies, about; of that
+/// in the store, merges included.
 const FREE_BYTES: u64 = 1 << 30;
 const BESIDE_BODIES_BYTES: u64 = 2_000;
+const STORED_BYTES: u64 = 800;
+/// Segments that stay where closed ones are deleted, and how often that is done, in pairs.
+const SEGMENTS_KEPT: usize = 3;
+const DISCARD_EVERY: u64 = 65_536;
 
 /// Pairs that are due together.
 struct Portion {
@@ -77,17 +82,22 @@ pub(crate) fn measure(
     show: Show<'_>,
 ) -> Result<Section, Error> {
     let pairs = u64::from(options.pairs_per_second) * u64::from(options.seconds_fed());
-    check_room(directory, pairs * (2 * u64::from(options.body_bytes) + BESIDE_BODIES_BYTES))?;
+    let of_pair = match options.discard_log {
+        true => STORED_BYTES,
+        false => 2 * u64::from(options.body_bytes) + BESIDE_BODIES_BYTES,
+    };
+    check_room(directory, pairs * of_pair)?;
     let mut show = |done| show(Done { what: "pairs", done, all: pairs });
     let row = fed(options, &directory.join("stream"), &mut show)?;
     let about = format!(
         "One stream for {} s, kernel, log and cold store, durable before it is applied: {} \
          prepares and as many fulfils a second, with bodies of {} bytes and their headers. CPU is \
          that of all threads of the process: the one that writes the messages' stored forms, the \
-         sequencer's, the store's.",
+         sequencer's, the store's.{}",
         options.seconds_fed(),
         options.pairs_per_second,
-        options.body_bytes
+        options.body_bytes,
+        if options.discard_log { " Closed segments were deleted." } else { "" }
     );
     let columns = vec![
         "pairs/s kept",
@@ -127,7 +137,16 @@ fn fed(options: &Options, directory: &Path, show: &mut dyn FnMut(u64)) -> Result
     let seconds = Duration::from_secs(options.seconds_fed().into());
     thread::scope(|scope| {
         scope.spawn(move || feed(workload, &letters, pace, &sender));
-        eaten.eat(&mut hub, pace, (seconds, receiver), show)
+        let mut discarded = 0;
+        let mut show = |pairs| {
+            show(pairs);
+            if options.discard_log && discarded + DISCARD_EVERY <= pairs {
+                discarded = pairs;
+                // Beside the threads that are measured: to delete takes a file system its time.
+                scope.spawn(|| discard(directory));
+            }
+        };
+        eaten.eat(&mut hub, pace, (seconds, receiver), &mut show)
     })?;
     let cpu = process_cpu().saturating_sub(cpu);
     let after = hub.sequencer.counts();
@@ -151,6 +170,17 @@ fn fed(options: &Options, directory: &Path, show: &mut dyn FnMut(u64)) -> Result
         length_of(&directory.join("store")) as f64 / pairs,
         waits as f64,
     ])
+}
+
+/// Deletes segments but the last ones. What cannot be deleted stays: it is a matter of room alone.
+fn discard(directory: &Path) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|it| it == "segment");
+    let mut segments: Vec<_> = entries.map(|entry| entry.path()).filter(is_segment).collect();
+    segments.sort();
+    for path in segments.iter().rev().skip(SEGMENTS_KEPT) {
+        let _deleted = std::fs::remove_file(path);
+    }
 }
 
 /// The messages, as they are stored beside commands: one of each kind, again and again.

@@ -1,7 +1,9 @@
 //! The sequencer's thread of a node that shares its log with others over a topic.
 //!
 //! # Phases
-//! 1. *Catching up*: asks where the topic ends, and applies everything up to there.
+//! 1. *Catching up*: asks where the topic ends, and applies everything up to there. If a program of
+//!    its name has written lately, from another data directory, it *waits* for as long as a session
+//!    lasts, and ends if that one writes again: who is there goes on.
 //! 2. *Joining*: proposes a bundle of a new life. Once it has come back as a part of the log the
 //!    node is there, and is ready.
 //! 3. *There*: work from the inbox is proposed at once while fewer than [`DEPTH`] bundles are
@@ -37,7 +39,8 @@ use record::bundle::{Bundle, BundleError};
 use record::frame::{LogIdentity, Payload, Record, Records};
 use record::message::{self, Message};
 use sequencer::{
-    Committed, Delivered, Durability, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Passed, Replica,
+    Committed, Delivered, Durability, HEARTBEAT_US, LAST_WORD, LEASE_US, Lanes, Member, Passed,
+    Replica, SESSION_US,
 };
 
 use crate::comparing::Comparing;
@@ -258,6 +261,8 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 enum Phase {
     /// It applies what stands in the topic up to the offset where that ended.
     CatchingUp { until: Option<i64> },
+    /// A program of its name was there when it had caught up.
+    Waiting { since_us: u64 },
     /// Its first bundle is under way.
     Joining,
     /// It is one of the nodes.
@@ -397,7 +402,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
             Phase::There if is_done => self.leave().is_ok(),
             Phase::There => true,
             Phase::Leaving => !is_done,
-            Phase::CatchingUp { .. } | Phase::Joining => false,
+            Phase::CatchingUp { .. } | Phase::Waiting { .. } | Phase::Joining => false,
         };
         is_leaving && now_us <= until
     }
@@ -527,16 +532,23 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let name = self.replica.name();
         let header = &bundle.header;
         let is_ours = (header.node, header.instance) == (name.node, name.instance);
-        let is_namesake = header.node == name.node && !is_ours && self.phase == Phase::There;
+        let is_namesake = header.node == name.node && !is_ours && header.sequence != LAST_WORD;
         let delivered = self.replica.deliver(bundle, at).map_err(|error| error.to_string())?;
         let now_us = self.clock.now().monotonic_us;
         self.delivered_us = now_us;
         match delivered {
-            Delivered::Framed { .. } if is_namesake => Err(format!(
+            Delivered::Framed { .. } if is_namesake && self.phase == Phase::There => Err(format!(
                 "another node of the name {} has joined, in its life {}: it goes on under that \
                  name, and this one must not",
                 header.name, header.epoch
             )),
+            Delivered::Framed { .. } if is_namesake && self.has_waited_for(HEARTBEAT_US) => {
+                Err(format!(
+                    "another node of the name {} is there, in its life {}, with another data \
+                     directory: stop that one first, or give this one a name of its own",
+                    header.name, header.epoch
+                ))
+            }
             Delivered::Framed { committed, members_changed } => {
                 if members_changed {
                     let is_last = header.sequence == LAST_WORD;
@@ -666,7 +678,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let name = self.replica.name_of(node);
         let why = match leaver == Some(node) {
             true => "has left".into(),
-            false => format!("said nothing for {} s", sequencer::SESSION_US / 1_000_000),
+            false => format!("said nothing for {} s", SESSION_US / 1_000_000),
         };
         (self.hooks.say)(&format!("{name} {why}: what it served is taken over"));
     }
@@ -695,12 +707,44 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         match self.phase {
             Phase::CatchingUp { until: Some(until) } if until <= self.next => {
                 self.must_be_whole()?;
-                self.phase = Phase::Joining;
-                self.lanes.note_change(self.replica.sequencer().state().position());
-                self.join()
+                match self.namesake() {
+                    None => self.join(),
+                    Some(member) => {
+                        self.say_waiting(&member);
+                        self.phase = Phase::Waiting { since_us: self.clock.now().monotonic_us };
+                        Ok(())
+                    }
+                }
             }
+            Phase::Waiting { .. } if self.namesake().is_none() => self.join(),
+            Phase::Waiting { .. } if self.has_waited_for(SESSION_US) => self.join(),
             _ => Ok(()),
         }
+    }
+
+    /// Who is there under this node's name, and is no former life with this data directory.
+    fn namesake(&self) -> Option<Member> {
+        let name = self.replica.name();
+        let member = self.replica.members().get(name.node);
+        member.filter(|member| name.ended < member.epoch).copied()
+    }
+
+    /// What was under way when this node had caught up may be of a program that has ended; what
+    /// comes a heartbeat later is not.
+    fn has_waited_for(&self, long_us: u64) -> bool {
+        let now_us = self.clock.now().monotonic_us;
+        matches!(self.phase, Phase::Waiting { since_us } if since_us + long_us <= now_us)
+    }
+
+    fn say_waiting(&self, namesake: &Member) {
+        let members = self.replica.members();
+        (self.hooks.say)(&format!(
+            "another program of the name {} wrote {} ms before the end of the log, with another \
+             data directory: waits {} s for a sign that it is there",
+            self.replica.name().name,
+            (members.now_us() - namesake.seen_us) / 1_000,
+            SESSION_US / 1_000_000
+        ));
     }
 
     /// Nobody may go on a log of which more is to come.
@@ -718,6 +762,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
 
     /// Proposes the first bundle of a new life.
     fn join(&mut self) -> Result<(), String> {
+        self.phase = Phase::Joining;
+        self.lanes.note_change(self.replica.sequencer().state().position());
         self.replica.begin_life();
         (self.hooks.note_life)(self.replica.sequencer().writer().epoch)?;
         let mut first = (self.hooks.begin)(self.replica.sequencer().state())?;
@@ -820,7 +866,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     /// A bundle is not known to have arrived: who waits for it, and for those behind it, does not
     /// wait any longer.
     fn lose(&mut self, sequence: u64, reason: &str) -> Result<(), String> {
-        if matches!(self.phase, Phase::CatchingUp { .. } | Phase::Joining) {
+        if !matches!(self.phase, Phase::There | Phase::Leaving) {
             return Err(format!("this node could not join: {reason}"));
         }
         let Some(at) = self.under_way.iter().position(|one| one.sequence == sequence) else {

@@ -181,7 +181,10 @@ pub enum StoreError {
     #[error("the cold store is damaged: {0}; start again, and it is built anew from the log")]
     Damaged(String),
     /// It cannot be read or written.
-    #[error("the cold store failed: {0}; it can be deleted, and is then built anew from the log")]
+    #[error(
+        "the cold store failed: {0}. Mend what hinders it, such as a full disk; if that is not it, \
+         delete the store while the switch is stopped, and it is built anew from the log"
+    )]
     Failed(String),
 }
 

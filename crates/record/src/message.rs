@@ -121,11 +121,6 @@ pub fn write_state(stated: &Stated, out: &mut Vec<u8>) {
     write((KIND_STATE, [node, epoch]), &End { identity, position, chain: hash }, &[], out);
 }
 
-/// Whether a version that is not known may have written this.
-fn is_of_some_version(bytes: &[u8]) -> bool {
-    HEAD <= bytes.len() && u32::from_le_bytes(array_at(bytes, 8)) as usize == bytes.len()
-}
-
 fn write((kind, who): (u16, Who), end: &End, rest: &[u8], out: &mut Vec<u8>) {
     let length = HEAD + rest.len();
     out.clear();
@@ -217,6 +212,11 @@ fn framed<'a>(end: &End, bytes: &'a [u8]) -> Result<Message<'a>, &'static str> {
         return Err("its frame is not the one that it announces");
     }
     Ok(Message::Frame(frame))
+}
+
+/// Whether a version that is not known may have written this.
+fn is_of_some_version(bytes: &[u8]) -> bool {
+    HEAD <= bytes.len() && u32::from_le_bytes(array_at(bytes, 8)) as usize == bytes.len()
 }
 
 /// Over everything but itself.

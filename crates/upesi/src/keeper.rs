@@ -1,10 +1,12 @@
 //! What a running switch does beside its work, each on a thread of low priority: hands closed
-//! segments over to the archive, keeps a copy of the log, and watches how full the disk is.
+//! segments over to the archive, keeps a copy of the log, and watches how full the disk is and
+//! whether archives are there.
 //!
 //! None of it is needed to decide or to acknowledge. What fails is said once, shown by
 //! `GET /storage` and the metrics, and tried again; nothing is lost meanwhile but room and the
 //! bound on what the copy lacks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -28,6 +30,8 @@ use crate::config::{self, Config};
 const ARCHIVE_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks at the disk.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks whether archives are there.
+const VISIT_EVERY: Duration = Duration::from_secs(600);
 /// After a failure, before the next attempt.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 /// How often it is looked whether the copy is as it was left.
@@ -78,6 +82,8 @@ impl Keeper {
             disk.look();
             Ok(())
         })?;
+        let mut archives = Archives { log: segments.log.clone(), absent: BTreeMap::new() };
+        keeper.spawn("archives", VISIT_EVERY, move |_| archives.visit())?;
         if config.archive.to.is_some() || config.archive.compress {
             let place = open(config.archive.to.as_deref())?;
             let mut archiver = Archiver::new(&config.archive, place, segments.clone(), &keeper);
@@ -248,6 +254,45 @@ impl Archiver {
             last = Some(handed.last);
         }
         Ok(last)
+    }
+}
+
+/// Looks whether the places are there that segments were moved to: a start from a snapshot needs
+/// none of them, and nobody would notice one that is not mounted before a segment is wanted.
+struct Archives {
+    log: Tiered<RealDisk>,
+    /// Those that are not, and why.
+    absent: BTreeMap<Arc<str>, String>,
+}
+
+impl Archives {
+    fn visit(&mut self) -> Result<(), ()> {
+        let segments = self.log.segments().unwrap_or_default();
+        let place = |segment: SegmentInfo| match segment.tier {
+            Tier::Archived(place) => Some(place),
+            Tier::Plain | Tier::Packed => None,
+        };
+        let places: BTreeSet<_> = segments.into_iter().filter_map(place).collect();
+        for place in places {
+            let looked = journal::open_place(&place).map_err(ArchiveError::from);
+            let looked = looked.and_then(|it| journal::claim_for(&self.log, &*it));
+            match looked.map_err(|error| error.to_string()) {
+                Err(why) if self.absent.get(&place) != Some(&why) => {
+                    println!(
+                        "upesi: THE ARCHIVE IS NOT THERE; whatever needs the segments in it is \
+                         refused: {why}"
+                    );
+                    self.absent.insert(place, why);
+                }
+                Err(_) => {}
+                Ok(()) => {
+                    if self.absent.remove(&place).is_some() {
+                        println!("upesi: the archive in {place} is there again");
+                    }
+                }
+            }
+        }
+        if self.absent.is_empty() { Ok(()) } else { Err(()) }
     }
 }
 

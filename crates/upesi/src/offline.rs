@@ -44,6 +44,7 @@ impl OfflineLog {
         if !data.is_dir() {
             return Err(Failure::new(format!("{place}: there is no such directory")));
         }
+        crate::restore::refuse_half(data)?;
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
         let disk = open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;

@@ -215,7 +215,7 @@ struct Import<'a> {
     rejects: Option<Rejects>,
     progress: Progress,
     batch: Vec<(Line, Row)>,
-    /// Lines refused since the last batch was done.
+    /// Lines refused since the last batch was done, no more than fit into one beside it.
     left_out: Vec<Line>,
     /// Lines read, and of these the good ones that were answered for or, in a check, found so.
     lines: u64,
@@ -266,7 +266,7 @@ impl<'a> Import<'a> {
                 Ok(row) => self.batch.push((line, row)),
                 Err(fault) => self.refuse(line, &fault),
             }
-            if self.batch.len() < BATCH && !self.has_too_many() {
+            if self.batch.len() + self.left_out.len() < BATCH && !self.has_too_many() {
                 continue;
             }
             self.send(source.line)?;

@@ -5,19 +5,22 @@
 //! What a place holds is brought under another name first, and there read and decided from its
 //! first record on; whatever was interrupted goes on. A plain copy is read and decided where it is,
 //! then copied, read back and compared. Both ways the snapshots are held against the decisions, and
-//! only then does the directory get its name. So a directory of that name is whole or not there,
-//! and nothing is ever overwritten.
+//! only then does everything move to its place ([`target`]). So a directory holds the whole log or
+//! none, and nothing is ever overwritten.
 //!
 //! What ends goes to a cold store while the log is decided, and the state at the end is stored as a
 //! snapshot: the first start goes on from there, and decides nothing a second time. Both stand
 //! beside the log as those of a switch do, and are held against its chain as ever.
 
+mod target;
+
+#[cfg(feature = "kafka")]
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use journal::{LOCK_FILE, MANIFEST, Placed, RealDisk, RestoreError, Tiered, Walked, open_place};
+use journal::{MANIFEST, Placed, RealDisk, RestoreError, Tiered, Walked, open_place};
 use ledger::Position;
 use ports::{ColdStore, Disk, DiskError, DiskFile};
 use record::frame::Tail;
@@ -30,10 +33,11 @@ use crate::served_log::has_segments;
 use crate::snapshot::Claims;
 use crate::{Failure, cold};
 
+use target::Target;
+pub(crate) use target::{put_in_place, refuse_half, refuse_unfinished};
+
 /// Files are copied in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// Beside the directory while it is made.
-const UNFINISHED: &str = ".restoring";
 const FILE: &str = "file://";
 
 const EXAMPLES: &str = "\
@@ -102,7 +106,7 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
         state_hash: None,
         json: false,
     };
-    let proof = make(&arguments)?;
+    let proof = make(&arguments, Target::of_node(data)?)?;
     println!(
         "upesi: began with the copy in {from}: {} records decided again, up to record {}, in \
          {:.1} s",
@@ -124,20 +128,20 @@ fn has_state(path: &Path) -> bool {
 #[cfg(feature = "kafka")]
 fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
     let started = Instant::now();
-    let target = Target::of(data)?;
-    target.refuse_leftovers()?;
+    let target = Target::of_node(data)?;
+    target.begin_anew()?;
     let source = OfflineLog::open(from)?;
     let failed = |error: std::io::Error| target.failure(&error.to_string());
     let mut progress = Progress::new();
     let (_, bytes) = target.fill(&source)?;
     let stored = copy_tree(
         &from.join(cold::DIRECTORY),
-        &target.unfinished.join(cold::DIRECTORY),
+        &target.unfinished().join(cold::DIRECTORY),
         &mut |copied| progress.say(|| format!("{} MiB copied", (bytes + copied) >> 20)),
     );
     progress.end();
     let stored = stored.map_err(failed)?;
-    let copied = OfflineLog::open(&target.unfinished)?;
+    let copied = OfflineLog::open(target.unfinished())?;
     let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
     drop(copied);
     target.finish()?;
@@ -176,13 +180,12 @@ fn copy_tree(from: &Path, to: &Path, tell: &mut dyn FnMut(u64)) -> std::io::Resu
 }
 
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
-    let proof = make(arguments)?;
+    let proof = make(arguments, Target::of(&arguments.data)?)?;
     print(&proof, arguments)
 }
 
-fn make(arguments: &RestoreArguments) -> Result<Proof, Failure> {
+fn make(arguments: &RestoreArguments, target: Target) -> Result<Proof, Failure> {
     let started = Instant::now();
-    let target = Target::of(&arguments.data)?;
     let made = match Copy::of(&arguments.from)? {
         Copy::Place(url) => target.bring(&url, arguments)?,
         Copy::Directory(path) => target.copy(&path, arguments)?,
@@ -307,39 +310,12 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
     Ok(Proved { beside: Deciding { replay, store }, walked, snapshots, quarantined })
 }
 
-/// The directory being made.
-struct Target {
-    data: PathBuf,
-    /// What it is called until it is whole.
-    unfinished: PathBuf,
-}
-
 impl Target {
-    /// Refuses a place where there is something.
-    fn of(data: &Path) -> Result<Self, Failure> {
-        let failed = |what: &str| Err(Failure::new(format!("{}: {what}", data.display())));
-        let Some(name) = data.file_name() else {
-            return failed("this can not be the name of a data directory");
-        };
-        let mut name = name.to_os_string();
-        name.push(UNFINISHED);
-        let target = Self { data: data.to_path_buf(), unfinished: data.with_file_name(name) };
-        match fs::read_dir(data).map(Iterator::count) {
-            Ok(0) => {}
-            Ok(_) => return failed("the directory is not empty; nothing is ever overwritten"),
-            Err(_) if fs::symlink_metadata(data).is_ok() => {
-                return failed("this is there and is no directory; nothing is ever overwritten");
-            }
-            Err(_) => {}
-        }
-        Ok(target)
-    }
-
     /// Brings back what a place holds, or the rest of it, and proves it.
     fn bring(&self, url: &str, arguments: &RestoreArguments) -> Result<Made, Failure> {
         let place = open_place(url).map_err(|error| Failure::new(error.to_string()))?;
         let failed = |error: DiskError| self.failure(&error.to_string());
-        let disk = RealDisk::open(&self.unfinished).map_err(failed)?;
+        let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let mut progress = Progress::new();
         let mut read = 0_u64;
         let brought = journal::bring(&*place, &disk, &mut |more| {
@@ -348,7 +324,7 @@ impl Target {
             Ok(())
         });
         progress.end();
-        let unfinished = self.unfinished.display();
+        let unfinished = self.unfinished().display();
         let not_whole = |error: RestoreError| match self.discard_if_empty() {
             true => Failure::new(error.to_string()),
             false => Failure::new(format!("{error}. What was brought back is in {unfinished}")),
@@ -359,27 +335,20 @@ impl Target {
             files.retain(|file| *file != name);
         }
         drop(disk);
-        let log = OfflineLog::open(&self.unfinished)?;
-        let proved = prove(&log, &self.unfinished, arguments.state_hash.as_deref())?;
+        let log = OfflineLog::open(self.unfinished())?;
+        let proved = prove(&log, self.unfinished(), arguments.state_hash.as_deref())?;
         brought.check(&proved.walked).map_err(not_whole)?;
         Ok(Made { files, bytes: proved.walked.bytes, proved })
     }
 
-    /// Removes what was made for a copy of which nothing came; whether it did.
-    fn discard_if_empty(&self) -> bool {
-        let Ok(entries) = fs::read_dir(&self.unfinished) else { return false };
-        let is_empty = entries.flatten().all(|entry| entry.file_name() == LOCK_FILE);
-        is_empty && fs::remove_dir_all(&self.unfinished).is_ok()
-    }
-
     /// Proves a directory, copies what belongs to the log, and compares.
     fn copy(&self, from: &Path, arguments: &RestoreArguments) -> Result<Made, Failure> {
-        self.refuse_leftovers()?;
+        self.begin_anew()?;
         let source = OfflineLog::open(from)?;
-        let proved = prove(&source, &self.unfinished, arguments.state_hash.as_deref());
+        let proved = prove(&source, self.unfinished(), arguments.state_hash.as_deref());
         if proved.is_err() {
-            // There is nothing but the store in it; if it stays, the next attempt names it.
-            let _removed = fs::remove_dir_all(&self.unfinished);
+            // There is nothing but the store in it; what stays, the next attempt removes.
+            let _removed = self.begin_anew();
         }
         let proved = proved?;
         let (files, bytes) = self.fill(&source)?;
@@ -387,20 +356,11 @@ impl Target {
         Ok(Made { files, bytes, proved })
     }
 
-    fn refuse_leftovers(&self) -> Result<(), Failure> {
-        if !self.unfinished.exists() {
-            return Ok(());
-        }
-        let left = self.unfinished.display();
-        let what = format!("an earlier attempt left {left}: remove it and try again");
-        Err(Failure::new(format!("{}: {what}", self.data.display())))
-    }
-
     /// Copies the segments, wherever they are, and what stands beside them; gives the names of the
     /// latter, and the number of bytes of all.
     fn fill(&self, source: &OfflineLog) -> Result<(Vec<String>, u64), Failure> {
         let failed = |error: DiskError| self.failure(&error.to_string());
-        let disk = RealDisk::open(&self.unfinished).map_err(failed)?;
+        let disk = RealDisk::open(self.unfinished()).map_err(failed)?;
         let (mut files, mut bytes) = (Vec::new(), 0);
         let mut progress = Progress::new();
         for name in source.disk().list().map_err(failed)? {
@@ -421,7 +381,7 @@ impl Target {
 
     /// Reads what was copied: the same chain up to the same end.
     fn check(&self, expected: &Tail) -> Result<(), Failure> {
-        let copied = OfflineLog::open(&self.unfinished)?;
+        let copied = OfflineLog::open(self.unfinished())?;
         let walked = copied.walk(&mut |_| Ok(())).map_err(|error| copied.failure(error))?;
         match walked.tail == *expected {
             true => Ok(()),
@@ -436,24 +396,11 @@ impl Target {
         replay.close().map_err(|error| self.failure(&error.to_string()))?;
         replay.let_go();
         store.sync().map_err(|error| self.failure(&error.to_string()))?;
-        let disk = RealDisk::open(&self.unfinished).map_err(|it| self.failure(&it.to_string()))?;
+        let disk = RealDisk::open(self.unfinished()).map_err(|it| self.failure(&it.to_string()))?;
         let tail = Tail { durable: tail.end, ..*tail };
         snapshots::put(&disk, (&tail, replay.state().parts()), &mut snapshots::Unpaced)
             .map_err(|error| self.failure(&error.to_string()))?;
         Ok(Beside { records, state_hash })
-    }
-
-    /// Gives the directory its name, durably: an empty one that has it is replaced.
-    fn finish(&self) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| self.failure(&error.to_string());
-        fs::rename(&self.unfinished, &self.data).map_err(failed)?;
-        let above = self.data.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = above.unwrap_or(Path::new("."));
-        File::open(above).and_then(|above| above.sync_all()).map_err(failed)
-    }
-
-    fn failure(&self, what: &str) -> Failure {
-        Failure::new(format!("{}: {what}", self.unfinished.display()))
     }
 }
 

@@ -29,7 +29,7 @@ use crate::keeper::{Keeper, Segments};
 use crate::mark::Marking;
 use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
-use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic};
+use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic, has_segments};
 use crate::signals::{Signals, Unready, start_runtime};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
@@ -197,21 +197,18 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
     }
 }
 
-/// A node's directory that holds nothing is made from a copy, if one is named.
-#[cfg(feature = "kafka")]
+/// A node's directory that holds nothing is made from a copy, if one is named; a restore that was
+/// interrupted when it was whole is finished.
 fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
-    match &arguments.log.from {
-        Some(from) if !crate::served_log::has_segments(&arguments.data) => {
-            crate::restore::begin(from, &arguments.data)
-        }
-        _ => Ok(()),
+    let data = &arguments.data;
+    if crate::restore::put_in_place(data)? || has_segments(data) {
+        return Ok(());
     }
-}
-
-/// Without Kafka there is no other node.
-#[cfg(not(feature = "kafka"))]
-fn begin_with_copy(_arguments: &ServeArguments) -> Result<(), Failure> {
-    Ok(())
+    #[cfg(feature = "kafka")]
+    if let Some(from) = &arguments.log.from {
+        return crate::restore::begin(from, data);
+    }
+    crate::restore::refuse_unfinished(data)
 }
 
 /// For tests: has the process end in the midst of its work on the disk.

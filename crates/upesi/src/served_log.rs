@@ -55,7 +55,7 @@ pub(crate) struct LogArguments {
     #[arg(long, value_name = "URL|DIR", requires = "log")]
     pub(crate) from: Option<String>,
     /// This node's name, with --log: up to 64 letters, digits and hyphens. Of two nodes of one
-    /// name the later one goes on, and the earlier one stops.
+    /// name the one that is there goes on, and the other one ends.
     #[arg(long, value_name = "NAME", requires = "log", value_parser = node_name)]
     node: Option<String>,
 }

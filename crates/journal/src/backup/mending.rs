@@ -8,6 +8,7 @@ use super::{Backup, digest_of};
 use crate::archive::{ArchiveError, Object, Watch, went_on};
 use crate::packed::Packed;
 use crate::segment;
+use crate::tiered::SegmentInfo;
 
 impl Backup {
     /// Objects that were missing or damaged when the copy was looked at. The next run writes them
@@ -26,16 +27,28 @@ impl Backup {
             let name = segment::object_name_of(first);
             let object = Object { place: &*self.place, name: &name };
             let Some(packed) = open_packed(&object)? else { continue };
-            let read = packed.check_blocks(&object, &mut |bytes| went_on(watch, bytes));
-            if !as_left(read)? {
+            if packed.damage(&object, &mut |bytes| went_on(watch, bytes))?.is_some() {
                 self.forget(first);
             }
         }
         Ok(())
     }
 
-    /// Looks whether everything is there, and what it was when it was written: chunks and other
-    /// files by their digests, packed segments by what begins and ends them.
+    /// Notes the packed segments that were in the copy and are gone. All those before the ones in
+    /// chunks were.
+    pub(super) fn miss(&mut self, segments: &[SegmentInfo]) {
+        let in_chunks = self.manifest.as_ref().and_then(|manifest| manifest.open.first());
+        let Some(in_chunks) = in_chunks else { return };
+        let copied = segments.iter().map(|segment| segment.first);
+        for first in copied.take_while(|first| first.0 < in_chunks.first) {
+            if !self.packed.contains(&first) {
+                self.damaged.push(segment::object_name_of(first));
+            }
+        }
+    }
+
+    /// Looks whether everything else is there, and what it was when it was written: chunks and
+    /// other files by their digests, packed segments by what begins and ends them.
     pub(super) fn look_over(&mut self) -> Result<(), ArchiveError> {
         for first in self.packed.clone() {
             let name = segment::object_name_of(first);
@@ -85,14 +98,6 @@ fn open_packed(object: &Object<'_>) -> Result<Option<Packed>, ArchiveError> {
     match Packed::open(object, length) {
         Err(DiskError::Damaged { .. }) => Ok(None),
         opened => Ok(Some(opened?)),
-    }
-}
-
-/// Whether reading found no damage.
-fn as_left(read: Result<(), ArchiveError>) -> Result<bool, ArchiveError> {
-    match read {
-        Err(ArchiveError::Disk(DiskError::Damaged { .. })) => Ok(false),
-        read => read.map(|()| true),
     }
 }
 

@@ -188,6 +188,20 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     let place = beside.place("archive");
     answer(&["snapshot", "--json", "--data", text(&data)]);
     answer(&["archive", "--json", "--data", text(&data), "--to", &place]);
+    // As where the archive is mounted, before it is.
+    let (mounted, unmounted) = (beside.path("archive"), beside.path("unmounted"));
+    fs::rename(&mounted, &unmounted).unwrap();
+    fs::create_dir(&mounted).unwrap();
+    let mut switch = home.serve();
+    let mut said = switch.greeting.clone();
+    while !said.contains("THE ARCHIVE IS NOT THERE") {
+        said = switch.next_line();
+    }
+    assert!(said.contains(&place), "{said}");
+    switch.stop(Signal::TERM);
+    assert!(fs::read_dir(&mounted).unwrap().next().is_none(), "nothing is written there");
+    fs::remove_dir(&mounted).unwrap();
+    fs::rename(&unmounted, &mounted).unwrap();
     let (kept, away) = (beside.path("archive/segments"), beside.path("away"));
     fs::rename(&kept, &away).unwrap();
     fs::create_dir(&kept).unwrap();
@@ -248,7 +262,7 @@ fn a_copy_of_a_running_switch_gives_the_same_state() {
     refused(&["restore", "--from", &empty, "--data", text(&none)], "there is no copy here");
 }
 
-/// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
+/// What is damaged in a copy, or gone, the next backup says and writes again.
 #[test]
 fn a_damaged_copy_is_mended_from_the_log_while_there_is_one() {
     let (home, _) = played();
@@ -274,9 +288,12 @@ fn a_damaged_copy_is_mended_from_the_log_while_there_is_one() {
     assert_eq!(answer(&checked)["mended"], json!([name(&segment)]), "what reading it shows");
     let again = answer(&checked);
     assert_eq!((&again["mended"], &again["bytes"]), (&json!([]), &json!(0)));
+    fs::remove_file(&segment).unwrap();
+    assert_eq!(answer(&backup)["mended"], json!([name(&segment)]), "what is gone");
     assert!(run(&restore).status.success(), "it goes on in the same directory");
 }
 
+/// A switch that keeps a copy by itself dies with its directory; the copy has what it said.
 #[test]
 fn a_switch_keeps_its_copy_and_its_archive_by_itself() {
     let beside = Beside::new();

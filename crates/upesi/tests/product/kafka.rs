@@ -320,7 +320,7 @@ fn a_node_that_stands_still() {
     prove(&[&scheme.home, &b.home, &c.home]);
 }
 
-/// Two nodes with one name, a directory that is lost, all brokers started anew, and none left.
+/// Two nodes with one name, directories that are lost, all brokers started anew, and none left.
 #[test]
 fn names_directories_and_brokers() {
     let directory = TempDir::new().unwrap();
@@ -329,23 +329,37 @@ fn names_directories_and_brokers() {
     let b = Node::start(&cluster, "b");
     play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
 
-    let namesake = Node::start(&cluster, "b");
-    let (status, said) = b.switch.end();
-    assert!(!status.success());
-    assert!(said.contains("another node of the name b has joined"), "{said}");
+    // Who is there goes on, and who comes says why it does not; a supervisor may try that for ever.
+    let refused = |home: &Home| {
+        let output = home.serve_in_vain(Ports::free());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        assert!(said.contains("another node of the name b is there, in its life 1"), "{said}");
+        assert!(said.contains("with another data directory: stop that one first"), "{said}");
+    };
+    let second = home(&cluster, "b");
+    refused(&second);
+    play(&scheme, [scheme.switch.fspiop, b.switch.fspiop], "10");
+    // Its machine is lost with its directory: after a session another one goes on.
+    b.switch.kill();
+    let namesake = Node { switch: second.serve(), home: second };
+    assert!(namesake.switch.greeting.contains("waits 3 s for a sign"), "at once");
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
+    let late = b.home.serve_in_vain(Ports::free());
+    let said = String::from_utf8_lossy(&late.stderr);
+    assert!(said.contains("another node of the name b is there, in its life 2"), "{said}");
 
     scheme.switch.stop(Signal::TERM);
     scheme.home = home(&cluster, "a");
     scheme.switch = scheme.home.serve();
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
     assert!(scheme.switch.greeting.contains("messages that the copy does not have"));
-    scheme.positions("20", "-20");
+    scheme.positions("30", "-30");
 
     cluster.restart_all().unwrap();
     play(&scheme, [namesake.switch.fspiop, scheme.switch.fspiop], "10");
     scheme.admin = Admin::new(&scheme.home, &scheme.switch);
-    scheme.positions("30", "-30");
+    scheme.positions("40", "-40");
 
     (1..=3).for_each(|broker| cluster.kill(broker));
     let body = "{\"name\":\"latefsp\",\"currency\":\"USD\"}";
@@ -374,7 +388,7 @@ fn names_directories_and_brokers() {
     let admin = Admin::new(&scheme.home, &scheme.switch);
     wait_until(|| admin.call("POST", "/participants", body).status() != 503);
     play(&scheme, [scheme.switch.fspiop, namesake.switch.fspiop], "10");
-    assert_eq!(admin.position("payerfsp"), "40");
+    assert_eq!(admin.position("payerfsp"), "50");
     for switch in [scheme.switch, namesake.switch] {
         let said = end_of(switch);
         assert!(said.contains("log is stuck for 10 s: the brokers hand out nothing"), "{said}");

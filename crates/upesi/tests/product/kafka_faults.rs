@@ -336,13 +336,37 @@ fn an_old_disk_and_foreign_messages() {
     assert_eq!(cluster_of(&admin, 2)["foreignMessages"], 1);
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "10");
     assert_eq!(admin.position("payerfsp"), "40");
-    scheme.switch.stop(Signal::TERM);
-    b.switch.stop(Signal::TERM);
+
+    // What only a later program can read ends every node, and each start, with a word on what to do.
+    let mut later = [0; 144];
+    later[..6].copy_from_slice(b"UpBu\x09\x00");
+    later[8] = 144;
+    say(&cluster, &[&later]);
+    let advice = "was written by a newer program";
+    for switch in [scheme.switch, b.switch] {
+        let (status, said) = switch.end();
+        assert!(!status.success() && said.contains(advice), "{said}");
+    }
+    let vain = b.home.serve_in_vain(Ports::free());
+    let said = String::from_utf8_lossy(&vain.stderr);
+    assert!(said.contains(advice) && said.contains("start that one here too"), "{said}");
     prove(&[&scheme.home, &b.home]);
 }
 
 /// Writes to the topic what no node would, and what one would that found no log there.
 fn say_something_else(cluster: &Cluster) {
+    let hub = ledger::FspName::new("Hub").unwrap();
+    let founding = sequencer::Founding {
+        identity: record::frame::LogIdentity([8; 16]),
+        genesis: ledger::Genesis { seed: [8; 16], hub },
+        node: 8,
+        wall: ledger::Stamp(1),
+    };
+    say(cluster, &[&founding.bundle("late"), b"hello"]);
+}
+
+/// Writes to the topic, and waits until it is there.
+fn say(cluster: &Cluster, messages: &[&[u8]]) {
     use ports::Topic;
 
     let address: kafka::Address =
@@ -353,19 +377,13 @@ fn say_something_else(cluster: &Cluster) {
     let (sink, arrivals) = std::sync::mpsc::sync_channel(4_096);
     let sink = move |arrival| sink.send(arrival).is_ok();
     let mut stream = kafka::Stream::start(&address, &options, 0, sink).unwrap();
-    let hub = ledger::FspName::new("Hub").unwrap();
-    let founding = sequencer::Founding {
-        identity: record::frame::LogIdentity([8; 16]),
-        genesis: ledger::Genesis { seed: [8; 16], hub },
-        node: 8,
-        wall: ledger::Stamp(1),
-    };
-    stream.send(&founding.bundle("late"), 0).unwrap();
-    stream.send(b"hello", 1).unwrap();
-    // It is there when it comes back.
+    for (tag, message) in messages.iter().enumerate() {
+        stream.send(message, tag as u64).unwrap();
+    }
+    let last = messages.last().expect("there is something to say");
     loop {
         match arrivals.recv_timeout(MINUTE).unwrap() {
-            ports::Arrival::Message { bytes, .. } if bytes == b"hello" => return,
+            ports::Arrival::Message { bytes, .. } if bytes == *last => return,
             _ => {}
         }
     }

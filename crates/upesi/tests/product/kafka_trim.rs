@@ -75,10 +75,11 @@ fn what_a_copy_holds_goes_from_the_topic() {
     play(&scheme, [scheme.switch.fspiop; 2], "1");
     let b = Node { switch: b.home.serve(), home: b.home };
     play(&scheme, [b.switch.fspiop, scheme.switch.fspiop], "1");
-    let vain = home(&cluster, "c").serve_in_vain(Ports::free());
+    let c = home(&cluster, "c");
+    let vain = c.serve_in_vain(Ports::free());
     let said = String::from_utf8_lossy(&vain.stderr).into_owned();
     assert!(said.contains("what stood before was deleted"), "{said}");
-    let c = home(&cluster, "c").told(&["--from", &place]);
+    let c = c.told(&["--from", &place]);
     let c = Node { switch: c.serve(), home: c };
     let position = (TRANSFERS + 3).to_string();
     for node in [&b, &c] {

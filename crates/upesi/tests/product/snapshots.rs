@@ -1,6 +1,7 @@
 //! A start goes on from a state stored beside the log, and says and does the same as one that
 //! decides the whole log again; what is wrong with such a state costs time and nothing else.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, finish};
+use crate::support::switch::{Home, PROGRAM, Ports, finish};
 
 /// A scheme that had one transfer of each kind and a registration before its first snapshot, and
 /// one transfer and another snapshot after it.
@@ -193,6 +194,64 @@ fn whoever_wants_one_of_a_running_switch_is_told_how() {
     switch.stop(Signal::TERM);
 }
 
+/// A mounted volume can not be replaced, so everything is made within it; no log begins beside what
+/// is not finished.
+#[test]
+fn a_restore_is_made_within_its_directory() {
+    let (scheme, _) = played();
+    let Scheme { switch, home, .. } = scheme;
+    switch.stop(Signal::TERM);
+    let restored = Home::new();
+    let data = restored.data();
+    let from = home.data();
+    let restore = || restored.offline(&["restore", "--from", from.to_str().unwrap()]);
+    // As a volume that was formatted, after a restore that was killed.
+    fs::create_dir_all(data.join("lost+found")).unwrap();
+    fs::create_dir_all(data.join(".restoring")).unwrap();
+    fs::write(data.join(".restoring/00000000000000000001.segment"), "half of it").unwrap();
+    let refused = restored.serve_in_vain(Ports::free());
+    assert!(said(&refused).contains("restore that was interrupted: repeat it"), "{refused:?}");
+    let output = restore();
+    assert!(output.status.success(), "{}", said(&output));
+    let names = || -> BTreeSet<String> {
+        let entries = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.map(|name| name.into_string().unwrap()).collect()
+    };
+    let whole = names();
+    assert!(whole.contains("lost+found") && whole.contains("store"), "{whole:?}");
+    assert!(!whole.contains(".restoring") && !whole.contains(".restored"), "{whole:?}");
+
+    // Interrupted when all was there and half of it moved up: the next one finishes that.
+    let half_moved = || {
+        fs::create_dir(data.join(".restored")).unwrap();
+        fs::write(data.join(".restored/LOCK"), "").unwrap();
+        for name in names().iter().filter(|name| name.ends_with(".segment") || *name == "store") {
+            fs::rename(data.join(name), data.join(".restored").join(name)).unwrap();
+        }
+    };
+    half_moved();
+    let output = restored.verify();
+    assert!(said(&output).contains("start the switch, and it is finished"), "{}", said(&output));
+    let output = restore();
+    assert!(said(&output).contains("which is in its place now"), "{}", said(&output));
+    assert_eq!(names(), whole);
+    half_moved();
+    let switch = restored.serve();
+    assert!(switch.greeting.contains("and replayed 0 records"), "{}", switch.greeting);
+    switch.stop(Signal::TERM);
+    assert_eq!(names().iter().find(|name| name.starts_with(".rest")), None);
+
+    // What only has the name of it is somebody else's, and stays where it is.
+    let strange = tempfile::tempdir().unwrap();
+    fs::create_dir(strange.path().join(".restored")).unwrap();
+    fs::write(strange.path().join(".restored/letter"), "dear").unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.arg("restore").arg("--from").arg(&from).arg("--data").arg(strange.path());
+    let output = finish(command);
+    assert!(said(&output).contains("there is .restored; nothing is"), "{}", said(&output));
+    assert_eq!(fs::read_to_string(strange.path().join(".restored/letter")).unwrap(), "dear");
+}
+
 #[test]
 fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     let (scheme, _) = played();
@@ -260,7 +319,9 @@ fn a_backup_becomes_a_data_directory_once_it_is_proved() {
     };
     let output = restored(&"0".repeat(64));
     assert!(said(&output).contains("nothing was restored"), "{}", said(&output));
-    assert!(!back.exists());
+    let entries = fs::read_dir(&back).unwrap().map(|entry| entry.unwrap().file_name());
+    let brought: BTreeSet<_> = entries.collect();
+    assert_eq!(brought, [".restoring", "LOCK"].map(Into::into).into(), "for the next attempt");
     let output = restored(hash);
     assert!(output.status.success(), "{}", said(&output));
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();

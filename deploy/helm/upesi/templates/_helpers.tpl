@@ -69,6 +69,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- with .Values.log.kafka -}}
 {{- if .brokers -}}
 {{- $arguments = concat $arguments (list "--log" (printf "kafka://%s/%s" (join "," .brokers) .topic) "--node" "$(NODE_NAME)") -}}
+{{- with .from -}}
+{{- $arguments = concat $arguments (list "--from" .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $written := list -}}

@@ -3,7 +3,7 @@
 //! # Phases
 //! 1. *Catching up*: asks where the topic ends, and applies everything up to there. If a program of
 //!    its name has written lately, from another data directory, it *waits* for as long as a session
-//!    lasts, and ends if that one writes again: who is there goes on.
+//!    lasts, and ends if that one goes on writing: who is there goes on.
 //! 2. *Joining*: proposes a bundle of a new life. Once it has come back as a part of the log the
 //!    node is there, and is ready.
 //! 3. *There*: work from the inbox is proposed at once while fewer than [`DEPTH`] bundles are
@@ -261,8 +261,9 @@ impl<L: Log, C: Clock, M, T: Topic> Driven<L, C, M, T> {
 enum Phase {
     /// It applies what stands in the topic up to the offset where that ended.
     CatchingUp { until: Option<i64> },
-    /// A program of its name was there when it had caught up.
-    Waiting { since_us: u64 },
+    /// A program of its name was there when it had caught up: so many bundles of that one have come
+    /// in the meantime, the last at this moment.
+    Waiting { since_us: u64, seen: usize },
     /// Its first bundle is under way.
     Joining,
     /// It is one of the nodes.
@@ -542,13 +543,11 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                  name, and this one must not",
                 header.name, header.epoch
             )),
-            Delivered::Framed { .. } if is_namesake && self.has_waited_for(HEARTBEAT_US) => {
-                Err(format!(
-                    "another node of the name {} is there, in its life {}, with another data \
+            Delivered::Framed { .. } if is_namesake && self.sees_namesake(now_us) => Err(format!(
+                "another node of the name {} is there, in its life {}, with another data \
                      directory: stop that one first, or give this one a name of its own",
-                    header.name, header.epoch
-                ))
-            }
+                header.name, header.epoch
+            )),
             Delivered::Framed { committed, members_changed } => {
                 if members_changed {
                     let is_last = header.sequence == LAST_WORD;
@@ -711,13 +710,18 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
                     None => self.join(),
                     Some(member) => {
                         self.say_waiting(&member);
-                        self.phase = Phase::Waiting { since_us: self.clock.now().monotonic_us };
+                        let since_us = self.clock.now().monotonic_us;
+                        self.phase = Phase::Waiting { since_us, seen: 0 };
                         Ok(())
                     }
                 }
             }
             Phase::Waiting { .. } if self.namesake().is_none() => self.join(),
-            Phase::Waiting { .. } if self.has_waited_for(SESSION_US) => self.join(),
+            Phase::Waiting { since_us, .. }
+                if since_us + SESSION_US <= self.clock.now().monotonic_us =>
+            {
+                self.join()
+            }
             _ => Ok(()),
         }
     }
@@ -729,11 +733,14 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         member.filter(|member| name.ended < member.epoch).copied()
     }
 
-    /// What was under way when this node had caught up may be of a program that has ended; what
-    /// comes a heartbeat later is not.
-    fn has_waited_for(&self, long_us: u64) -> bool {
-        let now_us = self.clock.now().monotonic_us;
-        matches!(self.phase, Phase::Waiting { since_us } if since_us + long_us <= now_us)
+    /// A bundle of the namesake has come. What one that has ended left under way can still come,
+    /// late if the brokers had no leader; it is [`DEPTH`] bundles at most, so another one is a sign
+    /// that it is there.
+    fn sees_namesake(&mut self, now_us: u64) -> bool {
+        let Phase::Waiting { since_us, seen } = &mut self.phase else { return false };
+        *since_us = now_us;
+        *seen += 1;
+        DEPTH < *seen
     }
 
     fn say_waiting(&self, namesake: &Member) {

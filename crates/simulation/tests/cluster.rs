@@ -43,6 +43,13 @@ fn nodes_come_to_rest_once_time_goes_on() {
     [134, 3_000, 4_786].into_iter().for_each(|seed| _ = check(seed));
 }
 
+/// A node and a broker ended together, and the node's directory was lost: what it had under way
+/// became a part of the log more than a second after another one of its name had begun to wait.
+#[test]
+fn what_a_node_left_under_way_is_no_sign_of_it() {
+    _ = check(143_884_276_628_579);
+}
+
 #[test]
 fn fresh_seeds_pass() {
     let seconds = std::env::var("UPESI_PROOF_SECONDS").ok().and_then(|text| text.parse().ok());

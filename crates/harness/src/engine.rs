@@ -40,6 +40,8 @@ const QUIET_WITHIN: Duration = Duration::from_secs(40);
 const CUT_QUIET_WITHIN: Duration = Duration::from_secs(2);
 /// Polls without a new request after which a hub without metrics counts as quiet.
 const STILL_POLLS: u32 = 6;
+/// After so many, some five seconds, a hub that failed is asked what is wrong with it.
+const HINDERED_POLLS: u32 = 100;
 const STOCK_WITHIN: Duration = Duration::from_secs(600);
 /// Parts of a run that are left out of its steady part, when it is too short for the usual ones.
 const SHORT_TRIM: (f64, f64) = (0.10, 0.04);
@@ -571,6 +573,11 @@ impl Run<'_> {
             }
             if Instant::now() > deadline {
                 return Ok(Some(format!("{} after {patience:?}", at_rest_not(&glance))));
+            }
+            // Without room, or a part of it, the hub ends nothing any more.
+            let stands = HINDERED_POLLS < still && 0 < glance.failed;
+            if stands && self.admin.as_mut().is_some_and(|admin| admin.complaint().is_some()) {
+                return Ok(Some(at_rest_not(&glance)));
             }
             self.fleets.set_phase(Phase::Stop);
             self.watch("drain", POLL * 5)?;

@@ -38,6 +38,8 @@ use crate::sweep_tables::{Goal, Row, Table};
 const TRANSFER_BYTES: u64 = 2_500;
 /// And less than this packed, or without bodies.
 const PACKED_BYTES: u64 = 800;
+/// Bytes of log and store for a transfer without bodies, while tables are merged.
+const ALONE_BYTES: u64 = 1_000;
 /// Transfers whose packed form is measured, at most.
 const PACKED_MAX: u64 = 1_000_000;
 /// What a second at the highest rate adds to a log, at most, and how many such seconds a round has
@@ -123,11 +125,13 @@ pub(crate) fn growth(
     for seat in &mut directories {
         invalid_because.extend(seat.end(&command));
     }
-    let core = match seats.last() {
-        Some(seat) => core_rate(&place.path, seat.stored, &command)?,
-        None => None,
-    };
-    Ok(report(&seats, &directories, (&after, core), invalid_because))
+    let largest = seats.last().map(|seat| core_rate(&place.path, seat.stored, &command));
+    let core = largest.transpose().unwrap_or_else(|error| {
+        // An hour of measuring is not lost for that.
+        invalid_because.push(format!("kernel, log and store alone: {error}"));
+        None
+    });
+    Ok(report(&seats, &directories, (&after, core.flatten()), invalid_because))
 }
 
 /// The largest directory that is packed to measure it.
@@ -142,6 +146,8 @@ struct Extent {
     rounds: usize,
     aliases: u64,
     quick: bool,
+    /// Whether a directory stays when its load is over.
+    keeps: bool,
 }
 
 impl Extent {
@@ -160,7 +166,8 @@ impl Extent {
             aliases == 0 || (few < aliases && aliases <= 1_000_000_000),
             "--aliases takes 0, or more than 10k and up to 1000M",
         )?;
-        Ok(Self { sizes, seconds, rounds, aliases, quick })
+        let keeps = options.data.is_some();
+        Ok(Self { sizes, seconds, rounds, aliases, quick, keeps })
     }
 
     /// Length of the segments: a short run has several, too.
@@ -178,10 +185,11 @@ impl Extent {
     }
 
     /// What the rounds add, at most, while it is there: with a single one, each directory goes when
-    /// its load is over.
+    /// its load is over, unless it was asked for.
     fn added_bytes(&self) -> u64 {
         let one = (self.seconds * ADDED_SECONDS * ADDED_BYTES_PER_S) as u64;
-        let at_once = if self.rounds == 1 { 1 } else { self.rounds * self.sizes.len() };
+        let goes = self.rounds == 1 && !self.keeps;
+        let at_once = if goes { 1 } else { self.rounds * self.sizes.len() };
         if self.quick { 0 } else { one * at_once as u64 }
     }
 
@@ -197,7 +205,10 @@ impl Extent {
         let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
         let packed = self.sizes.last().map_or(0, |stored| PACKED_MAX.min(*stored) * PACKED_BYTES);
         let filled = self.sizes.iter().map(missing).sum::<u64>();
-        let needed = filled + self.added_bytes() + aliases + packed + rest;
+        // In the end kernel, log and store alone fill another one.
+        let largest = self.sizes.last().copied().unwrap_or_default();
+        let alone = if self.keeps { largest * ALONE_BYTES } else { 0 };
+        let needed = filled + self.added_bytes() + aliases + packed + alone + rest;
         let free = free_bytes(place)?;
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let (needed_gb, free_gb, place) = (gigabytes(needed), gigabytes(free), place.display());

@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use fjall::compaction::Leveled;
 use fjall::config::PinningPolicy;
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
 use ledger::{Digest, Ended, NoticeId, Position, TransferId};
@@ -53,11 +52,6 @@ const TRANSFERS_BUFFER: u64 = 8 << 20;
 const OTHER_BUFFER: u64 = 4 << 20;
 /// Bytes of a write buffer at most, where the library has no time to begin the next one.
 const BUFFER_MAX: u64 = 16 << 20;
-/// Bytes of a table, about. The library syncs each one whole, and the log's syncs wait for that.
-const TABLE: u64 = 16 << 20;
-/// Tables that gather before they are merged into the first level, which is as large as so many of
-/// full size: fewer merges, each of more. At 20 the library begins to hold the writer.
-const MERGED: u8 = 12;
 /// Bytes of the database's own journal, at most, before write buffers are flushed.
 pub const JOURNAL: u64 = 64 << 20;
 /// Threads that flush and compact. With more of them the library keeps the first one free for
@@ -392,14 +386,15 @@ impl Opened {
             .worker_threads(WORKERS)
             .max_journaling_size(JOURNAL);
         let database = behind(|| builder.open())?;
+        let with = |bytes| KeyspaceCreateOptions::default().max_memtable_size(bytes);
         // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
         let absent =
-            || buffering(TRANSFERS_BUFFER).filter_block_pinning_policy(PinningPolicy::all(true));
+            || with(TRANSFERS_BUFFER).filter_block_pinning_policy(PinningPolicy::all(true));
         // Nearly every party that is asked for is there.
-        let present = || buffering(OTHER_BUFFER).expect_point_read_hits(true);
+        let present = || with(OTHER_BUFFER).expect_point_read_hits(true);
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
-        let about = database.keyspace("about", || buffering(OTHER_BUFFER))?;
+        let about = database.keyspace("about", || with(OTHER_BUFFER))?;
         let tales = Tales::open(&database)?;
         Ok(Self {
             buffered: beside(&transfers),
@@ -600,12 +595,6 @@ fn read_mark(stored: &[u8]) -> Option<Mark> {
     let (position, chain) = stored.split_first_chunk()?;
     let position = Position(u64::from_le_bytes(*position));
     Some(Mark { position, chain: Digest(chain.try_into().ok()?) })
-}
-
-/// What a keyspace is made with; one that is there keeps what it was made with.
-pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
-    let merging = Leveled::default().with_table_target_size(TABLE).with_l0_threshold(MERGED);
-    KeyspaceCreateOptions::default().max_memtable_size(bytes).compaction_strategy(Arc::new(merging))
 }
 
 pub(crate) fn of_library(error: &fjall::Error) -> StoreError {

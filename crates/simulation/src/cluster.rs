@@ -338,6 +338,9 @@ impl World {
             }
             Event::Receive(at, life, notice) => self.receive((at, life), notice),
             Event::Attempted(at, _, notice, result) => {
+                if !matches!(result, AttemptResult::Status(200..500)) {
+                    self.proof.failed(&notice);
+                }
                 let clock = self.machines[at].clock.clone();
                 self.up(at).attempted(notice.id, result, &clock);
                 self.mail_soon(at, 1);

@@ -50,6 +50,13 @@ fn what_a_node_left_under_way_is_no_sign_of_it() {
     _ = check(143_884_276_628_579);
 }
 
+/// Nodes lost lanes while they owed notices whose answers had been lost: those are tried again by
+/// whoever has the lane, beside what the window allows.
+#[test]
+fn what_was_not_answered_is_no_repeat() {
+    _ = check(910_009_274);
+}
+
 #[test]
 fn fresh_seeds_pass() {
     let seconds = std::env::var("UPESI_PROOF_SECONDS").ok().and_then(|text| text.parse().ok());

@@ -82,6 +82,12 @@ impl Proof {
         assert_eq!(told, end, "an FSP was told two ends: {notice:?}");
     }
 
+    /// The sender heard that an attempt failed: the notice is still owed, received or not, and
+    /// whoever tries it again repeats nothing.
+    pub(crate) fn failed(&mut self, notice: &Notice) {
+        self.receipts.remove(&notice.id);
+    }
+
     /// Notices received again from another life.
     pub(crate) fn repeats(&self) -> u64 {
         self.repeats.values().sum()

@@ -40,7 +40,7 @@ const QUIET_WITHIN: Duration = Duration::from_secs(40);
 const CUT_QUIET_WITHIN: Duration = Duration::from_secs(2);
 /// Polls without a new request after which a hub without metrics counts as quiet.
 const STILL_POLLS: u32 = 6;
-/// After so many, some five seconds, a hub that failed is asked what is wrong with it.
+/// Each time after so many, some five seconds, a hub that failed is asked what is wrong with it.
 const HINDERED_POLLS: u32 = 100;
 const STOCK_WITHIN: Duration = Duration::from_secs(600);
 /// Parts of a run that are left out of its steady part, when it is too short for the usual ones.
@@ -568,20 +568,23 @@ impl Run<'_> {
             }
             // Nothing comes any more although transfers are open: notices were lost.
             let lost = glance.in_flight == 0 && known && !owed(IN_FLIGHT) && !owed(NOTICES_OWED);
-            if lost && still > STILL_POLLS * 4 {
+            if lost && still > STILL_POLLS * 4 || self.is_hindered(still, &glance) {
                 return Ok(Some(at_rest_not(&glance)));
             }
             if Instant::now() > deadline {
                 return Ok(Some(format!("{} after {patience:?}", at_rest_not(&glance))));
             }
-            // Without room, or a part of it, the hub ends nothing any more.
-            let stands = HINDERED_POLLS < still && 0 < glance.failed;
-            if stands && self.admin.as_mut().is_some_and(|admin| admin.complaint().is_some()) {
-                return Ok(Some(at_rest_not(&glance)));
-            }
             self.fleets.set_phase(Phase::Stop);
             self.watch("drain", POLL * 5)?;
         }
+    }
+
+    /// Whether the hub, in which nothing has moved for long, says that it has no room or that a
+    /// part of it is down: what is open there will not end soon.
+    fn is_hindered(&mut self, still: u32, glance: &Glance) -> bool {
+        let is_due = 0 < still && still.is_multiple_of(HINDERED_POLLS) && 0 < glance.failed;
+        let admin = self.admin.as_mut().filter(|_| is_due);
+        admin.is_some_and(|admin| admin.complaint().is_some())
     }
 
     /// A run that was cut short waits a little for what is in flight.

@@ -205,7 +205,7 @@ impl Extent {
         let aliases = self.directories().iter().sum::<u64>() * ALIAS_BYTES;
         let packed = self.sizes.last().map_or(0, |stored| PACKED_MAX.min(*stored) * PACKED_BYTES);
         let filled = self.sizes.iter().map(missing).sum::<u64>();
-        // In the end kernel, log and store alone fill another one.
+        // In the end kernel, log and store alone fill another one; those that go have gone then.
         let largest = self.sizes.last().copied().unwrap_or_default();
         let alone = if self.keeps { largest * ALONE_BYTES } else { 0 };
         let needed = filled + self.added_bytes() + aliases + packed + alone + rest;

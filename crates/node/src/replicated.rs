@@ -734,8 +734,8 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     }
 
     /// A bundle of the namesake has come. What one that has ended left under way can still come,
-    /// late if the brokers had no leader; it is [`DEPTH`] bundles at most, so another one is a sign
-    /// that it is there.
+    /// late if the brokers had no leader: [`DEPTH`] bundles. One more is a sign that it is there;
+    /// or it had given up some before, and only the next start goes on.
     fn sees_namesake(&mut self, now_us: u64) -> bool {
         let Phase::Waiting { since_us, seen } = &mut self.phase else { return false };
         *since_us = now_us;

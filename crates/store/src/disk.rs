@@ -386,15 +386,14 @@ impl Opened {
             .worker_threads(WORKERS)
             .max_journaling_size(JOURNAL);
         let database = behind(|| builder.open())?;
-        let with = |bytes| KeyspaceCreateOptions::default().max_memtable_size(bytes);
         // Nearly every id that is asked for is new, and the filters say so: they stay in memory.
         let absent =
-            || with(TRANSFERS_BUFFER).filter_block_pinning_policy(PinningPolicy::all(true));
+            || buffering(TRANSFERS_BUFFER).filter_block_pinning_policy(PinningPolicy::all(true));
         // Nearly every party that is asked for is there.
-        let present = || with(OTHER_BUFFER).expect_point_read_hits(true);
+        let present = || buffering(OTHER_BUFFER).expect_point_read_hits(true);
         let transfers = database.keyspace("transfers", absent)?;
         let parties = database.keyspace("parties", present)?;
-        let about = database.keyspace("about", || with(OTHER_BUFFER))?;
+        let about = database.keyspace("about", || buffering(OTHER_BUFFER))?;
         let tales = Tales::open(&database)?;
         Ok(Self {
             buffered: beside(&transfers),
@@ -595,6 +594,11 @@ fn read_mark(stored: &[u8]) -> Option<Mark> {
     let (position, chain) = stored.split_first_chunk()?;
     let position = Position(u64::from_le_bytes(*position));
     Some(Mark { position, chain: Digest(chain.try_into().ok()?) })
+}
+
+/// What a keyspace is made with; one that is there keeps what it was made with.
+pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default().max_memtable_size(bytes)
 }
 
 pub(crate) fn of_library(error: &fjall::Error) -> StoreError {

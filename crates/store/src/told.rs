@@ -14,12 +14,12 @@
 
 use std::collections::HashMap;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch};
+use fjall::{Database, Keyspace, OwnedWriteBatch};
 use ledger::{Ended, NoticeId, Position, TransferId};
 use ports::{Portion, StoreError};
 use record::told::{self, Told};
 
-use crate::disk::of_library;
+use crate::disk::{buffering, of_library};
 use crate::memory::damaged;
 
 /// A block of decisions is closed behind the first record that makes it so long.
@@ -36,10 +36,7 @@ pub(crate) struct Tales {
 
 impl Tales {
     pub(crate) fn open(database: &Database) -> Result<Self, fjall::Error> {
-        let open = |name| {
-            let options = || KeyspaceCreateOptions::default().max_memtable_size(BUFFER);
-            database.keyspace(name, options)
-        };
+        let open = |name| database.keyspace(name, || buffering(BUFFER));
         let (decisions, deliveries) = (open("decisions")?, open("deliveries")?);
         Ok(Self { decisions, deliveries, traces: open("traces")? })
     }

@@ -5,14 +5,15 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::apart::{Need, apart, run};
+use crate::faults::fill_up;
+use crate::support::apart::{Mounted, Need, apart, run};
 use crate::support::relay::Relay;
 use crate::support::switch::{Home, PROGRAM, finish};
 
@@ -54,10 +55,30 @@ const MEMBERS: [&str; 34] = [
     "seconds_one_by_one",
 ];
 
+/// A run of five seconds ends within it on a full disk, where waiting for what is open would take
+/// longer.
+const SOON: Duration = Duration::from_secs(40);
+
 fn bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.arg("bench").args(arguments);
     finish(command)
+}
+
+/// A run whose measured part has begun, and what it tells from then on.
+fn measuring(arguments: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child = Command::new(PROGRAM)
+        .arg("bench")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let mut told = told.map_while(Result::ok);
+    assert!(told.any(|line| line.starts_with("measuring")), "it never measured");
+    (child, told)
 }
 
 fn read(path: &Path) -> Value {
@@ -534,24 +555,38 @@ fn a_switch_with_slower_syncs_says_so_before_it_is_ready() {
 
 #[test]
 fn an_interrupted_run_shows_what_it_has_and_is_void() {
-    let mut child = Command::new(PROGRAM)
-        .args(["bench", "quote", "--seconds", "600", "--fsps", "2", "--warmup", "0"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut errors = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let begun = errors.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("measuring")));
-    assert!(begun.is_some(), "it never measured");
+    let (mut child, errors) =
+        measuring(&["quote", "--seconds", "600", "--fsps", "2", "--warmup", "0"]);
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     kill_process(id.expect("it has an id"), Signal::INT).unwrap();
-    let rest: Vec<String> = errors.map_while(Result::ok).collect();
+    let rest: Vec<String> = errors.collect();
     let status = child.wait().unwrap();
     let mut output = String::new();
     child.stdout.take().expect("it is piped").read_to_string(&mut output).unwrap();
     assert!(!status.success() && output.contains("VOID"), "{output} {rest:?}");
     assert!(output.contains("interrupted"), "{output}");
+}
+
+#[test]
+fn a_run_on_a_full_disk_is_void_says_so_and_ends_soon() {
+    let test = "bench::a_run_on_a_full_disk_is_void_says_so_and_ends_soon";
+    apart(test, Need::Memory, || {
+        let place = TempDir::new().unwrap();
+        let disk = place.path().join("disk");
+        let _mounted = Mounted::memory(&disk, 256);
+        let data = disk.join("data");
+        let started = Instant::now();
+        let short = ["--seconds", "5", "--warmup", "0.1", "--fsps", "2", "--subscribers", "20"];
+        let into = ["--data", data.to_str().unwrap()];
+        let (child, told) = measuring(&[&["transfer"], &short[..], &into].concat());
+        fill_up(&disk.join("ballast"));
+        let rest: Vec<String> = told.collect();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success() && said.contains("VOID"), "{said} {rest:?}");
+        assert!(said.contains("its disk is full"), "{said} {rest:?}");
+        assert!(started.elapsed() < SOON, "{:?}: {rest:?}", started.elapsed());
+    });
 }
 
 #[test]

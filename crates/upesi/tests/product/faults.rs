@@ -108,7 +108,8 @@ fn send_until(switch: &Switch, record: &mut Record, fault: impl FnOnce()) -> u64
     record.sent
 }
 
-fn fill_up(path: &std::path::Path) {
+/// Writes to a new file until nothing more goes onto its file system.
+pub(crate) fn fill_up(path: &std::path::Path) {
     let mut file = fs::File::create(path).unwrap();
     for length in [1 << 16, 1 << 12] {
         while file.write_all(&vec![1; length]).is_ok() {}

@@ -111,8 +111,8 @@ impl Cluster {
         }
         if options.directory.join(DESCRIPTION).exists() {
             return Err(BrokersError::Refused(format!(
-                "{} already holds a cluster: end it with `cargo xtask kafka down`, or choose \
-                 another directory",
+                "{} already holds a cluster: end it with `cargo xtask kafka down --dir {0}`, or \
+                 choose another directory",
                 options.directory.display()
             )));
         }
@@ -384,6 +384,15 @@ pub fn stop(directory: &Path) -> Result<usize, BrokersError> {
     let description = description_in(&directory)?;
     let runs = |broker: &&Broker| is_broker(broker.process, &directory);
     let running: Vec<_> = description.brokers.iter().filter(runs).collect();
+    let addresses = description.bootstrap.split(',').zip(&description.brokers);
+    let mut strangers = addresses.filter(|(_, broker)| !runs(broker)).map(|(address, _)| address);
+    if let Some(address) = strangers.find(|address| TcpStream::connect(address).is_ok()) {
+        let what = format!(
+            "what listens on {address} was started by somebody else, with what a broker of this \
+             cluster holds: end it first. Nothing was ended or deleted"
+        );
+        return Err(BrokersError::Refused(what));
+    }
     for by in [Signal::TERM, Signal::KILL] {
         running.iter().filter(|broker| runs(broker)).for_each(|it| signal(it.process, by));
         if wait_until(STOP_MAX, || !running.iter().copied().any(|broker| runs(&broker))) {

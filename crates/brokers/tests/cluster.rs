@@ -24,7 +24,17 @@ fn a_broker_comes_back_on_its_port_and_a_detached_one_is_found_again() {
 
     assert_eq!(brokers::is_running(&directory), Some(address.to_string()));
     let again = Cluster::start(options, &mut |_| ()).expect_err("one directory, one cluster");
-    assert!(again.to_string().contains("already holds a cluster"), "{again}");
+    let command = format!("cargo xtask kafka down --dir {}", directory.display());
+    assert!(again.to_string().contains(&command), "{again}");
+    let description = directory.join("cluster.json");
+    let known = std::fs::read_to_string(&description).expect("it is written down");
+    // A process that is none of theirs.
+    let strange = known.replace("\"process\": ", "\"process\": 9");
+    std::fs::write(&description, strange).expect("it is changed");
+    let stranger = brokers::stop(&directory).expect_err("somebody else's is left alone");
+    assert!(stranger.to_string().contains("Nothing was ended or deleted"), "{stranger}");
+    assert!(TcpStream::connect(address).is_ok());
+    std::fs::write(&description, known).expect("it is changed back");
     assert_eq!(brokers::stop(&directory).expect("it ends"), 1);
     assert!(TcpStream::connect(address).is_err());
     assert!(!directory.exists(), "everything is removed");

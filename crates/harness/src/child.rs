@@ -318,10 +318,17 @@ impl Drop for Switch {
     }
 }
 
-/// Reads a bearer token.
+/// Reads a bearer token: one word.
 pub(crate) fn read_token(path: &Path) -> Result<String, HarnessError> {
     let text = std::fs::read_to_string(path).map_err(HarnessError::file(path))?;
-    Ok(text.trim().to_owned())
+    let token = text.trim();
+    match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(token.to_owned()),
+        false => Err(HarnessError::Options(format!(
+            "{}: this is no bearer token; that of a switch is in admin-token in its data directory",
+            path.display()
+        ))),
+    }
 }
 
 struct Places<'a> {

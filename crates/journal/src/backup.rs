@@ -744,8 +744,8 @@ fn read_manifest(place: &dyn Place) -> Result<Option<Manifest>, PlaceError> {
         what: format!("read {MANIFEST}"),
         error,
     };
-    let manifest: Manifest =
-        serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+    let manifest: Manifest = serde_json::from_slice(&bytes)
+        .map_err(|error| failed(format!("it is damaged: {error}")))?;
     let sound = |text: &str| parse_hexadecimal::<32>(text).is_some();
     let digests = manifest.open.iter().flat_map(|open| &open.chunks).map(|chunk| &chunk.blake3);
     let mut digests = digests.chain(manifest.files.iter().map(|file| &file.blake3));

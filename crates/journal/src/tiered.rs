@@ -440,8 +440,8 @@ impl<F: DiskFile> Source for PackedBytes<F> {
                     PlaceError::NotFound { .. } => packed::damaged(
                         self,
                         None,
-                        "it is missing, though this segment was archived there: put it back from \
-                         a copy",
+                        "it is missing, though this segment was archived there: mount the archive \
+                         if that is not there, or put it back from a copy",
                     ),
                     other => unreachable_place(other),
                 })

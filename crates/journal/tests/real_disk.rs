@@ -24,7 +24,9 @@ fn the_directory_is_made_private_and_held_by_one() {
 
     let second = RealDisk::open(&path).expect_err("refused");
     let shown = path.display();
-    let expected = format!("data directory {shown} is in use by another process");
+    let expected = format!(
+        "data directory {shown} is in use by another process: stop that, or wait until it ends"
+    );
     assert_eq!(second.to_string(), expected);
     let clone = disk.clone();
     drop(disk);

@@ -82,6 +82,16 @@ pub enum OpenError {
     /// The brokers answered, but not with what was asked for.
     #[error("the brokers did not do as asked: {0}")]
     Brokers(String),
+    /// Nothing was decided in time.
+    #[error(
+        "the brokers answered, and decided nothing within {seconds} s: of their controllers, which \
+         in small clusters are the brokers themselves, more than half must be there. Start again \
+         when they are. What was asked of them may be done by then: a topic that was made is found"
+    )]
+    Undecided {
+        /// How long was waited.
+        seconds: u64,
+    },
     /// The topic is to be made, and would not get the replicas that it needs.
     #[error(
         "topic {topic} is not there, and {alive} of the {named} brokers that --log names answered: \

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::metadata::{Metadata, MetadataBroker};
 
 use crate::client::{self, Quiet};
@@ -153,6 +153,7 @@ fn create(address: &Address, options: &Options, brokers: usize) -> Result<(), Op
         match result {
             // Another node may have been quicker.
             Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+            Err((_, RDKafkaErrorCode::RequestTimedOut)) => return Err(undecided(options)),
             Err((_, error)) => {
                 let what = format!("the topic {} was not made: {error}", address.topic);
                 return Err(OpenError::Brokers(what));
@@ -217,13 +218,22 @@ pub(crate) fn administer<R>(
     options: &Options,
     question: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<R>,
 ) -> Result<R, OpenError> {
-    let failed = |error: &dyn std::fmt::Display| OpenError::Brokers(error.to_string());
+    let failed = |error: KafkaError| match error {
+        KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut) => undecided(options),
+        error => OpenError::Brokers(error.to_string()),
+    };
     let admin: AdminClient<DefaultClientContext> =
-        client::config(address, options).create().map_err(|error| failed(&error))?;
+        client::config(address, options).create().map_err(failed)?;
     let asked = AdminOptions::new()
         .request_timeout(Some(options.patience))
         .operation_timeout(Some(options.patience));
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
-    runtime.block_on(question(&admin, &asked)).map_err(|error| failed(&error))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| OpenError::Brokers(error.to_string()))?;
+    runtime.block_on(question(&admin, &asked)).map_err(failed)
+}
+
+/// Brokers answer for themselves, and their controllers do not: too few of these are there.
+fn undecided(options: &Options) -> OpenError {
+    OpenError::Undecided { seconds: options.patience.as_secs() }
 }

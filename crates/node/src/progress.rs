@@ -33,6 +33,12 @@ impl Stuck {
     pub fn kind(&self) -> &str {
         self.stage.split(' ').next().unwrap_or_default()
     }
+
+    /// Whether it is the log: nothing is taken meanwhile.
+    #[must_use]
+    pub fn is_log(&self) -> bool {
+        self.stage == "log"
+    }
 }
 
 /// What the sequencer's thread has done, as of now.

@@ -43,7 +43,7 @@ impl Reading {
         let mut fault = self.lock();
         if fault.is_none() {
             let why = format!("record {} cannot be read: {error}", position.0);
-            eprintln!("upesi: {why}. What needs it waits or is refused until it can");
+            ports::tell(format_args!("{why}. What needs it waits or is refused until it can"));
             *fault = Some(Unread { position, why });
             self.is_failing.store(true, Ordering::Relaxed);
         }
@@ -52,7 +52,7 @@ impl Reading {
     fn note_read(&self, position: Position) {
         let mut fault = self.lock();
         if fault.as_ref().is_some_and(|fault| fault.position == position) {
-            eprintln!("upesi: record {} can be read again", position.0);
+            ports::tell(format_args!("record {} can be read again", position.0));
             *fault = None;
             self.is_failing.store(false, Ordering::Relaxed);
         }

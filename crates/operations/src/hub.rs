@@ -155,8 +155,8 @@ pub enum Unavailable {
     /// The disk has no room; nothing was done.
     #[error("the disk of the log is full; nothing was recorded")]
     DiskFull,
-    /// The directory's disk does not give what is asked for.
-    #[error("the directory cannot be read; see the switch's log")]
+    /// A disk, or another place, does not give what is asked for.
+    #[error("what is asked for cannot be read; the switch's standard error says why")]
     Unreadable,
     /// The log does not give the record that is asked for.
     #[error("the log cannot be read there; GET /storage says why")]
@@ -195,7 +195,7 @@ pub struct Health {
     pub uptime: Duration,
     /// The state and what it is stored in.
     pub datastore: ServiceStatus,
-    /// The log: down when it has stopped, for then nothing can be accepted.
+    /// The log: down when it has stopped or is stuck, for then nothing can be accepted.
     pub broker: ServiceStatus,
     /// Stages that have work and make no progress; empty while all is well.
     pub stuck: Vec<StuckStage>,

@@ -178,6 +178,13 @@ fn check_owner(make: &dyn Fn(&str) -> Arc<dyn Place>) {
     claim(&*place, own, Expected::InUse).expect("it is ours");
     let foreign = claim(&*place, other, Expected::Any).expect_err("it is taken");
     assert!(matches!(foreign, PlaceError::Foreign { .. }), "{foreign}");
+    let fresh = make("fresh");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| claim(&*fresh, own, Expected::Any).expect("all are of one log"));
+        }
+    });
+    assert_eq!(fresh.list(""), Ok(vec![MARKER.to_owned()]));
     let strange = make("strange");
     put(&*strange, "holiday.jpg", b"x").expect("it stores");
     assert_eq!(owner(&*strange), Err(PlaceError::Strange(strange.url().to_owned())));

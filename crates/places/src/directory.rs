@@ -8,10 +8,17 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FlockOperation};
+use rustix::io::Errno;
 
 use crate::{Place, PlaceError, Upload};
+
+/// How long somebody else who writes the same object is waited for: small ones take a moment.
+const OTHERS_MAX: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Of an object that is being written.
 const UNFINISHED: &str = ".unfinished";
@@ -47,7 +54,7 @@ impl Directory {
             Ok(_) => io::Error::from(ErrorKind::NotADirectory),
             Err(error) => error,
         };
-        Err(self.failed("open the directory", "(it is not made here)", &error))
+        Err(self.failed("open the directory", "(it is not made here; is it mounted?)", &error))
     }
 
     /// Makes the directories above an object, each durable in the one above.
@@ -175,18 +182,37 @@ impl Drop for FileUpload {
     }
 }
 
-/// Opens the file of an object being written, empty, and nobody else has it: what another process
-/// has finished meanwhile must not be cut.
+/// Opens the file of an object being written, empty, once nobody else has it.
 fn begin_alone(path: &Path) -> io::Result<File> {
+    let started = Instant::now();
+    loop {
+        match try_to_begin(path)? {
+            Some(file) => return Ok(file),
+            None if started.elapsed() < OTHERS_MAX => thread::sleep(LOOK),
+            None => {
+                let what = "another process, or another part of this one, is writing it";
+                return Err(io::Error::new(ErrorKind::ResourceBusy, what));
+            }
+        }
+    }
+}
+
+/// `None` while somebody else has it: what that one has finished meanwhile must not be cut.
+fn try_to_begin(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    let (opened, named) = (file.metadata()?, fs::metadata(path)?);
-    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
-        return Err(io::Error::new(ErrorKind::ResourceBusy, "another process writes it"));
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        locked => locked?,
+    }
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    match fs::metadata(path).map(identity) {
+        Ok(named) if named == identity(file.metadata()?) => {}
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(_) | Err(_) => return Ok(None),
     }
     file.set_len(0)?;
-    Ok(file)
+    Ok(Some(file))
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {

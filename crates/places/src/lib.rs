@@ -131,7 +131,10 @@ pub enum PlaceError {
         expected: String,
     },
     /// It holds something, but no copy of a log.
-    #[error("{0} holds other files but no {MARKER}: name an empty directory, or the right one")]
+    #[error(
+        "{0} holds other files but no {MARKER}, which says whose it is: name an empty place, or \
+         the right one; a copy that has lost it needs it back"
+    )]
     Strange(String),
     /// It was written to before and is empty now.
     #[error("{0} is empty, though segments were archived there: is it mounted?")]
@@ -274,19 +277,31 @@ pub fn claim(
     expected: Expected,
 ) -> Result<(), PlaceError> {
     match owner(place)? {
-        Some(found) if found == identity => Ok(()),
-        Some(found) => Err(PlaceError::Foreign {
-            url: place.url().to_owned(),
-            found: found.to_string(),
-            expected: identity.to_string(),
-        }),
+        Some(found) => same(place, found, identity),
         None if expected == Expected::InUse => Err(PlaceError::Emptied(place.url().to_owned())),
-        None => {
-            let marker = Marker { version: MARKER_VERSION, identity: identity.to_string() };
-            let text = serde_json::to_string(&marker).expect("a marker is text and a number");
-            put(place, MARKER, text.as_bytes())
-        }
+        None => take(place, identity),
     }
+}
+
+fn same(place: &dyn Place, found: LogIdentity, expected: LogIdentity) -> Result<(), PlaceError> {
+    if found == expected {
+        return Ok(());
+    }
+    let (found, expected) = (found.to_string(), expected.to_string());
+    Err(PlaceError::Foreign { url: place.url().to_owned(), found, expected })
+}
+
+/// Takes an empty place. Who does so at the same moment, as archive and backup of one switch may,
+/// has done it once the marker can be written here.
+fn take(place: &dyn Place, identity: LogIdentity) -> Result<(), PlaceError> {
+    let mut upload = place.upload(MARKER)?;
+    if let Some(found) = owner(place)? {
+        return same(place, found, identity);
+    }
+    let marker = Marker { version: MARKER_VERSION, identity: identity.to_string() };
+    let text = serde_json::to_string(&marker).expect("a marker is text and a number");
+    upload.write(text.as_bytes())?;
+    upload.finish()
 }
 
 /// Writes a small object whole.

@@ -131,7 +131,7 @@ pub enum DiskError {
     #[error("the disk is full")]
     Full,
     /// Another process owns the directory.
-    #[error("data directory {0} is in use by another process")]
+    #[error("data directory {0} is in use by another process: stop that, or wait until it ends")]
     InUse(String),
     /// A file that is kept in another form, or in another place, is not as it was written.
     #[error("{}: {reason}", byte_of(file, *offset))]

@@ -252,7 +252,7 @@ impl Shared {
             written = store.mend().and_then(|()| store.write(portion));
         }
         if self.lock().failing.take().is_some() {
-            println!("upesi: the cold store is written again");
+            ports::tell_on_output(format_args!("the cold store is written again"));
         }
         true
     }
@@ -262,12 +262,14 @@ impl Shared {
         let mut queue = self.lock();
         self.done.notify_all();
         if let StoreError::Damaged(_) = error {
-            eprintln!("upesi: nothing leaves memory any more: {error}");
+            ports::tell(format_args!("nothing leaves memory any more: {error}"));
             queue.failed = Some(error);
             return false;
         }
         if queue.failing.is_none() {
-            eprintln!("upesi: {error}. What ended stays in memory; it is tried again every second");
+            ports::tell(format_args!(
+                "{error}. What ended stays in memory; it is tried again every second"
+            ));
             queue.failing = Some(error);
         }
         let is_open = |queue: &mut Queue| !queue.closed;

@@ -603,10 +603,15 @@ pub(crate) fn buffering(bytes: u64) -> KeyspaceCreateOptions {
 
 pub(crate) fn of_library(error: &fjall::Error) -> StoreError {
     match error {
-        fjall::Error::Io(_) | fjall::Error::Poisoned | fjall::Error::Locked => {
-            StoreError::Failed(error.to_string())
+        fjall::Error::Io(io) | fjall::Error::Storage(LsmError::Io(io))
+            if io.kind() == ErrorKind::StorageFull =>
+        {
+            StoreError::Failed("the disk is full".into())
         }
-        fjall::Error::Storage(LsmError::Io(_)) => StoreError::Failed(error.to_string()),
+        fjall::Error::Io(_)
+        | fjall::Error::Storage(LsmError::Io(_))
+        | fjall::Error::Poisoned
+        | fjall::Error::Locked => StoreError::Failed(error.to_string()),
         _ => StoreError::Damaged(error.to_string()),
     }
 }

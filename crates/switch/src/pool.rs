@@ -168,10 +168,10 @@ impl Pools {
     fn deny(&self, authority: &str, told: &Cell<bool>) -> Failure {
         self.counters.calls_denied.add(1);
         if !told.replace(true) {
-            eprintln!(
-                "upesi: {authority} is not called: endpoints.networks and endpoints.ports in the \
+            ports::tell(format_args!(
+                "{authority} is not called: endpoints.networks and endpoints.ports in the \
                  configuration do not allow it"
-            );
+            ));
         }
         Failure::Denied
     }

@@ -19,6 +19,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use node::progress::Stuck;
 use node::stages::{self, Moment};
 use ports::Clock;
 use socket2::SockRef;
@@ -419,8 +420,10 @@ fn health(edge: &Edge) -> Response<Full<Bytes>> {
         true => (StatusCode::BAD_GATEWAY, "DOWN"),
         false => (StatusCode::OK, "OK"),
     };
-    let log = if stopped { "DOWN" } else { "OK" };
-    let mut services = vec![("datastore", log), ("broker", log)];
+    let shown = |down| if down { "DOWN" } else { "OK" };
+    let log_is_stuck = stuck.iter().any(Stuck::is_log);
+    let mut services =
+        vec![("datastore", shown(stopped)), ("broker", shown(stopped || log_is_stuck))];
     // Whose lane it is concerns no other participant.
     services.extend(stuck.iter().map(|one| (one.kind(), "DOWN")));
     services.dedup();

@@ -75,6 +75,9 @@ pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
         false => RealDisk::open(&arguments.data),
     };
     let log = disk.and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
+    if log.segments().map_err(|error| failed(error.to_string()))?.is_empty() {
+        return Err(failed("there is no log here".into()));
+    }
     let to = arguments.to.as_deref().map(journal::open_place).transpose();
     let to = to.map_err(|error| Failure::new(error.to_string()))?;
     let destination = to.as_deref().map_or(Destination::Here, Destination::Place);

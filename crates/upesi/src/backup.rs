@@ -69,12 +69,17 @@ struct Report {
     seconds: f64,
 }
 
-/// Waits for a run of the copy that a switch keeps by itself, which is short once there is one.
-fn copy_alone(disk: &RealDisk) -> Result<CopyLock, DiskError> {
+/// Waits for who else copies: the switch by itself, or this command beside it. A run is short once
+/// there is a copy. Waits no longer when told to give up.
+pub(crate) fn copy_alone(
+    disk: &RealDisk,
+    give_up: impl Fn() -> bool,
+) -> Result<CopyLock, DiskError> {
     let started = Instant::now();
+    let waits = || started.elapsed() < PATIENCE && !give_up();
     loop {
         match disk.copy_alone() {
-            Err(DiskError::InUse(_)) if started.elapsed() < PATIENCE => thread::sleep(LOOK_EVERY),
+            Err(DiskError::InUse(_)) if waits() => thread::sleep(LOOK_EVERY),
             answer => return answer,
         }
     }
@@ -95,7 +100,7 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     let place = journal::open_place(&arguments.to);
     let place = place.map_err(|error| Failure::new(error.to_string()))?;
     let disk = RealDisk::open_beside(&arguments.data).map_err(|error| failed(error.to_string()))?;
-    let _alone = copy_alone(&disk).map_err(|error| failed(error.to_string()))?;
+    let _alone = copy_alone(&disk, || false).map_err(|error| failed(error.to_string()))?;
     let mut progress = Progress::new();
     let mut bytes = 0_u64;
     let extras = extras(arguments.config.as_deref());

@@ -116,7 +116,8 @@ fn show(cluster: &Cluster) {
     if UNHEARD_MS <= cluster.unheard_milliseconds {
         println!(
             "NOTHING HAS COME FROM THE BROKERS for {:.0} s: what is shown is of then. They are \
-             gone, or {} is cut off from them; `upesi health` of each node tells which",
+             gone, {} is cut off from them, or the topic was deleted; `upesi health` of each node \
+             tells which",
             cluster.unheard_milliseconds as f64 / 1e3,
             cluster.node
         );

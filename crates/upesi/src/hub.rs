@@ -65,7 +65,7 @@ impl Hub for NodeHub {
     ) -> Result<Option<PartyBinding>, Unavailable> {
         let found = self.handle.find_party(id_type, id, sub_id);
         let row = found.map_err(|error| {
-            eprintln!("upesi: {error}");
+            ports::tell(error);
             Unavailable::Unreadable
         })?;
         Ok(row.map(|row| PartyBinding {
@@ -113,7 +113,7 @@ impl Hub for NodeHub {
             told
         });
         let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
-            eprintln!("upesi: {id} cannot be explained: {error}");
+            ports::tell(format_args!("{id} cannot be explained: {error}"));
             Unavailable::Unreadable
         })?;
         let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
@@ -249,10 +249,9 @@ impl Hub for NodeHub {
     }
 
     fn health(&self) -> Health {
-        let service = match self.handle.status().stopped {
-            None => ServiceStatus::Ok,
-            Some(_) => ServiceStatus::Down,
-        };
+        let stopped = self.handle.status().stopped.is_some();
+        let stuck = self.handle.stuck();
+        let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
         let shown = |stuck: &Stuck| StuckStage {
             name: stuck.stage.clone(),
             idle: stuck.idle,
@@ -262,9 +261,9 @@ impl Hub for NodeHub {
             version: env!("CARGO_PKG_VERSION"),
             started: self.started,
             uptime: self.since.elapsed(),
-            datastore: service,
-            broker: service,
-            stuck: self.handle.stuck().iter().map(shown).collect(),
+            datastore: service(stopped),
+            broker: service(stopped || stuck.iter().any(Stuck::is_log)),
+            stuck: stuck.iter().map(shown).collect(),
         }
     }
 }

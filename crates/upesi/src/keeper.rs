@@ -23,8 +23,10 @@ use ports::Stop;
 
 use crate::Failure;
 use crate::archive::before_now;
+use crate::backup;
 use crate::cold;
 use crate::config::{self, Config};
+use crate::printed;
 
 /// Between two looks for segments that are due.
 const ARCHIVE_EVERY: Duration = Duration::from_secs(10);
@@ -196,7 +198,7 @@ impl Teller {
         match done {
             Ok(position) => {
                 if task.failing.take().is_some() {
-                    println!("upesi: {}: it goes well again", self.name);
+                    printed::say(format_args!("{}: it goes well again", self.name));
                 }
                 task.last_done = Some(now());
                 task.position = position.map_or(task.position, |position| position.0);
@@ -206,7 +208,7 @@ impl Teller {
             Err(error) => {
                 let error = error.to_string();
                 if task.failing.as_ref() != Some(&error) {
-                    println!("upesi: {}: {error}; it is tried again", self.name);
+                    printed::say(format_args!("{}: {error}; it is tried again", self.name));
                     task.failing = Some(error);
                 }
                 Err(())
@@ -278,16 +280,16 @@ impl Archives {
             let looked = looked.and_then(|it| journal::claim_for(&self.log, &*it));
             match looked.map_err(|error| error.to_string()) {
                 Err(why) if self.absent.get(&place) != Some(&why) => {
-                    println!(
-                        "upesi: THE ARCHIVE IS NOT THERE; whatever needs the segments in it is \
+                    printed::say(format_args!(
+                        "THE ARCHIVE IS NOT THERE; whatever needs the segments in it is \
                          refused: {why}"
-                    );
+                    ));
                     self.absent.insert(place, why);
                 }
                 Err(_) => {}
                 Ok(()) => {
                     if self.absent.remove(&place).is_some() {
-                        println!("upesi: the archive in {place} is there again");
+                        printed::say(format_args!("the archive in {place} is there again"));
                     }
                 }
             }
@@ -330,14 +332,16 @@ impl Copier {
     fn open(&self) -> Result<Backup, ArchiveError> {
         let backup = Backup::open(&self.log, Arc::clone(&self.place))?;
         for object in backup.damaged() {
-            println!("upesi: backup: {object} is missing or damaged there; it is written again");
+            printed::say(format_args!(
+                "backup: {object} is missing or damaged there; it is written again"
+            ));
         }
         Ok(backup)
     }
 
     fn copy(&mut self, stopping: &AtomicBool) -> Result<Option<Position>, ArchiveError> {
         // Between two runs anybody else may copy, even to the same place.
-        let _alone = self.log.below().copy_alone()?;
+        let _alone = backup::copy_alone(self.log.below(), || stopping.load(Ordering::Relaxed))?;
         let backup = match self.backup.take() {
             Some((kept, since)) if since.elapsed() < LOOK_OVER && kept.is_current()? => {
                 (kept, since)
@@ -482,12 +486,14 @@ fn say(fullness: Fullness, free_bytes: u64, hours_until_full: Option<u64>) {
     let until = hours_until_full
         .map_or(String::new(), |hours| format!(", full in about {hours} hours at this growth"));
     match fullness {
-        Fullness::Ok => println!("upesi: the disk of the log has room again: {free} MiB free"),
-        Fullness::Low | Fullness::Critical => println!(
-            "upesi: the disk of the log fills up ({}): {free} MiB free{until}. Make room, or set \
+        Fullness::Ok => {
+            printed::say(format_args!("the disk of the log has room again: {free} MiB free"))
+        }
+        Fullness::Low | Fullness::Critical => printed::say(format_args!(
+            "the disk of the log fills up ({}): {free} MiB free{until}. Make room, or set \
              archive.to; a full disk refuses with 503",
             fullness.name()
-        ),
+        )),
     }
 }
 

@@ -55,11 +55,11 @@ fn note_until_told<D: Disk>(mut marker: Marker<D>, waiting: &Receiver<()>) {
             Ok(()) => is_failing = false,
             Err(error) if !is_failing => {
                 is_failing = true;
-                eprintln!(
-                    "upesi: {MARK} was not written: {error}. The log is not touched by that; \
+                ports::tell(format_args!(
+                    "{MARK} was not written: {error}. The log is not touched by that; \
                      until it is written again, a log cut short by somebody looks like one that \
                      ends there"
-                );
+                ));
             }
             Err(_) => {}
         }

@@ -3,7 +3,7 @@
 //! no switch can run there; only `what-if` reads beside a switch, as far as the log goes when it
 //! begins.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use sequencer::{ColdSide, Replay, Start};
 
 use crate::Failure;
 use crate::quarantine::{self, Entry};
+use crate::served_log::has_segments;
 
 /// Between two signs of life on a terminal.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -45,6 +46,9 @@ impl OfflineLog {
             return Err(Failure::new(format!("{place}: there is no such directory")));
         }
         crate::restore::refuse_half(data)?;
+        if !has_segments(data) {
+            crate::restore::refuse_unfinished(data)?;
+        }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
         let disk = open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
@@ -151,14 +155,19 @@ impl Progress {
 
     pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
         if self.terminal && self.due <= Instant::now() {
-            eprint!("\r{}", what());
+            show(&what());
             (self.due, self.told) = (Instant::now() + PROGRESS, true);
         }
     }
 
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.told) {
-            eprint!("\r{:60}\r", "");
+            show(&format!("{:60}\r", ""));
         }
     }
+}
+
+/// Over what the line shows. Where it cannot be shown, the work goes on.
+fn show(text: &str) {
+    let _shown = write!(std::io::stderr(), "\r{text}");
 }

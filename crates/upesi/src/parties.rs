@@ -390,7 +390,8 @@ fn ask_patiently(
 fn problem(answered: &Answered) -> String {
     let told = serde_json::from_slice::<Refused>(&answered.body);
     let told = told.map(|told| told.error_information.error_description);
-    format!("the switch answered {} {}", answered.status, told.unwrap_or_default())
+    let hint = if answered.status == 401 { ": name the file that holds it, --token" } else { "" };
+    format!("the switch answered {} {}{hint}", answered.status, told.unwrap_or_default())
 }
 
 /// The lines of the file that were refused.

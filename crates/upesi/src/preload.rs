@@ -96,6 +96,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     config.transfers.confirm_to_payee = false;
     config.log.segment_mib = arguments.segment_mib;
     let data = &arguments.data;
+    crate::restore::refuse_unfinished(data)?;
     if !data.exists() {
         let all = arguments.transfers.or(arguments.total).unwrap_or(0);
         check_room(data, all, arguments.body_bytes)?;

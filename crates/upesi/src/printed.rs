@@ -27,8 +27,8 @@ pub(crate) fn keep_output_for_a_script() {
 /// Says what a start found, or did.
 pub(crate) fn say(line: impl Display) {
     match FOR_A_SCRIPT.load(Ordering::Relaxed) {
-        true => eprintln!("upesi: {line}"),
-        false => println!("upesi: {line}"),
+        true => ports::tell(line),
+        false => ports::tell_on_output(format_args!("{line}")),
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn end_with_reader(command: impl FnOnce() -> Result<(), Failure>) -> 
 /// How the program ends, and for a failure its line.
 pub(crate) fn code(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    eprintln!("upesi: {failure}");
+    ports::tell(failure);
     ExitCode::FAILURE
 }
 

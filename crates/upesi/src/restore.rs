@@ -64,11 +64,18 @@ pub(crate) struct RestoreArguments {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// The state hash that must come out, in hexadecimal; with another nothing is restored.
-    #[arg(long, value_name = "HASH")]
+    #[arg(long, value_name = "HASH", value_parser = hash)]
     state_hash: Option<String>,
     /// Print what was proved as JSON.
     #[arg(long)]
     json: bool,
+}
+
+fn hash(text: &str) -> Result<String, &'static str> {
+    match text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        true => Ok(text.to_owned()),
+        false => Err("it has 64 hexadecimal digits, as `upesi verify` prints it"),
+    }
 }
 
 /// What was made and proved.

@@ -98,10 +98,9 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let admin_address = address_of(&admin_listener)?;
     warn(decisions, slowness);
     if let Some(injected) = arguments.inject_stuck {
-        println!("upesi: INJECTED: {} will be stuck; only to test", injected.name());
         injected.break_node(&node.handle());
     }
-    println!("upesi: ready; FSPIOP on http://{fspiop_address}, admin on http://{admin_address}");
+    say_ready(fspiop_address, admin_address);
     let options = admin_options(&config, auth, keys.admin);
     let ended = || {
         watchdog.look();
@@ -214,22 +213,31 @@ fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
 /// For tests: has the process end in the midst of its work on the disk.
 fn arm_exit(arguments: &ServeArguments) {
     if let Some(operations) = arguments.inject_exit_after_disk_operations {
-        println!("upesi: INJECTED: an end after {operations} changes of the disk; only to test");
+        printed::say(format_args!(
+            "INJECTED: an end after {operations} changes of the disk; only to test"
+        ));
         journal::exit_after_disk_operations(operations);
     }
+}
+
+/// Who started it reads this line.
+fn say_ready(fspiop: SocketAddr, admin: SocketAddr) {
+    printed::say(format_args!("ready; FSPIOP on http://{fspiop}, admin on http://{admin}"));
 }
 
 /// Says what makes this a switch for measurements only.
 fn warn(decisions: Decisions, slowness: Option<Slowness>) {
     if decisions == Decisions::Null {
-        println!("upesi: NULL SWITCH: transfers are neither recorded nor decided; only to measure");
+        printed::say(format_args!(
+            "NULL SWITCH: transfers are neither recorded nor decided; only to measure"
+        ));
     }
     if let Some(slowness) = slowness {
-        println!("upesi: INJECTED: {slowness}; only to measure");
+        printed::say(format_args!("INJECTED: {slowness}; only to measure"));
     }
     let rules = ledger::rules_known();
     if ledger::RULES_VERSION < rules {
-        println!("upesi: INJECTED: rules up to version {rules}; only to test");
+        printed::say(format_args!("INJECTED: rules up to version {rules}; only to test"));
     }
 }
 

@@ -43,9 +43,9 @@ pub(crate) const MARKER: &str = "kafka-topic";
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct LogArguments {
     /// Share the log with other nodes over Kafka: kafka://HOST:PORT,HOST:PORT/TOPIC. Each takes any
-    /// request; callbacks go out from one of them. The topic is made if there is none,
-    /// once all brokers named here are there, and refused if it could lose records. The data
-    /// directory holds a copy, and may be empty at the start.
+    /// request; callbacks go out from one of them. The topic is made if there is none, once as
+    /// many of the brokers named here are there as it needs, three at most, and refused if it could
+    /// lose records. The data directory holds a copy, and may be empty at the start.
     #[arg(long, value_name = "URL", requires = "node")]
     log: Option<String>,
     /// With --log, if the data directory is empty: begin with this copy of the log, as for

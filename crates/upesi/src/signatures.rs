@@ -12,6 +12,7 @@ use switch::{Signatures, Signer};
 
 use crate::Failure;
 use crate::config::Config;
+use crate::printed;
 
 /// What the rest of the program needs of the keys.
 pub(crate) struct Keys {
@@ -65,9 +66,9 @@ pub(crate) async fn reload(directory: Arc<KeyDirectory>) {
     // An error means that the runtime ends, and the program with it.
     let Ok(Reloaded { keys, participants, faults }) = reading.await else { return };
     for fault in faults {
-        eprintln!("upesi: jws.keys: {fault}; what was known of it stays in force");
+        ports::tell(format_args!("jws.keys: {fault}; what was known of it stays in force"));
     }
-    println!("upesi: {keys} keys of {participants} participants in the directory");
+    printed::say(format_args!("{keys} keys of {participants} participants in the directory"));
 }
 
 fn open_directory(path: &Path) -> Result<KeyDirectory, Failure> {

@@ -15,6 +15,7 @@ use ports::Clock;
 use switch::{Message, Traffic, Wedge};
 
 use crate::config::{self, Health};
+use crate::printed;
 
 /// The process's code when the watchdog ended it.
 pub(crate) const EXIT_CODE: i32 = 70;
@@ -42,8 +43,9 @@ impl Injected {
         }
     }
 
-    /// Breaks what is the node's.
+    /// Breaks what is the node's, and says so.
     pub(crate) fn break_node(self, node: &Handle<Message>) {
+        printed::say(format_args!("INJECTED: {} will be stuck; only to test", self.name()));
         match self {
             Self::Sequencer => {
                 // A question that has no answer: the thread stays in it.
@@ -103,22 +105,22 @@ impl Watchdog {
         let stuck = self.watch.look(now_us, &self.node.progress(), &self.traffic.pulses());
         for name in &self.told {
             if stuck.iter().all(|one| one.stage != *name) {
-                eprintln!("upesi: {name} gets on again");
+                ports::tell(format_args!("{name} gets on again"));
             }
         }
         for one in &stuck {
             if !self.told.contains(&one.stage) {
-                eprintln!("upesi: {}", line(one));
+                ports::tell(format_args!("{}", line(one)));
             }
         }
         self.told = stuck.iter().map(|one| one.stage.clone()).collect();
         let victim = stuck.iter().find(|one| self.bites && one.restart_helps);
         if let Some(one) = victim {
-            eprintln!(
-                "upesi: watchdog: ends the process, because {} is stuck; a supervisor should start \
+            ports::tell(format_args!(
+                "watchdog: ends the process, because {} is stuck; a supervisor should start \
                  it again",
                 one.stage
-            );
+            ));
             exit(EXIT_CODE);
         }
         self.node.publish_stuck(stuck);

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use brokers::{BROKERS_MAX, BrokersError, Cluster, Options};
+use brokers::{BROKERS_MAX, BrokersError, Cluster, Options, default_cache};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -18,7 +18,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// End the brokers and delete what they held.
+    /// End the brokers and delete what they held; Kafka itself stays where `up` put it.
     Down {
         /// The directory given to `up`.
         #[arg(long, value_name = "DIR")]
@@ -49,12 +49,14 @@ fn up(brokers: u32, directory: PathBuf) -> Result<(), BrokersError> {
     cluster.detach()?;
     println!("kafka: ready on {bootstrap}, in {}", directory.display());
     println!("kafka: `upesi serve --log kafka://{bootstrap}/upesi --node a --data DIR` uses it;");
-    println!("kafka: `cargo xtask kafka down` ends it and deletes what it holds");
+    let at = directory.display();
+    println!("kafka: `cargo xtask kafka down --dir {at}` ends it and deletes what it holds");
     Ok(())
 }
 
 fn down(directory: &Path) -> Result<(), BrokersError> {
     let ended = brokers::stop(directory)?;
     println!("kafka: ended {ended} brokers, and deleted what they held");
+    println!("kafka: itself stays for the next time, in {}", default_cache().display());
     Ok(())
 }

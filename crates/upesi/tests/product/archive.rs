@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use journal::{FileLog, Options, RealDisk};
 use ports::Log;
+use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -370,6 +373,38 @@ fn a_copy_is_made_beside_a_switch_that_keeps_one() {
     scheme.end();
     let restored = beside.path("restored");
     answer(&["restore", "--json", "--from", &kept, "--data", text(&restored)]);
+}
+
+/// While somebody else copies, a switch that keeps a copy waits, and complains of nothing.
+#[test]
+fn who_copies_beside_a_switch_does_not_make_its_own_copy_late() {
+    let beside = Beside::new();
+    let kept = beside.place("kept");
+    let scheme = Scheme::configured(&format!("[backup]\nto = \"{kept}\"\nevery_seconds = 1\n"));
+    let data = fs::File::open(scheme.home.data()).unwrap();
+    rustix::fs::flock(&data, FlockOperation::LockExclusive).unwrap();
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    scheme.settle();
+    let log_end = scheme.admin.metric("upesi_log_position");
+    // It would have copied twice meanwhile.
+    thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(scheme.admin.metric("upesi_backup_failing"), 0);
+    assert!(scheme.admin.metric("upesi_backup_position") < log_end);
+    drop(data);
+    let released = Instant::now();
+    scheme.admin.wait_for("upesi_backup_position", |position| log_end <= position);
+    assert!(released.elapsed() < Duration::from_secs(20), "it goes on at once");
+    scheme.end();
+}
+
+#[test]
+fn what_holds_no_log_has_nothing_to_archive() {
+    let beside = Beside::new();
+    let place = beside.place("empty");
+    let empty = place.strip_prefix("file://").unwrap();
+    for dry_run in [&[][..], &["--dry-run"]] {
+        refused(&[&["archive", "--data", empty], dry_run].concat(), "there is no log here");
+    }
 }
 
 /// Every stored form, as it was first written, is read by this program: compressed segments, the

@@ -210,7 +210,12 @@ fn a_restore_is_made_within_its_directory() {
     fs::create_dir_all(data.join(".restoring")).unwrap();
     fs::write(data.join(".restoring/00000000000000000001.segment"), "half of it").unwrap();
     let refused = restored.serve_in_vain(Ports::free());
-    assert!(said(&refused).contains("restore that was interrupted: repeat it"), "{refused:?}");
+    let hint = "restore that was interrupted: repeat it";
+    assert!(said(&refused).contains(hint), "{refused:?}");
+    for command in [&["preload", "--transfers", "1"][..], &["verify"]] {
+        let refused = restored.offline(command);
+        assert!(!refused.status.success() && said(&refused).contains(hint), "{refused:?}");
+    }
     let output = restore();
     assert!(output.status.success(), "{}", said(&output));
     let names = || -> BTreeSet<String> {

@@ -1,8 +1,12 @@
 //! A stage that is really stopped is named by both health pages, and ends the process where the
 //! operator wants that; one that merely has nothing to do, or waits for a participant, is not.
 
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::time::Instant;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -11,8 +15,10 @@ use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::Home;
+use crate::support::switch::{Home, Ports};
 
+const STUCK: Duration = Duration::from_secs(2);
+const GLANCE: Duration = Duration::from_millis(20);
 const REPORT: &str = "[health]\nstuck_seconds = 2\n";
 const EXIT: &str = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"\n";
 
@@ -58,6 +64,47 @@ fn check(admin: &Admin, greeting: &str, stage: &str, expected: &str) {
     assert_eq!(stuck["stage"], expected, "{page}");
     assert!(2 <= stuck["seconds"].as_u64().unwrap(), "{page}");
     assert!(10 < stuck["detail"].as_str().unwrap().len(), "{page}");
+}
+
+/// A full disk takes no complaint either, where both go to a file there: nothing ends by that.
+#[test]
+fn a_switch_that_can_say_nothing_goes_on() {
+    let home = injured(REPORT, "sequencer");
+    let ports = Ports { fspiop: free(), admin: free() };
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let mut command = home.command(ports);
+    let mut switch =
+        Ended(command.stdin(Stdio::null()).stdout(full()).stderr(full()).spawn().unwrap());
+    let health = || {
+        let mut connection = Connection::open(ports.fspiop).ok()?;
+        let answer = connection.exchange(&Message::new("GET", "/health", "a").render()).ok()?;
+        Some((answer.status(), answer.text()))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while health().is_none() {
+        assert_eq!(switch.0.try_wait().unwrap(), None, "it goes on without a word");
+        assert!(Instant::now() < deadline, "it does not start");
+        thread::sleep(GLANCE);
+    }
+    down(|| health().expect("it goes on, and answers"));
+    // By now the watchdog has looked twice, and would have said it.
+    thread::sleep(2 * STUCK);
+    assert_eq!(switch.0.try_wait().unwrap(), None, "it goes on");
+    assert_eq!(health().map(|(status, _)| status), Some(502));
+}
+
+/// Ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[test]

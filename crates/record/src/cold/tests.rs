@@ -103,6 +103,41 @@ fn what_is_cut_short_or_of_another_version_is_refused() {
 }
 
 #[test]
+fn flags_that_contradict_each_other_are_refused() {
+    let (_, sound) = known().swap_remove(3);
+    let read = |flags: u8| {
+        let mut value = sound.clone();
+        // Behind the value's version and the record that made it.
+        value[9] = flags;
+        version_at(&id(), &value, Position(u64::MAX))
+    };
+    assert_eq!(read(PAYER_KNOWN | PAYEE_KNOWN), Ok(Some(row(8))), "as it is stored");
+    for flags in [ANSWER_IS_ERROR, PAYER_KNOWN | PAYEE_KNOWN | ANSWER_IS_ERROR, 16, 255] {
+        assert_eq!(read(flags), Err(FieldError::Value), "{flags}");
+    }
+}
+
+#[test]
+fn only_an_expired_transfer_that_was_answered_has_changed_before() {
+    let answered = Ended { answer: answer(AnswerKind::Fulfil), ..row(9) };
+    assert!(is_first(&row(8)));
+    assert!(!is_first(&answered));
+    assert!(is_first(&Ended { outcome: Outcome::Committed, ..answered }));
+    assert!(is_first(&Ended { outcome: Outcome::Aborted, ..row(9) }));
+}
+
+#[test]
+fn a_version_takes_the_place_of_one_that_the_same_record_made() {
+    let mut before = Vec::new();
+    add_version(&[], &row(8), &mut before).expect("it was just written");
+    let mended = Ended { hash: Digest([0x33; 32]), ..row(8) };
+    let mut value = Vec::new();
+    add_version(&before, &mended, &mut value).expect("it was just written");
+    assert_eq!(value.len(), before.len());
+    assert_eq!(version_at(&id(), &value, Position(8)), Ok(Some(mended)));
+}
+
+#[test]
 fn no_two_parties_share_a_key() {
     let texts = ["", "a", "ab", "b", "a\0", "\u{1}a"];
     let subs = texts.iter().map(|text| Some(*text)).chain([None]);

@@ -178,6 +178,35 @@ fn amounts_beyond_their_bounds_are_refused() {
 }
 
 #[test]
+fn amounts_below_their_bound_are_refused() {
+    let read = |units: i128| super::amount(&mut Reader(&units.to_le_bytes()));
+    for units in [1 - UNITS_END, -1, 0, UNITS_END - 1] {
+        assert_eq!(read(units), Ok(Amount::from_units(units)));
+    }
+    for units in [i128::MIN, -UNITS_END, UNITS_END, i128::MAX] {
+        assert_eq!(read(units), Err(FieldError::Value), "{units}");
+    }
+}
+
+#[test]
+fn keys_beyond_their_bound_are_refused() {
+    let read = |length: usize| {
+        let mut fields = Vec::new();
+        let mut writer = Writer(&mut fields);
+        writer.short("bluebank");
+        writer.bytes(&[7; 32]);
+        writer.u16(length as u16);
+        writer.bytes(&vec![1; length]);
+        read_key(&mut Reader(&fields))
+    };
+    assert!(read(4).is_ok());
+    assert!(read(KEY_BYTES_MAX).is_ok());
+    for length in [KEY_BYTES_MAX + 1, usize::from(u16::MAX)] {
+        assert_eq!(read(length), Err(FieldError::Value), "{length}");
+    }
+}
+
+#[test]
 #[should_panic = "what is moved is never negative"]
 fn a_negative_amount_is_not_written() {
     let prepare = Prepare { amount: Amount::from_units(-1), ..known_prepare() };

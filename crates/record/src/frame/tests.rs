@@ -1,7 +1,7 @@
 use expect_test::expect;
 use proptest::prelude::*;
 use std::format;
-use std::string::String;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::*;
@@ -138,10 +138,83 @@ fn a_frame_follows_one_tail_only() {
             Tail { stamp: Stamp(late), ..second },
             Err(Discontinuity::Stamp { before: Stamp(late), found: Stamp(late - 1) }),
         ),
+        (Tail { stamp: Stamp(late - 1), ..second }, Ok(third)),
         (Tail { chain: start.chain, ..second }, Err(Discontinuity::Chain)),
     ] {
         assert_eq!(frame.follows(&tail), expected);
     }
+}
+
+/// Operators read these.
+#[test]
+fn what_is_wrong_is_said() {
+    let (expected, found) = (IDENTITY, LogIdentity([0x1f; 16]));
+    let texts = [
+        IDENTITY.to_string(),
+        FrameError::Short.to_string(),
+        FrameError::Version(9).to_string(),
+        FrameError::Malformed("so").to_string(),
+        Discontinuity::Identity { expected, found }.to_string(),
+        Discontinuity::Position { expected: Position(1), found: Position(5) }.to_string(),
+        Discontinuity::Stamp { before: Stamp(7), found: Stamp(6) }.to_string(),
+        RecordTooLarge.to_string(),
+        FrameFull.to_string(),
+    ];
+    expect![[r#"
+        6964656e74697479206f662074657374
+        the bytes end before the frame does
+        frame format version 9 is not known
+        the frame is malformed: so
+        the frame is of log 1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f, this is log 6964656e74697479206f662074657374
+        the frame starts at position 5, not at 1
+        the frame's stamp 6 is before 7
+        a record is longer than 6291456 bytes
+        the frame has no room for the record
+    "#]]
+    .assert_eq(&(texts.join("\n") + "\n"));
+}
+
+#[test]
+fn a_builder_knows_what_it_holds() {
+    let mut builder = FrameBuilder::new();
+    assert!(builder.is_empty());
+    builder.push(&encoded(&SAMPLES[0])).expect("it fits");
+    assert!(!builder.is_empty());
+    builder.push(&encoded(&SAMPLES[1])).expect("it fits");
+    let (records, count) = (builder.records().to_vec(), builder.count());
+    let tail = Tail::genesis(IDENTITY);
+    let sealed = builder.seal(&tail, &batch(1)).bytes.to_vec();
+    assert_eq!(builder.length(), sealed.len());
+
+    let mut other = FrameBuilder::new();
+    other.push(&encoded(&SAMPLES[2])).expect("it fits");
+    other.hold(&records, count);
+    assert_eq!(other.seal(&tail, &batch(1)).bytes, sealed);
+}
+
+#[test]
+fn the_first_bytes_of_a_frame_end_with_the_length_of_its_first_record() {
+    let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let length = u32_at(&bytes, FRAME_START_BYTES - 4);
+    let EncodedRecord(first) = encoded(&SAMPLES[0]);
+    assert_eq!(length as usize, first.len());
+}
+
+#[test]
+fn a_digest_is_that_of_one_record_and_stays_when_its_payload_goes() {
+    let (bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    let digests = |bytes: &[u8]| -> Vec<Digest> {
+        let frame = Frame::parse(bytes).expect("a sealed frame is readable");
+        frame.records().map(|record| record.digest()).collect()
+    };
+    let mut all = digests(&bytes);
+    let frame = Frame::parse(&bytes).expect("a sealed frame is readable");
+    let mut without = Vec::new();
+    frame.erase(&mut without, |_| true);
+    assert_eq!(digests(&without), all);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), SAMPLES.len());
 }
 
 #[test]
@@ -253,6 +326,8 @@ fn check_contradictions(node: u32, of_version: &[(usize, u8)]) {
         (record + RECORD_AT_STATE + 1, 1),
         (record + RECORD_AT_FIELDS_LENGTH, 200),
         (record + RECORD_AT_PAYLOAD_LENGTH, 200),
+        // The second one, which has none.
+        (record + encoded(&SAMPLES[0]).0.len() + RECORD_AT_PAYLOAD_LENGTH, 200),
     ];
     for &(at, value) in of_version.iter().chain(&of_both) {
         let mut changed = bytes.clone();
@@ -262,6 +337,30 @@ fn check_contradictions(node: u32, of_version: &[(usize, u8)]) {
         let error = Frame::parse(&changed).err();
         assert!(matches!(error, Some(FrameError::Malformed(_))), "byte {at} = {value}: {error:?}");
     }
+}
+
+#[test]
+fn positions_end_before_their_number_does() {
+    let (mut bytes, _) = sealed(&Tail::genesis(IDENTITY), SAMPLES);
+    bytes[AT_FIRST..AT_FIRST + 8].fill(255);
+    write_checksums(&mut bytes);
+    let error = Frame::parse(&bytes).err();
+    assert_eq!(error, Some(FrameError::Malformed("the first position is out of range")));
+}
+
+#[test]
+fn a_frame_may_be_as_long_as_it_can() {
+    let mut builder = FrameBuilder::new();
+    while builder.length() < FRAME_BYTES_MAX {
+        let left = FRAME_BYTES_MAX - builder.length();
+        let fields = std::vec![0; left.min(RECORD_BYTES_MAX) - RECORD_OVERHEAD_BYTES];
+        let record = NewRecord { kind: 1, version: 1, fields: &fields, payload: None };
+        builder.push(&record.encode().expect("it is short enough")).expect("it fits");
+    }
+    let tail = Tail::genesis(IDENTITY);
+    let sealed = builder.seal(&tail, &batch(1));
+    assert_eq!(sealed.bytes.len(), FRAME_BYTES_MAX);
+    assert_eq!(Frame::parse(sealed.bytes).expect("it is readable").follows(&tail), Ok(sealed.tail));
 }
 
 #[test]

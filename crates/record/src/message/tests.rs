@@ -46,6 +46,53 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn the_longest_frame_can_be_moved() {
+    let [moved, ..] = samples();
+    assert_eq!(moved.len() - frame().len(), MOVED_BYTES_MAX - FRAME_BYTES_MAX);
+}
+
+/// The message with these bytes in it, and a checksum that fits them.
+fn changed(message: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut changed = message.to_vec();
+    changed[at..at + bytes.len()].copy_from_slice(bytes);
+    let sum = checksum(&changed).to_le_bytes();
+    changed[AT_CRC..BEHIND_CRC].copy_from_slice(&sum);
+    changed
+}
+
+fn refusal(message: &[u8]) -> &'static str {
+    match Message::parse(message) {
+        Err(BundleError::Foreign(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_length_that_is_not_the_messages_is_refused() {
+    let [one, whole, ..] = samples();
+    let wrong = "its length is not that of the message";
+    for length in [0, whole.len() as u32 - 1, whole.len() as u32 + 1, u32::MAX] {
+        assert_eq!(refusal(&changed(&whole, 8, &length.to_le_bytes())), wrong, "{length}");
+    }
+    let long = |length: usize| {
+        let mut long = one.clone();
+        long.resize(length, 0);
+        refusal(&changed(&long, 8, &(length as u32).to_le_bytes()))
+    };
+    assert_eq!(long(MOVED_BYTES_MAX + 1), wrong);
+    assert_eq!(long(MOVED_BYTES_MAX + 2), wrong);
+    assert_eq!(long(MOVED_BYTES_MAX), "its frame is not the one that it announces");
+}
+
+#[test]
+fn who_leaves_names_no_end() {
+    let [.., left, _] = samples();
+    let wrong = "a field of its header is out of range";
+    assert_eq!(refusal(&changed(&left, 32, &[1])), wrong, "a position");
+    assert_eq!(refusal(&changed(&left, 40, &[1])), wrong, "a chain");
+}
+
+#[test]
 fn the_bytes_stay_as_they_are() {
     let [_, whole, left, state] = samples();
     let hex = |bytes: &[u8]| -> alloc::string::String {

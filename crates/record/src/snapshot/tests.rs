@@ -84,11 +84,114 @@ fn blocks_have_one_order() {
 
 #[test]
 fn a_newer_version_is_told() {
-    let mut newer = FIXTURE.to_vec();
-    newer[4] = 2;
-    let crc = crc32c(&newer[..AT_CRC]);
-    newer[AT_CRC..BLOCK_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    let newer = changed(FIXTURE, 4, &[2]);
     assert_eq!(read(&newer).err(), Some(SnapshotError::Version(2)));
+}
+
+/// The block with these bytes in its header, and a checksum that fits them.
+fn changed(block: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut changed = block.to_vec();
+    changed[at..at + bytes.len()].copy_from_slice(bytes);
+    let crc = crc32c(&changed[..AT_CRC]);
+    changed[AT_CRC..BLOCK_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    changed
+}
+
+#[test]
+fn a_header_that_no_block_has_is_refused() {
+    let header = |rows, length| BlockHeader { kind: kind::ENDED, number: 0, rows, length, crc: 0 };
+    let longest = (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES) as u32;
+    for sound in [header(1, 1), header(1, longest), header(longest, longest)] {
+        let read = BlockHeader::parse(&sound.encode()).expect("it is one");
+        assert_eq!((read.rows, read.length), (sound.rows, sound.length));
+    }
+    for none in [header(0, 0), header(0, 1), header(2, 1), header(1, longest + 1)] {
+        assert_eq!(BlockHeader::parse(&none.encode()).err(), Some(SnapshotError::NoBlock));
+    }
+    // Behind the length there are zeros.
+    let strange = changed(&header(1, 1).encode(), 20, &[1]);
+    assert_eq!(BlockHeader::parse(&strange).err(), Some(SnapshotError::NoBlock));
+}
+
+#[test]
+fn a_reader_says_how_far_it_is() {
+    let mut reader = SnapshotReader::default();
+    let blocks = split(FIXTURE);
+    assert!(reader.tail().is_none());
+    for block in &blocks {
+        assert!(!reader.is_at_end());
+        reader.block(block).expect("it follows");
+        let tail = reader.tail().expect("the first block says it");
+        assert_eq!(tail.identity, LogIdentity(*b"identity of test"));
+    }
+    assert!(reader.is_at_end());
+}
+
+/// Blocks whose numbers are right, and whose kinds are not; and the other way round.
+#[test]
+fn a_block_of_another_place_is_refused() {
+    let blocks = split(FIXTURE);
+    let numbered = |block: &[u8], number: usize| changed(block, 8, &(number as u32).to_le_bytes());
+    let last = blocks.len() - 1;
+    let refused = |before: &[usize], next: Vec<u8>| {
+        let mut reader = SnapshotReader::default();
+        for (number, at) in before.iter().enumerate() {
+            reader.block(&numbered(blocks[*at], number)).expect("it follows");
+        }
+        assert_eq!(reader.block(&next).err(), Some(SnapshotError::Order), "{before:?}");
+    };
+    blocks[1..].iter().for_each(|block| refused(&[], numbered(block, 0)));
+    blocks[2..].iter().for_each(|block| refused(&[0], numbered(block, 1)));
+    refused(&[0], numbered(blocks[1], 2));
+    refused(&[0, 1], numbered(blocks[0], 2));
+    refused(&[0, 1], numbered(blocks[1], 2));
+    refused(&[0, 1, 3], numbered(blocks[2], 3));
+    let all: Vec<_> = (0..=last).collect();
+    refused(&all, numbered(blocks[last], last + 1));
+}
+
+#[test]
+fn a_state_of_another_moment_is_refused() {
+    let (state, _) = after(history().len());
+    let read_at = |position, stamp| {
+        let tail = Tail { end: position, stamp, ..tail_of(&state) };
+        read(&write_at(&tail, &state).0).err()
+    };
+    let (position, stamp) = (state.position(), state.stamp());
+    assert_eq!(read_at(position, stamp), None);
+    for (position, stamp) in
+        [(Position(position.0 + 1), stamp), (position, Stamp(stamp.0 + 1)), (Position(1), Stamp(1))]
+    {
+        let error = read_at(position, stamp);
+        assert!(matches!(error, Some(SnapshotError::State(_))), "{error:?}");
+    }
+}
+
+/// Operators read these.
+#[test]
+fn what_is_wrong_is_said() {
+    let texts = [
+        SnapshotError::NoBlock,
+        SnapshotError::Version(7),
+        SnapshotError::HeaderChecksum,
+        SnapshotError::RowsChecksum,
+        SnapshotError::Order,
+        SnapshotError::Row(FieldError::Short),
+        SnapshotError::Digest,
+        SnapshotError::Unfinished,
+    ]
+    .map(|error| format!("{error}\n"));
+    expect![[r#"
+        these bytes are no block of a snapshot
+        format version 7 is not one that this program reads
+        the checksum of a block's header is wrong
+        the checksum of a block's rows is wrong
+        a block is missing, or not the one that comes next
+        a row: the record's fields end too early
+        the digest is not that of the content
+        it has no end
+    "#]]
+    .assert_eq(&texts.concat());
 }
 
 proptest! {
@@ -105,20 +208,27 @@ proptest! {
 }
 
 fn write(state: &State) -> (Vec<u8>, Summary) {
-    let mut bytes = Vec::new();
-    let mut store = |block: &[u8]| {
-        bytes.extend_from_slice(block);
-        Ok::<(), Infallible>(())
-    };
-    let tail = Tail {
+    write_at(&tail_of(state), state)
+}
+
+fn tail_of(state: &State) -> Tail {
+    Tail {
         identity: LogIdentity(*b"identity of test"),
         end: state.position(),
         durable: state.position(),
         stamp: state.stamp(),
         chain: Digest([9; 32]),
+    }
+}
+
+fn write_at(tail: &Tail, state: &State) -> (Vec<u8>, Summary) {
+    let mut bytes = Vec::new();
+    let mut store = |block: &[u8]| {
+        bytes.extend_from_slice(block);
+        Ok::<(), Infallible>(())
     };
     let mut written = || {
-        let mut writer = SnapshotWriter::new(&tail, &mut store)?;
+        let mut writer = SnapshotWriter::new(tail, &mut store)?;
         writer.state(state.parts())?;
         writer.finish()
     };

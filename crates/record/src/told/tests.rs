@@ -177,3 +177,35 @@ fn portions_are_put_together_in_order() {
     one.clear();
     assert!(one.is_empty() && one.decisions().next().is_none());
 }
+
+#[test]
+fn what_is_told_of_deliveries_alone_is_something() {
+    let mut telling = Telling::default();
+    assert!(telling.is_empty());
+    telling.delivered(NoticeId(3), Position(9));
+    assert!(!telling.is_empty());
+    telling.clear();
+    assert!(telling.is_empty());
+    let Told { decided, .. } = samples().swap_remove(2);
+    telling.decided(&decided, core::iter::empty());
+    assert!(!telling.is_empty());
+    // What its buffer held before is not told.
+    let mut again = Telling::default();
+    again.decided(&decided, core::iter::empty());
+    assert_eq!(again, telling);
+    telling.clear();
+    assert_eq!(telling, Telling::default());
+}
+
+#[test]
+fn what_is_gathered_counts_and_not_what_stood_there_before() {
+    let gathered = |bytes: &[u8]| {
+        let mut gathered = Gathered::default();
+        gathered.bytes(bytes);
+        gathered
+    };
+    let used = Gathered { length: 1, ..gathered(&[1, 2]) };
+    assert!(used == gathered(&[1]));
+    assert!(used != gathered(&[2]));
+    assert!(used != gathered(&[1, 2]));
+}

@@ -230,8 +230,10 @@ fn a_full_scratch_disk_is_no_fault_of_the_log() {
         let place = small.path().join("disk");
         let _mounted = Mounted::memory(&place, 1);
         let ballast = place.join("ballast");
-        for (room, named) in [(0, "--scratch: "), (SCRATCH_ROOM, "neither proved nor found wrong")]
-        {
+        for (room, named, why) in [
+            (0, "--scratch: ", "No space left on device"),
+            (SCRATCH_ROOM, "neither proved nor found wrong", "the disk is full"),
+        ] {
             fs::write(&ballast, vec![1; (1_024 - room) << 10]).unwrap_or_else(|error| {
                 assert_eq!((error.kind(), room), (ErrorKind::StorageFull, 0), "{error}");
             });
@@ -243,7 +245,7 @@ fn a_full_scratch_disk_is_no_fault_of_the_log() {
             let parts = (&said_json["ok"], &said_json["fault"]);
             assert_eq!(parts, (&json!(null), &json!(null)), "{room} KiB: no proof and no fault");
             assert!(said.contains(said_json["hindered"].as_str().unwrap()), "{said_json:#}");
-            for part in [named, place.to_str().unwrap(), "No space left on device"] {
+            for part in [named, place.to_str().unwrap(), why] {
                 assert!(said.contains(part), "{room} KiB: {part}: {said}");
             }
             assert!(before == content(&home.data()), "{room} KiB: the log is as it was");

@@ -734,6 +734,13 @@ fn get_whole(
     Ok(bytes)
 }
 
+fn damaged(error: &serde_json::Error) -> String {
+    format!(
+        "it is damaged: {error}. Beside the log, delete it, and `upesi backup` writes it anew; \
+         without the log, take another copy"
+    )
+}
+
 fn read_manifest(place: &dyn Place) -> Result<Option<Manifest>, PlaceError> {
     let bytes = match places::get(place, MANIFEST, MANIFEST_BYTES_MAX) {
         Err(PlaceError::NotFound { .. }) => return Ok(None),
@@ -744,8 +751,8 @@ fn read_manifest(place: &dyn Place) -> Result<Option<Manifest>, PlaceError> {
         what: format!("read {MANIFEST}"),
         error,
     };
-    let manifest: Manifest = serde_json::from_slice(&bytes)
-        .map_err(|error| failed(format!("it is damaged: {error}")))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&bytes).map_err(|error| failed(damaged(&error)))?;
     let sound = |text: &str| parse_hexadecimal::<32>(text).is_some();
     let digests = manifest.open.iter().flat_map(|open| &open.chunks).map(|chunk| &chunk.blake3);
     let mut digests = digests.chain(manifest.files.iter().map(|file| &file.blake3));

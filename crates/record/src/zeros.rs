@@ -83,6 +83,14 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_is_longer_than_its_zeros() {
+        let fit = |ending, inside, length| Zeros { ending, inside }.fit(length);
+        assert!(fit(0, 0, 1) && fit(511, 512, 513));
+        assert!(!fit(0, 600, 600) && !fit(0, 600, 599));
+        assert!(!fit(512, 0, 9_000) && !fit(0, 511, 9_000));
+    }
+
+    #[test]
     fn a_row_of_a_sector_is_found_wherever_it_stands() {
         for start in 0..2 * SECTOR_BYTES {
             for (row, inside) in [(SECTOR_BYTES - 1, 0), (SECTOR_BYTES, SECTOR_BYTES)] {

@@ -291,6 +291,11 @@ fn what_is_no_frame_is_named() {
             assert_eq!(frame_length(&changed), Err(expected), "byte {at}");
         }
     };
+    // The version stands before what it decides the meaning of.
+    let mut newer = bytes[..AT_ENDING].to_vec();
+    newer[AT_VERSION] = 9;
+    assert_eq!(Frame::parse(&newer).err(), Some(FrameError::Version(9)));
+    assert_eq!(Frame::parse(&newer[..AT_ENDING - 1]).err(), Some(FrameError::Short));
     check(0, b'x', FrameError::Magic);
     check(AT_VERSION, 9, FrameError::Version(9));
     check(AT_LENGTH, 9, FrameError::HeaderChecksum);

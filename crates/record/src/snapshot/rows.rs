@@ -404,4 +404,49 @@ mod tests {
             assert_eq!(kind as usize, at + 1);
         }
     }
+
+    #[test]
+    fn amounts_beyond_their_bounds_are_refused() {
+        let read = |units: i128| amount(&mut Reader(&units.to_le_bytes()));
+        for units in [1 - UNITS_END, -1, 0, UNITS_END - 1] {
+            assert_eq!(read(units), Ok(Amount::from_units(units)));
+        }
+        for units in [i128::MIN, -UNITS_END, UNITS_END, i128::MAX] {
+            assert_eq!(read(units), Err(FieldError::Value), "{units}");
+        }
+    }
+
+    #[test]
+    fn keys_and_lists_beyond_their_bounds_are_refused() {
+        let key = |length: usize| {
+            let mut bytes = Vec::from([7; 32]);
+            bytes.extend_from_slice(&(length as u16).to_le_bytes());
+            bytes.resize(bytes.len() + length + 8, 1);
+            read_key(&mut Reader(&bytes)).map(|key| key.der.len())
+        };
+        assert_eq!(key(KEY_BYTES_MAX), Ok(KEY_BYTES_MAX));
+        let list = |count: usize| {
+            let mut bytes = Vec::from((count as u32).to_le_bytes());
+            bytes.resize(bytes.len() + count, 1);
+            read_list(&mut Reader(&bytes), |reader| reader.u8()).map(|list| list.len())
+        };
+        assert_eq!(list(LIST_MAX), Ok(LIST_MAX));
+        for beyond in [1, 2] {
+            assert_eq!(key(KEY_BYTES_MAX + beyond), Err(FieldError::Value), "{beyond}");
+            assert_eq!(list(LIST_MAX + beyond), Err(FieldError::Value), "{beyond}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_answer_is_read_and_no_other() {
+        let read = |number: u8| {
+            let mut bytes = [4; 41];
+            bytes[0] = number;
+            read_answer(&mut Reader(&bytes)).map(|answer| answer.map(|answer| answer.kind))
+        };
+        assert_eq!(read(0), Ok(None));
+        assert_eq!(read(1), Ok(Some(AnswerKind::Fulfil)));
+        assert_eq!(read(2), Ok(Some(AnswerKind::Abort)));
+        assert_eq!(read(3), Err(FieldError::Value));
+    }
 }

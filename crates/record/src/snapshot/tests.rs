@@ -150,6 +150,26 @@ fn a_block_of_another_place_is_refused() {
     refused(&all, numbered(blocks[last], last + 1));
 }
 
+/// The block with its rows twice.
+fn doubled(block: &[u8]) -> Vec<u8> {
+    let rows = block[BLOCK_HEADER_BYTES..].repeat(2);
+    let head = BlockHeader::parse(block).expect("a block");
+    let (length, crc) = (rows.len() as u32, crc32c(&rows));
+    let head = BlockHeader { rows: 2 * head.rows, length, crc, ..head };
+    [&head.encode()[..], &rows].concat()
+}
+
+#[test]
+fn there_is_one_origin_and_one_end() {
+    let blocks = split(FIXTURE);
+    let origin = SnapshotReader::default().block(&doubled(blocks[0]));
+    assert_eq!(origin, Err(SnapshotError::Order));
+    let mut reader = SnapshotReader::default();
+    let (end, before) = blocks.split_last().expect("there are blocks");
+    before.iter().for_each(|block| reader.block(block).expect("it follows"));
+    assert_eq!(reader.block(&doubled(end)), Err(SnapshotError::Row(FieldError::Value)));
+}
+
 #[test]
 fn a_state_of_another_moment_is_refused() {
     let (state, _) = after(history().len());

@@ -209,3 +209,35 @@ fn what_is_gathered_counts_and_not_what_stood_there_before() {
     assert!(used != gathered(&[2]));
     assert!(used != gathered(&[1, 2]));
 }
+
+#[test]
+fn flags_that_mean_nothing_are_refused() {
+    let side = |flags: u8| {
+        let mut bytes = Vec::from([1, b'a', flags]);
+        bytes.resize(30, 0);
+        read_side(&mut Reader(&bytes)).map(|side| (side.active, side.account_active, side.cap))
+    };
+    assert_eq!(side(0), Ok((false, false, None)));
+    assert_eq!(side(ACTIVE + ACCOUNT_ACTIVE + HAS_CAP), Ok((true, true, Some(Amount::ZERO))));
+    for flags in [8, 9, 128] {
+        assert_eq!(side(flags), Err(FieldError::Value), "{flags}");
+    }
+    let numbers = |flags: u8| {
+        let bytes = [&b"USD\0\x01H"[..], &[0; 9]].concat();
+        read_numbers(flags, &mut Reader(&bytes)).map(|numbers| numbers.hub_name)
+    };
+    assert_eq!(numbers(HAS_NUMBERS), Ok(name("H")));
+    for flags in [0, HAS_NUMBERS + 32, HAS_NUMBERS + 64, 255] {
+        assert_eq!(numbers(flags), Err(FieldError::Value), "{flags}");
+    }
+}
+
+#[test]
+fn all_that_a_decision_can_be_made_on_is_read_back() {
+    let Told { decided, owed } = samples().swap_remove(0);
+    let numbers = decided.numbers.clone().expect("it has them");
+    let kind = AccountKind::HubReconciliation;
+    let all = Numbers { hub: [numbers.hub[0], Some((kind, held(4, 9, 2)))], ..numbers };
+    let told = Told { decided: Decided { numbers: Some(all), ..decided }, owed };
+    assert_eq!(read_all(&stored(core::slice::from_ref(&told))), Ok(vec![told]));
+}

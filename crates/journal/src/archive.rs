@@ -443,3 +443,107 @@ impl Source for Object<'_> {
         format!("{}/{}", self.place.url(), self.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use record::frame::{BatchHeader, FrameBuilder, LogIdentity, NewRecord, payload_digest};
+
+    use super::*;
+    use crate::{FileLog, MemoryDisk, Options};
+    use ports::Log;
+
+    const FRAMES: u64 = 24;
+    const FRAME_BYTES: usize = 100_000;
+
+    /// A log whose first segment is closed, and that segment.
+    fn closed() -> (Tiered<MemoryDisk>, Due) {
+        let disk = MemoryDisk::new(1);
+        let segment_bytes = (FRAMES * FRAME_BYTES as u64) - 1;
+        let options = Options { segment_bytes, ..Options::default() };
+        let mut log = FileLog::create(disk.clone(), LogIdentity([5; 16]), options).expect("made");
+        for _ in 0..=FRAMES {
+            let frame = frame_after(&log.tail());
+            log.append(&frame).expect("it has room");
+        }
+        log.sync().expect("it is stored");
+        drop(log);
+        let tiered = Tiered::open(disk).expect("it opens");
+        let retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
+        let mut due = due(&tiered, &retention, Destination::Here).expect("it is read");
+        assert_eq!(due.len(), 1);
+        (tiered, due.remove(0))
+    }
+
+    fn frame_after(tail: &Tail) -> Vec<u8> {
+        let payload = vec![7; FRAME_BYTES - 300];
+        let payload = Some((&payload[..], payload_digest(&payload)));
+        let record = NewRecord { kind: 1, version: 1, fields: b"fields", payload };
+        let mut builder = FrameBuilder::new();
+        builder.push(&record.encode().expect("it is short")).expect("it fits");
+        let header = BatchHeader { stamp: Stamp(tail.stamp.0 + 1), ..BatchHeader::default() };
+        builder.seal(tail, &header).bytes.to_vec()
+    }
+
+    fn checked(log: &Tiered<MemoryDisk>, due: &Due) -> Result<Checked, ArchiveError> {
+        let file = log.below().open(&segment::name_of(due.segment.first)).expect("it is there");
+        check(&file, due, &mut |_| Ok(()))
+    }
+
+    /// Where reading may begin: the first frame that starts in each block.
+    #[test]
+    fn the_first_frame_of_each_block_is_known() {
+        let (log, due) = closed();
+        let checked = checked(&log, &due).expect("it is sound");
+        assert_eq!(checked.frames, due.after.end.0);
+        let length = (due.segment.plain_bytes - SEGMENT_HEADER_BYTES) / checked.frames;
+        let all = (0..checked.frames).map(|at| (at + 1, SEGMENT_HEADER_BYTES + at * length));
+        let mut expected: Vec<(Position, u64)> = Vec::new();
+        for (position, offset) in all {
+            let block = |offset| offset / BLOCK_BYTES as u64;
+            if expected.iter().all(|(_, before)| block(*before) != block(offset)) {
+                expected.push((Position(position), offset));
+            }
+        }
+        assert!(5 < expected.len());
+        assert_eq!(checked.starts, expected);
+    }
+
+    #[test]
+    fn a_segment_that_the_next_one_does_not_continue_stays() {
+        let (log, due) = closed();
+        let other = Tail { stamp: Stamp(due.after.stamp.0 + 1), ..due.after };
+        let error = checked(&log, &Due { after: other, ..due }).expect_err("it ends elsewhere");
+        assert!(error.to_string().contains("the next segment does not continue it"), "{error}");
+    }
+
+    struct Bytes(Vec<u8>);
+
+    impl Source for Bytes {
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+            let rest = &self.0[self.0.len().min(offset as usize)..];
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            Ok(length)
+        }
+
+        fn shown(&self) -> String {
+            "some bytes".to_owned()
+        }
+    }
+
+    #[test]
+    fn a_file_is_copied_to_its_end_and_no_further() {
+        for length in [0, 1, COPY_BYTES - 1, COPY_BYTES, COPY_BYTES + 1, 5 * COPY_BYTES / 2] {
+            let source = Bytes((0..length + 9).map(|at| (at % 251) as u8).collect());
+            let mut copied = Vec::new();
+            let copy = copy_bytes(&source, length as u64, &mut |bytes| {
+                copied.extend_from_slice(bytes);
+                Ok(())
+            });
+            copy.expect("all of it is there");
+            assert!(copied == source.0[..length], "{length}");
+            let longer = copy_bytes(&source, length as u64 + 10, &mut |_| Ok(()));
+            assert!(longer.expect_err("it ends").to_string().contains("shorter"), "{length}");
+        }
+    }
+}

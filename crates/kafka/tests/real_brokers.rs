@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use brokers::Cluster;
@@ -161,6 +161,7 @@ fn one_broker() {
     an_unsafe_topic_is_refused(&cluster);
     a_packed_message_ends_the_reading(&cluster);
     a_log_is_moved(&cluster);
+    a_deleted_topic_ends_who_uses_it(&cluster);
     no_brokers(cluster);
 }
 
@@ -442,13 +443,44 @@ fn make(address: &Address, settings: &[(&str, &str)]) {
 }
 
 fn make_in_parts(address: &Address, partitions: i32, settings: &[(&str, &str)]) {
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", &address.brokers).create().unwrap();
+    let admin = administration(address);
     let topic = NewTopic::new(&address.topic, partitions, TopicReplication::Fixed(1));
     let topic = settings.iter().fold(topic, |topic, (name, value)| topic.set(name, value));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let made = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new())).unwrap();
     assert!(made[0].is_ok(), "{made:?}");
+}
+
+fn administration(address: &Address) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", &address.brokers).create().unwrap()
+}
+
+/// A topic that somebody deletes takes nothing more, and who uses it hears that it is gone.
+fn a_deleted_topic_ends_who_uses_it(cluster: &Cluster) {
+    let address = address(cluster, "deleted");
+    drop(Node::open(&address, &TempDir::new().unwrap(), 1));
+    let (sink, arrivals) = sync_channel(ARRIVALS_MAX);
+    let sink = move |arrival| sink.send(arrival).is_ok();
+    let mut stream = Stream::start(&address, &options("a", PATIENCE), 0, sink).unwrap();
+    assert!(matches!(arrivals.recv_timeout(PATIENCE), Ok(Arrival::Message { offset: 0, .. })));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let admin = administration(&address);
+    let gone = admin.delete_topics(&[&address.topic], &AdminOptions::new());
+    assert!(runtime.block_on(gone).unwrap()[0].is_ok());
+    let since = Instant::now();
+    let reason = loop {
+        if let Err(reason) = stream.send(b"a message", 7) {
+            break reason;
+        }
+        match arrivals.recv_timeout(Duration::from_secs(1)) {
+            Ok(Arrival::Broken { reason }) => break reason,
+            Ok(Arrival::Lost { .. }) | Err(RecvTimeoutError::Timeout) => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(since.elapsed() < 2 * PATIENCE, "nobody says it");
+    };
+    println!("said after {:?}: {reason}", since.elapsed());
+    assert!(reason.contains("is not there any more. It was deleted"), "{reason}");
 }
 
 /// Without brokers a message is given up in the time it was given, and so is a start.
@@ -505,6 +537,7 @@ fn three_brokers() {
     assert_eq!(other.end(), node.end());
     a_topic_with_few_replicas_is_refused(&cluster);
     a_topic_waits_for_all_brokers(&mut cluster);
+    a_topic_waits_for_the_controllers(&mut cluster);
     let address = self::address(&cluster, "promises");
     // The topic is made, and begun, by whoever is first.
     drop(Node::open(&address, &TempDir::new().unwrap(), 3));
@@ -584,6 +617,19 @@ fn a_topic_waits_for_all_brokers(cluster: &mut Cluster) {
     cluster.launch(3).unwrap();
     let opened = try_open(&address, &copy, (1, PATIENCE)).unwrap();
     assert!(opened.report.created);
+    assert_eq!((opened.report.brokers, opened.report.replicas), (3, 3));
+}
+
+/// Brokers answer for themselves; without most of their controllers nothing is made.
+fn a_topic_waits_for_the_controllers(cluster: &mut Cluster) {
+    let address = address(cluster, "undecided");
+    let copy = TempDir::new().unwrap();
+    (2..=3).for_each(|broker| cluster.kill(broker));
+    let refused = try_open(&address, &copy, (1, Duration::from_secs(5))).unwrap_err();
+    assert!(matches!(refused, OpenError::Undecided { seconds: 5 }), "{refused}");
+    (2..=3).for_each(|broker| cluster.launch(broker).unwrap());
+    // Made by now, as was asked for, or made anew: it is one topic.
+    let opened = wait_for(|| try_open(&address, &copy, (1, PATIENCE)).ok());
     assert_eq!((opened.report.brokers, opened.report.replicas), (3, 3));
 }
 

@@ -352,6 +352,27 @@ fn another_log_and_another_history_are_refused() {
 }
 
 /// Two that copy at once would remove each other's chunks.
+/// One that is kept open is opened anew when somebody else has copied to the same place.
+#[test]
+fn a_copy_that_somebody_else_has_continued_is_noticed() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 3);
+    let mut kept = Backup::open(&scene.disk(), scene.place()).expect("opens");
+    assert_eq!(kept.is_current(), Ok(true), "there is no copy yet");
+    kept.run(&scene.disk(), &[], &mut go).expect("copies");
+    assert_eq!(kept.is_current(), Ok(true));
+    grow(&mut log, 1);
+    scene.run().expect("copies");
+    assert_eq!(kept.is_current(), Ok(false));
+    fs::write(scene.path("copy").join(journal::MANIFEST), "").expect("writes");
+    let error = kept.is_current().expect_err("it is damaged").to_string();
+    assert!(error.contains("delete it, and `upesi backup` writes it anew"), "{error}");
+    fs::remove_file(scene.path("copy").join(journal::MANIFEST)).expect("removes");
+    scene.run().expect("copies");
+    assert_eq!(scene.restore("restored").expect("it is whole").walked.frames, 4);
+}
+
 #[test]
 fn one_copies_at_a_time() {
     let scene = Scene::new();

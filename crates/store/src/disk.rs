@@ -43,8 +43,10 @@ const DATABASE: &str = "rows";
 const DAMAGED: &str = "damaged";
 
 /// Version of the whole: of the keyspaces, their keys, and what `about` holds.
-const FORMAT: u8 = 2;
-/// The version before, in which nothing was told. It is taken over as it is.
+const FORMAT: u8 = 3;
+/// The version before, in which keyspaces did not say whose they are. It is taken over as it is.
+const FORMAT_UNNAMED: u8 = 2;
+/// The first version, in which nothing was told either. It is taken over, too.
 const FORMAT_SILENT: u8 = 1;
 /// Bytes of a write buffer for transfers, and for each of the others. Up to four more of each wait
 /// to be flushed; beyond them the writer waits.
@@ -59,6 +61,9 @@ pub const JOURNAL: u64 = 64 << 20;
 /// much is written at once, which delays nobody but the writer.
 const WORKERS: usize = 1;
 
+/// The key, before all others, under which each keyspace but `about` says which one it is of which
+/// log: one that lost its files is begun anew by the library without a word.
+const NAME_KEY: [u8; 1] = [0];
 const IDENTITY_KEY: &str = "identity";
 const MARK_KEY: &str = "mark";
 /// The record beyond which everything is told, if that is not the first.
@@ -184,13 +189,14 @@ impl Disk {
             .create(path)
             .map_err(|error| at(path, &error))?;
         let opened = Opened::open(path, options).map_err(|error| at(path, &error))?;
-        opened.about.insert(IDENTITY_KEY, about(identity)).map_err(|error| at(path, &error))?;
+        opened.name(identity, None).map_err(|error| at(path, &error))?;
         Ok(Self::of(opened, (identity, options), Found::default()))
     }
 
     /// The store that is there, or why it cannot be used.
     fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
         let (opened, found) = Opened::open_existing(path, identity, options)?;
+        opened.check_tables()?;
         Ok(Self::of(opened, (identity, options), found))
     }
 
@@ -351,8 +357,8 @@ impl Opened {
             .map_err(|error| format!("it cannot be opened: {error}"))?;
         let about = store.about.get(IDENTITY_KEY).map_err(|error| error.to_string())?;
         let format = match about.as_deref().and_then(<[u8]>::split_first) {
-            Some((format @ &(FORMAT | FORMAT_SILENT), own)) if own == identity.0 => *format,
-            Some((&(FORMAT | FORMAT_SILENT), _)) => return Err("it belongs to another log".into()),
+            Some((format @ &(FORMAT_SILENT..=FORMAT), own)) if own == identity.0 => *format,
+            Some((&(FORMAT_SILENT..=FORMAT), _)) => return Err("it belongs to another log".into()),
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
         };
@@ -360,8 +366,13 @@ impl Opened {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
             None => Mark::default(),
         };
-        if format == FORMAT_SILENT {
-            store.begin_telling(identity, mark).map_err(|error| error.to_string())?;
+        match format {
+            FORMAT => store.check_names(identity)?,
+            older => {
+                // What is there was written when nothing was told.
+                let told_after = (older < FORMAT_UNNAMED).then_some(mark.position);
+                store.name(identity, told_after).map_err(|error| error.to_string())?;
+            }
         }
         let told = store.about.get(TOLD_KEY).map_err(|error| error.to_string())?;
         let told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
@@ -372,12 +383,45 @@ impl Opened {
         Ok((store, Found { mark, told_after }))
     }
 
-    /// From here on everything is told: what is there was written when nothing was.
-    fn begin_telling(&self, identity: LogIdentity, mark: Mark) -> Result<(), fjall::Error> {
+    /// Says whose this is, in every keyspace, and from where on everything is told.
+    fn name(&self, identity: LogIdentity, told: Option<Position>) -> Result<(), fjall::Error> {
         let mut batch = self.database.batch();
         batch.insert(&self.about, IDENTITY_KEY, about(identity));
-        batch.insert(&self.about, TOLD_KEY, mark.position.0.to_le_bytes());
+        if let Some(position) = told {
+            batch.insert(&self.about, TOLD_KEY, position.0.to_le_bytes());
+        }
+        for (name, keyspace) in self.named() {
+            batch.insert(keyspace, NAME_KEY, name_row(identity, name));
+        }
         batch.commit()
+    }
+
+    /// Every keyspace but `about`, with its name.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Keyspace)> {
+        let own = [("transfers", &self.transfers), ("parties", &self.parties)];
+        own.into_iter().chain(self.tales.named())
+    }
+
+    /// Whether each keyspace is there, and is the one that it was.
+    fn check_names(&self, identity: LogIdentity) -> Result<(), String> {
+        for (name, keyspace) in self.named() {
+            let found = keyspace.get(NAME_KEY).map_err(|error| error.to_string())?;
+            match found.as_deref() {
+                None => return Err(format!("its {name} are lost")),
+                Some(row) if row != name_row(identity, name) => {
+                    return Err(format!(
+                        "what stands in the place of its {name} is something else"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what money is decided by is what was written.
+    fn check_tables(&self) -> Result<(), String> {
+        [&self.transfers, &self.parties, &self.about].into_iter().try_for_each(tables::check)
     }
 
     fn open(path: &Path, options: Options) -> Result<Self, fjall::Error> {
@@ -581,6 +625,10 @@ fn about(identity: LogIdentity) -> Vec<u8> {
     let mut about = vec![FORMAT];
     about.extend_from_slice(&identity.0);
     about
+}
+
+fn name_row(identity: LogIdentity, name: &str) -> Vec<u8> {
+    [&identity.0, name.as_bytes()].concat()
 }
 
 fn write_mark(mark: &Mark) -> [u8; 40] {

@@ -170,6 +170,120 @@ fn a_store_that_does_not_open_is_emptied() {
     check_harm(harm, IDENTITY, "cannot be opened");
 }
 
+/// The directory of a keyspace: transfers, parties, about, decisions, deliveries, traces, from 1 on.
+fn keyspace(path: &Path, number: usize) -> PathBuf {
+    path.join("rows/keyspaces").join(number.to_string())
+}
+
+/// What the library would begin anew without a word is missed.
+#[test]
+fn a_store_that_lost_a_keyspace_is_emptied() {
+    let word = |number| if number == 3 { "to which log" } else { "lost" };
+    for number in 1..=6 {
+        let current =
+            |path: &Path| fs::remove_file(keyspace(path, number).join("current")).expect("removed");
+        check_harm(current, IDENTITY, word(number));
+        let all = |path: &Path| fs::remove_dir_all(keyspace(path, number)).expect("removed");
+        check_harm(all, IDENTITY, "");
+    }
+}
+
+#[test]
+fn a_store_with_a_keyspace_in_the_place_of_another_is_emptied() {
+    for (from, to) in [(2, 1), (1, 2), (4, 5), (6, 1), (1, 6), (1, 3)] {
+        let word = if to == 3 { "to which log" } else { "something else" };
+        let doubled = |path: &Path| {
+            fs::remove_dir_all(keyspace(path, to)).expect("it is removed");
+            copy_tree(&keyspace(path, from), &keyspace(path, to));
+        };
+        check_harm(doubled, IDENTITY, word);
+        let exchanged = |path: &Path| {
+            let aside = path.join("aside");
+            for (one, other) in [
+                (keyspace(path, from), aside.clone()),
+                (keyspace(path, to), keyspace(path, from)),
+                (aside, keyspace(path, to)),
+            ] {
+                fs::rename(one, other).expect("it is renamed");
+            }
+        };
+        check_harm(exchanged, IDENTITY, "");
+    }
+}
+
+/// The tables of a keyspace.
+fn tables(path: &Path, number: usize) -> Vec<PathBuf> {
+    let entries = fs::read_dir(keyspace(path, number).join("tables")).expect("it is there");
+    entries.map(|entry| entry.expect("it is listed").path()).collect()
+}
+
+/// Each piece of a table has its checksum, which says nothing of its place.
+#[test]
+fn a_store_with_a_changed_table_is_emptied() {
+    for number in 1..=3 {
+        let change = |change: &dyn Fn(&mut [u8])| {
+            let harm = |path: &Path| {
+                for table in tables(path, number) {
+                    let mut bytes = fs::read(&table).expect("it is read");
+                    change(&mut bytes);
+                    fs::write(&table, bytes).expect("it is written");
+                }
+            };
+            check_harm(harm, IDENTITY, "");
+        };
+        change(&|bytes| bytes[0] ^= 1);
+        change(&|bytes| bytes[..64].rotate_left(32));
+        change(&|bytes| bytes[64..128].fill(7));
+    }
+    let misdirected = |path: &Path| {
+        let [of_transfers, of_parties] = [1, 2].map(|number| tables(path, number).remove(0));
+        fs::copy(of_parties, of_transfers).expect("it is copied");
+    };
+    check_harm(misdirected, IDENTITY, "");
+}
+
+/// Two blocks of one length in each other's place: the library notices nothing.
+#[test]
+fn a_store_with_two_blocks_exchanged_is_emptied() {
+    let (_above, path) = written();
+    let [table] = &tables(&path, 1)[..] else { panic!("one table") };
+    let sound = fs::read(table).expect("it is read");
+    let begins = |at: &usize| sound[*at..].starts_with(b"LSM\x03");
+    let starts: Vec<usize> = (0..sound.len()).filter(begins).collect();
+    let blocks: Vec<_> = starts.windows(2).map(|ends| ends[0]..ends[1]).collect();
+    let pairs = (1..blocks.len()).flat_map(|at| (1..at).map(move |before| (before, at)));
+    let mut equal = pairs.filter(|(one, other)| blocks[*one].len() == blocks[*other].len());
+    let (one, other) = equal.next().expect("two of one length");
+    let mut exchanged = sound.clone();
+    exchanged[blocks[one].clone()].copy_from_slice(&sound[blocks[other].clone()]);
+    exchanged[blocks[other].clone()].copy_from_slice(&sound[blocks[one].clone()]);
+    assert!(exchanged != sound);
+    fs::write(table, exchanged).expect("it is written");
+    let reason = open(&path, IDENTITY).1.expect("there is a reason");
+    assert!(reason.contains("is not what was written"), "{reason}");
+}
+
+/// One written before keyspaces said whose they are keeps what it has, and says it from there on.
+#[test]
+fn a_store_that_named_no_keyspace_is_taken_over() {
+    let (_above, path) = written();
+    let database = fjall::Database::builder(path.join("rows")).open().expect("it opens");
+    let about = database.keyspace("about", Default::default).expect("it is there");
+    about.insert("identity", [&[2], &IDENTITY.0[..]].concat()).expect("it writes");
+    for name in ["transfers", "parties", "decisions", "deliveries", "traces"] {
+        let keyspace = database.keyspace(name, Default::default).expect("it is there");
+        keyspace.remove([0]).expect("it writes");
+    }
+    drop((about, database));
+    let (store, reason) = open(&path, IDENTITY);
+    assert_eq!((reason, store.told_after()), (None, Position(0)));
+    assert_eq!(store.read(&sample_id(7), Position(10)), Ok(Some(sample_row(7, 10))));
+    store.write(&portion(vec![sample_row(1_000, 12)], 12)).expect("it writes");
+    drop(store);
+    fs::remove_file(keyspace(&path, 1).join("current")).expect("it is removed");
+    assert_eq!(open(&path, IDENTITY).1.as_deref(), Some("its transfers are lost"));
+}
+
 /// A loss of power can leave a journal with nothing in it: what it held is given again.
 #[test]
 fn a_journal_that_was_cut_to_nothing_takes_the_newest_rows_and_no_others() {

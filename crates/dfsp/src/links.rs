@@ -93,6 +93,8 @@ pub struct LinkCounts {
     pub unreachable: u64,
     /// Attempts that had no answer in time.
     pub silent: u64,
+    /// Attempts whose connection ended before an answer had come, or gave none that can be read.
+    pub broken: u64,
     /// Answers of 500 and more.
     pub unavailable: u64,
 }
@@ -104,6 +106,8 @@ pub struct Troubles {
     pub unreachable: String,
     /// An answer of 500 or more: its status, and the begin of its body.
     pub unavailable: String,
+    /// What came instead of an answer.
+    pub broken: String,
 }
 
 /// Connections to one hub; `T` tells the owner which message an answer belongs to.
@@ -481,6 +485,17 @@ impl<T> State<T> {
         self.counts.unavailable += 1;
     }
 
+    /// The connection at `index` gave no answer to what it was asked, if it was asked anything.
+    fn note_broken(&mut self, index: usize, why: String) {
+        if self.links[index].current.is_none() {
+            return;
+        }
+        if self.counts.broken == 0 {
+            self.troubles.broken = why;
+        }
+        self.counts.broken += 1;
+    }
+
     /// Leaves a node for the next one, if it is the one at the moment.
     fn leave(&mut self, place: usize, trouble: Trouble, places: usize) {
         if place != self.place || places == 1 {
@@ -567,7 +582,7 @@ async fn read_answers<T: Copy + 'static>(
     mut read_half: OwnedReadHalf,
 ) {
     let mut buffer = Vec::with_capacity(READ_BYTES);
-    loop {
+    let why = loop {
         match wire::response(&buffer) {
             Ok(Some(response)) => {
                 let (status, length) = (response.status, response.length);
@@ -583,14 +598,17 @@ async fn read_answers<T: Copy + 'static>(
                 continue;
             }
             Ok(None) => {}
-            Err(_) => break,
+            Err(error) => break format!("what came is no answer: {error}"),
         }
         buffer.reserve(READ_BYTES);
         match read_half.read_buf(&mut buffer).await {
-            Ok(0) | Err(_) => break,
+            Ok(0) if buffer.is_empty() => break "it was closed without an answer".to_owned(),
+            Ok(0) => break "it was closed in the midst of an answer".to_owned(),
+            Err(error) => break error.to_string(),
             Ok(_) => {}
         }
-    }
+    };
+    inner.state.borrow_mut().note_broken(index, why);
     inner.gone(index, Trouble::Unreachable);
 }
 

@@ -323,8 +323,12 @@ fn problem_of(error: &io::Error, within: Duration) -> String {
 fn complaint_of(health: &Value, storage: &Value) -> Option<String> {
     let services = health["services"].as_array().map_or(&[][..], Vec::as_slice);
     let down = services.iter().filter(|service| service["status"] == "DOWN");
-    let down = down.filter_map(|service| Some(format!("{} is down", service["name"].as_str()?)));
-    let mut said: Vec<String> = down.collect();
+    let mut down: Vec<&str> = down.filter_map(|service| service["name"].as_str()).collect();
+    // Where the log is on files there is no broker; where it is not, the log says more.
+    if down.contains(&"log") {
+        down.retain(|name| *name != "broker");
+    }
+    let mut said: Vec<String> = down.iter().map(|name| format!("{name} is down")).collect();
     // What it says of storage is also of its growth, which is never larger than now.
     let bytes = |name: &str| storage[name].as_u64();
     if let (Some(free), Some(all)) = (bytes("freeBytes"), bytes("diskBytes"))

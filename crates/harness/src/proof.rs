@@ -124,6 +124,12 @@ pub(crate) fn not_taken(fsps: &[FspResult]) -> Option<Check> {
         let count = sum(|it| it.unavailable);
         lines.push(format!("{count} answers of the hub said that it cannot, such as {said}"));
     }
+    if let Some(why) = first(|it| &it.broken) {
+        let count = sum(|it| it.broken);
+        lines.push(format!(
+            "{count} connections to the hub broke when it was asked, such as: {why}"
+        ));
+    }
     match (sum(|it| it.silent), sum(|it| it.answered)) {
         (0, _) => {}
         (silent, 0) => lines.push(format!("nobody answered at the hub's address, {silent} times")),
@@ -281,7 +287,7 @@ impl Evidence<'_> {
         if expected == received {
             return Vec::new();
         }
-        vec![format!("the hub took {expected} prepares, payees received {received}")]
+        vec![format!("payers sent {expected} prepares to the hub, payees received {received}")]
     }
 
     /// Each position moved by what its FSP counted, and nothing is reserved.
@@ -613,6 +619,11 @@ mod tests {
         fsps[0].troubles.unavailable = "503 the disk is full".to_owned();
         let told = not_taken(&fsps).expect("it is told").problems;
         assert_eq!(told.len(), 3);
+        fsps[0].links.broken = 7;
+        fsps[0].troubles.broken = "it was closed without an answer".to_owned();
+        let broken = not_taken(&fsps).expect("it is told").problems.remove(2);
+        assert!(broken.starts_with("7 connections to the hub broke"), "{broken}");
+        assert!(broken.ends_with("such as: it was closed without an answer"), "{broken}");
         assert!(told[1].contains("503 the disk is full") && told[2].contains("nobody answered"));
     }
 
@@ -663,7 +674,10 @@ mod tests {
         );
         check(
             |_, fsps| fsps[0].exchanges[0].1.sent.begun.count += 1,
-            &["1 transfers of a to b have no end", "the hub took 4 prepares, payees received 3"],
+            &[
+                "1 transfers of a to b have no end",
+                "payers sent 4 prepares to the hub, payees received 3",
+            ],
         );
         check(
             |_, fsps| {

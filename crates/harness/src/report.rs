@@ -3,11 +3,16 @@
 use std::fmt;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub use crate::machine::Machine;
 use crate::outage::NodesReport;
 use crate::records::Latencies;
+
+/// Of a switch whose process is not known, nothing is.
+fn counted<S: Serializer>(figure: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    (0.0 < *figure).then_some(figure).serialize(serializer)
+}
 
 /// Results of a demonstration. Times are in milliseconds, sizes in megabytes of 1,000,000 bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -22,9 +27,11 @@ pub struct DemoReport {
     pub latency_ms: Latency,
     /// The same by leg.
     pub legs_ms: Legs,
-    /// CPU time of the switch per committed transaction.
+    /// CPU time of the switch per committed transaction; `null` in JSON where nobody counted it.
+    #[serde(serialize_with = "counted")]
     pub switch_cpu_ms_per_tx: f64,
-    /// Largest resident size of the switch.
+    /// Largest resident size of the switch; the same.
+    #[serde(serialize_with = "counted")]
     pub switch_rss_mb: f64,
     /// Syncs of the log per committed transaction, when the switch counts them.
     pub syncs_per_tx: Option<f64>,

@@ -562,8 +562,8 @@ impl BenchReport {
             let (before, after) = (ceiling.before_per_s, ceiling.after_per_s);
             writeln!(
                 f,
-                "ceiling         {rate:.0}/s without a switch's work ({before:.0} before, {after:.0} \
-                 after), ratio {ratio:.2}"
+                "ceiling         {rate:.0}/s without a switch's work ({before:.0} before, \
+                 {after:.0} after), ratio {ratio:.2}"
             )?;
         }
         if let (Some(embedded), Some(ratio)) = (&self.embedded, self.ratio_to_embedded) {

@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::error::HarnessError;
+use crate::interrupt::end_when_interrupted;
 use crate::machine::{Machine, machine, thread_cpu};
 use crate::options::HelloOptions;
 use crate::progress::Progress;
@@ -67,6 +68,7 @@ pub struct HelloReport {
 /// The options make no sense, or sockets cannot be had.
 pub fn hello(options: &HelloOptions) -> Result<HelloReport, HarnessError> {
     options.check()?;
+    end_when_interrupted(|| ());
     let (tell, told) = sync_channel(1);
     let (stop, stopped) = oneshot::channel();
     let server = std::thread::Builder::new()

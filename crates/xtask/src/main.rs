@@ -83,7 +83,8 @@ enum Command {
     /// Small changes of the kernel, the stored forms and the log, each of which tests must notice;
     /// goes on where the last run ended.
     Mutants(mutants::Options),
-    /// Deterministic simulation: one seed is one run, repeated exactly.
+    /// Deterministic simulation: one seed is one run, repeated exactly. Of a single one the digest
+    /// of its events and the hash of its state are shown: the same seed has the same.
     Simulate {
         /// The first seed.
         #[arg(long, default_value_t = 1)]
@@ -124,8 +125,11 @@ fn main() -> ExitCode {
         }
         Command::Simulate { seed, minutes } => {
             let mut arguments = vec!["--seed".to_owned(), seed.to_string()];
-            if let Some(minutes) = minutes {
-                arguments.extend(["--seconds".to_owned(), (60 * minutes).to_string()]);
+            match minutes {
+                Some(minutes) => {
+                    arguments.extend(["--seconds".to_owned(), (60 * minutes).to_string()]);
+                }
+                None => arguments.push("--each".to_owned()),
             }
             steps::run(&root, vec![steps::simulate(&arguments)])
         }

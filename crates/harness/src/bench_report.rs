@@ -453,8 +453,9 @@ impl fmt::Display for BenchReport {
         writeln!(f, "achieved        {:.0} {}/s", self.achieved_per_s, self.units)?;
         writeln!(
             f,
-            "units           {} ended well, {} failed, {} dropped, {} in flight at most",
-            whole.ended, summary.failed, self.dropped, self.in_flight_max
+            "units           {} ended well, {} in flight at most; with warm-up and end {} failed, \
+             {} dropped",
+            whole.ended, self.in_flight_max, summary.failed, self.dropped
         )?;
         writeln!(
             f,

@@ -375,7 +375,11 @@ fn a_number_of_units_that_cannot_give_a_result_is_not_carried_out_to_its_end() {
     assert!(!output.status.success() && 100 <= lost, "{lost} lost; {}", said(&output));
     let ended = result["whole_run"]["ended"].as_u64().unwrap();
     assert!(ended < 10_000, "{ended} ended well");
-    assert!(last_line(&output).contains("prepares to the hub, payees received"), "{}", said(&output));
+    assert!(
+        last_line(&output).contains("prepares to the hub, payees received"),
+        "{}",
+        said(&output)
+    );
     assert!(said(&output).contains("units hung until its time was over"), "{}", said(&output));
 }
 

@@ -55,7 +55,7 @@ const MEMBERS: [&str; 34] = [
     "seconds_one_by_one",
 ];
 
-/// A run of five seconds ends within it on a full disk, where waiting for what is open would take
+/// A run of twelve seconds ends within it on a full disk, where waiting for what is open would take
 /// longer.
 const SOON: Duration = Duration::from_secs(40);
 
@@ -580,7 +580,8 @@ fn a_run_on_a_full_disk_is_void_says_so_and_ends_soon() {
         let _mounted = Mounted::memory(&disk, 256);
         let data = disk.join("data");
         let started = Instant::now();
-        let short = ["--seconds", "5", "--warmup", "0.1", "--fsps", "2", "--subscribers", "20"];
+        // The switch looks at its disk every ten seconds.
+        let short = ["--seconds", "12", "--warmup", "0.1", "--fsps", "2", "--subscribers", "20"];
         let into = ["--data", data.to_str().unwrap()];
         let (child, told) = measuring(&[&["transfer"], &short[..], &into].concat());
         fill_up(&disk.join("ballast"));

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use ledger::Amount;
+
 /// What is wrong with stored fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldError {
@@ -111,8 +113,11 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn i128(&mut self) -> Result<i128, FieldError> {
-        Ok(i128::from_le_bytes(self.array()?))
+    /// An amount of less than `end` units, on either side of zero.
+    pub(crate) fn amount(&mut self, end: i128) -> Result<Amount, FieldError> {
+        let units = i128::from_le_bytes(self.array()?);
+        let bounded = -end < units && units < end;
+        bounded.then_some(Amount::from_units(units)).ok_or(FieldError::Value)
     }
 
     pub(crate) fn short(&mut self) -> Result<&'a str, FieldError> {

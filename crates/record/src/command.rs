@@ -697,9 +697,7 @@ fn write_amount(writer: &mut Writer<'_>, amount: Amount) {
 }
 
 fn amount(reader: &mut Reader<'_>) -> Result<Amount, FieldError> {
-    let units = reader.i128()?;
-    let bounded = -UNITS_END < units && units < UNITS_END;
-    bounded.then_some(Amount::from_units(units)).ok_or(FieldError::Value)
+    reader.amount(UNITS_END)
 }
 
 fn write_amount_moved(writer: &mut Writer<'_>, amount: Amount) {

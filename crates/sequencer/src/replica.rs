@@ -540,12 +540,12 @@ impl<L: Log> Replica<L> {
         self.keeper.held_us(self.sequencer.state.stamp())
     }
 
-    /// A node's name, as far as it was heard. What was moved here from another log names none.
+    /// A node's name, as far as it was heard; its number otherwise.
     pub fn name_of(&self, node: u32) -> String {
         match self.names.get(&node) {
             Some(name) => name.clone(),
             None if node == self.name.node => self.name.name.clone(),
-            None => format!("a node of before the log was moved (number {node})"),
+            None => format!("a node whose name was not heard (number {node})"),
         }
     }
 }

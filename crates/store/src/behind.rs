@@ -252,7 +252,7 @@ impl Shared {
             written = store.mend().and_then(|()| store.write(portion));
         }
         if self.lock().failing.take().is_some() {
-            ports::tell_on_output(format_args!("the cold store is written again"));
+            ports::tell_on_output("the cold store is written again");
         }
         true
     }

@@ -125,8 +125,8 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // After a failure its tables are not to be relied on, nor the library's threads.
         if *self.written.get_mut() && !*self.failed.get_mut() {
-            let own = [&self.transfers, &self.parties, &self.about];
-            self.journals.needless = flush(&[&own[..], &self.tales.keyspaces()].concat());
+            let named: Vec<_> = self.named().map(|(_, keyspace)| keyspace).collect();
+            self.journals.needless = flush(&[&named[..], &[&self.about]].concat());
         }
     }
 }
@@ -197,6 +197,10 @@ impl Disk {
     fn open_existing(path: &Path, identity: LogIdentity, options: Options) -> Result<Self, String> {
         let (opened, found) = Opened::open_existing(path, identity, options)?;
         opened.check_tables()?;
+        if found.format != FORMAT {
+            let told = (found.format < FORMAT_UNNAMED).then_some(found.told_after);
+            opened.name(identity, told).map_err(|error| error.to_string())?;
+        }
         Ok(Self::of(opened, (identity, options), found))
     }
 
@@ -336,6 +340,7 @@ enum Seen {
 /// What a database that was there says of itself.
 #[derive(Clone, Copy, Default)]
 struct Found {
+    format: u8,
     mark: Mark,
     told_after: Position,
 }
@@ -366,21 +371,18 @@ impl Opened {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
             None => Mark::default(),
         };
-        match format {
-            FORMAT => store.check_names(identity)?,
-            older => {
-                // What is there was written when nothing was told.
-                let told_after = (older < FORMAT_UNNAMED).then_some(mark.position);
-                store.name(identity, told_after).map_err(|error| error.to_string())?;
-            }
+        if format == FORMAT {
+            store.check_names(identity)?;
         }
         let told = store.about.get(TOLD_KEY).map_err(|error| error.to_string())?;
         let told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
+            // What is there was written when nothing was told.
+            None if format < FORMAT_UNNAMED => mark.position,
             None => Position(0),
             Some(Ok(bytes)) => Position(u64::from_le_bytes(bytes)),
             Some(Err(_)) => return Err("it does not say what it tells".into()),
         };
-        Ok((store, Found { mark, told_after }))
+        Ok((store, Found { format, mark, told_after }))
     }
 
     /// Says whose this is, in every keyspace, and from where on everything is told.
@@ -575,8 +577,7 @@ impl Opened {
     /// seconds; meanwhile a buffer would grow as long as somebody writes. Changed here, they add up
     /// until the library holds the writer.
     fn change_large_buffers(&self) {
-        let own = [&self.transfers, &self.parties];
-        for keyspace in own.into_iter().chain(self.tales.keyspaces()) {
+        for (_, keyspace) in self.named() {
             if BUFFER_MAX < keyspace.tree.active_memtable().size() {
                 // If that fails, so will the next batch.
                 let _changed = keyspace.rotate_memtable();

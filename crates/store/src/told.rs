@@ -41,13 +41,9 @@ impl Tales {
         Ok(Self { decisions, deliveries, traces: open("traces")? })
     }
 
-    /// With their names.
+    /// The keyspaces with their names.
     pub(crate) fn named(&self) -> [(&'static str, &Keyspace); 3] {
         [("decisions", &self.decisions), ("deliveries", &self.deliveries), ("traces", &self.traces)]
-    }
-
-    pub(crate) fn keyspaces(&self) -> [&Keyspace; 3] {
-        [&self.decisions, &self.deliveries, &self.traces]
     }
 
     pub(crate) fn write(&self, portion: &Portion, batch: &mut OwnedWriteBatch) {
@@ -108,8 +104,8 @@ impl Tales {
 
     /// What was decided about a transfer on one record, or when it came.
     fn decided(&self, id: &TransferId, position: Position) -> Result<Vec<Told>, StoreError> {
-        let until = Position(0).0.to_be_bytes()..=position.0.to_be_bytes();
-        let Some(block) = self.decisions.range(until).next_back() else {
+        let Some(block) = self.decisions.range([0; 8]..=position.0.to_be_bytes()).next_back()
+        else {
             return Ok(Vec::new());
         };
         let (_, value) = block.into_inner().map_err(|error| of_library(&error))?;

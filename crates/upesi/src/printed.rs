@@ -28,7 +28,7 @@ pub(crate) fn keep_output_for_a_script() {
 pub(crate) fn say(line: impl Display) {
     match FOR_A_SCRIPT.load(Ordering::Relaxed) {
         true => ports::tell(line),
-        false => ports::tell_on_output(format_args!("{line}")),
+        false => ports::tell_on_output(line),
     }
 }
 

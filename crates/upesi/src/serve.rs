@@ -228,9 +228,7 @@ fn say_ready(fspiop: SocketAddr, admin: SocketAddr) {
 /// Says what makes this a switch for measurements only.
 fn warn(decisions: Decisions, slowness: Option<Slowness>) {
     if decisions == Decisions::Null {
-        printed::say(format_args!(
-            "NULL SWITCH: transfers are neither recorded nor decided; only to measure"
-        ));
+        printed::say("NULL SWITCH: transfers are neither recorded nor decided; only to measure");
     }
     if let Some(slowness) = slowness {
         printed::say(format_args!("INJECTED: {slowness}; only to measure"));

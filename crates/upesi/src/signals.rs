@@ -88,7 +88,7 @@ impl Unready {
         let (runtime, mut signals) = start_runtime(None)?;
         let watch = move || {
             if runtime.block_on(signals.unless(waited)).is_none() {
-                ports::tell(format_args!("told to end before it was ready"));
+                ports::tell("told to end before it was ready");
                 exit(0);
             }
         };

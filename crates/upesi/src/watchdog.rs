@@ -110,7 +110,7 @@ impl Watchdog {
         }
         for one in &stuck {
             if !self.told.contains(&one.stage) {
-                ports::tell(format_args!("{}", line(one)));
+                ports::tell(line(one));
             }
         }
         self.told = stuck.iter().map(|one| one.stage.clone()).collect();

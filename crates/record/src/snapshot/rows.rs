@@ -371,9 +371,7 @@ fn write_amount(out: &mut Writer<'_>, amount: Amount) {
 }
 
 fn amount(reader: &mut Reader<'_>) -> Result<Amount, FieldError> {
-    let units = reader.i128()?;
-    let bounded = -UNITS_END < units && units < UNITS_END;
-    bounded.then_some(Amount::from_units(units)).ok_or(FieldError::Value)
+    reader.amount(UNITS_END)
 }
 
 fn write_list<T>(out: &mut Writer<'_>, list: &[T], mut write: impl FnMut(&mut Writer<'_>, &T)) {

@@ -17,7 +17,6 @@ use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports};
 
-const STUCK: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(20);
 const REPORT: &str = "[health]\nstuck_seconds = 2\n";
 const EXIT: &str = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"\n";
@@ -86,11 +85,9 @@ fn a_switch_that_can_say_nothing_goes_on() {
         assert!(Instant::now() < deadline, "it does not start");
         thread::sleep(GLANCE);
     }
+    // What is stuck is shown once it was said, or could not be.
     down(|| health().expect("it goes on, and answers"));
-    // By now the watchdog has looked twice, and would have said it.
-    thread::sleep(2 * STUCK);
     assert_eq!(switch.0.try_wait().unwrap(), None, "it goes on");
-    assert_eq!(health().map(|(status, _)| status), Some(502));
 }
 
 /// Ends with the test.

@@ -90,16 +90,36 @@ fn commit(subject: &mut Subject, command: Command) -> Result<(), CommitError> {
     committed.map(|_| ())
 }
 
-#[test]
-fn what_cannot_leave_is_refused_until_it_can() {
+fn begun() -> (Behind, Subject) {
     let (log, _) =
         FileLog::open_or_create(MemoryDisk::new(1), LogIdentity([7; 16]), Options::default())
             .expect("a new log");
     let behind = Behind::default();
     let cold = Some(ColdSide::new(Box::new(behind.clone()), Duration::ZERO));
     let start = Start { state: State::new(), quarantine: Quarantine::default(), cold };
-    let mut subject = Sequencer::open_from(log, start, (0, now()), &mut |_| {})
+    let subject = Sequencer::open_from(log, start, (0, now()), &mut |_| {})
         .unwrap_or_else(|failed| panic!("{}", failed.1));
+    (behind, subject)
+}
+
+/// Who asks what the store tells waits for its mark, and nobody may bring another command.
+#[test]
+fn a_record_of_which_no_row_leaves_is_told_by_itself() {
+    let (behind, mut subject) = begun();
+    behind.fails.store(true, Ordering::Relaxed);
+    commit(&mut subject, Command::Genesis(Genesis { seed: [1; 16], hub: hub() })).expect("room");
+    assert_eq!(subject.stored(), Position(0));
+    assert!(subject.rest_us(now()).is_some(), "it is tried again");
+
+    behind.fails.store(false, Ordering::Relaxed);
+    subject.tend(now()).expect("it is written");
+    assert_eq!(subject.stored(), Position(1));
+    assert_eq!(subject.rest_us(now()), None, "there is nothing left to do");
+}
+
+#[test]
+fn what_cannot_leave_is_refused_until_it_can() {
+    let (behind, mut subject) = begun();
     commit(&mut subject, Command::Genesis(Genesis { seed: [1; 16], hub: hub() })).expect("room");
     commit(&mut subject, change(0)).expect("room");
     let stored = subject.stored();

@@ -166,21 +166,6 @@ fn old_transfers_are_answered_after_a_kill_and_without_their_store() {
     check_state(scheme);
 }
 
-/// Who asks what the store tells does not wait for the next command.
-#[test]
-fn a_quiet_switch_has_told_its_store_everything() {
-    let scheme = Scheme::start();
-    let transfer = Transfer::of("10");
-    scheme.send(&transfer.prepare(), 202);
-    scheme.send(&transfer.fulfil("COMMITTED"), 200);
-    scheme.settle();
-    // A record of which no row leaves, and with which all before it are durable.
-    scheme.admin.set_limit("otherfsp", "900");
-    let end = scheme.admin.metric("upesi_log_position");
-    scheme.admin.wait_for("upesi_store_position", |there| end <= there);
-    scheme.end();
-}
-
 #[test]
 fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
     let scheme = Scheme::start();

@@ -237,6 +237,37 @@ fn a_node_that_answers_nothing_is_left_for_the_next_one() {
 }
 
 #[test]
+fn what_came_instead_of_an_answer_is_told() {
+    for (answer, word) in [
+        (&b""[..], "closed without an answer"),
+        (b"HTTP/1.1 202 Acc", "in the midst of an answer"),
+        (b"\0\xff lalala\r\n\r\n", "no answer: the head is not HTTP/1"),
+    ] {
+        run(async move {
+            let strange = node(async move |listener| {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let mut request = [0; 4_096];
+                    // Who closes before it has read resets the connection.
+                    let _asked = stream.read(&mut request).await;
+                    let _heard = stream.write_all(answer).await;
+                }
+            });
+            let hub = strange.await;
+            let scheme = Scheme::new(|options| {
+                options.hub = hub;
+                options.links.resends_max = 2;
+            });
+            let outcome = scheme.pay(PAYEES.start).await;
+            assert_eq!(outcome.end, End::Failed(Leg::Lookup, Cause::Unsent));
+            let (counts, said) = (scheme.payer.link_counts(), scheme.payer.troubles().broken);
+            assert_eq!((counts.answered, counts.broken), (0, 3), "{said}");
+            assert!(said.contains(word), "{said}");
+            scheme.stop();
+        });
+    }
+}
+
+#[test]
 fn a_look_up_that_a_node_took_to_its_grave_is_asked_for_again() {
     run(async {
         let dying = node(async |listener| {

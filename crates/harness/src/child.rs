@@ -393,6 +393,20 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_one_word() {
+        let path = std::env::temp_dir().join(format!("upesi-token-{}", std::process::id()));
+        for (content, token) in [("abc\n", Some("abc")), ("a b", None), ("\n", None), ("ä", None)]
+        {
+            std::fs::write(&path, content).expect("it is written");
+            let read = read_token(&path);
+            assert_eq!(read.as_deref().ok(), token, "{content:?}");
+            let names = |error: HarnessError| error.to_string().contains("no bearer token");
+            assert!(read.map_or_else(names, |_| true), "{content:?}");
+        }
+        std::fs::remove_file(path).expect("it is there");
+    }
+
+    #[test]
     fn only_a_good_verdict_verifies() {
         for (script, good) in [
             (r#"echo '{"ok":true,"records":3}'"#, true),

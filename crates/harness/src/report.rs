@@ -207,3 +207,16 @@ impl fmt::Display for DemoReport {
         writeln!(f, "verified        {}", if self.verified { "yes" } else { "NO" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_counted_is_no_figure() {
+        #[derive(Serialize)]
+        struct Figure(#[serde(serialize_with = "counted")] f64);
+        let json = |figure| serde_json::to_string(&Figure(figure)).expect("a number");
+        assert_eq!((json(0.0), json(0.25)), ("null".to_owned(), "0.25".to_owned()));
+    }
+}

@@ -15,7 +15,7 @@ use crate::error::HarnessError;
 use crate::fleet::{Bound, FleetPlan, Fleets, plan};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
-use crate::live::Live;
+use crate::live::{Doing, Live};
 use crate::machine::{Machine, machine, thread_cpu};
 use crate::options::{BaselineOptions, check_seconds};
 use crate::report::Latency;
@@ -83,7 +83,7 @@ pub fn baseline(options: &BaselineOptions) -> Result<BaselineReport, HarnessErro
     let (own, forwarders) = (fleets.collect()?.cpu, forwarder_cpu()?);
     while start.elapsed().as_secs_f64() < options.seconds {
         interrupt.pause(POLL)?;
-        live.show("baseline", &fleets.glance());
+        live.show(Doing::Part("baseline"), &fleets.glance());
     }
     let (seconds, glance) = (start.elapsed().as_secs_f64(), fleets.glance());
     let result = fleets.collect()?;

@@ -89,7 +89,9 @@ pub struct BenchReport {
     /// When the measured part began, for whoever looks on in this process.
     #[serde(skip)]
     pub began: Option<Instant>,
-    /// What happened in each second of the measured part.
+    /// What happened in each second of the measured part. A unit counts where it ended, those that
+    /// were begun in the measured part and ended after it in one second more: the sum may be a
+    /// few units from `committed`, which counts what ended in that part.
     pub seconds_one_by_one: Vec<Second>,
     /// The members that every report has.
     #[serde(flatten)]

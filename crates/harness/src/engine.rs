@@ -20,7 +20,7 @@ use crate::fleet::{FleetPlan, FleetResult, Fleets, Glance, plan};
 use crate::hub::{Hub, HubChoice};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
-use crate::live::Live;
+use crate::live::{Doing, Live};
 use crate::machine::{Environment, ProcessFigures, environment, own_cpu};
 use crate::nodes::Done;
 use crate::onboarding::onboard;
@@ -381,7 +381,7 @@ impl Run<'_> {
             Length::Time(time) => {
                 self.fleets.set_length(time);
                 self.fleets.set_phase(Phase::Measure);
-                self.watch("measure", time)
+                self.watch(Doing::Measure, time)
             }
         };
         part.end = self.reading();
@@ -434,7 +434,7 @@ impl Run<'_> {
                 let problem = format!("has not taken the stock within {STOCK_WITHIN:?}");
                 return Err(HarnessError::Hub(problem));
             }
-            self.watch(STOCKING, POLL * 5)?;
+            self.watch(Doing::Stock, POLL * 5)?;
         }
         self.fleets.set_phase(Phase::Idle);
         Ok(())
@@ -455,7 +455,7 @@ impl Run<'_> {
         let warm = self.setup.drive != Drive::Climb && self.setup.scenario != Scenario::Fulfil;
         if warm && !self.setup.warm_up.is_zero() {
             self.fleets.set_phase(Phase::Warm);
-            self.watch("warm up", self.setup.warm_up)?;
+            self.watch(Doing::Part("warm up"), self.setup.warm_up)?;
         }
         Ok(concurrency)
     }
@@ -468,9 +468,9 @@ impl Run<'_> {
         self.fleets.set_phase(Phase::Warm);
         for step in CLIMB_STEPS {
             self.fleets.set_target(step);
-            self.watch("climb", CLIMB_SETTLE)?;
+            self.watch(Doing::Part("climb"), CLIMB_SETTLE)?;
             let (start, before) = (Instant::now(), self.fleets.glance().good);
-            self.watch("climb", CLIMB_SAMPLE)?;
+            self.watch(Doing::Part("climb"), CLIMB_SAMPLE)?;
             let good = self.fleets.glance().good - before;
             let rate = good as f64 / start.elapsed().as_secs_f64();
             rates.push((step, rate));
@@ -494,7 +494,7 @@ impl Run<'_> {
             }
             // The counters are read one by one, so it is looked at twice.
             spent = self.is_spent(&glance);
-            self.watch("measure", POLL)?;
+            self.watch(Doing::Measure, POLL)?;
         }
     }
 
@@ -516,7 +516,7 @@ impl Run<'_> {
     }
 
     /// Lets the run go on for a while and shows where it stands. A stock that is used up ends it.
-    fn watch(&mut self, what: &str, time: Duration) -> Result<(), HarnessError> {
+    fn watch(&mut self, doing: Doing, time: Duration) -> Result<(), HarnessError> {
         let end = Instant::now() + time;
         loop {
             let rest = end.saturating_duration_since(Instant::now());
@@ -526,13 +526,14 @@ impl Run<'_> {
             self.interrupt.pause(rest.min(POLL * 10))?;
             self.hub.check_alive()?;
             self.disturb()?;
-            let mut glance = self.fleets.glance();
-            if what == STOCKING {
-                glance.good = glance.stock as u64;
-            }
-            self.live.show(what, &glance);
-            self.live.check_progress(&glance, self.setup.fsps.patience() + PROGRESS_WITHIN)?;
-            if what == "measure" && self.is_spent(&glance) {
+            let glance = self.fleets.glance();
+            self.live.show(doing, &glance);
+            self.live.check_progress(
+                doing,
+                &glance,
+                self.setup.fsps.patience() + PROGRESS_WITHIN,
+            )?;
+            if matches!(doing, Doing::Measure) && self.is_spent(&glance) {
                 return Ok(());
             }
         }
@@ -575,7 +576,7 @@ impl Run<'_> {
                 return Ok(Some(format!("{} after {patience:?}", at_rest_not(&glance))));
             }
             self.fleets.set_phase(Phase::Stop);
-            self.watch("drain", POLL * 5)?;
+            self.watch(Doing::Drain(&owing(&metrics)), POLL * 5)?;
         }
     }
 
@@ -673,15 +674,22 @@ impl Run<'_> {
     }
 }
 
-/// What the live line says while a stock is laid in.
-const STOCKING: &str = "reserve";
-
 /// How long, beyond the patience of an FSP, nothing may end before a run is given up.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(15);
 
 fn record_is_full() -> Check {
     let why = format!("an FSP keeps {ACKNOWLEDGED_MAX} of them; measure for less long");
     Check::failed("every 2xx is on record", why)
+}
+
+/// What a hub says that it has not brought to its end, where it counts that.
+fn owing(metrics: &Metrics) -> String {
+    match (metrics.get(IN_FLIGHT), metrics.get(NOTICES_OWED)) {
+        (Some(reserved), Some(owed)) => {
+            format!("; the hub: {reserved} reserved, {owed} notices owed")
+        }
+        _ => String::new(),
+    }
 }
 
 fn at_rest_not(glance: &Glance) -> String {

@@ -10,14 +10,61 @@ use crate::fleet::Glance;
 const ON_TERMINAL: Duration = Duration::from_secs(1);
 const ELSEWHERE: Duration = Duration::from_secs(3);
 
+/// What a run is doing while it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Doing<'a> {
+    /// Reserves the transfers that will be fulfilled.
+    Stock,
+    /// What this names, by units that end.
+    Part(&'a str),
+    Measure,
+    /// Waits for the end of what was begun; of that the hub itself says so much.
+    Drain(&'a str),
+}
+
+impl Doing<'_> {
+    /// What of it has ended well so far.
+    fn done(self, glance: &Glance) -> u64 {
+        match self {
+            Self::Stock => glance.stock as u64,
+            _ => glance.good,
+        }
+    }
+
+    fn line(self, glance: &Glance, rate_per_s: f64) -> String {
+        let Glance { in_flight, open, stock, .. } = glance;
+        let what = match self {
+            Self::Stock => {
+                return format!(
+                    "reserve   {rate_per_s:>8.0}/s  in flight {in_flight:>5}  reserved {stock:>9}"
+                );
+            }
+            Self::Drain(said) => {
+                return format!(
+                    "drain     {in_flight} in flight, {open} payers without a notice of the end, \
+                     {stock} held by payees{said}"
+                );
+            }
+            Self::Part(what) => what,
+            Self::Measure => "measure",
+        };
+        format!(
+            "{what:<9} {rate_per_s:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  \
+             in flight {in_flight:>5}  committed {good:>9}  failed {failed}",
+            p50 = glance.p50.as_secs_f64() * 1e3,
+            p99 = glance.p99.as_secs_f64() * 1e3,
+            good = glance.good,
+            failed = glance.failed,
+        )
+    }
+}
+
 /// The line and when it was last written.
 pub(crate) struct Live {
     terminal: bool,
     written: Instant,
-    /// What had ended well by then.
-    committed: u64,
-    /// What had ended well at the last look, which need not have been shown.
-    seen: u64,
+    /// What was done by then, of what is being done since; nothing when the step has just begun.
+    done: Option<u64>,
     open: bool,
     /// What had ended when something last did, and when that was, or when the step began.
     progress: (u64, Instant),
@@ -27,7 +74,7 @@ impl Live {
     pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
-        Self { terminal, written: now, committed: 0, seen: 0, open: false, progress: (0, now) }
+        Self { terminal, written: now, done: None, open: false, progress: (0, now) }
     }
 
     /// Says what begins now.
@@ -35,7 +82,7 @@ impl Live {
         self.close();
         // Whoever closed the error output does not want to know.
         let _ = writeln!(std::io::stderr(), "{text}");
-        self.begin();
+        (self.written, self.done) = (Instant::now(), None);
         self.expect_progress();
     }
 
@@ -45,47 +92,34 @@ impl Live {
         self.progress.1 = Instant::now();
     }
 
-    /// The next rate shown is that from here on.
-    fn begin(&mut self) {
-        (self.written, self.committed) = (Instant::now(), self.seen);
-    }
-
     /// Shows where the run stands, unless that was just done.
-    pub(crate) fn show(&mut self, what: &str, glance: &Glance) {
+    pub(crate) fn show(&mut self, doing: Doing, glance: &Glance) {
         let elapsed = self.written.elapsed();
-        self.seen = glance.good;
+        let done = doing.done(glance);
+        let before = *self.done.get_or_insert(done);
         if elapsed < if self.terminal { ON_TERMINAL } else { ELSEWHERE } {
             return;
         }
-        // Fewer, when what was stocked is now being used up.
-        let new = glance.good.saturating_sub(self.committed);
-        let line = format!(
-            "{what:<9} {rate:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  in flight {flight:>5}  \
-             committed {committed:>9}  failed {failed}",
-            rate = new as f64 / elapsed.as_secs_f64(),
-            p50 = glance.p50.as_secs_f64() * 1e3,
-            p99 = glance.p99.as_secs_f64() * 1e3,
-            flight = glance.in_flight,
-            committed = glance.good,
-            failed = glance.failed,
-        );
+        let line = doing.line(glance, done.saturating_sub(before) as f64 / elapsed.as_secs_f64());
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
             self.open = true;
         } else {
             let _ = writeln!(std::io::stderr(), "{line}");
         }
-        self.begin();
+        (self.written, self.done) = (Instant::now(), Some(done));
     }
 
     /// Fails when units are in flight and none has ended well for `patience`.
     pub(crate) fn check_progress(
         &mut self,
+        doing: Doing,
         glance: &Glance,
         patience: Duration,
     ) -> Result<(), HarnessError> {
-        if glance.good != self.progress.0 || glance.in_flight == 0 {
-            self.progress = (glance.good, Instant::now());
+        let done = doing.done(glance);
+        if done != self.progress.0 || glance.in_flight == 0 {
+            self.progress = (done, Instant::now());
         }
         if self.progress.1.elapsed() < patience {
             return Ok(());
@@ -110,16 +144,53 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_part_says_what_it_does() {
+        let glance = Glance { good: 7, in_flight: 2, open: 3, stock: 5, ..Glance::default() };
+        for (doing, done, expected) in [
+            (Doing::Stock, 5, "reserve         10/s  in flight     2  reserved         5"),
+            (Doing::Part("climb"), 7, "climb           10/s  p50     0.00 ms"),
+            (Doing::Measure, 7, "in flight     2  committed         7  failed 0"),
+            (
+                Doing::Drain("; the hub owes 4 notices"),
+                7,
+                "drain     2 in flight, 3 payers without a notice of the end, 5 held by payees; \
+                 the hub owes 4 notices",
+            ),
+        ] {
+            let line = doing.line(&glance, 10.0);
+            assert!(line.contains(expected), "{line}");
+            assert_eq!(doing.done(&glance), done, "{line}");
+        }
+    }
+
+    /// The first of a part is compared with where that part began, whatever the one before counted.
+    #[test]
+    fn a_rate_is_that_of_its_part() {
+        let mut live = Live::new();
+        live.step("reserving");
+        live.show(Doing::Stock, &Glance { stock: 1_000, ..Glance::default() });
+        assert_eq!(live.done, Some(1_000));
+        live.step("measuring");
+        live.show(Doing::Measure, &Glance { good: 30, ..Glance::default() });
+        assert_eq!(live.done, Some(30));
+    }
+
+    #[test]
     fn patience_begins_with_the_step() {
         let (mut live, patience) = (Live::new(), Duration::from_secs(60));
         let glance = Glance { in_flight: 16, ..Glance::default() };
         let long_ago = Instant::now().checked_sub(2 * patience).expect("the machine is up");
         live.progress = (0, long_ago);
         live.step("measuring");
-        assert!(live.check_progress(&glance, patience).is_ok());
+        assert!(live.check_progress(Doing::Measure, &glance, patience).is_ok());
         live.progress = (0, long_ago);
-        let error = live.check_progress(&glance, patience).expect_err("it is over").to_string();
+        let error = live
+            .check_progress(Doing::Measure, &glance, patience)
+            .expect_err("it is over")
+            .to_string();
         assert!(error.contains("for 60s: 16 in flight, 0 failed"), "{error}");
-        assert!(live.check_progress(&Glance { good: 1, ..glance }, patience).is_ok());
+        assert!(
+            live.check_progress(Doing::Measure, &Glance { good: 1, ..glance }, patience).is_ok()
+        );
     }
 }

@@ -531,7 +531,12 @@ impl BenchOptions {
             require(is_there, &format!("--pid: there is no process {pid} on this machine"))?;
         }
         let known = self.hub.is_none() || self.admin.is_some() || self.existing;
-        require(known, "--hub needs --admin for onboarding, or --existing")
+        require(known, "--hub needs --admin for onboarding, or --existing")?;
+        require(
+            !self.existing || self.port != 0,
+            "--existing needs --port: the hub calls the FSPs it knows where they listened before; \
+             give the port of the first, and with --listen the address",
+        )
     }
 }
 
@@ -693,7 +698,7 @@ mod tests {
     #[test]
     fn a_process_that_is_not_there_cannot_be_measured() {
         let hub = Some("http://127.0.0.1:4000".to_owned());
-        let base = BenchOptions { hub, existing: true, ..BenchOptions::standard() };
+        let base = BenchOptions { hub, existing: true, port: 9_000, ..BenchOptions::standard() };
         let nobody = BenchOptions { pid: Some(u32::MAX), ..base.clone() };
         let problem = nobody.check(Scenario::Lookup).expect_err("nobody").to_string();
         assert!(problem.contains("--pid"), "{problem}");

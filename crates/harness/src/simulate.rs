@@ -9,7 +9,7 @@ use crate::error::HarnessError;
 use crate::fleet::{FleetPlan, FleetResult, Fleets, place, plan};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
-use crate::live::Live;
+use crate::live::{Doing, Live};
 use crate::onboarding::onboard;
 use crate::options::SimulateOptions;
 use crate::scenario::Scenario;
@@ -47,7 +47,7 @@ pub fn simulate(options: &SimulateOptions) -> Result<(), HarnessError> {
     while runs() {
         std::thread::sleep(POLL);
         if options.rate.is_some() {
-            live.show("simulate", &fleets.glance());
+            live.show(Doing::Part("simulate"), &fleets.glance());
         }
     }
     live.close();

@@ -26,7 +26,7 @@ use crate::fleet::{FleetPlan, FleetResult, Fleets, plan};
 use crate::hub::{Hub, HubChoice};
 use crate::interrupt::Interrupt;
 use crate::lanes::Pairs;
-use crate::live::Live;
+use crate::live::{Doing, Live};
 use crate::machine::{Environment, environment, own_cpu};
 use crate::onboarding::onboard;
 use crate::options::{BenchOptions, FspOptions};
@@ -318,7 +318,7 @@ impl Run {
         if what == "reserve" {
             glance.good = self.holders.glance().stock as u64;
         }
-        self.show.show(what, &glance);
+        self.show.show(Doing::Part(what), &glance);
         Ok(())
     }
 

@@ -290,12 +290,24 @@ fn a_stock_that_is_used_up_ends_the_run_and_makes_it_void() {
     assert!(last.contains("the stock of 40 transfers was used up after"), "{last}");
 }
 
+/// The first of two ports side by side that nobody listens at.
+fn free_pair() -> String {
+    let pair = || {
+        let first = TcpListener::bind("127.0.0.1:0").ok()?;
+        let port = first.local_addr().ok()?.port();
+        TcpListener::bind(("127.0.0.1", port.checked_add(1)?)).ok().map(|_| port.to_string())
+    };
+    (0..100).find_map(|_| pair()).expect("two ports side by side are free")
+}
+
 #[test]
 fn a_hub_that_is_not_there_is_what_a_void_run_tells_first() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let hub = format!("http://{closed}");
-    let short = ["--existing", "--timeout", "1", "--seconds", "0.5", "--warmup", "0"];
-    let output = bench(&[&["lookup", "--fsps", "2", "--hub", &hub], &short[..]].concat());
+    let port = free_pair();
+    let known = ["--existing", "--port", &port];
+    let short = ["--timeout", "1", "--seconds", "0.5", "--warmup", "0"];
+    let output = bench(&[&["lookup", "--fsps", "2", "--hub", &hub], &known[..], &short].concat());
     let last = last_line(&output);
     assert!(last.contains("connections to the hub could not be opened"), "{last}");
     assert!(last.contains(&closed.to_string()) && last.contains("refused"), "{last}");
@@ -408,12 +420,7 @@ fn registrations_that_are_not_confirmed_are_given_up_in_the_time_that_is_given()
 fn a_run_without_an_admin_api_says_that_no_books_were_compared() {
     let home = Home::configured("[transfers]\nconfirm_to_payee = false\n");
     let switch = home.serve();
-    let pair = || {
-        let first = TcpListener::bind("127.0.0.1:0").ok()?;
-        let port = first.local_addr().ok()?.port();
-        TcpListener::bind(("127.0.0.1", port.checked_add(1)?)).ok().map(|_| port.to_string())
-    };
-    let port = (0..100).find_map(|_| pair()).expect("two ports side by side are free");
+    let port = free_pair();
     let (hub, admin) = (format!("http://{}", switch.fspiop), format!("http://{}", switch.admin));
     let token = home.data().join("admin-token");
     let size = ["transfer", "--hub", &hub, "--fsps", "2", "--count", "40", "--warmup", "0"];
@@ -464,6 +471,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         (&["fulfil", "--rate", "1000", "--seconds", "5", "--stock", "10"], "fulfils 5000"),
         (&["transfer", "--rate", "500", "--ceiling"], "--ceiling is the highest rate of a closed"),
         (&["transfer", "--hub", nobody, "--existing", "--pid", "4294967295"], "--pid"),
+        (&["transfer", "--hub", nobody, "--existing"], "--existing needs --port"),
         (&["sweep", "disk", "--syncs-per-second", "0"], "--syncs-per-second takes 1 to 1000000"),
         (&["transfers"], "unrecognized subcommand"),
         (&["sweep", "expiry", "--count", "0"], "--count takes 1 to 1000000"),

@@ -188,9 +188,7 @@ fn damaged(offset: u64, reason: String) -> DiskError {
 mod tests {
     use super::*;
 
-    /// The stored form is a promise: if this changes, archives are not found any more.
-    #[test]
-    fn version_1_is_frozen() {
+    fn contents() -> Contents {
         let identity = LogIdentity(*b"identity of test");
         let tail = |end, stamp, byte| Tail {
             identity,
@@ -199,7 +197,7 @@ mod tests {
             stamp: Stamp(stamp),
             chain: Digest([byte; 32]),
         };
-        let contents = Contents {
+        Contents {
             base: tail(6, 50, 1),
             after: tail(9, 70, 2),
             frames: 3,
@@ -207,13 +205,40 @@ mod tests {
             plain_digest: Digest([3; 32]),
             packed_bytes: 900,
             seal: Digest([4; 32]),
-        };
-        let entry = Entry { place: "file:///mnt/archive".into(), contents };
+        }
+    }
+
+    /// The stored form is a promise: if this changes, archives are not found any more.
+    #[test]
+    fn version_1_is_frozen() {
+        let entry = Entry { place: "file:///mnt/archive".into(), contents: contents() };
         let line = write_line(&entry);
         expect_test::expect![[r#"
             {"version":1,"log":"6964656e74697479206f662074657374","first":7,"last":9,"stamp_before":50,"chain_before":"0101010101010101010101010101010101010101010101010101010101010101","stamp":70,"chain":"0202020202020202020202020202020202020202020202020202020202020202","frames":3,"bytes":4000,"blake3":"0303030303030303030303030303030303030303030303030303030303030303","packed_bytes":900,"seal":"0404040404040404040404040404040404040404040404040404040404040404","place":"file:///mnt/archive"} tab df36af7f
         "#]].assert_eq(&line.replace('\t', " tab "));
         let read = Catalogue::parse(line.as_bytes()).expect("it is sound");
         assert_eq!(read.entries.get(&Position(7)), Some(&entry));
+
+        // A damaged line is what a crash left, at the end; elsewhere it is damage, and where.
+        let bad = line.replace("4000", "4001");
+        let read = Catalogue::parse(format!("{line}{bad}").as_bytes()).expect("cut short");
+        assert_eq!((read.entries.len(), read.length), (1, Some(line.len() as u64)));
+        let error = Catalogue::parse(format!("{line}{bad}{line}").as_bytes()).expect_err("damaged");
+        assert!(
+            matches!(&error, DiskError::Damaged { offset, .. } if *offset == Some(line.len() as u64)),
+            "{error}"
+        );
+    }
+
+    /// Thousands of segments stand in one place, whose name is kept once.
+    #[test]
+    fn a_place_is_kept_once() {
+        let mut catalogue = Catalogue::default();
+        for (first, place) in [(1, "file:///here"), (5, "file:///here"), (9, "file:///there")] {
+            catalogue.take(Position(first), Entry { place: place.into(), contents: contents() });
+        }
+        let places: Vec<_> = catalogue.entries.values().map(|entry| &entry.place).collect();
+        assert!(Arc::ptr_eq(places[0], places[1]) && !Arc::ptr_eq(places[1], places[2]));
+        assert_eq!(&**places[2], "file:///there");
     }
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, Visitor};
-use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Sealed, Tail};
+use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
 
 use crate::frames::DurableFrames;
 use crate::reader::{Index, Opened, Segment, Shared, damaged, storage};
@@ -178,14 +178,6 @@ impl<D: Disk> FileLog<D> {
             }
             other => other,
         }
-    }
-
-    /// Appends what a builder has just sealed.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn append_sealed(&mut self, sealed: &Sealed<'_>) -> Result<(), LogError> {
-        self.append(sealed.bytes)
     }
 
     /// Appends a frame that is durable elsewhere, of which this log is a copy: it counts as durable

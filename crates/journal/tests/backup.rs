@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
-    ArchiveError, Backup, Copied, Destination, Extra, FileLog, Options, Place, PlaceError,
-    RealDisk, RestoreError, Restored, Retention, Tiered,
+    ArchiveError, Backup, Copied, Destination, Extra, FileLog, MemoryDisk, Options, Place,
+    PlaceError, RealDisk, RestoreError, Restored, Retention, Tiered,
 };
 use ledger::{Position, Stamp};
 use ports::{Disk, DiskError, DiskFile, Log, Stop};
@@ -351,7 +351,6 @@ fn another_log_and_another_history_are_refused() {
     assert!(matches!(error, ArchiveError::Place(PlaceError::Foreign { .. })), "{error}");
 }
 
-/// Two that copy at once would remove each other's chunks.
 /// One that is kept open is opened anew when somebody else has copied to the same place.
 #[test]
 fn a_copy_that_somebody_else_has_continued_is_noticed() {
@@ -373,6 +372,151 @@ fn a_copy_that_somebody_else_has_continued_is_noticed() {
     assert_eq!(scene.restore("restored").expect("it is whole").walked.frames, 4);
 }
 
+/// What a run says that it brought is what lies there after the first.
+#[test]
+fn what_a_run_brings_is_counted() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 50);
+    let extra = |name: &str| Extra { name: name.into(), bytes: name.as_bytes().to_vec() };
+    let extras = [extra("one.toml"), extra("other.toml"), extra("third.toml")];
+    let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
+    let copied = backup.run(&scene.disk(), &extras, &mut go).expect("copies");
+    let bytes = |directory: &str| -> u64 {
+        let listed = fs::read_dir(scene.path("copy").join(directory)).expect("lists");
+        listed.map(|entry| entry.expect("an entry").metadata().expect("is there").len()).sum()
+    };
+    let segments = fs::read_dir(scene.path("copy/segments")).expect("lists").count();
+    assert_eq!((copied.segments, copied.files), (segments, extras.len()));
+    assert!(1 < segments);
+    assert_eq!(copied.bytes, bytes("segments") + bytes("open") + bytes("files"));
+    assert_eq!(scene.restore("restored").expect("whole").segments, segments + 1);
+}
+
+/// A log that loses power after it was copied has all that was copied, synced before or not.
+#[test]
+fn a_copy_is_never_ahead_of_its_log() {
+    for seed in 0..20 {
+        let disk = MemoryDisk::new(seed);
+        let own = Tiered::open(disk.clone()).expect("opens");
+        let mut log = FileLog::create(own, IDENTITY, OPTIONS).expect("creates");
+        grow(&mut log, 20);
+        log.append(&frame_after(&log.tail(), &[20_000])).expect("appends");
+        let scene = Scene::new();
+        let own = Tiered::open(disk.clone()).expect("opens");
+        let mut backup = Backup::open(&own, scene.place()).expect("opens");
+        let copied = backup.run(&own, &[], &mut go).expect("copies");
+        assert_eq!(copied.end, Position(21));
+        let after = Tiered::open(disk.crash()).expect("opens");
+        let (log, _) = FileLog::open(after, OPTIONS).expect("opens");
+        assert_eq!((log.end(), log.chain()), (copied.end, copied.chain), "seed {seed}");
+    }
+}
+
+/// A chunk that is full stays; only the short one at the end is written again, with what is new.
+#[test]
+fn full_chunks_are_copied_once() {
+    const CHUNK: u64 = 4 << 20;
+    let scene = Scene::new();
+    let long = Options { segment_bytes: 64 << 20, ..OPTIONS };
+    let mut log = FileLog::create(scene.own(), IDENTITY, long).expect("creates");
+    let name = scene.disk().list().expect("lists").remove(0);
+    let length = || fs::metadata(scene.path("data").join(&name)).expect("is there").len();
+    let chunks = || fs::read_dir(scene.path("copy/open")).expect("lists").count() as u64;
+    let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
+    let mut run = || backup.run(&scene.disk(), &[], &mut go).expect("copies");
+    let frame = |log: &FileLog<_>, bytes: u64| {
+        let beside = frame_after(&log.tail(), &[1_000]).len() - 1_000;
+        frame_after(&log.tail(), &[bytes as usize - beside])
+    };
+    // To the byte, twice: nothing short is left to be written again.
+    for whole in [1, 2] {
+        while length() + 400_000 < whole * CHUNK {
+            log.append(&frame(&log, 200_000)).expect("appends");
+        }
+        log.append(&frame(&log, whole * CHUNK - length())).expect("appends");
+        log.sync().expect("syncs");
+        assert_eq!((length(), run().bytes, chunks()), (whole * CHUNK, CHUNK, whole));
+    }
+    for more in 1..4 {
+        grow(&mut log, 1);
+        assert_eq!((run().bytes, chunks()), (length() - 2 * CHUNK, 3), "{more}");
+    }
+    assert_eq!(scene.restore("restored").expect("whole").walked.tail.chain, log.chain());
+}
+
+/// A stored state never changes under its name, and others may be as long as it.
+#[test]
+fn stored_states_are_copied_once_each() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 1);
+    let put =
+        |name: &str, text: &str| fs::write(scene.path("data").join(name), text).expect("writes");
+    put("one.snapshot", "the first");
+    put("two.snapshot", "a second ");
+    assert_eq!(scene.run().expect("copies").files, 2);
+    put("one.snapshot", "disturbed");
+    put("three.snapshot", "the third");
+    assert_eq!(scene.run().expect("copies").files, 1);
+    let restored = scene.restore("restored").expect("whole");
+    assert_eq!(restored.files, ["one.snapshot", "three.snapshot", "two.snapshot"]);
+    for (name, text) in [
+        ("one.snapshot", "the first"),
+        ("two.snapshot", "a second "),
+        ("three.snapshot", "the third"),
+    ] {
+        let read = fs::read_to_string(scene.path("restored").join(name)).expect("reads");
+        assert_eq!(read, text, "{name}");
+    }
+}
+
+/// A state that is too long can be made again; whatever else is too long is said.
+#[test]
+fn files_that_are_too_long_are_not_read() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 1);
+    let long = |name: &str| {
+        let file = fs::File::create(scene.path("data").join(name)).expect("creates");
+        file.set_len((1 << 30) + 1).expect("takes no room");
+    };
+    long("large.snapshot");
+    assert_eq!(scene.run().expect("copies").files, 0);
+    long("large.json");
+    let error = scene.run().expect_err("refused").to_string();
+    assert!(error.contains("large.json") && error.contains("longer than 1073741824"), "{error}");
+}
+
+/// A manifest that names what no copy has is none, whoever wrote it.
+#[test]
+fn a_manifest_names_what_a_copy_may_have() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 1);
+    fs::write(scene.path("data").join("quarantine.json"), "{}").expect("writes");
+    scene.run().expect("copies");
+    let path = scene.path("copy").join(journal::MANIFEST);
+    let good = fs::read_to_string(&path).expect("reads");
+    let chain = log.chain().to_string();
+    let digest = blake3::hash(b"{}").to_hex().to_string();
+    for (at, (from, to, expected)) in [
+        ("quarantine.json", "below/quarantine.json", "which no copy has"),
+        ("quarantine.json", "admin-token", "which no copy has"),
+        (&*chain, "none", "a digest of it is none"),
+        (&*digest, "none", "a digest of it is none"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(good.contains(from), "{good} has no {from}");
+        fs::write(&path, good.replace(from, to)).expect("writes");
+        let error = scene.restore(&format!("restored {at}")).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{to}: {error}");
+    }
+}
+
+/// Two that copy at once would remove each other's chunks.
 #[test]
 fn one_copies_at_a_time() {
     let scene = Scene::new();

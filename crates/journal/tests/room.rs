@@ -164,6 +164,81 @@ fn a_closed_log_ends_with_its_last_frame() {
     assert_eq!(log.end(), Position(4));
 }
 
+/// Room is zeros that stand in the file, up to where it was asked for.
+#[test]
+fn room_is_as_long_as_it_is_said_to_be() {
+    let disk = MemoryDisk::new(1);
+    let wide = Options { segment_bytes: 1 << 20, room_bytes: 150_000, ..OPTIONS };
+    let mut log = FileLog::create(disk.clone(), IDENTITY, wide).expect("creates");
+    grow(&mut log, 1);
+    let first = end_of_frames(&disk);
+    assert_eq!(last_segment(&disk).len(), first + 150_000);
+    // What fits to the byte needs no more.
+    let beside = frame_after(&log.tail(), &[300]).len() - 300;
+    log.append(&frame_after(&log.tail(), &[150_000 - beside])).expect("appends");
+    assert_eq!(last_segment(&disk).len(), first + 150_000);
+    grow(&mut log, 1);
+    assert_eq!(last_segment(&disk).len(), end_of_frames(&disk) + 150_000);
+
+    let disk = MemoryDisk::new(1);
+    let usual = Options::default();
+    grow(&mut FileLog::create(disk.clone(), IDENTITY, usual).expect("creates"), 1);
+    assert_eq!(last_segment(&disk).len(), end_of_frames(&disk) + (256 << 10));
+}
+
+/// A segment takes what fits to the byte.
+#[test]
+fn a_segment_is_filled_to_its_end() {
+    for (over, segments) in [(0, 1), (1, 2)] {
+        let disk = MemoryDisk::new(1);
+        let mut log = create(&disk);
+        grow(&mut log, 1);
+        let beside = frame_after(&log.tail(), &[300]).len() - 300;
+        let left = OPTIONS.segment_bytes as usize - end_of_frames(&disk);
+        log.append(&frame_after(&log.tail(), &[left - beside + over])).expect("appends");
+        assert_eq!(disk.list().expect("lists").len(), segments, "{over} bytes over");
+    }
+}
+
+#[test]
+fn bytes_that_became_durable_are_counted() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let frames = log.frames();
+    let header = last_segment(&disk).len();
+    assert_eq!(frames.bytes(), 0);
+    log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+    assert_eq!(frames.bytes(), 0, "nothing is synced");
+    grow(&mut log, 2);
+    assert_eq!(frames.bytes() as usize, end_of_frames(&disk) - header);
+}
+
+#[test]
+fn a_log_whose_sync_failed_says_so() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    grow(&mut log, 1);
+    assert!(!log.is_poisoned());
+    log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+    disk.fail_sync_at(disk.operations());
+    assert!(log.sync().is_err() && log.is_poisoned());
+}
+
+#[test]
+fn a_copy_is_read_as_any_log() {
+    let disk = MemoryDisk::new(1);
+    let mut log = CopyLog::of(create(&disk));
+    for _ in 0..3 {
+        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+    }
+    let mut read = Vec::new();
+    let all = log.replay(Position(2), &mut |frame| {
+        read.push(frame.header().last());
+        Ok(())
+    });
+    assert_eq!((all, read), (Ok(()), vec![Position(2), Position(3)]));
+}
+
 #[test]
 fn a_copy_needs_no_room() {
     let disk = MemoryDisk::new(1);

@@ -6,10 +6,12 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use fspiop::body::ErrorInformation;
+use fspiop::payload::Payload as Sent;
 use ledger::{
-    AccountKind, Amount, Change, Command, Decided, DeliveryResult, FinishedDelivery, FspName,
-    Fulfilment, FundsDirection, Held, NoticeId, Numbers, Outcome, Owed, Position, Side, Stamp,
-    TransferId,
+    Abort, AccountKind, Amount, Change, Command, Decided, DeliveryResult, FinishedDelivery,
+    FspName, Fulfilment, FundsDirection, Held, NoticeId, Numbers, Outcome, Owed, Position, Side,
+    Stamp, TransferId,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record};
@@ -317,7 +319,8 @@ fn words_of(change: &Change) -> String {
 
 /// A message as the record holds it.
 fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
-    let (kept, sizes) = sizes_of(record);
+    let (kept, sent) = sent_of(record);
+    let sizes = sent.as_ref().map(sizes_of);
     let blank = Message {
         request: "",
         sender: String::new(),
@@ -338,6 +341,8 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
         Command::Prepare(prepare) => Message {
             request: "POST /transfers",
             sender: name(&prepare.source),
+            // Nothing is decided by it, so that it stands in the headers alone.
+            destination: sent.as_ref().and_then(destination_of),
             says: format!(
                 "{} {} from {} to {}, condition {}",
                 prepare.amount,
@@ -365,10 +370,7 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
             request: "PUT /transfers/{id}/error",
             sender: name(&abort.source),
             destination: abort.destination.as_ref().map(name),
-            says: match abort.code_is_known {
-                true => "an error of the protocol or of private use".to_owned(),
-                false => "an error that the protocol does not know".to_owned(),
-            },
+            says: words_of_error(abort, sent.as_ref()),
             trace: hexadecimal(&abort.trace),
             hash: abort.hash.to_string(),
             ..blank
@@ -377,19 +379,36 @@ fn message_of(record: &Record<'_>, command: &Command, stamp: Stamp) -> Message {
     }
 }
 
-/// What is left of a message; header lines, bytes of headers and of the body.
-fn sizes_of(record: &Record<'_>) -> (&'static str, Option<(usize, usize, usize)>) {
-    let stored = match record.payload {
-        Payload::None => return ("none", None),
-        Payload::Erased => return ("erased", None),
-        Payload::Stored(stored) => stored,
+/// What is left of a message, and the message if it can be read.
+fn sent_of(record: &Record<'_>) -> (&'static str, Option<Sent>) {
+    match record.payload {
+        Payload::None => ("none", None),
+        Payload::Erased => ("erased", None),
+        Payload::Stored(stored) => {
+            ("stored", fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored)).ok())
+        }
+    }
+}
+
+/// Header lines, bytes of headers, and of the body.
+fn sizes_of(sent: &Sent) -> (usize, usize, usize) {
+    let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);
+    (sent.headers.len(), sent.headers.iter().map(line).sum(), sent.body.len())
+}
+
+fn destination_of(sent: &Sent) -> Option<String> {
+    Some(sent.headers.get("fspiop-destination")?.to_str().ok()?.to_owned())
+}
+
+fn words_of_error(abort: &Abort, sent: Option<&Sent>) -> String {
+    let known = match abort.code_is_known {
+        true => "an error of the protocol or of private use",
+        false => "an error that the protocol does not know",
     };
-    let read = fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored));
-    let sizes = read.ok().map(|message| {
-        let line = |(name, value): (&_, &_)| length_of(name) + length_of(value);
-        (message.headers.len(), message.headers.iter().map(line).sum(), message.body.len())
-    });
-    ("stored", sizes)
+    let error = sent.and_then(|sent| ErrorInformation::parse(&sent.body).ok());
+    error.map_or(known.to_owned(), |error| {
+        format!("{known}: {} {:?}", error.code, error.description)
+    })
 }
 
 fn length_of(text: &impl AsRef<[u8]>) -> usize {

@@ -81,6 +81,16 @@ fn played() -> (Home, [Transfer; 4]) {
     (scheme.home, transfers)
 }
 
+/// Why a payee ended a transfer, in its own words.
+#[test]
+fn an_abort_is_explained_with_its_error() {
+    let (home, [_, aborted, ..]) = played();
+    let life = life(&home, &aborted.id);
+    let told = messages(&life);
+    let says = &told[1]["message"]["says"];
+    assert_eq!(says, "an error of the protocol or of private use: 5104 \"No\"");
+}
+
 #[test]
 fn a_proof_says_what_it_counted() {
     let (home, _) = played();
@@ -324,7 +334,10 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
     assert_eq!(outcomes, ["PrepareReserved", "PrepareResentReserved", "Committed"]);
     // The prepare: what it said, what it was decided on, what it moved and made owed.
     let (message, decision) = (&told[0]["message"], &told[0]["decision"]);
-    assert_eq!(message["sender"], "payerfsp");
+    assert_eq!(
+        (&message["sender"], &message["destination"]),
+        (&json!("payerfsp"), &json!("payeefsp"))
+    );
     assert_eq!(message["trace"].as_str().map(str::len), Some(32));
     assert_eq!(message["body_bytes"], committed.prepare().bytes().len());
     assert_eq!(message["hash"], told[1]["message"]["hash"], "the same message again");

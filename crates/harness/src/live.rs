@@ -33,30 +33,30 @@ impl Doing<'_> {
 
     fn line(self, glance: &Glance, rate_per_s: f64) -> String {
         let Glance { in_flight, open, stock, .. } = glance;
-        let what = match self {
-            Self::Stock => {
-                return format!(
-                    "reserve   {rate_per_s:>8.0}/s  in flight {in_flight:>5}  reserved {stock:>9}"
-                );
-            }
-            Self::Drain(said) => {
-                return format!(
-                    "drain     {in_flight} in flight, {open} payers without a notice of the end, \
-                     {stock} held by payees{said}"
-                );
-            }
-            Self::Part(what) => what,
-            Self::Measure => "measure",
-        };
-        format!(
-            "{what:<9} {rate_per_s:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  \
-             in flight {in_flight:>5}  committed {good:>9}  failed {failed}",
-            p50 = glance.p50.as_secs_f64() * 1e3,
-            p99 = glance.p99.as_secs_f64() * 1e3,
-            good = glance.good,
-            failed = glance.failed,
-        )
+        match self {
+            Self::Stock => format!(
+                "reserve   {rate_per_s:>8.0}/s  in flight {in_flight:>5}  reserved {stock:>9}"
+            ),
+            Self::Part(what) => rates(what, glance, rate_per_s),
+            Self::Measure => rates("measure", glance, rate_per_s),
+            Self::Drain(said) => format!(
+                "drain     {in_flight} in flight, {open} payers without a notice of the end, \
+                 {stock} held by payees{said}"
+            ),
+        }
     }
+}
+
+fn rates(what: &str, glance: &Glance, rate_per_s: f64) -> String {
+    format!(
+        "{what:<9} {rate_per_s:>8.0}/s  p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  \
+         in flight {in_flight:>5}  committed {good:>9}  failed {failed}",
+        p50 = glance.p50.as_secs_f64() * 1e3,
+        p99 = glance.p99.as_secs_f64() * 1e3,
+        in_flight = glance.in_flight,
+        good = glance.good,
+        failed = glance.failed,
+    )
 }
 
 /// The line and when it was last written.

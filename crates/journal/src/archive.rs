@@ -348,10 +348,7 @@ fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Chec
     })?;
     let reason = match scanned.cause {
         Cause::Visitor if stopped => return Err(ArchiveError::Stopped),
-        Cause::Limit if same_end(&scanned.tail, &due.after) => {
-            checked.after = Tail { durable: due.after.end, ..due.after };
-            return Ok(checked);
-        }
+        Cause::Limit if same_end(&scanned.tail, &due.after) => return Ok(checked),
         Cause::Limit | Cause::Visitor => "the next segment does not continue it".to_owned(),
         Cause::Frame(error) => error.to_string(),
         Cause::Order(error) => error.to_string(),

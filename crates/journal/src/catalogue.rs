@@ -208,6 +208,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_longer_than_any_list_is_not_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = std::fs::File::create(directory.path().join(CATALOGUE)).expect("creates");
+        file.set_len(BYTES_MAX + 1).expect("takes no room");
+        let disk = crate::RealDisk::open(directory.path()).expect("opens");
+        let error = Catalogue::load(&disk).map(|_| ()).expect_err("refused").to_string();
+        assert!(error.contains("longer than 1073741824 bytes"), "{error}");
+    }
+
     /// The stored form is a promise: if this changes, archives are not found any more.
     #[test]
     fn version_1_is_frozen() {

@@ -46,7 +46,7 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES};
 pub const SEGMENT_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// How much room is made at a time, unless [`Options`] say otherwise: 256 KiB.
-const ROOM_BYTES_DEFAULT: u64 = 256 << 10;
+const ROOM_BYTES_DEFAULT: u64 = 256 * 1024;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Bytes at the end of the last segment that stay in the page cache: the callbacks that are sent

@@ -224,13 +224,18 @@ fn a_log_whose_sync_failed_says_so() {
     assert!(log.sync().is_err() && log.is_poisoned());
 }
 
+/// Appends to a copy, in which a frame counts as durable at once.
+fn bring(log: &mut CopyLog<MemoryDisk>, frames: usize) {
+    for _ in 0..frames {
+        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
+    }
+}
+
 #[test]
 fn a_copy_is_read_as_any_log() {
     let disk = MemoryDisk::new(1);
     let mut log = CopyLog::of(create(&disk));
-    for _ in 0..3 {
-        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
-    }
+    bring(&mut log, 3);
     let mut read = Vec::new();
     let all = log.replay(Position(2), &mut |frame| {
         read.push(frame.header().last());
@@ -243,9 +248,7 @@ fn a_copy_is_read_as_any_log() {
 fn a_copy_needs_no_room() {
     let disk = MemoryDisk::new(1);
     let mut log = CopyLog::of(create(&disk));
-    for _ in 0..3 {
-        log.append(&frame_after(&log.tail(), &[300])).expect("appends");
-    }
+    bring(&mut log, 3);
     let file = disk.open(&disk.list().expect("lists")[0]).expect("opens");
     assert_eq!(file.length(), Ok(end_of_frames(&disk) as u64));
 }

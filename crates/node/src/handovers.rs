@@ -205,7 +205,9 @@ fn no_mark_outlives_the_watching() {
         let watched = stages.of(&transfer).stages.len();
         assert!(watched <= 3, "{watched} stages of four marks");
         stages.watch(false);
-        marking.map(|thread| thread.join().expect("it marks"));
+        for thread in marking {
+            thread.join().expect("it marks");
+        }
         assert!(stages.of(&transfer).stages.is_empty());
     });
 }

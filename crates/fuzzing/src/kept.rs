@@ -78,12 +78,14 @@ fn is_bundle(bytes: &[u8]) -> bool {
     }
     let short = |at: usize| usize::from(bytes[at]) + 256 * usize::from(bytes[at + 1]);
     let long = |at: usize| short(at) + 65_536 * short(at + 2);
+    let sequence = u64::from_le_bytes(bytes[32..40].try_into().expect("eight"));
     let (flags, count, name) = (short(6), long(12), short(136));
     bytes[..4] == BUNDLE_MAGIC
         && matches!((short(4), short(138)), (1, 0) | (3, 1..))
         && flags <= 1
         && long(8) == bytes.len()
         && (1..=FRAME_RECORDS_MAX as usize).contains(&count)
+        && (count as u64) <= (u64::MAX - sequence).saturating_add(1)
         && long(128) != 0
         && name <= 64
         && long(AT_CRC) == bundle_crc(bytes) as usize

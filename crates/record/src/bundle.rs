@@ -13,7 +13,7 @@
 //! | 8 | 4 | length of the whole bundle |
 //! | 12 | 4 | number of records, at least 1 |
 //! | 16 | 16 | identity of the log |
-//! | 32 | 8 | sequence number of the first record |
+//! | 32 | 8 | sequence number of the first record; that of the last fits into eight bytes too |
 //! | 40 | 8 | wall clock of the node, microseconds |
 //! | 48 | 8 | instance: drawn anew with each start of a node |
 //! | 56 | 8 | claim: position of the last record applied by the node |

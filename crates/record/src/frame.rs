@@ -849,6 +849,19 @@ pub fn frame_length(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
     }
 }
 
+/// The records of a frame that [`Frame::parse`] refuses, as far as they can be told apart. None when
+/// its header is damaged too; nothing else is known of any of them.
+pub fn damaged_records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let header = FrameHeader::parse(bytes).ok();
+    let body = header.and_then(|header| bytes.get(FRAME_HEADER_BYTES..header.length as usize));
+    let mut rest = body.unwrap_or_default();
+    (header.map_or(0, |header| header.first.0)..).map_while(move |position| {
+        let (raw, after) = RawRecord::split(rest).ok()?;
+        rest = after;
+        Some(raw.view(Position(position)))
+    })
+}
+
 /// Checks that `bytes` are `count` records and nothing else.
 pub(crate) fn split_records(bytes: &[u8], count: u32) -> Result<(), FrameError> {
     let mut rest = bytes;

@@ -22,6 +22,7 @@ use ledger::{
     FinishedDelivery, Fulfil, Fulfilment, FundsDirection, Moment, MoveFunds, Notice, NoticeId,
     Outcome, ParticipantIndex, Position, Prepare, State, TransferId,
 };
+use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -508,6 +509,31 @@ impl Audit {
             }
         }
     }
+}
+
+/// The first of a damaged frame's records that does not say what its message does, and its transfer
+/// by whichever of the two is as it was written.
+pub(crate) fn first_untrue<'a>(records: impl Iterator<Item = Record<'a>>) -> Option<Finding> {
+    let mut audit = Audit::default();
+    for record in records {
+        audit.at = record.position;
+        match read_fields(record.kind, record.version, record.fields) {
+            Ok(command) => audit.check_message(&record, &command),
+            Err(error) => audit.find(None, format!("its fields: {error}")),
+        }
+        if let Some(finding) = audit.finding {
+            let transfer = transfer_of_body(&record).or(finding.transfer);
+            return Some(Finding { transfer, ..finding });
+        }
+    }
+    None
+}
+
+/// The transfer that a stored prepare is about, by its body.
+fn transfer_of_body(record: &Record<'_>) -> Option<TransferId> {
+    let Payload::Stored(stored) = record.payload else { return None };
+    let body = fspiop::payload::body_of(stored).ok().filter(|_| record.verify_payload())?;
+    body::Prepare::parse(body).ok().map(|prepare| prepare.transfer)
 }
 
 /// The transfer that a message is about.

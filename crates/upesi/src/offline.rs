@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
 use ledger::State;
-use ports::{DiskError, Stop};
+use ports::{Disk, DiskError, DiskFile, Stop};
+use record::frame::{FRAME_HEADER_BYTES, frame_length};
 use sequencer::{ColdSide, Replay, Start};
 
 use crate::Failure;
@@ -63,6 +64,18 @@ impl OfflineLog {
     /// What went wrong, with the directory before it.
     pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
         Failure::new(format!("{}: {what}", self.place))
+    }
+
+    /// What stands where a damaged frame begins, if its header says how long it is.
+    pub(crate) fn bytes_of_frame(&self, segment: &str, offset: u64) -> Result<Vec<u8>, DiskError> {
+        let file = self.disk.open(segment)?;
+        let mut header = [0; FRAME_HEADER_BYTES];
+        let read = file.read_at(offset, &mut header)?;
+        let length = frame_length(&header[..read]).ok().flatten().unwrap_or(0);
+        let mut bytes = vec![0; length];
+        let read = file.read_at(offset, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
     }
 
     /// Visits every frame, as [`journal::walk`] says, and shows on a terminal that it goes on.

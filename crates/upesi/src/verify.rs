@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use journal::{Damage, Dropped, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
 use ports::{DiskError, Stop, StoreError, byte_of};
-use record::frame::LogIdentity;
+use record::frame::{LogIdentity, damaged_records};
 use sequencer::{ColdSide, Replay, ReplayError, Start};
 use serde::Serialize;
 use store::{Behind, Disk, Options};
 
-use crate::audit::{Audit, Figures, Finding};
+use crate::audit::{Audit, Figures, Finding, first_untrue};
 use crate::offline::{OfflineLog, moment, print_json};
 use crate::quarantine::{self, Noted, Notes};
 use crate::restore::tail_behind;
@@ -151,7 +151,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
             return Err(unproved(arguments, &replay, &fault.what));
         }
         (Some(fault), _) => *fault,
-        (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage),
+        (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage, &log),
         (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
             Fault::of_file(file, offset, reason)
         }
@@ -263,14 +263,32 @@ fn step(
 }
 
 impl Fault {
-    fn of_damage(damage: &Damage) -> Self {
-        Self {
+    fn of_damage(damage: &Damage, log: &OfflineLog) -> Self {
+        let fault = Self {
             segment: Some(damage.segment.clone()),
             offset: Some(damage.offset),
             position: Some(damage.position.0),
             what: damage.reason.to_string(),
             line: damage.to_string(),
             ..Self::default()
+        };
+        let frame = log.bytes_of_frame(&damage.segment, damage.offset);
+        match first_untrue(damaged_records(&frame.unwrap_or_default())) {
+            None => fault,
+            Some(finding) => fault.shown_in(&finding),
+        }
+    }
+
+    /// In which record of a damaged frame it shows.
+    fn shown_in(self, finding: &Finding) -> Self {
+        let transfer = finding.transfer.map(|id| id.to_string());
+        let of = transfer.as_ref().map_or(String::new(), |id| format!(", of transfer {id}"));
+        let shown = format!("record {}{of}: {}", finding.position.0, finding.what);
+        Self {
+            transfer,
+            what: format!("{}; it shows in {shown}", self.what),
+            line: format!("{} It shows in {shown}.", self.line),
+            ..self
         }
     }
 

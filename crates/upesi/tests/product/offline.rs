@@ -22,6 +22,8 @@ use crate::support::switch::{Home, PROGRAM, Ports, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
+/// And of a frame's.
+const FRAME_HEADER: usize = 168;
 
 /// Every file of a data directory with its content, but for the cold store: who asks it opens it,
 /// and its library tidies up.
@@ -222,6 +224,38 @@ fn damage_is_located_and_nothing_is_mended() {
     }
     fs::write(&path, &good).unwrap();
     assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], json!(true));
+}
+
+/// Wherever in its stored message or its fields a record is damaged, its transfer is named.
+#[test]
+fn the_transfer_of_a_damaged_record_is_named() {
+    let (home, [_, transfer, ..]) = played();
+    let path = segment(&home.data());
+    let good = fs::read(&path).unwrap();
+    let mut frames = frames(&good).into_iter();
+    let of_prepare = frames.find(|(frame, _)| {
+        let text = String::from_utf8_lossy(&good[frame.clone()]);
+        text.contains(&transfer.id) && text.contains("\"amount\"")
+    });
+    let (frame, first) = of_prepare.unwrap();
+    let at = |text: &str| {
+        let found =
+            good[frame.clone()].windows(text.len()).position(|part| part == text.as_bytes());
+        frame.start + found.expect(text)
+    };
+    // The fields stand before the message.
+    let fields = frame.start + FRAME_HEADER + 20;
+    for at in [at("\"amount\"") + 3, at(&transfer.id), at("payerFsp"), fields + 4, fields + 40] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let (disproof, output) = answer(&home, &["verify", "--json"]);
+        let fault = &disproof["fault"];
+        assert_eq!(fault["position"], first, "byte {at}: {fault:#}");
+        assert_eq!(fault["transfer"], transfer.id, "byte {at}: {fault:#}");
+        let said = complaint(&output);
+        assert!(said.contains(&format!("of transfer {}", transfer.id)), "byte {at}: {said}");
+    }
 }
 
 /// Transfers in the log of the next test; what is kept of them takes more than [`SCRATCH_ROOM`].

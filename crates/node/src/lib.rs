@@ -156,11 +156,12 @@ struct Tally {
     no_ticks: AtomicBool,
 }
 
-impl Default for Tally {
-    fn default() -> Self {
+impl Tally {
+    /// Of a node that begins behind this record.
+    fn behind(last: Position) -> Self {
         Self {
             turns: AtomicU64::new(0),
-            committed: AtomicU64::new(0),
+            committed: AtomicU64::new(last.0),
             refused_full: AtomicU64::new(0),
             offered_to_store: AtomicU64::new(0),
             due_us: AtomicU64::new(u64::MAX),

@@ -74,7 +74,7 @@ pub(crate) fn share<L: Log, M>(
         directory,
         reader: Arc::new(Reading::of(sequencer.log().reader())),
         stages: sequencer.log().stages(),
-        tally: Tally::default(),
+        tally: Tally::behind(sequencer.state().position()),
         stuck: RwLock::new(Arc::default()),
         sharing,
         cluster: Mutex::new(None),

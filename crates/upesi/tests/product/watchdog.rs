@@ -106,7 +106,12 @@ fn free() -> SocketAddr {
 
 #[test]
 fn the_sequencer_that_stands_still_is_named() {
-    let home = injured(REPORT, "sequencer");
+    let home = Home::configured(REPORT);
+    home.serve().stop(Signal::TERM);
+    let proof = home.offline(&["verify", "--json"]).stdout;
+    let last = serde_json::from_slice::<Value>(&proof).unwrap()["records"].as_u64().unwrap();
+    assert!(0 < last);
+    let home = home.injured("sequencer");
     let switch = home.serve();
     check(&Admin::new(&home, &switch), &switch.greeting, "sequencer", "sequencer");
     let (names, _) = down(|| {
@@ -115,6 +120,8 @@ fn the_sequencer_that_stands_still_is_named() {
         (answer.status(), answer.text())
     });
     assert_eq!(names, ["sequencer"]);
+    let said = switch.complaints();
+    assert!(said.contains(&format!("the last record is {last}")), "{said}");
 }
 
 #[test]

@@ -114,7 +114,8 @@ impl Index {
 
     /// Notes a frame between others, unless one is near.
     fn learn(&mut self, first: Position, offset: u64) {
-        let at = self.0.partition_point(|&(_, known)| known < offset);
+        let found = self.0.binary_search_by_key(&offset, |&(_, known)| known);
+        let at = found.unwrap_or_else(|between| between);
         let near = |entry: Option<&(Position, u64)>| {
             entry.is_some_and(|&(_, known)| known.abs_diff(offset) < INDEX_STEP_BYTES)
         };
@@ -365,5 +366,47 @@ fn find_frame<F: DiskFile>(
             return Ok((frame, End { segment: first, last: header.last(), offset: end }));
         }
         offset = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of a thousand bytes each, over a megabyte.
+    const FRAMES: u64 = 1_048;
+
+    fn offsets(index: &Index) -> Vec<u64> {
+        index.0.iter().map(|&(_, offset)| offset).collect()
+    }
+
+    #[test]
+    fn a_segment_that_is_written_has_an_entry_for_each_step() {
+        let mut index = Index::default();
+        (0..FRAMES).for_each(|frame| index.note(Position(1 + frame), 1_000 * frame));
+        let expected: Vec<u64> = (0..).map(|step| 66_000 * step).take(16).collect();
+        assert_eq!(offsets(&index), expected);
+        index.note(Position(2_000), 990_000 + (64 << 10));
+        assert_eq!(index.0.last(), Some(&(Position(2_000), 990_000 + (64 << 10))));
+    }
+
+    #[test]
+    fn what_is_learned_between_is_in_order_and_no_nearer_than_a_step() {
+        let mut index = Index::default();
+        let mut step = 0;
+        for turn in 0..FRAMES {
+            step = (step + 619) % FRAMES;
+            index.learn(Position(1 + step), 1_000 * step);
+            let offsets = offsets(&index);
+            let apart = offsets.windows(2).all(|two| two[0] + INDEX_STEP_BYTES <= two[1]);
+            assert!(apart, "turn {turn}: {offsets:?}");
+            let near = offsets.iter().any(|known| known.abs_diff(1_000 * step) < INDEX_STEP_BYTES);
+            assert!(near, "turn {turn}: {step} is not found");
+        }
+        let last = *offsets(&index).last().expect("there is one");
+        index.learn(Position(2_000), last + INDEX_STEP_BYTES);
+        assert_eq!(offsets(&index).last(), Some(&(last + INDEX_STEP_BYTES)));
+        index.learn(Position(2_000), last + INDEX_STEP_BYTES);
+        assert_eq!(offsets(&index).last_chunk(), Some(&[last, last + INDEX_STEP_BYTES]));
     }
 }

@@ -83,6 +83,12 @@ impl<F: DiskFile> DiskFile for CountingFile<F> {
 /// Frames of one to many records, short and long, over three segments.
 fn write(disk: &MemoryDisk, options: Options) -> u64 {
     let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+    fill(&mut log, 2 * options.segment_bytes + (1 << 20));
+    log.end().0
+}
+
+/// As many of them as have this many bytes.
+fn fill<D: Disk>(log: &mut FileLog<D>, enough: u64) {
     let mut bytes = 0;
     for number in 0_usize.. {
         let record = 300 + (number * 7_919) % 1_500;
@@ -90,12 +96,11 @@ fn write(disk: &MemoryDisk, options: Options) -> u64 {
         let frame = frame_after(&log.tail(), &vec![record; many]);
         log.append(&frame).expect("there is room");
         bytes += frame.len() as u64;
-        if 2 * options.segment_bytes + (1 << 20) < bytes {
+        if enough < bytes {
             break;
         }
     }
     log.sync().expect("memory does not fail");
-    log.end().0
 }
 
 #[test]
@@ -159,6 +164,48 @@ fn a_record_behind_the_one_read_last_is_found_from_there() {
     assert!(some / readings < 40_000, "{some} bytes for {readings} records");
     // From the other end each is looked for anew.
     assert!((1..=end).rev().step_by(7).map(taken).sum::<u64>() / readings < 140_000);
+}
+
+/// What is owed to several is sent again by turns: each goes on from where it was.
+#[test]
+fn readings_by_turns_do_not_disturb_each_other() {
+    let options =
+        Options { segment_bytes: 1 << 20, verify: Verify::LastSegment, ..Options::default() };
+    let disk = MemoryDisk::new(4);
+    let end = write(&disk, options);
+    let read = Arc::new(AtomicU64::new(0));
+    let (log, _) =
+        FileLog::open(Counting { disk, read: Arc::clone(&read) }, options).expect("opens");
+    let reader = log.reader();
+    let (turns, part) = (end / 28, end / 4);
+    for turn in 0..turns {
+        for recipient in 0..4 {
+            let position = Position(1 + recipient * part + turn * 7);
+            let record = reader.read(position).expect("it is whole").expect("it is there");
+            assert_eq!(record.position, position);
+        }
+    }
+    let each = read.load(Ordering::Relaxed) / (4 * turns);
+    // One window and the frame, which may be long.
+    assert!(each < 70_000, "{each} bytes for a record");
+}
+
+/// What is being written is not read from its beginning for what was just recorded.
+#[test]
+fn a_record_of_the_segment_that_is_written_is_found_near_it() {
+    let disk = MemoryDisk::new(5);
+    let read = Arc::new(AtomicU64::new(0));
+    let counting = Counting { disk, read: Arc::clone(&read) };
+    let mut log = FileLog::create(counting, IDENTITY, Options::default()).expect("creates");
+    fill(&mut log, 4 << 20);
+    let (reader, end) = (log.reader(), log.end().0);
+    // From the other end none is found behind the one before.
+    for position in (1..=end).rev().step_by(101).map(Position) {
+        let before = read.load(Ordering::Relaxed);
+        reader.read(position).expect("it is whole").expect("it is there");
+        let taken = read.load(Ordering::Relaxed) - before;
+        assert!(taken < 500_000, "{position:?}: {taken} bytes");
+    }
 }
 
 #[test]

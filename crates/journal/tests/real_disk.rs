@@ -103,6 +103,21 @@ fn names_that_lead_elsewhere_are_refused() {
     }
 }
 
+/// Whoever can write into the directory cannot have another file locked, or made.
+#[test]
+fn a_lock_that_leads_elsewhere_is_refused() {
+    let path = tempfile::TempDir::new().expect("a temporary directory");
+    let elsewhere = path.path().join("elsewhere");
+    std::os::unix::fs::symlink(&elsewhere, path.path().join(LOCK_FILE)).expect("links");
+    for there in [false, true] {
+        for opened in [RealDisk::open(path.path()), RealDisk::open_to_read(path.path())] {
+            assert!(matches!(opened, Err(DiskError::Failed { .. })), "{there}: {opened:?}");
+        }
+        assert_eq!(elsewhere.exists(), there);
+        std::fs::write(&elsewhere, "").expect("writes");
+    }
+}
+
 /// A log may have more segments than a process may have files.
 #[test]
 fn however_many_segments_there_are_few_are_open() {

@@ -290,7 +290,7 @@ pub(crate) fn recover<D: Disk>(
 
 /// Before a log is made: removes a first segment whose making was cut short.
 pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
-    let mark = mark::read(disk)?.filter(|mark| 0 < mark.position.0);
+    let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     if !found.is_empty() {

@@ -16,13 +16,18 @@ const OPTIONS: Options = Options {
 
 /// Eleven synced frames of one record each and one that is not synced, three to a segment.
 fn sample() -> MemoryDisk {
+    sample_of(1_200)
+}
+
+/// The same with records of this size.
+fn sample_of(bytes: usize) -> MemoryDisk {
     let disk = MemoryDisk::new(7);
     let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
     for _ in 0..11 {
-        log.append(&frame_after(&log.tail(), &[1_200])).expect("appends");
+        log.append(&frame_after(&log.tail(), &[bytes])).expect("appends");
         log.sync().expect("syncs");
     }
-    log.append(&frame_after(&log.tail(), &[1_200])).expect("appends");
+    log.append(&frame_after(&log.tail(), &[bytes])).expect("appends");
     drop(log);
     disk.kill()
 }
@@ -63,6 +68,13 @@ fn the_sample_itself_is_sound() {
     assert_eq!((report.segments, report.frames, report.end), (4, 12, Position(12)));
     assert_eq!((report.dropped, report.removed_segment), (None, None));
     assert_eq!(frames_of(&mut log, Position(1)).len(), 12);
+    let mut bytes = 0;
+    let walked = journal::walk(&sample(), &mut |placed| {
+        bytes += placed.frame.as_bytes().len() as u64;
+        Ok(())
+    });
+    let walked = walked.expect("it is sound");
+    assert_eq!((walked.segments, walked.frames, walked.bytes), (4, 12, bytes));
 }
 
 /// Whatever byte of the durable part flips, opening names its segment and its frame.
@@ -228,6 +240,21 @@ fn sound_frames_out_of_place_are_refused() {
     }
 }
 
+/// Whole segments of it are sound too, by their place and their length.
+#[test]
+fn a_segment_of_another_history_is_refused() {
+    let (disk, other) = (sample(), sample_of(1_199));
+    for at in [1, 2, 3] {
+        let name = segment(&disk, at);
+        let content = disk.content(&name).expect("exists");
+        disk.put(&name, &other.content(&name).expect("exists"));
+        let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
+        assert_eq!(damage.reason, DamageReason::Unconnected, "{damage}");
+        assert_eq!((damage.segment, damage.offset), (name.clone(), 0));
+        disk.put(&name, &content);
+    }
+}
+
 #[test]
 fn a_torn_end_is_cut_off_and_reported() {
     let disk = sample();
@@ -365,4 +392,21 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
     disk.put(&name, &bytes[..bytes.len() - 1]);
     let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
     assert!(matches!(damage.reason, DamageReason::Durable { durable: Position(12), .. }));
+}
+
+/// A segment begins with its header, one sector, synced: no crash leaves frames behind one of zeros,
+/// or another one.
+#[test]
+fn a_header_that_no_crash_leaves_is_refused() {
+    let frames =
+        |disk: &MemoryDisk| disk.content(&segment(disk, 3)).expect("exists")[512..].to_vec();
+    let last = "00000000000000000010.segment";
+    for (header, behind) in [([0; 512], true), ([b'U'; 512], true), ([b'U'; 512], false)] {
+        let disk = sample();
+        let frames = if behind { frames(&disk) } else { Vec::new() };
+        disk.put(last, &[&header[..], &frames].concat());
+        let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
+        assert!(matches!(damage.reason, DamageReason::SegmentHeader(_)), "{damage}");
+        assert_eq!((&damage.segment[..], damage.offset), (last, 0));
+    }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{FileLog, MemoryDisk, Options, Verify};
+use journal::{FileLog, MemoryDisk, Options, Records, Verify};
 use ledger::{Digest, Position};
-use ports::{Disk, DiskError, DiskFile, Log, LogError, OwnedPayload, Stop};
+use ports::{Disk, DiskError, DiskFile, Log, LogError, OwnedPayload, RecordReader, Stop};
 use record::frame::{Frame, Tail};
 
 /// A disk that counts the bytes that were read.
@@ -188,6 +188,22 @@ fn readings_by_turns_do_not_disturb_each_other() {
     let each = read.load(Ordering::Relaxed) / (4 * turns);
     // One window and the frame, which may be long.
     assert!(each < 70_000, "{each} bytes for a record");
+}
+
+#[test]
+fn single_records_of_a_log_that_nobody_writes_are_found() {
+    let disk = MemoryDisk::new(6);
+    let end = write(&disk, Options { segment_bytes: 1 << 20, ..Options::default() });
+    let records = Records::open(disk).expect("opens");
+    assert_eq!(records.identity(), IDENTITY);
+    for position in (1..=end).step_by(301).chain([end]).map(Position) {
+        let record = records.read(position).expect("it is whole").expect("it is there");
+        assert_eq!(
+            (record.position, &record.fields[..]),
+            (position, &position.0.to_le_bytes()[..])
+        );
+    }
+    assert!(matches!(records.read(Position(end + 1)), Err(LogError::Damaged { .. })));
 }
 
 /// What is being written is not read from its beginning for what was just recorded.

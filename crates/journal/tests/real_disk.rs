@@ -1,14 +1,16 @@
 //! The real disk: what the contract of a log does not see.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use journal::contract::IDENTITY;
 use journal::{FileLog, LOCK_FILE, Options, RealDisk};
 use ledger::Stamp;
 use ports::{Disk, DiskError, DiskFile, Log};
 use record::frame::{BatchHeader, FrameBuilder, NewRecord};
+use rustix::fs::{CWD, FileType, Mode};
 
-fn mode(path: &std::path::Path) -> u32 {
+fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).expect("exists").permissions().mode() & 0o777
 }
 
@@ -98,8 +100,11 @@ fn names_that_lead_elsewhere_are_refused() {
     let path = tempfile::TempDir::new().expect("a temporary directory");
     let disk = RealDisk::open(path.path()).expect("opens");
     std::os::unix::fs::symlink("/etc/hostname", path.path().join("link")).expect("links");
+    let reader = RealDisk::open_beside(path.path()).expect("opens");
     for name in ["", ".", "..", "a/b", "../x", "a\0b", LOCK_FILE, "link"] {
-        assert!(matches!(disk.open(name), Err(DiskError::Failed { .. })), "{name:?}");
+        for opened in [disk.open(name), reader.open(name)] {
+            assert!(matches!(opened, Err(DiskError::Failed { .. })), "{name:?}");
+        }
     }
 }
 
@@ -116,6 +121,24 @@ fn a_lock_that_leads_elsewhere_is_refused() {
         assert_eq!(elsewhere.exists(), there);
         std::fs::write(&elsewhere, "").expect("writes");
     }
+}
+
+/// What the system refuses is said, not believed: files and directories that cannot be synced.
+#[test]
+fn what_cannot_be_synced_or_read_is_said() {
+    let path = tempfile::TempDir::new().expect("a temporary directory");
+    let disk = RealDisk::open(path.path()).expect("opens");
+    rustix::fs::mknodat(CWD, path.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0)
+        .expect("makes a pipe");
+    let pipe = disk.open("pipe").expect("opens");
+    for refused in [pipe.sync(), pipe.truncate(0), pipe.read_at(1, &mut [0; 4]).map(|_| ())] {
+        assert!(matches!(refused, Err(DiskError::Failed { .. })), "{refused:?}");
+    }
+    let system = RealDisk::open_beside(Path::new("/proc/self")).expect("opens");
+    assert!(matches!(system.sync_directory(), Err(DiskError::Failed { .. })));
+    let file = path.path().join("file");
+    std::fs::write(&file, "").expect("writes");
+    assert!(RealDisk::open_beside(&file).is_err(), "no directory");
 }
 
 /// A log may have more segments than a process may have files.

@@ -68,13 +68,15 @@ fn the_sample_itself_is_sound() {
     assert_eq!((report.segments, report.frames, report.end), (4, 12, Position(12)));
     assert_eq!((report.dropped, report.removed_segment), (None, None));
     assert_eq!(frames_of(&mut log, Position(1)).len(), 12);
-    let mut bytes = 0;
+    let (mut bytes, mut last) = (0, 0);
     let walked = journal::walk(&sample(), &mut |placed| {
-        bytes += placed.frame.as_bytes().len() as u64;
+        last = placed.frame.as_bytes().len() as u64;
+        bytes += last;
         Ok(())
     });
     let walked = walked.expect("it is sound");
     assert_eq!((walked.segments, walked.frames, walked.bytes), (4, 12, bytes));
+    assert_eq!(report.rewritten_bytes, last, "what no frame calls durable");
 }
 
 /// Whatever byte of the durable part flips, opening names its segment and its frame.
@@ -392,6 +394,12 @@ fn a_segment_cut_short_while_it_was_started_is_removed() {
     disk.put(&name, &bytes[..bytes.len() - 1]);
     let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
     assert!(matches!(damage.reason, DamageReason::Durable { durable: Position(12), .. }));
+    // So were all records before it.
+    let disk = sample();
+    disk.put("00000000000000000015.segment", &[]);
+    let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
+    assert_eq!(damage.reason, DamageReason::Missing { until: Position(14) });
+    assert_eq!((&damage.segment, damage.position), (&name, Position(13)));
 }
 
 /// A segment begins with its header, one sector, synced: no crash leaves frames behind one of zeros,

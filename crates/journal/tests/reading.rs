@@ -10,21 +10,27 @@ use ledger::{Digest, Position};
 use ports::{Disk, DiskError, DiskFile, Log, LogError, OwnedPayload, RecordReader, Stop};
 use record::frame::{Frame, Tail};
 
-/// A disk that counts the bytes that were read.
+/// A disk that counts the bytes that were read, and how often.
 #[derive(Clone)]
 struct Counting<D> {
     disk: D,
     read: Arc<AtomicU64>,
+    readings: Arc<AtomicU64>,
 }
 
 struct CountingFile<F> {
     file: F,
     read: Arc<AtomicU64>,
+    readings: Arc<AtomicU64>,
 }
 
 impl<D: Disk> Counting<D> {
+    fn of(disk: D, read: &Arc<AtomicU64>) -> Self {
+        Self { disk, read: Arc::clone(read), readings: Arc::default() }
+    }
+
     fn file(&self, file: D::File) -> CountingFile<D::File> {
-        CountingFile { file, read: Arc::clone(&self.read) }
+        CountingFile { file, read: self.read.clone(), readings: self.readings.clone() }
     }
 }
 
@@ -64,6 +70,7 @@ impl<F: DiskFile> DiskFile for CountingFile<F> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
         let read = self.file.read_at(offset, buffer)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);
+        self.readings.fetch_add(1, Ordering::Relaxed);
         Ok(read)
     }
 
@@ -110,7 +117,7 @@ fn a_record_is_found_by_halving() {
     let disk = MemoryDisk::new(1);
     let end = write(&disk, options);
     let read = Arc::new(AtomicU64::new(0));
-    let counting = Counting { disk, read: Arc::clone(&read) };
+    let counting = Counting::of(disk, &read);
     let (log, _) = FileLog::open(counting, options).expect("opens");
     assert_eq!(log.end(), Position(end));
     let reader = log.reader();
@@ -145,7 +152,7 @@ fn a_record_behind_the_one_read_last_is_found_from_there() {
     let disk = MemoryDisk::new(3);
     let end = write(&disk, options);
     let read = Arc::new(AtomicU64::new(0));
-    let counting = Counting { disk, read: Arc::clone(&read) };
+    let counting = Counting::of(disk, &read);
     let (log, _) = FileLog::open(counting, options).expect("opens");
     let reader = log.reader();
     let taken = |position: u64| {
@@ -174,8 +181,7 @@ fn readings_by_turns_do_not_disturb_each_other() {
     let disk = MemoryDisk::new(4);
     let end = write(&disk, options);
     let read = Arc::new(AtomicU64::new(0));
-    let (log, _) =
-        FileLog::open(Counting { disk, read: Arc::clone(&read) }, options).expect("opens");
+    let (log, _) = FileLog::open(Counting::of(disk, &read), options).expect("opens");
     let reader = log.reader();
     let (turns, part) = (end / 28, end / 4);
     for turn in 0..turns {
@@ -188,6 +194,22 @@ fn readings_by_turns_do_not_disturb_each_other() {
     let each = read.load(Ordering::Relaxed) / (4 * turns);
     // One window and the frame, which may be long.
     assert!(each < 70_000, "{each} bytes for a record");
+}
+
+/// In pieces that double up to a quarter of a megabyte, each byte about once.
+#[test]
+fn a_whole_log_is_read_in_few_pieces() {
+    let options = Options { segment_bytes: 8 << 20, ..Options::default() };
+    let disk = MemoryDisk::new(7);
+    write(&disk, options);
+    let read = Arc::default();
+    let counting = Counting::of(disk, &read);
+    let walked = journal::walk(&counting, &mut |_| Ok(())).expect("it is whole");
+    let (bytes, pieces) = (walked.bytes, counting.readings.load(Ordering::Relaxed));
+    let read = read.load(Ordering::Relaxed);
+    assert!(bytes <= read && read < bytes + bytes / 10, "{read} bytes read for {bytes}");
+    let whole = bytes / (256 << 10);
+    assert!((whole..whole + 60).contains(&pieces), "{pieces} readings of {bytes} bytes");
 }
 
 #[test]
@@ -211,7 +233,7 @@ fn single_records_of_a_log_that_nobody_writes_are_found() {
 fn a_record_of_the_segment_that_is_written_is_found_near_it() {
     let disk = MemoryDisk::new(5);
     let read = Arc::new(AtomicU64::new(0));
-    let counting = Counting { disk, read: Arc::clone(&read) };
+    let counting = Counting::of(disk, &read);
     let mut log = FileLog::create(counting, IDENTITY, Options::default()).expect("creates");
     fill(&mut log, 4 << 20);
     let (reader, end) = (log.reader(), log.end().0);
@@ -231,8 +253,7 @@ fn a_walk_from_the_middle_reads_little_before_it() {
     let disk = MemoryDisk::new(2);
     let end = write(&disk, options);
     let read = Arc::new(AtomicU64::new(0));
-    let (mut log, _) =
-        FileLog::open(Counting { disk, read: Arc::clone(&read) }, options).expect("opens");
+    let (mut log, _) = FileLog::open(Counting::of(disk, &read), options).expect("opens");
     let follower = log.frames();
     for position in (1..=end).step_by(311).chain([2, end]).map(Position) {
         let mut found = None;

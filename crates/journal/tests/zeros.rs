@@ -9,7 +9,9 @@ use journal::{
 };
 use ledger::Position;
 use ports::{Disk, Log};
-use record::frame::{BatchHeader, FrameBuilder, NODE_ALONE, NewRecord, Tail, payload_digest};
+use record::frame::{
+    BatchHeader, FRAME_HEADER_BYTES, FrameBuilder, NODE_ALONE, NewRecord, Tail, payload_digest,
+};
 
 const OPTIONS: Options = Options {
     segment_bytes: 60_000,
@@ -42,6 +44,38 @@ impl Sample {
         let disk = disk.kill();
         let bytes = disk.content(&name).expect("exists");
         Self { disk, name, bytes, start }
+    }
+
+    /// Two frames that were written without a sync between them, and where the second starts.
+    fn of_two() -> (Self, usize) {
+        let disk = MemoryDisk::new(3);
+        let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+        log.append(&frame_after(&log.tail(), &[1])).expect("appends");
+        log.sync().expect("syncs");
+        let name = disk.list().expect("lists")[0].clone();
+        let length = || disk.content(&name).expect("exists").len();
+        let start = length();
+        log.append(&frame_after(&log.tail(), &[1_500])).expect("appends");
+        let second = length();
+        log.append(&frame_after(&log.tail(), &[1_500])).expect("appends");
+        drop(log);
+        let bytes = disk.content(&name).expect("exists");
+        (Self { disk, name, bytes, start }, second)
+    }
+
+    /// Like [`Sample::new`], with a frame that starts so many bytes behind a sector's border.
+    fn at(within: usize, payload: &[u8]) -> Self {
+        let start = Self::new(NODE_ALONE, 0, payload).start;
+        let sample = Self::new(NODE_ALONE, (within + SECTOR - start % SECTOR) % SECTOR, payload);
+        assert_eq!(sample.start % SECTOR, within);
+        sample
+    }
+
+    #[track_caller]
+    fn refuses(&self, content: &[u8]) {
+        let opened = self.open(content);
+        let Err(OpenError::Damaged(damage)) = opened else { panic!("{opened:?}") };
+        assert!(matches!(damage.reason, DamageReason::Stored(_)), "{damage}");
     }
 
     fn open(&self, content: &[u8]) -> Result<Recovery, OpenError> {
@@ -90,11 +124,7 @@ fn a_flipped_bit_of_a_whole_frame_is_never_taken_for_a_loss() {
         for at in (sample.start..sample.bytes.len()).step_by(5) {
             let mut content = sample.bytes.clone();
             content[at] ^= 1 << (at % 8);
-            let opened = sample.open(&content);
-            let Err(OpenError::Damaged(damage)) = opened else {
-                panic!("byte {at} from {} of {}: {opened:?}", sample.start, content.len())
-            };
-            assert!(matches!(damage.reason, DamageReason::Stored(_)), "{damage}");
+            sample.refuses(&content);
         }
     }
 }
@@ -117,6 +147,51 @@ fn every_sector_that_is_missing_is_found_missing() {
             }
         }
     }
+}
+
+/// The last sector of a frame is the first of the next.
+#[test]
+fn a_sector_that_two_frames_share_is_lost_for_both_or_for_none() {
+    let (sample, second) = Sample::of_two();
+    let border = second / SECTOR * SECTOR;
+    assert!(sample.start < border && border < second, "it starts within a sector");
+    let mut content = sample.bytes.clone();
+    content[border..border + SECTOR].fill(0);
+    assert_eq!(sample.open(&content).expect("a crash leaves it so").end, Position(1));
+    // What comes later in a sector is not stored without what comes before.
+    let mut content = sample.bytes.clone();
+    content[border..second].fill(0);
+    sample.refuses(&content);
+}
+
+#[test]
+fn a_frame_may_end_in_as_many_zeros_as_its_last_sector_has_of_it() {
+    let payload = [vec![b'x'; 400], vec![0; 10]].concat();
+    let length = Sample::new(NODE_ALONE, 0, &payload);
+    let length = length.bytes.len() - length.start;
+    let sample = Sample::at((10 + 2 * SECTOR - length % SECTOR) % SECTOR, &payload);
+    assert_eq!(sample.bytes.len() % SECTOR, 10);
+    let mut content = sample.bytes.clone();
+    content[sample.start + 200] ^= 1;
+    sample.refuses(&content);
+}
+
+/// A header that fills its sector to the last byte and is wrong was stored, whatever is behind it.
+#[test]
+fn a_damaged_header_is_none_that_is_missing() {
+    let sample = Sample::at(SECTOR - FRAME_HEADER_BYTES, &[b'x'; 1_500]);
+    let behind = sample.start + FRAME_HEADER_BYTES;
+    let mut content = sample.bytes.clone();
+    content[sample.start + 50] ^= 1;
+    content[behind..behind + SECTOR].fill(0);
+    sample.refuses(&content);
+    // Nor is it one with room behind it, if there is anything far behind.
+    content.truncate(behind);
+    content.extend([0; 100_000]);
+    content.push(7);
+    sample.refuses(&content);
+    content.pop();
+    assert_eq!(sample.open(&content).expect("nothing else was stored").end, Position(1));
 }
 
 /// What one of several nodes has is a copy, and its frames do not say which zeros are their own.

@@ -300,7 +300,7 @@ pub(crate) fn header_behind<F: DiskFile>(
         }
         let found = bytes.windows(FRAME_MAGIC.len()).position(|four| *four == FRAME_MAGIC);
         let Some(skip) = found else {
-            at += (bytes.len() - FRAME_MAGIC.len() + 1) as u64;
+            at += (bytes.len() - FRAME_MAGIC.len()) as u64;
             continue;
         };
         at += skip as u64;

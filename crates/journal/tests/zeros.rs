@@ -164,6 +164,36 @@ fn a_sector_that_two_frames_share_is_lost_for_both_or_for_none() {
     sample.refuses(&content);
 }
 
+/// However far behind it stands, and wherever one reading of the search ends.
+#[test]
+fn a_frame_behind_one_that_lacks_a_sector_vouches_for_it() {
+    let overhead = frame_after(&Tail::genesis(IDENTITY), &[1]).len() - 1;
+    let reading = 1 + (8 << 10);
+    let borders = (reading - 5..=reading + 2).chain([3 * reading, 6 * reading]);
+    for length in borders {
+        let disk = MemoryDisk::new(3);
+        let mut log = FileLog::create(disk.clone(), IDENTITY, OPTIONS).expect("creates");
+        for size in [1, length - overhead, 1] {
+            log.append(&frame_after(&log.tail(), &[size])).expect("appends");
+            log.sync().expect("syncs");
+        }
+        drop(log);
+        let name = disk.list().expect("lists")[0].clone();
+        let start = SECTOR + overhead + 1;
+        let lost = (start / SECTOR + 2) * SECTOR;
+        let mut content = disk.content(&name).expect("exists");
+        content[lost..lost + SECTOR].fill(0);
+        disk.put(&name, &content);
+        let opened = FileLog::open(disk, OPTIONS).map(|(_, report)| report);
+        let Err(OpenError::Damaged(damage)) = opened else { panic!("{length}: {opened:?}") };
+        assert_eq!(damage.offset, start as u64);
+        let durable = Position(2);
+        assert!(
+            matches!(damage.reason, DamageReason::Durable { durable: it, .. } if it == durable)
+        );
+    }
+}
+
 #[test]
 fn a_frame_may_end_in_as_many_zeros_as_its_last_sector_has_of_it() {
     let payload = [vec![b'x'; 400], vec![0; 10]].concat();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use journal::contract::IDENTITY;
 use journal::{
     ArchiveError, Destination, FileLog, Handed, MemoryDisk, OpenError, Options, Place, PlaceError,
-    RealDisk, Retention, Tier, Tiered, Verify, Walked,
+    RealDisk, Retention, Tier, Tiered, Upload, Verify, Walked,
 };
 use ledger::{Position, Stamp};
 use ports::{Disk, DiskError, DiskFile, Log, LogError, Stop};
@@ -59,6 +59,13 @@ impl Scene {
     fn segments(&self) -> Vec<String> {
         let names = self.disk().list().expect("lists");
         names.into_iter().filter(|name| name.contains(".segment")).collect()
+    }
+
+    /// Of a log that is open.
+    fn segments_of(&self, log: &Tiered<RealDisk>) -> Vec<String> {
+        let mut names = log.list().expect("lists");
+        names.retain(|name| name.ends_with(".segment"));
+        names
     }
 
     fn object(&self, at: usize) -> PathBuf {
@@ -150,7 +157,79 @@ fn a_log_reads_the_same_plain_packed_and_archived() {
     assert_eq!(records(scene.log()), reference);
 }
 
-/// Opens for writing, replays, and reads single records from the end to the beginning.
+/// A place under a name that only whoever mounts it knows.
+struct Elsewhere(Arc<dyn Place>);
+
+impl Place for Elsewhere {
+    fn url(&self) -> &str {
+        "elsewhere://a-place"
+    }
+
+    fn upload(&self, name: &str) -> Result<Box<dyn Upload>, PlaceError> {
+        self.0.upload(name)
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>, PlaceError> {
+        self.0.length(name)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, PlaceError> {
+        self.0.read_at(name, offset, buffer)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, PlaceError> {
+        self.0.list(prefix)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), PlaceError> {
+        self.0.remove(name)
+    }
+}
+
+#[test]
+fn a_place_that_is_mounted_is_read() {
+    let scene = Scene::new();
+    let plain = walk(&scene.disk()).expect("sound");
+    let place: Arc<dyn Place> = Arc::new(Elsewhere(scene.place()));
+    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    let log = scene.log();
+    assert!(walk(&log).is_err(), "nobody knows where it is");
+    log.mount(place);
+    assert_eq!(walk(&log), Ok(plain));
+}
+
+/// By which single records are found without a search.
+#[test]
+fn a_packed_segment_tells_where_frames_begin() {
+    let scene = Scene::new();
+    let mut frames = Vec::new();
+    let all = journal::walk(&scene.disk(), &mut |placed| {
+        frames.push((placed.frame.header().first, placed.offset));
+        Ok(())
+    });
+    all.expect("sound");
+    let log = scene.log();
+    hand_over_all(&log, Destination::Here).expect("packs");
+    for name in scene.segments_of(&log).iter().take(3) {
+        let starts = log.open(name).and_then(|file| file.frame_starts()).expect("reads");
+        assert!(1 < starts.len() && starts.iter().all(|start| frames.contains(start)), "{name}");
+    }
+}
+
+#[test]
+fn what_is_beside_the_segments_is_on_the_disk_below() {
+    let scene = Scene::new();
+    let log = scene.log();
+    log.create("one").expect("creates");
+    log.rename("one", "two").expect("renames");
+    assert!(log.below().open("one").is_err() && log.below().open("two").is_ok());
+    log.remove("two").expect("removes");
+    assert!(log.below().open("two").is_err());
+    // A segment that was being started is none yet.
+    fs::write(scene.path("data").join("00000000000000000121.segment"), [0; 512]).expect("writes");
+    assert_eq!(log.segments().expect("lists").len(), 4);
+}
+
 /// A segment of many more blocks than those of the other tests have.
 #[test]
 fn a_long_segment_is_packed() {
@@ -170,6 +249,7 @@ fn a_long_segment_is_packed() {
     assert_eq!(walk(&log), Ok(plain));
 }
 
+/// Opens for writing, replays, and reads single records from the end to the beginning.
 fn records(disk: Tiered<RealDisk>) -> Vec<ports::OwnedRecord> {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
     let (mut log, recovery) = FileLog::open(disk, options).expect("opens");

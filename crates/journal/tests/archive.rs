@@ -217,6 +217,34 @@ fn a_packed_segment_tells_where_frames_begin() {
 }
 
 #[test]
+fn any_part_of_a_packed_segment_is_that_of_the_plain_one() {
+    let scene = Scene::new();
+    let name = "00000000000000000001.segment";
+    let plain = fs::read(scene.path("data").join(name)).expect("reads");
+    let log = scene.log();
+    hand_over_all(&log, Destination::Here).expect("packs");
+    let file = log.open(name).expect("opens");
+    let (block, end) = (256 << 10, plain.len());
+    for (from, length) in [
+        (0, 512),
+        (0, 2_000),
+        (500, 12),
+        (512, 1),
+        (513, 700),
+        (block - 1, 2),
+        (block - 1, block + 2),
+        (end - 5, 50),
+        (end, 1),
+        (end + 1, 1),
+    ] {
+        let mut read = vec![0; length];
+        let count = file.read_at(from as u64, &mut read).expect("reads");
+        let expected = &plain[from.min(end)..(from + length).min(end).max(from.min(end))];
+        assert_eq!((count, &read[..count]), (expected.len(), expected), "{length} from {from}");
+    }
+}
+
+#[test]
 fn what_is_beside_the_segments_is_on_the_disk_below() {
     let scene = Scene::new();
     let log = scene.log();

@@ -849,8 +849,8 @@ pub fn frame_length(prefix: &[u8]) -> Result<Option<usize>, FrameError> {
     }
 }
 
-/// The records of a frame that [`Frame::parse`] refuses, as far as they can be told apart. None when
-/// its header is damaged too; nothing else is known of any of them.
+/// The records of a frame that [`Frame::parse`] refuses, as far as they can be told apart: none
+/// when its header is damaged too. Nothing else is known of any of them.
 pub fn damaged_records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     let header = FrameHeader::parse(bytes).ok();
     let body = header.and_then(|header| bytes.get(FRAME_HEADER_BYTES..header.length as usize));

@@ -515,3 +515,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn no_header(file: String, reason: &str) -> DiskError {
     DiskError::Damaged { file, offset: Some(0), reason: reason.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_that_were_used_last_are_kept() {
+        let cache = Cache::default();
+        let most = CACHED_BLOCKS as u64;
+        let put = |number: u64| cache.put((Position(1), number), Arc::new(vec![number as u8]));
+        let has = |number: u64| lock(&cache.held).blocks.contains_key(&(Position(1), number));
+        (0..most).for_each(put);
+        for number in (0..most).rev() {
+            let block = cache.get((Position(1), number)).expect("there is room for all");
+            assert_eq!(*block, [number as u8]);
+        }
+        for number in 0..most {
+            put(most + number);
+            assert!(has(most + number) && !has(most - 1 - number), "{number}");
+            assert_eq!(lock(&cache.held).blocks.len(), CACHED_BLOCKS);
+        }
+        assert!(cache.get((Position(2), most)).is_none());
+    }
+}

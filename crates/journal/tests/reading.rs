@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{FileLog, MemoryDisk, Options, Records, Verify};
-use ledger::{Digest, Position};
+use journal::{Destination, FileLog, MemoryDisk, Options, Records, Retention, Tiered, Verify};
+use ledger::{Digest, Position, Stamp};
 use ports::{Disk, DiskError, DiskFile, Log, LogError, OwnedPayload, RecordReader, Stop};
 use record::frame::{Frame, Tail};
 
@@ -210,6 +210,26 @@ fn a_whole_log_is_read_in_few_pieces() {
     assert!(bytes <= read && read < bytes + bytes / 10, "{read} bytes read for {bytes}");
     let whole = bytes / (256 << 10);
     assert!((whole..whole + 60).contains(&pieces), "{pieces} readings of {bytes} bytes");
+}
+
+/// Whoever reads one block after the other gets eight at once.
+#[test]
+fn a_packed_log_is_unpacked_ahead() {
+    let disk = MemoryDisk::new(8);
+    write(&disk, Options { segment_bytes: 8 << 20, ..Options::default() });
+    let counting = Counting::of(disk, &Arc::default());
+    let log = Tiered::open(counting.clone()).expect("opens");
+    let all = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
+    let due = journal::due(&log, &all, Destination::Here).expect("lists");
+    for due in &due {
+        journal::hand_over(&log, due, Destination::Here, &mut |_| Ok(())).expect("packs");
+    }
+    let log = Tiered::open(counting.clone()).expect("opens");
+    let readings = || counting.readings.load(Ordering::Relaxed);
+    let before = readings();
+    let walked = journal::walk(&log, &mut |_| Ok(())).expect("it is whole");
+    let (blocks, pieces) = (walked.bytes / (256 << 10), readings() - before);
+    assert!(4 * pieces < 3 * blocks, "{pieces} readings of {blocks} blocks");
 }
 
 #[test]

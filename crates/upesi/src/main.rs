@@ -231,9 +231,10 @@ enum Command {
     /// pending; every snapshot is the state that the log came to at its record.
     ///
     /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
-    /// transfer. It reads the log as a stream. In memory it takes about 160 bytes for every
-    /// transfer in it, and 25 for a list of its own. With `--scratch` both are on disk; what is in
-    /// flight, caches and buffers stay (121 MB were measured at a million transfers).
+    /// transfer. It reads the log as a stream, in bounded memory: of a log of up to four million
+    /// records it keeps about 185 bytes for every transfer, of a longer one these are in a directory
+    /// for temporary files (see `--scratch`), and only what is in flight, caches and buffers stay
+    /// (121 MB were measured at a million transfers).
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
     /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
@@ -306,7 +307,8 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Directory on a disk for what grows with the log, instead of memory: some 300 bytes for every
-    /// transfer, removed in the end. For logs of tens of millions; takes half as long again.
+    /// transfer, removed in the end; takes half as long again. Of a log of over four million records
+    /// it is $TMPDIR, or /var/tmp, unless another is given here.
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// Print the result as JSON, a fault too.

@@ -61,6 +61,13 @@ impl OfflineLog {
         &self.disk
     }
 
+    /// About how many records there are: all but those of the last segment. None if a segment cannot
+    /// be read, which a reading of the log then says.
+    pub(crate) fn records_about(&self) -> u64 {
+        let last = self.disk.segments().ok().and_then(|segments| segments.last().cloned());
+        last.map_or(0, |last| last.first.0.saturating_sub(1))
+    }
+
     /// What went wrong, with the directory before it.
     pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
         Failure::new(format!("{}: {what}", self.place))

@@ -1,6 +1,7 @@
 //! `upesi verify`: reads a whole log, decides everything again, and keeps an account of its own
 //! ([`crate::audit`]). One pass; nothing in the data directory is changed.
 
+use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -23,6 +24,11 @@ use crate::restore::tail_behind;
 use crate::snapshot::{Claims, Untrue};
 use crate::{Failure, VerifyArguments};
 
+/// Beyond so many records, what grows with the log is not kept in memory: at most 0.8 GB come before.
+const RECORDS_IN_MEMORY: u64 = 4_000_000;
+/// Where temporary files are that may be large, unless the environment says otherwise: on a disk,
+/// which `/tmp` need not be.
+const TEMPORARY: &str = "/var/tmp";
 /// How long a transfer that ended stays in memory, by the log's own time, where there is a scratch
 /// directory: most resends come within it.
 const KEEP: Duration = Duration::from_secs(1);
@@ -128,7 +134,8 @@ impl From<Failure> for Unproved {
 /// Reads the log from end to end.
 fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unproved> {
     let log = OfflineLog::open(&arguments.data)?;
-    let scratch = arguments.scratch.as_deref().map(Scratch::within).transpose()?;
+    let above = scratch_for(log.records_about(), arguments.scratch.as_deref());
+    let scratch = above.as_deref().map(Scratch::within).transpose()?;
     let (cold, mut audit) = match &scratch {
         Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
         None => (None, Audit::default()),
@@ -148,7 +155,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
     });
     let fault = match (fault, walked) {
         (Some(fault), _) if fault.of_scratch => {
-            return Err(unproved(arguments, &replay, &fault.what));
+            return Err(unproved(above.as_deref(), &replay, &fault.what));
         }
         (Some(fault), _) => *fault,
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage, &log),
@@ -160,7 +167,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
         (None, Ok(walked)) => {
             let closed = audit.close(replay.state()).map_err(|error| Fault::of_list(&error).what);
             let stored = replay.close().map_err(|error| Fault::of_replay(&error).what);
-            stored.and(closed).map_err(|what| unproved(arguments, &replay, &what))?;
+            stored.and(closed).map_err(|what| unproved(above.as_deref(), &replay, &what))?;
             let finding = audit.finding().cloned();
             let checked = notes.check(&log.quarantined, replay.state().position());
             match (finding, checked, claims.close()) {
@@ -180,8 +187,8 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
 }
 
 /// What was kept beside the proof let it down: that says nothing of the log.
-fn unproved(arguments: &VerifyArguments, replay: &Replay, why: &str) -> Unproved {
-    let scratch = arguments.scratch.as_deref().unwrap_or(Path::new("memory"));
+fn unproved(scratch: Option<&Path>, replay: &Replay, why: &str) -> Unproved {
+    let scratch = scratch.unwrap_or(Path::new("memory"));
     let records = replay.records();
     let failure = Failure::new(format!(
         "--scratch {}: {why}. The log is neither proved nor found wrong; {records} of its records \
@@ -190,6 +197,21 @@ fn unproved(arguments: &VerifyArguments, replay: &Replay, why: &str) -> Unproved
         scratch.display()
     ));
     Unproved { records, ..failure.into() }
+}
+
+/// Below which directory is kept what grows with the log: the one that was asked for, for a long log
+/// the system's own, none for any other.
+fn scratch_for(records: u64, asked: Option<&Path>) -> Option<PathBuf> {
+    let is_long = RECORDS_IN_MEMORY < records;
+    asked.map(Path::to_owned).or_else(|| is_long.then(temporary))
+}
+
+fn temporary() -> PathBuf {
+    let usual = Path::new(TEMPORARY);
+    match env::var_os("TMPDIR").is_none() && usual.is_dir() {
+        true => usual.to_owned(),
+        false => env::temp_dir(),
+    }
 }
 
 /// A directory for what grows with the log, removed in the end.
@@ -457,4 +479,23 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     }
     println!("  state hash {}", proof.state_hash);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_is_not_kept_in_memory() {
+        let asked = Path::new("/asked/for");
+        for (records, asked, expected) in [
+            (0, None, None),
+            (RECORDS_IN_MEMORY, None, None),
+            (RECORDS_IN_MEMORY + 1, None, Some(temporary())),
+            (RECORDS_IN_MEMORY, Some(asked), Some(asked.to_owned())),
+            (RECORDS_IN_MEMORY + 1, Some(asked), Some(asked.to_owned())),
+        ] {
+            assert_eq!(scratch_for(records, asked), expected, "{records} {asked:?}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ const PACKAGES: [&str; 3] = ["ledger", "record", "journal"];
 /// A turn that is shorter builds, and tries nothing.
 const TURN_MIN: Duration = Duration::from_secs(120);
 /// What a test may take in all, in seconds; a changed loop may have no end.
-const TEST_SECONDS: &str = "30";
+const TEST_SECONDS: &str = "15";
 /// Random cases of each property: a change that few cases show is found by another night.
 const CASES: &str = "48";
 

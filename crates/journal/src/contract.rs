@@ -49,10 +49,26 @@ pub fn frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
 /// Like [`frame_after`], with this stamp.
 #[must_use]
 pub fn frame_stamped(tail: &Tail, sizes: &[usize], stamp: Stamp) -> Vec<u8> {
+    frame_of(tail, sizes, stamp, sample_payload)
+}
+
+/// Like [`frame_after`], with payloads that are half noise and half zeros: packed, they are half as
+/// long.
+#[must_use]
+pub fn noisy_frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
+    frame_of(tail, sizes, Stamp(tail.stamp.0 + 10), noisy_payload)
+}
+
+fn frame_of(
+    tail: &Tail,
+    sizes: &[usize],
+    stamp: Stamp,
+    payload_at: fn(Position, usize) -> Vec<u8>,
+) -> Vec<u8> {
     let mut builder = FrameBuilder::new();
     for (at, &size) in sizes.iter().enumerate() {
         let position = tail.next().0 + at as u64;
-        let payload = sample_payload(Position(position), size);
+        let payload = payload_at(Position(position), size);
         let payload = (size > 0).then(|| (&payload[..], payload_digest(&payload)));
         let fields = position.to_le_bytes();
         let record = NewRecord { kind: 1, version: 1, fields: &fields, payload };
@@ -61,6 +77,18 @@ pub fn frame_stamped(tail: &Tail, sizes: &[usize], stamp: Stamp) -> Vec<u8> {
     }
     let batch = BatchHeader { stamp, wall: stamp, ..BatchHeader::default() };
     builder.seal(tail, &batch).bytes.to_vec()
+}
+
+fn noisy_payload(position: Position, size: usize) -> Vec<u8> {
+    let mut payload = vec![0; size];
+    let mut noise = position.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for byte in &mut payload[..size / 2] {
+        noise ^= noise << 13;
+        noise ^= noise >> 7;
+        noise ^= noise << 17;
+        *byte = noise as u8;
+    }
+    payload
 }
 
 /// The payload that [`frame_after`] gives the record at `position`. It has no zero byte.

@@ -37,7 +37,7 @@ use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, V
 use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
 
 use crate::frames::DurableFrames;
-use crate::reader::{Index, Opened, Segment, Shared, damaged, storage};
+use crate::reader::{Index, Opened, Segment, Shared, damaged, open_segment, storage};
 use crate::recovery::{self, DamagedEnd, OpenError, Recovered, Recovery};
 use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -86,8 +86,8 @@ impl Default for Options {
 pub enum Verify {
     /// Every frame of every segment.
     Everything,
-    /// The header of every segment and the frames of the last one. Damage before it is found by
-    /// whoever reads there.
+    /// The header of every segment, whether each ends where the next one begins, and the frames of
+    /// the last one. Damage before it is found by whoever reads there.
     LastSegment,
 }
 
@@ -118,7 +118,7 @@ impl<D: Disk> FileLog<D> {
     /// # Errors
     /// [`OpenError::Exists`] if there already is a log, [`OpenError::Disk`].
     pub fn create(disk: D, identity: LogIdentity, options: Options) -> Result<Self, OpenError> {
-        recovery::clear_unfinished_creation(&disk)?;
+        recovery::clear_unfinished_creation(&disk, options.damaged_end)?;
         let tail = Tail::genesis(identity);
         let opened = Arc::new(start_segment(&disk, &tail)?);
         let segments = vec![Segment { first: tail.next(), opened: Some(opened.clone()) }];
@@ -418,14 +418,8 @@ fn replay_segment<D: Disk>(
     expected: Option<Tail>,
     visit: &mut Visitor<'_>,
 ) -> Result<Option<Tail>, LogError> {
-    let file = disk.open(&segment::name_of(first)).map_err(storage)?;
+    let (file, base) = open_segment(disk, first, expected)?;
     let limit = limit.map_or_else(|| file.length(), Ok).map_err(storage)?;
-    let mut header = [0; SEGMENT_HEADER_BYTES as usize];
-    let read = file.read_at(0, &mut header).map_err(storage)?;
-    let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
-    if expected.is_some_and(|tail| !same_end(&tail, &base)) || base.next() != first {
-        return Err(damaged(first, 0, &"the segment does not continue the one before"));
-    }
     let part = Part { file: &file, limit };
     let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
     let scanned = scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)?;

@@ -12,10 +12,9 @@ use ledger::Position;
 use ports::{Disk, DiskFile, LogError, Stop, Visitor};
 use record::frame::{LogIdentity, Tail};
 
-use crate::file_log::same_end;
-use crate::reader::{Shared, damaged, storage};
+use crate::reader::{Shared, damaged, open_segment, storage};
 use crate::scan::{self, Cause, Part, Scanned};
-use crate::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::segment::SEGMENT_HEADER_BYTES;
 
 /// The durable frames of a [`crate::FileLog`], good for as long as it is kept.
 pub struct DurableFrames<D: Disk>(Arc<Shared<D>>);
@@ -104,13 +103,7 @@ impl<D: Disk> DurableFrames<D> {
         (before, near): (Option<Tail>, Option<(u64, Tail)>),
         visit: &mut Visitor<'_>,
     ) -> Result<Scanned, LogError> {
-        let file = self.0.disk.open(&segment::name_of(first)).map_err(storage)?;
-        let mut header = [0; SEGMENT_HEADER_BYTES as usize];
-        let read = file.read_at(0, &mut header).map_err(storage)?;
-        let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
-        if before.is_some_and(|tail| !same_end(&tail, &base)) || base.next() != first {
-            return Err(damaged(first, 0, &"the segment does not continue the one before"));
-        }
+        let (file, base) = open_segment(&self.0.disk, first, before)?;
         // The writer may be at work behind what is durable; the visitor stops before that.
         let part = Part { file: &file, limit: file.length().map_err(storage)? };
         let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));

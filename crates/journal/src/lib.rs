@@ -23,6 +23,7 @@ pub mod contract;
 mod copy;
 mod file_log;
 mod frames;
+mod joint;
 mod mark;
 mod memory_disk;
 mod memory_log;

@@ -68,7 +68,7 @@ pub(crate) const HEADER_BYTES: usize = 512;
 /// Length of the end, in bytes.
 pub(crate) const END_BYTES: usize = 128;
 /// Most blocks of one file: 4 GiB of plain bytes, and one frame beyond.
-const BLOCKS_MAX: u32 = (SEGMENT_BYTES_MAX / BLOCK_BYTES as u64) as u32 + 128;
+const BLOCKS_MAX: u32 = 16_512;
 /// Longest segment that can be configured, in bytes.
 const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 const _: () = assert!(SEGMENT_BYTES_MAX < BLOCKS_MAX as u64 * BLOCK_BYTES as u64);

@@ -18,6 +18,7 @@ use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, byte_of};
 use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
 
+use crate::file_log::same_end;
 use crate::scan::{Part, Window, frame_at, header_at, header_behind};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
@@ -316,6 +317,24 @@ impl<D: Disk> RecordReader for Shared<D> {
         let stamp = frame.view().header().batch.stamp;
         Ok(frame.view().record(position).map(|record| OwnedRecord::copy(&record, stamp)))
     }
+}
+
+/// Opens a segment to be read from its beginning, and gives the log's end before it; `before` is where
+/// the segment before it ended, if that was read.
+pub(crate) fn open_segment<D: Disk>(
+    disk: &D,
+    first: Position,
+    before: Option<Tail>,
+) -> Result<(D::File, Tail), LogError> {
+    let file = disk.open(&segment::name_of(first)).map_err(storage)?;
+    let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+    let read = file.read_at(0, &mut header).map_err(storage)?;
+    let base = segment::decode_header(&header[..read]).map_err(|e| damaged(first, 0, &e))?;
+    let goes_on = before.is_none_or(|before| same_end(&before, &base));
+    if !goes_on || base.next() != first {
+        return Err(damaged(first, 0, &"the segment does not continue the one before"));
+    }
+    Ok((file, base))
 }
 
 pub(crate) fn storage(error: DiskError) -> LogError {

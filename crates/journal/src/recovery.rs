@@ -34,6 +34,10 @@
 //! for is written once more and synced, and the directory too, before the log is handed out. The
 //! same goes for the header of the last segment.
 //!
+//! # What is read of closed segments
+//! All of them, if [`crate::Verify`] asks for it. Else their headers, and whether each ends where the
+//! next one begins ([`crate::joint`]); all of one that does not, to say where it is damaged.
+//!
 //! # Costs
 //! One pass over what [`crate::Verify`] asks for, under 1 s per GiB once it is in memory.
 
@@ -45,6 +49,7 @@ use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::{Discontinuity, Frame, FrameError, LogIdentity, Tail};
 
 use crate::file_log::{Options, Verify, same_end};
+use crate::joint;
 use crate::mark::{self, MARK, Mark};
 use crate::reader::{Index, Opened, Segment};
 use crate::scan::{self, Cause, Part, Scanned};
@@ -54,9 +59,10 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES};
 const REWRITE_BYTES: usize = 1 << 20;
 
 /// What happens to frames at the end of the log that are damaged rather than torn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DamagedEnd {
     /// The log is not opened.
+    #[default]
     Refuse,
     /// They are dropped, as an operator decided. What a later frame says was durable is refused
     /// all the same.
@@ -213,13 +219,13 @@ impl DamageReason {
             }
             Self::Cut { .. } => {
                 "Put the end back from a copy, or restore the log from its backup. If there is \
-                 none, remove durable.mark: the switch then starts with what is left, and what was \
-                 acknowledged behind it must be settled by hand."
+                 none, start once with --drop-damaged-end: the switch goes on with what is left, \
+                 and what was acknowledged behind it must be settled by hand."
             }
             Self::Stored(_) => {
-                "Restore this segment from a copy. If there is none, the log can be opened once \
-                 with the damaged end dropped: the records from there on are lost, and what was \
-                 acknowledged among them must be settled by hand."
+                "Restore this segment from a copy. If there is none, start once with \
+                 --drop-damaged-end: the records from there on are lost, and what was acknowledged \
+                 among them must be settled by hand."
             }
         }
     }
@@ -245,8 +251,8 @@ pub(crate) fn recover<D: Disk>(
     let (closed, last) = split_last(&found)?;
     check_headers(&found)?;
     let mut frames = 0;
-    if options.verify == Verify::Everything {
-        for (segment, next) in closed.iter().zip(&found[1..]) {
+    for (segment, next) in closed.iter().zip(&found[1..]) {
+        if options.verify == Verify::Everything || !goes_on(disk, (segment, next))? {
             frames += check_closed(disk, (segment, next), &mut |_, _| Ok(()))?.frames;
         }
     }
@@ -289,15 +295,20 @@ pub(crate) fn recover<D: Disk>(
 }
 
 /// Before a log is made: removes a first segment whose making was cut short.
-pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
+pub(crate) fn clear_unfinished_creation<D: Disk>(
+    disk: &D,
+    damaged_end: DamagedEnd,
+) -> Result<(), OpenError> {
     let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     if !found.is_empty() {
         return Err(OpenError::Exists);
     }
-    if let Some(mark) = mark {
-        return Err(mark.damage_without_log());
+    match mark {
+        Some(_) if damaged_end == DamagedEnd::Drop => disk.remove(MARK)?,
+        Some(mark) => return Err(mark.damage_without_log()),
+        None => {}
     }
     if let Some(unfinished) = unfinished {
         disk.remove(&unfinished.name)?;
@@ -337,8 +348,8 @@ pub struct Walked {
 /// frame is checked in full, the chain included, before it is visited; `Err(Stop)` ends the walk.
 ///
 /// # Errors
-/// [`OpenError::NoLog`]; [`OpenError::Damaged`] with the place, once the frames before it were
-/// visited; [`OpenError::Disk`].
+/// [`OpenError::NoLog`], if nothing says that there was one; [`OpenError::Damaged`] with the place,
+/// once the frames before it were visited; [`OpenError::Disk`].
 pub fn walk<D: Disk>(
     disk: &D,
     visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
@@ -347,7 +358,8 @@ pub fn walk<D: Disk>(
     let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
-    let (closed, last) = split_last(&found)?;
+    let (closed, last) =
+        split_last(&found).map_err(|none| mark.map_or(none, Mark::damage_without_log))?;
     check_headers(&found)?;
     let mut walked =
         Walked { segments: found.len(), frames: 0, bytes: 0, tail: found[0].base(), torn: None };
@@ -489,6 +501,18 @@ fn check_headers<F: DiskFile>(found: &[Found<F>]) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Whether a segment ends where the next one begins, as far as the end alone tells.
+fn goes_on<D: Disk>(
+    disk: &D,
+    (segment, next): (&Found<D::File>, &Found<D::File>),
+) -> Result<bool, DiskError> {
+    let (file, base) = (disk.open(&segment.name)?, next.base());
+    match file.known_end() {
+        Some(end) => Ok(same_end(&end, &base)),
+        None => joint::ends_at(Part { file: &file, limit: segment.length }, &base),
+    }
+}
+
 /// A segment that has one behind it, read.
 struct Closed {
     frames: u64,
@@ -557,7 +581,7 @@ impl Mark {
     }
 
     /// Where the log itself is gone.
-    fn damage_without_log(&self) -> OpenError {
+    fn damage_without_log(self) -> OpenError {
         let (segment, position) = (segment::name_of(Position(1)), Position(1));
         let reason = DamageReason::Cut { until: self.position };
         OpenError::Damaged(Box::new(Damage { segment, offset: 0, position, reason }))

@@ -83,6 +83,7 @@ pub enum TieredFile<F> {
 pub struct PackedFile<F> {
     first: Position,
     base: Tail,
+    after: Tail,
     plain_bytes: u64,
     bytes: PackedBytes<F>,
     packed_bytes: u64,
@@ -202,7 +203,7 @@ impl<D: Disk> Tiered<D> {
         let packed_bytes = file.length()?;
         let bytes = PackedBytes::Local { file, name };
         let packed = Packed::open(&bytes, packed_bytes)?;
-        let Contents { base, plain_bytes, .. } = packed.contents;
+        let Contents { base, after, plain_bytes, .. } = packed.contents;
         if base.next() != first {
             let reason = "its header is not the one of a file of its name";
             return Err(packed::damaged(&bytes, 0, reason));
@@ -210,6 +211,7 @@ impl<D: Disk> Tiered<D> {
         Ok(PackedFile {
             first,
             base,
+            after,
             plain_bytes,
             bytes,
             packed_bytes,
@@ -223,10 +225,11 @@ impl<D: Disk> Tiered<D> {
     fn open_archived(&self, first: Position) -> Result<Option<PackedFile<D::File>>, DiskError> {
         let Some(entry) = self.catalogue().entries.get(&first).cloned() else { return Ok(None) };
         let place = self.place(&entry.place).map_err(unreachable_place)?;
-        let Contents { base, plain_bytes, packed_bytes, seal, .. } = entry.contents;
+        let Contents { base, after, plain_bytes, packed_bytes, seal, .. } = entry.contents;
         Ok(Some(PackedFile {
             first,
             base,
+            after,
             plain_bytes,
             bytes: PackedBytes::Object { place, name: segment::object_name_of(first) },
             packed_bytes,
@@ -241,6 +244,22 @@ impl<D: Disk> Tiered<D> {
     /// not know.
     pub fn mount(&self, place: Arc<dyn Place>) {
         lock(&self.inner.places).insert(place.url().into(), place);
+    }
+
+    /// Whether a place with segments of this log answers.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn reach(&self, url: &Arc<str>) -> Result<(), PlaceError> {
+        let entries = &self.catalogue().entries;
+        let of_place = entries.iter().find(|(_, entry)| entry.place == *url);
+        let Some(name) = of_place.map(|(first, _)| segment::object_name_of(*first)) else {
+            return Ok(());
+        };
+        match self.place(url)?.length(&name)? {
+            Some(_) => Ok(()),
+            None => Err(PlaceError::NotFound { url: url.to_string(), name }),
+        }
     }
 
     /// The place of a URL, opened once.
@@ -359,6 +378,13 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
         match self {
             Self::Plain(file) => file.frame_starts(),
             Self::Packed(file) => Ok(file.opened()?.starts.clone()),
+        }
+    }
+
+    fn known_end(&self) -> Option<Tail> {
+        match self {
+            Self::Plain(file) => file.known_end(),
+            Self::Packed(file) => Some(file.after),
         }
     }
 }

@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use journal::contract::IDENTITY;
+use journal::contract::{IDENTITY, noisy_frame_after};
 use journal::{
     ArchiveError, Destination, FileLog, Handed, MemoryDisk, OpenError, Options, Place, PlaceError,
     RealDisk, Retention, Tier, Tiered, Upload, Verify, Walked,
 };
 use ledger::{Position, Stamp};
 use ports::{Disk, DiskError, DiskFile, Log, LogError, Stop};
-use record::frame::{BatchHeader, FrameBuilder, LogIdentity, NewRecord, Tail, payload_digest};
+use record::frame::LogIdentity;
 use tempfile::TempDir;
 
 const ALL: Retention = Retention { keep_segments: 0, closed_by: Stamp(u64::MAX) };
@@ -81,30 +81,9 @@ impl Scene {
 fn write_log<D: Disk>(disk: D, identity: LogIdentity) {
     let mut log = FileLog::create(disk, identity, OPTIONS).expect("creates");
     for at in 0..60 {
-        log.append(&frame_after(&log.tail(), &[30_000 + at * 10, 10_000])).expect("appends");
+        log.append(&noisy_frame_after(&log.tail(), &[30_000 + at * 10, 10_000])).expect("appends");
     }
     log.sync().expect("syncs");
-}
-
-/// A frame whose payloads are half noise and half zeros, so that they become half as long.
-fn frame_after(tail: &Tail, sizes: &[usize]) -> Vec<u8> {
-    let mut builder = FrameBuilder::new();
-    let mut noise = tail.next().0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for &size in sizes {
-        let mut payload = vec![0; size];
-        for byte in &mut payload[..size / 2] {
-            noise ^= noise << 13;
-            noise ^= noise >> 7;
-            noise ^= noise << 17;
-            *byte = noise as u8;
-        }
-        let digest = payload_digest(&payload);
-        let payload = Some((&payload[..], digest));
-        let new = NewRecord { kind: 1, version: 1, fields: b"fields", payload };
-        builder.push(&new.encode().expect("short")).expect("short");
-    }
-    let header = BatchHeader { stamp: Stamp(tail.stamp.0 + 10), ..BatchHeader::default() };
-    builder.seal(tail, &header).bytes.to_vec()
 }
 
 fn go(_: u64) -> Result<(), Stop> {
@@ -266,7 +245,7 @@ fn a_long_segment_is_packed() {
     let disk = RealDisk::open(directory.path()).expect("opens");
     let mut log = FileLog::create(disk, IDENTITY, options).expect("creates");
     for _ in 0..38 {
-        log.append(&frame_after(&log.tail(), &[1_000_000])).expect("appends");
+        log.append(&noisy_frame_after(&log.tail(), &[1_000_000])).expect("appends");
     }
     log.sync().expect("syncs");
     drop(log);
@@ -306,7 +285,7 @@ fn a_log_at_work_goes_on_while_its_segments_are_moved() {
     }
     assert_eq!(reader.read(Position(1)).expect("reads"), before);
     for _ in 0..20 {
-        log.append(&frame_after(&log.tail(), &[40_000])).expect("appends");
+        log.append(&noisy_frame_after(&log.tail(), &[40_000])).expect("appends");
     }
     log.sync().expect("syncs");
     assert_eq!(hand_over_all(&disk, Destination::Place(&*place)).expect("moves").len(), 1);

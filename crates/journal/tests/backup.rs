@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use journal::contract::{IDENTITY, frame_after};
+use journal::contract::{IDENTITY, frame_after, noisy_frame_after};
 use journal::{
     ArchiveError, Backup, Copied, Destination, Extra, FileLog, MemoryDisk, Options, Place,
     PlaceError, RealDisk, RestoreError, Restored, Retention, Tiered,
@@ -442,6 +442,20 @@ fn full_chunks_are_copied_once() {
         grow(&mut log, 1);
         assert_eq!((run().bytes, chunks()), (length() - 2 * CHUNK, 3), "{more}");
     }
+    assert_eq!(scene.restore("restored").expect("whole").walked.tail.chain, log.chain());
+}
+
+/// A packed segment that is read in several pieces comes as it is.
+#[test]
+fn a_long_packed_segment_is_restored() {
+    let scene = Scene::new();
+    let long = Options { segment_bytes: 6 << 20, ..OPTIONS };
+    let mut log = FileLog::create(scene.own(), IDENTITY, long).expect("creates");
+    for _ in 0..7 {
+        log.append(&noisy_frame_after(&log.tail(), &[1 << 20])).expect("appends");
+    }
+    log.sync().expect("syncs");
+    assert_eq!(scene.run().expect("copies").segments, 1);
     assert_eq!(scene.restore("restored").expect("whole").walked.tail.chain, log.chain());
 }
 

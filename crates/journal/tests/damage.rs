@@ -181,7 +181,7 @@ fn damage_says_where_and_what_to_do() {
           the checksum of the frame's records is wrong, and no part of it is missing as after a crash.
         Nothing was changed.
         Restore this segment from a copy.
-        If there is none, the log can be opened once with the damaged end dropped:
+        If there is none, start once with --drop-damaged-end:
           the records from there on are lost, and what was acknowledged among them must be settled by hand.
 
     "#]].assert_eq(&shown);
@@ -358,6 +358,126 @@ fn damage_in_closed_segments_is_found_by_replay_and_readers() {
     assert!(matches!(reader.read(Position(5)), Err(LogError::Damaged { .. })));
     assert!(matches!(reader.read(Position(4)), Ok(Some(_))));
     assert!(matches!(reader.read(Position(6)), Ok(Some(_))));
+}
+
+/// Whoever reads from one segment into the next one notices that somebody has put another file there
+/// since the log was opened; so does who begins with that one.
+#[test]
+fn a_segment_that_was_exchanged_is_not_read() {
+    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let exchanges: [&dyn Fn(&MemoryDisk) -> Vec<u8>; 2] =
+        [&|disk| sample_of(1_199).content(&segment(disk, 1)).expect("exists"), &|disk| {
+            disk.content(&segment(disk, 2)).expect("exists")
+        }];
+    for (at, other) in exchanges.into_iter().enumerate() {
+        let disk = sample();
+        let (mut log, _) = FileLog::open(disk.clone(), options).expect("opens");
+        let frames = log.frames();
+        disk.put(&segment(&disk, 1), &other(&disk));
+        for from in [1, 4] {
+            let (mut seen, mut seen_too) = (Vec::new(), Vec::new());
+            let replayed = log.replay(Position(from), &mut |frame| {
+                seen.push(frame.header().first.0);
+                Ok(())
+            });
+            let read = frames.replay(Position(from), &mut |frame| {
+                seen_too.push(frame.header().first.0);
+                Ok(())
+            });
+            // Who begins within the other history has nothing to hold it against at first.
+            let expected: &[u64] = match (from, at) {
+                (1, _) => &[1, 2, 3],
+                (_, 0) => &[4, 5, 6],
+                _ => &[],
+            };
+            assert_eq!((&*seen, &*seen_too), (expected, expected), "{at}, from {from}");
+            for ended in [replayed, read] {
+                assert!(matches!(ended, Err(LogError::Damaged { .. })), "{at}: {ended:?}");
+            }
+        }
+        disk.put(&segment(&disk, 1), &sample().content(&segment(&disk, 1)).expect("exists"));
+        let mut seen = 0;
+        let read = frames.replay(Position(1), &mut |_| {
+            seen += 1;
+            Ok(())
+        });
+        assert_eq!((read, seen), (Ok(()), 12));
+    }
+}
+
+#[test]
+fn a_log_without_frames_has_none_to_visit() {
+    let mut log = FileLog::create(MemoryDisk::new(7), IDENTITY, OPTIONS).expect("creates");
+    for from in [0, 1, 2] {
+        let visit = &mut |_: &Frame<'_>| panic!("there is none");
+        assert_eq!(log.frames().replay(Position(from), visit), Ok(()), "{from}");
+        assert_eq!(log.replay(Position(from), visit), Ok(()), "{from}");
+    }
+}
+
+/// What lies between segments is seen by it all the same, and told as by a reading of everything.
+#[test]
+fn what_is_missing_between_segments_is_refused_by_any_start() {
+    let end_of = |at: usize, cut: fn(Vec<u8>, &[usize]) -> Vec<u8>| {
+        move |disk: &MemoryDisk| {
+            let name = segment(disk, at);
+            let offsets = frame_offsets(disk, &name);
+            disk.put(&name, &cut(disk.content(&name).expect("exists"), &offsets));
+        }
+    };
+    let changes: [&dyn Fn(&MemoryDisk); 8] = [
+        &|disk| disk.remove(&segment(disk, 1)).expect("removes"),
+        &|disk| disk.remove(&segment(disk, 2)).expect("removes"),
+        &|disk| {
+            disk.put(
+                &segment(disk, 1),
+                &sample_of(1_199).content(&segment(disk, 1)).expect("exists"),
+            )
+        },
+        &last_frame_of_the_second_segment_cut_off,
+        &end_of(0, |bytes, _| bytes[..bytes.len() - 1].to_vec()),
+        &end_of(1, |bytes, _| bytes[..512].to_vec()),
+        &end_of(2, |bytes, _| [&bytes[..], &[0; 512]].concat()),
+        &end_of(2, |mut bytes, offsets| {
+            bytes[offsets[2] + 40] ^= 1;
+            bytes
+        }),
+    ];
+    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    for (at, change) in changes.into_iter().enumerate() {
+        let disk = sample();
+        change(&disk);
+        let expected = refused(&disk);
+        let before = content(&disk);
+        let error = FileLog::open(disk.clone(), options).expect_err("damage is refused");
+        assert_eq!(error, expected, "{at}");
+        assert_eq!(content(&disk), before, "{at}: nothing is changed");
+    }
+}
+
+/// A last frame that is longer than what is looked through first, and one that holds another frame.
+#[test]
+fn the_end_of_a_segment_is_found_however_long_its_last_frame_is() {
+    let options = Options { segment_bytes: 400_000, verify: Verify::LastSegment, ..OPTIONS };
+    for sizes in [&[65_000][..], &[65_536], &[200_000], &[399_000], &[100; 700], &[390_000, 100]] {
+        let disk = MemoryDisk::new(7);
+        let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+        for _ in 0..8 {
+            log.append(&frame_after(&log.tail(), sizes)).expect("appends");
+        }
+        log.sync().expect("syncs");
+        let (end, chain) = (log.end(), log.chain());
+        drop(log);
+        let (log, report) = FileLog::open(disk.clone(), options).expect("opens");
+        assert_eq!((log.end(), log.chain()), (end, chain), "{sizes:?}");
+        let in_last = journal::walk(&disk, &mut |_| Ok(())).expect("sound").frames;
+        assert!(report.frames < in_last, "{sizes:?}: closed segments are not read");
+        drop(log);
+        let name = segment(&disk, 0);
+        let bytes = disk.content(&name).expect("exists");
+        disk.put(&name, &bytes[..bytes.len() - 1]);
+        assert!(FileLog::open(disk, options).is_err(), "{sizes:?}");
+    }
 }
 
 #[test]

@@ -93,8 +93,8 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
         Put the end back from a copy,
           or restore the log from its backup.
         If there is none,
-          remove durable.mark:
-          the switch then starts with what is left,
+          start once with --drop-damaged-end:
+          the switch goes on with what is left,
           and what was acknowledged behind it must be settled by hand."#]]
     .assert_eq(&said);
     let read = journal::walk(&disk, &mut |_| Ok(()));
@@ -104,7 +104,9 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
         let disk = marked();
         let names = segments(&disk);
         names[names.len() - gone..].iter().for_each(|name| disk.remove(name).expect("removes"));
-        refused(&disk);
+        let said = refused(&disk);
+        let read = journal::walk(&disk, &mut |_| Ok(())).expect_err("a reader says so too");
+        assert_eq!(read.to_string(), said, "{gone}");
     }
 
     // Torn, as a crash would leave it; but it was durable.
@@ -116,12 +118,30 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
 }
 
 #[test]
-fn an_operator_who_has_no_copy_removes_the_mark() {
+fn an_operator_who_has_no_copy_gives_the_end_up() {
+    let given_up = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+    let cut = || {
+        let disk = marked();
+        cut_a_frame(&disk);
+        disk
+    };
+    let by_hand = cut();
+    by_hand.remove(MARK).expect("removes");
+    for (disk, options) in [(by_hand, OPTIONS), (cut(), given_up)] {
+        let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
+        assert_eq!(log.tail().end, Position(10));
+        drop(log);
+        assert!(FileLog::open(disk, OPTIONS).is_ok(), "once");
+    }
+    // All of it.
     let disk = marked();
-    cut_a_frame(&disk);
-    disk.remove(MARK).expect("removes");
-    let (log, _) = FileLog::open(disk, OPTIONS).expect("opens");
-    assert_eq!(log.tail().end, Position(10));
+    segments(&disk).iter().for_each(|name| disk.remove(name).expect("removes"));
+    assert!(FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), OPTIONS).is_err());
+    let (log, made) =
+        FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), given_up).expect("begins anew");
+    assert!(made.created);
+    drop(log);
+    assert!(FileLog::open(disk, OPTIONS).is_ok(), "the mark of the other one is gone");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files in one directory, with what survives a crash spelled out.
 
 use ledger::Position;
+use record::frame::Tail;
 
 /// A directory of files owned by one process.
 ///
@@ -115,6 +116,12 @@ pub trait DiskFile: Send + Sync + 'static {
     /// [`DiskError::Damaged`], [`DiskError::Failed`].
     fn frame_starts(&self) -> Result<Vec<(Position, u64)>, DiskError> {
         Ok(Vec::new())
+    }
+
+    /// How far the log goes in this file, if that is known without reading it, from what is kept with
+    /// or beside it. Of most files it is not.
+    fn known_end(&self) -> Option<Tail> {
+        None
     }
 }
 

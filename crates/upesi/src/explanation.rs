@@ -82,7 +82,8 @@ pub(crate) struct Message {
     pub(crate) trace: String,
     /// Hash by which a resend is recognised.
     pub(crate) hash: String,
-    /// What is left of the message: `stored`, `erased` or `none`.
+    /// What is left of the message: `stored`, `damaged` if that is not what its digest was taken of,
+    /// `erased` or `none`.
     pub(crate) kept: &'static str,
     pub(crate) header_lines: Option<usize>,
     pub(crate) header_bytes: Option<usize>,
@@ -243,8 +244,9 @@ impl Display for What {
                 };
                 writeln!(
                     f,
-                    "notice {notice}, {request} to {recipient}: {result}\n  {attempts} attempts, \
+                    "notice {notice}, {request} to {recipient}: {result}\n  {attempts} attempt{}, \
                      {status}, the last ended {}",
+                    if *attempts == 1 { "" } else { "s" },
                     delivery.finished
                 )
             }
@@ -261,9 +263,12 @@ impl Display for Message {
         }
         writeln!(f, "  says     {}", self.says)?;
         if let (Some(expiration), Some(left)) = (&self.expiration, self.expires_in_ms) {
-            writeln!(f, "  expires  {expiration}, in {left} ms")?;
+            writeln!(f, "  expires  {expiration}, {}", distance(left))?;
         }
-        write!(f, "  message  {}", self.kept)?;
+        match self.kept {
+            "damaged" => write!(f, "  message  DAMAGED, not what was taken in and decided on")?,
+            kept => write!(f, "  message  {kept}")?,
+        }
         if let (Some(lines), Some(head), Some(body)) =
             (self.header_lines, self.header_bytes, self.body_bytes)
         {
@@ -328,6 +333,19 @@ impl Display for Leg {
              {after}"
         )
     }
+}
+
+/// How long it is until then, or has been since, for people.
+fn distance(left_ms: i64) -> String {
+    let ms = left_ms.unsigned_abs();
+    let far = match ms {
+        0..10_000 => format!("{ms} ms"),
+        10_000..600_000 => format!("{} s", ms / 1_000),
+        600_000..36_000_000 => format!("{} min", ms / 60_000),
+        36_000_000..864_000_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} days", ms / 86_400_000),
+    };
+    if left_ms < 0 { format!("{far} before it came") } else { format!("{far} after it came") }
 }
 
 /// The request that a notice becomes.

@@ -14,7 +14,7 @@ use ledger::{
     Stamp, TransferId,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
-use record::frame::{Payload, Record};
+use record::frame::{Payload, Record, payload_digest};
 use record::told::Told;
 
 use crate::explanation::{
@@ -385,7 +385,9 @@ fn sent_of(record: &Record<'_>) -> (&'static str, Option<Sent>) {
         Payload::None => ("none", None),
         Payload::Erased => ("erased", None),
         Payload::Stored(stored) => {
-            ("stored", fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored)).ok())
+            let is_sound = payload_digest(stored) == record.payload_digest;
+            let sent = fspiop::payload::decode(&bytes::Bytes::copy_from_slice(stored)).ok();
+            (if is_sound { "stored" } else { "damaged" }, sent)
         }
     }
 }

@@ -8,9 +8,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use journal::{DurableFrames, Options, RealDisk, Recovery, Tier, Tiered, Verify};
+use journal::{
+    DamagedEnd, Dropped, DurableFrames, Options, RealDisk, Recovery, Tier, Tiered, Verify,
+};
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, Handle, SystemClock};
@@ -63,7 +66,11 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
     arm_exit(arguments);
-    let opening = Opening { slowness, place };
+    let damaged_end = match arguments.drop_damaged_end {
+        true => DamagedEnd::Drop,
+        false => DamagedEnd::Refuse,
+    };
+    let opening = Opening { slowness, place, damaged_end };
     let Opened { sequencer, directory, following, segments, sharing } =
         open(&config, &arguments.data, &opening, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
@@ -296,6 +303,7 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
 pub(crate) struct Opening {
     pub(crate) slowness: Option<Slowness>,
     pub(crate) place: Place,
+    pub(crate) damaged_end: DamagedEnd,
 }
 
 /// Opens the log of a directory, or begins one, and brings the state up to its end.
@@ -307,9 +315,9 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     let place_of_log = &opening.place;
-    let OpenedLog { disk, served, quarantined } = open_log(config, data, place_of_log)?;
+    let OpenedLog { disk, served, quarantined } = open_log(config, data, opening)?;
     let Served { log, recovery, topic } = served;
-    report(&recovery);
+    report(&recovery, opening.damaged_end);
     report_places(&disk)?;
     let segments = Segments { log: disk.clone(), closer: log.files().closer() };
     let started = Instant::now();
@@ -484,7 +492,7 @@ struct OpenedLog {
     quarantined: Vec<Entry>,
 }
 
-fn open_log(config: &Config, data: &Path, place: &Place) -> Result<OpenedLog, Failure> {
+fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", data.display()));
     fs::DirBuilder::new()
         .recursive(true)
@@ -497,20 +505,27 @@ fn open_log(config: &Config, data: &Path, place: &Place) -> Result<OpenedLog, Fa
         segment_bytes: config.log.segment_mib << 20,
         // The replay that follows reads and checks the rest, as far as no snapshot stands for it.
         verify: Verify::LastSegment,
+        damaged_end: opening.damaged_end,
         ..Options::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    let served = place.open(data, disk.clone(), config.hub_name()?, options)?;
+    let served = opening.place.open(data, disk.clone(), config.hub_name()?, options)?;
     Ok(OpenedLog { disk, served, quarantined })
 }
 
-fn report(recovery: &Recovery) {
-    if let Some(dropped) = &recovery.dropped {
+fn report(recovery: &Recovery, damaged_end: DamagedEnd) {
+    let end = recovery.end.0;
+    let (what, of_it) = match damaged_end {
+        DamagedEnd::Refuse => ("of an unfinished write ", "nothing of them was acknowledged"),
+        DamagedEnd::Drop => ("", "what was acknowledged among them is to be settled by hand"),
+    };
+    if let Some(Dropped { segment, offset, bytes, reason }) = &recovery.dropped {
         printed::say(format_args!(
-            "cut {} bytes of an unfinished write off {} at {} ({}); nothing of them was \
-             acknowledged",
-            dropped.bytes, dropped.segment, dropped.offset, dropped.reason
+            "cut {bytes} bytes {what}off {segment} at {offset} ({reason}); {of_it}"
         ));
+    }
+    if damaged_end == DamagedEnd::Drop {
+        printed::say(format_args!("--drop-damaged-end: the log ends with record {end}"));
     }
 }
 
@@ -530,7 +545,29 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
         let away: String = away.collect();
         printed::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
     }
+    if !archived.is_empty() {
+        let archived = archived.into_iter().map(|(place, count)| (Arc::clone(place), count));
+        reach(disk.clone(), archived.collect());
+    }
     Ok(())
+}
+
+/// Tells which places of archived segments do not answer. Nobody waits for them: a switch needs
+/// none of them to decide.
+fn reach(disk: Tiered<RealDisk>, archived: Vec<(Arc<str>, usize)>) {
+    let asking = thread::Builder::new().name("places".into()).spawn(move || {
+        for (place, count) in archived {
+            if let Err(error) = disk.reach(&place) {
+                printed::say(format_args!(
+                    "NOT READABLE NOW: {count} segments in {place}: {error}. What they hold cannot \
+                     be explained or verified until they are there again"
+                ));
+            }
+        }
+    });
+    if let Err(error) = asking {
+        printed::say(format_args!("places of archived segments were not asked: {error}"));
+    }
 }
 
 /// What every log starts with, and what the configuration says now.

@@ -29,6 +29,9 @@ const RECORDS_IN_MEMORY: u64 = 4_000_000;
 /// Where temporary files are that may be large, unless the environment says otherwise: on a disk,
 /// which `/tmp` need not be.
 const TEMPORARY: &str = "/var/tmp";
+/// What to do about a log that is whole, and says what is not so.
+const UNTRUE: &str = "Nothing was changed: keep this directory as it is, hold it against a copy of \
+                      the log, and go on with one that is proved";
 /// How long a transfer that ended stays in memory, by the log's own time, where there is a scratch
 /// directory: most resends come within it.
 const KEEP: Duration = Duration::from_secs(1);
@@ -157,7 +160,11 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
         (Some(fault), _) if fault.of_scratch => {
             return Err(unproved(above.as_deref(), &replay, &fault.what));
         }
-        (Some(fault), _) => *fault,
+        (Some(fault), _) => {
+            let before = fault.position.map_or(u64::MAX, |position| position.saturating_sub(1));
+            let (records, failure) = (replay.records().min(before), log.failure(&fault.line));
+            return Err(Unproved { fault: Some(fault), records, failure });
+        }
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage, &log),
         (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
             Fault::of_file(file, offset, reason)
@@ -373,7 +380,7 @@ impl Fault {
         let about = transfer.as_ref().map_or(String::new(), |id| format!("transfer {id} "));
         Self {
             position: Some(finding.position.0),
-            line: format!("record {}: {about}{}", finding.position.0, finding.what),
+            line: format!("record {}: {about}{}. {UNTRUE}", finding.position.0, finding.what),
             what: finding.what.clone(),
             transfer,
             ..Self::default()

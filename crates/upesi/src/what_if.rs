@@ -73,8 +73,11 @@ impl FromStr for Said {
         let currency = parts.next().and_then(Currency::parse);
         let name = parts.next().and_then(FspName::new);
         let said = name.zip(currency).zip(amount);
-        said.map(|((name, currency), amount)| Self { name, currency, amount })
-            .ok_or_else(|| "not of the form dfsp1:USD:50000".to_owned())
+        said.map(|((name, currency), amount)| Self { name, currency, amount }).ok_or_else(|| {
+            "not of the form dfsp1:USD:50000, with at most 18 digits, four of them behind the \
+                 point"
+                .to_owned()
+        })
     }
 }
 
@@ -91,10 +94,12 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
     if to.is_some_and(|to| is_before(to, from)) {
         return Err(Failure::new("--to lies before --from"));
     }
-    if from == Edge::Record(Position(1)) {
-        return Err(Failure::new("--from: nobody has a cap before the first record"));
-    }
     let log = OfflineLog::open_beside(&arguments.data)?;
+    if from == Edge::Record(Position(1)) {
+        return Err(Failure::new(
+            "--from: nobody has a cap before the first record; begin behind the one that gave it",
+        ));
+    }
     let mut period = Counterfactual::new(assumptions(arguments), from, to);
     let (replay, _) = log.replay(&mut |replay, placed| {
         replay.apply(placed.frame, &mut |moment, state, effects| {
@@ -107,11 +112,12 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
     }
     if period.first.is_none() || period.last.is_none() {
         let state = replay.state();
-        return Err(log.failure(format!(
-            "no record is within the period; the log ends with record {}, at {}",
-            state.position().0,
-            moment(state.stamp())
-        )));
+        let (position, at) = (state.position().0, moment(state.stamp()));
+        let beside = match period.is_over() {
+            true => format!("the first ones behind it are of {at}"),
+            false => format!("the log ends with record {position}, at {at}"),
+        };
+        return Err(log.failure(format!("no record is within the period; {beside}")));
     }
     let shown = Shown::of(&period, replay.state(), arguments, started);
     match arguments.json {

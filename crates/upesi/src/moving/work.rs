@@ -164,7 +164,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<(), Failure> {
     let security = Box::new(config.kafka.security()?);
     let place =
         Place::Kafka { address: address.clone(), node: NAME.into(), begins: false, security };
-    let opening = Opening { slowness: None, place };
+    let opening = Opening { place, ..Opening::default() };
     let was_own = has_segments(data) && !data.join(MARKER).exists();
     let Opened { sequencer, sharing, .. } = serve::open(&config, data, &opening, &clock)?;
     let Some(Sharing { topic, quarantine, .. }) = sharing else {

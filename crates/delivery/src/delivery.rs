@@ -8,7 +8,8 @@ use ports::Net;
 
 use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
 use crate::notice::{
-    Attempt, AttemptResult, Consequence, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
+    Attempt, AttemptResult, Consequence, Course, Enqueued, Entry, Purpose, Report, Verdict, Waits,
+    Withdrawal,
 };
 use crate::policy::{Jitter, Moment, Policy};
 use crate::slab::{Held, LaneAt, Slab, Slot, Stage};
@@ -149,6 +150,7 @@ impl<M: Clone> Delivery<M> {
             matches!(stage, Stage::InFlight | Stage::Probe),
             "a result belongs to an attempt under way, {notice:?} is {stage:?}"
         );
+        self.entries[slot].last = Some(result);
         self.lanes[lane.0 as usize].state.in_flight -= 1;
         self.lanes[lane.0 as usize].results += 1;
         self.patient.retain(|(_, other)| *other != notice);
@@ -285,6 +287,25 @@ impl<M: Clone> Delivery<M> {
         self.by_notice.is_empty()
     }
 
+    /// How far a notice is at `now`; `None` once it is done with, or was never queued.
+    #[must_use]
+    pub fn course(&self, notice: NoticeId, now: Moment) -> Option<Course> {
+        let held = &self.entries[*self.by_notice.get(&notice)?];
+        let waits = match (held.stage, self.lanes[held.lane.0 as usize].state.mode) {
+            (Stage::Vacant, _) => return None,
+            (Stage::Blocked, _) => Waits::Earlier,
+            (Stage::InFlight | Stage::Probe, _) => Waits::Result,
+            (Stage::BackingOff, _) => Waits::Until(held.pause_end),
+            (Stage::Unrecorded, _) => Waits::Record,
+            (Stage::Fresh | Stage::Resumed, LaneMode::Probing { next }) if now < next => {
+                Waits::Until(next)
+            }
+            (Stage::Fresh | Stage::Resumed, _) => Waits::Turn,
+        };
+        let first_attempt = (0 < held.attempts).then_some(held.first_attempt);
+        Some(Course { attempts: held.attempts, first_attempt, last: held.last, waits })
+    }
+
     /// Every lane that ever had an entry, in order of first use.
     pub fn lane_states(&self) -> impl Iterator<Item = LaneState> + '_ {
         self.lanes.iter().map(|lane| lane.state)
@@ -326,6 +347,8 @@ impl<M: Clone> Delivery<M> {
             bytes: entry.bytes,
             attempts: 0,
             first_attempt: Moment::default(),
+            last: None,
+            pause_end: Moment::default(),
             message,
             before: None,
             after: None,
@@ -425,6 +448,7 @@ impl<M: Clone> Delivery<M> {
         let retry_at =
             self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
         self.entries[slot].stage = Stage::BackingOff;
+        self.entries[slot].pause_end = retry_at;
         self.lanes[self.entries[slot].lane.0 as usize].state.backing_off += 1;
         self.timers.push(Reverse((retry_at, Timer::Retry(slot))));
         retry_at

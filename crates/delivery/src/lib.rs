@@ -51,6 +51,6 @@ mod tests;
 pub use crate::delivery::Delivery;
 pub use crate::lane::{Due, LaneMode, LaneState, LaneWork};
 pub use crate::notice::{
-    Attempt, AttemptResult, Enqueued, Entry, Purpose, Report, Verdict, Withdrawal,
+    Attempt, AttemptResult, Course, Enqueued, Entry, Purpose, Report, Verdict, Waits, Withdrawal,
 };
 pub use crate::policy::{Moment, Policy};

@@ -146,6 +146,34 @@ pub struct Report {
     pub finished: Moment,
 }
 
+/// How far a notice is that is not done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// Attempts begun.
+    pub attempts: u32,
+    /// When the first one was handed out.
+    pub first_attempt: Option<Moment>,
+    /// How the last one ended.
+    pub last: Option<AttemptResult>,
+    /// What it waits for.
+    pub waits: Waits,
+}
+
+/// What a notice waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// An earlier notice of its transfer to the same recipient.
+    Earlier,
+    /// Its turn: others are before it, or the window is full.
+    Turn,
+    /// The end of an attempt.
+    Result,
+    /// The end of a pause: its own, or its recipient's, who did not answer.
+    Until(Moment),
+    /// Its delivery has ended, and is not on record yet.
+    Record,
+}
+
 /// What [`crate::Delivery::withdraw`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {

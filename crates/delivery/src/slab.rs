@@ -8,7 +8,7 @@ use std::ops::{Index, IndexMut};
 
 use ledger::{NoticeId, TransferId};
 
-use crate::notice::Purpose;
+use crate::notice::{AttemptResult, Purpose};
 use crate::policy::Moment;
 
 /// A place in the slab.
@@ -49,6 +49,10 @@ pub(crate) struct Held<M> {
     pub(crate) bytes: u32,
     pub(crate) attempts: u32,
     pub(crate) first_attempt: Moment,
+    /// How the last attempt ended, if one has.
+    pub(crate) last: Option<AttemptResult>,
+    /// While it is backing off: until when.
+    pub(crate) pause_end: Moment,
     pub(crate) message: Option<M>,
     pub(crate) before: Option<Slot>,
     pub(crate) after: Option<Slot>,

@@ -6,8 +6,8 @@ use ledger::{NoticeId, ParticipantIndex, TransferId};
 
 use crate::policy::Jitter;
 use crate::{
-    Attempt, AttemptResult, Delivery, Enqueued, Entry, LaneMode, LaneState, Moment, Policy,
-    Purpose, Verdict, Withdrawal,
+    Attempt, AttemptResult, Course, Delivery, Enqueued, Entry, LaneMode, LaneState, Moment, Policy,
+    Purpose, Verdict, Waits, Withdrawal,
 };
 
 const BANK: ParticipantIndex = ParticipantIndex(1);
@@ -492,6 +492,45 @@ fn all_pauses_together_are_told_for_any_number_of_attempts() {
     check(u32::MAX, 51_000 + (u64::from(u32::MAX) - 9) * 30_000);
     let slow = Policy { backoff_max_micros: u64::MAX, attempts_max: u32::MAX, ..Policy::default() };
     assert_eq!(slow.pauses_at_most(), std::time::Duration::from_micros(u64::MAX));
+}
+
+#[test]
+fn how_far_a_notice_is_is_told_at_each_step() {
+    let policy = Policy { window: 2, probe_after: 1, ..Policy::default() };
+    let two_of_one = [owed(1, BANK, 1), owed(2, BANK, 1), owed(3, BANK, 2), owed(4, BANK, 3)];
+    let mut delivery = filled(policy, two_of_one);
+    let course = |delivery: &Delivery<u64>, notice, now| {
+        let course = delivery.course(NoticeId(notice), Moment(now))?;
+        let Course { attempts, first_attempt, last, waits } = course;
+        Some((attempts, first_attempt.map(|moment| moment.0), last, waits))
+    };
+    assert_eq!(course(&delivery, 1, 0), Some((0, None, None, Waits::Turn)));
+    assert_eq!(course(&delivery, 2, 0), Some((0, None, None, Waits::Earlier)));
+    assert_eq!(drain(&mut delivery, Moment(10)), [1, 3]);
+    assert_eq!(course(&delivery, 1, 10), Some((1, Some(10), None, Waits::Result)));
+    assert_eq!(course(&delivery, 4, 10), Some((0, None, None, Waits::Turn)), "no room");
+    let failed = AttemptResult::Status(500);
+    let Verdict::RetryAt(again) = delivery.finished(NoticeId(1), failed, Moment(20)) else {
+        panic!("it is tried again")
+    };
+    let paused = (1, Some(10), Some(failed), Waits::Until(again));
+    assert_eq!(course(&delivery, 1, 20), Some(paused));
+    // A recipient that does not answer holds up everything of its own, what failed first too.
+    let broken = AttemptResult::Broken;
+    delivery.finished(NoticeId(3), broken, Moment(30));
+    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
+    assert_eq!(course(&delivery, 4, 30), Some((0, None, None, Waits::Until(next))));
+    let Some((1, Some(10), Some(last), Waits::Until(_))) = course(&delivery, 3, 30) else {
+        panic!("it is tried again")
+    };
+    assert_eq!(last, broken);
+    assert_eq!(drain(&mut delivery, next), [4]);
+    delivery.finished(NoticeId(4), AttemptResult::Status(200), next);
+    let (attempts, _, last, waits) = course(&delivery, 4, next.0).expect("not on record yet");
+    assert_eq!((attempts, last, waits), (1, Some(AttemptResult::Status(200)), Waits::Record));
+    delivery.recorded(&[NoticeId(4)]);
+    assert_eq!(course(&delivery, 4, next.0), None);
+    assert_eq!(course(&delivery, 9, next.0), None);
 }
 
 fn patient(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {

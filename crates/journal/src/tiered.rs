@@ -246,22 +246,6 @@ impl<D: Disk> Tiered<D> {
         lock(&self.inner.places).insert(place.url().into(), place);
     }
 
-    /// Whether a place with segments of this log answers.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
-    pub fn reach(&self, url: &Arc<str>) -> Result<(), PlaceError> {
-        let entries = &self.catalogue().entries;
-        let of_place = entries.iter().find(|(_, entry)| entry.place == *url);
-        let Some(name) = of_place.map(|(first, _)| segment::object_name_of(*first)) else {
-            return Ok(());
-        };
-        match self.place(url)?.length(&name)? {
-            Some(_) => Ok(()),
-            None => Err(PlaceError::NotFound { url: url.to_string(), name }),
-        }
-    }
-
     /// The place of a URL, opened once.
     pub(crate) fn place(&self, url: &Arc<str>) -> Result<Arc<dyn Place>, PlaceError> {
         let mut places = lock(&self.inner.places);

@@ -277,6 +277,13 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.directory.store_bytes()
     }
 
+    /// Position of the last record decided on: whoever was answered finds his own record at most here,
+    /// while [`Handle::status`] may be some records behind.
+    #[must_use]
+    pub fn committed(&self) -> Position {
+        Position(self.shared.tally.committed.load(Ordering::Acquire))
+    }
+
     /// How the node is doing, as of its last batch.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -293,7 +300,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
         Progress {
             busy: inbox.is_busy(),
             turns: tally.turns.load(Ordering::Relaxed),
-            committed: tally.committed.load(Ordering::Relaxed),
+            committed: tally.committed.load(Ordering::Acquire),
             refused_full: tally.refused_full.load(Ordering::Relaxed),
             store_fails: directory.store().is_some_and(|store| store.is_failing()),
             stored: directory.store().map_or(offered, |store| store.mark().position.0),

@@ -608,7 +608,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         let Self { replica, posting, lanes, hooks, .. } = self;
         let sequencer = replica.sequencer();
         let last = sequencer.state().position().0;
-        self.shared.tally.committed.store(last, std::sync::atomic::Ordering::Relaxed);
+        self.shared.tally.committed.store(last, std::sync::atomic::Ordering::Release);
         let first = committed.first;
         let serves = |recipient: ParticipantIndex| lanes.serves(recipient);
         let Some(UnderWay { mut batch, proposed_us, taken_ns, .. }) = own else {

@@ -232,7 +232,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                         .into_iter()
                         .for_each(|taken| self.posting.mark(&self.sequencer, taken, batch));
                     let last = self.sequencer.state().position().0;
-                    self.shared.tally.committed.store(last, Ordering::Relaxed);
+                    self.shared.tally.committed.store(last, Ordering::Release);
                     self.release(&committed, batch);
                     if !waiting.is_empty() {
                         self.tend().map_err(|error| error.to_string())?;

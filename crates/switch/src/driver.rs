@@ -24,7 +24,7 @@ use crate::notices;
 use crate::null::{self, Decisions};
 use crate::pool::{Failure, SWEEP};
 use crate::progress::LaneWatch;
-use crate::{Wedge, progress};
+use crate::{Wedge, inquiry, progress};
 
 /// How long finished deliveries wait for a record that takes them along.
 const RECORD_PATIENCE: Duration = Duration::from_millis(20);
@@ -116,6 +116,7 @@ async fn read_mail(edge: Rc<Edge>) {
     loop {
         edge.mail.notified().await;
         take_mail(&edge, &mut events);
+        inquiry::answer(&edge);
         pump(&edge);
     }
 }

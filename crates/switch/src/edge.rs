@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use crate::address::AddressBook;
 use crate::connections::Connections;
 use crate::forward::Forwards;
+use crate::inquiry::Inquiries;
 use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::signatures::KeyBook;
@@ -122,6 +123,8 @@ pub(crate) struct Counters {
     pub(crate) turns: Counter,
     /// Lanes that are stuck.
     pub(crate) stuck: Mutex<Vec<Stuck>>,
+    /// What operators want to know of its notices.
+    pub(crate) inquiries: Inquiries,
 }
 
 /// The state of one I/O thread.

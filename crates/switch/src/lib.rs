@@ -27,6 +27,7 @@ mod connections;
 mod driver;
 mod edge;
 mod forward;
+mod inquiry;
 mod multiplexed;
 mod notices;
 mod null;
@@ -62,6 +63,7 @@ use tokio::sync::{Notify, watch};
 
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
+pub use inquiry::Underway;
 pub use notices::{message_of_payload, stored_message};
 pub use null::Decisions;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
@@ -199,6 +201,7 @@ pub fn prepare(
         let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
         let counters = Arc::new(Counters::default());
         traffic.threads.push(Arc::clone(&counters));
+        traffic.mail.push(Arc::clone(&mail));
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
         seats.push((Seat { number, clock, started, mailbox, mail, counters, seed }, listener));
@@ -306,6 +309,8 @@ async fn drain(edge: &Edge) {
 #[derive(Debug, Default)]
 pub struct Traffic {
     threads: Vec<Arc<Counters>>,
+    /// Wakes each of them.
+    mail: Vec<Arc<Notify>>,
 }
 
 /// Sums over all threads.

@@ -20,9 +20,10 @@ use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
 use record::told::Told;
 use store::Disk;
+use switch::Traffic;
 
 use crate::audit::{is_end, transfer_of};
-use crate::explanation::{Explanation, Source};
+use crate::explanation::{Explanation, Source, Underway, request_of};
 use crate::life::{Tale, tell};
 use crate::offline::{Go, OfflineLog, print_json};
 use crate::{ExplainArguments, Failure, cold};
@@ -254,6 +255,8 @@ impl Listener for Notes {
 /// How long an answer waits for the store to show what was decided when it was asked for.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long I/O threads may take to say how far callbacks are: they are asked between messages.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a running switch can tell of a transfer.
 pub(crate) struct Question {
@@ -264,6 +267,8 @@ pub(crate) struct Question {
     pub(crate) asked_at: Position,
     /// What the state says, where the store may have been made before anything was told.
     pub(crate) view: Option<TransferView>,
+    /// Who sends what is owed.
+    pub(crate) traffic: Arc<Traffic>,
 }
 
 impl Question {
@@ -283,8 +288,28 @@ impl Question {
         }
         let told = tell(self.id, &tale, &*self.reader).map_err(|error| error.to_string())?;
         let missing = (!whole).then_some(MISSING);
+        let under_way = self.under_way(&tale, &told.notices_pending);
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(Explanation { up_to: up_to.0, missing, seconds, ..told }))
+        Ok(Some(Explanation { up_to: up_to.0, missing, under_way, seconds, ..told }))
+    }
+
+    /// How far the callbacks are that are owed.
+    fn under_way(&self, tale: &Tale, pending: &[u64]) -> Vec<Underway> {
+        if pending.is_empty() {
+            return Vec::new();
+        }
+        let pending: Vec<_> = pending.iter().map(|&notice| NoticeId(notice)).collect();
+        let owed: BTreeMap<_, _> = tale
+            .told
+            .iter()
+            .flat_map(|told| &told.owed)
+            .map(|owed| (owed.notice, (owed.recipient.as_str().to_owned(), request_of(owed.kind))))
+            .collect();
+        let found = self.traffic.underway(&pending, ANSWER_PATIENCE);
+        let told = found.iter().filter_map(|underway| {
+            Some(Underway::of(underway, owed.get(&underway.notice).cloned()?))
+        });
+        told.collect()
     }
 
     /// Waits until the store shows everything durable that was decided before the question.

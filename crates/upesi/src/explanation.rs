@@ -3,8 +3,11 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use ledger::{Amount, NoticeKind, Outcome};
+use delivery::{AttemptResult, Waits};
+use ledger::{Amount, NoticeKind, Outcome, Stamp};
 use serde::{Serialize, Serializer};
+
+use crate::offline::moment;
 
 /// The life of one transfer.
 #[derive(Debug, Serialize)]
@@ -16,6 +19,9 @@ pub(crate) struct Explanation {
     pub(crate) events: Vec<Event>,
     /// Notices about it that are owed at the end.
     pub(crate) notices_pending: Vec<u64>,
+    /// How far these are, where a switch is running that sends them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) under_way: Vec<Underway>,
     /// Last record that this takes account of.
     pub(crate) up_to: u64,
     /// Whether the decisions were noted when they were made, or made again.
@@ -172,6 +178,56 @@ pub(crate) struct Delivery {
     pub(crate) last_status: Option<u16>,
     /// When the last attempt ended, by the wall clock.
     pub(crate) finished: String,
+}
+
+/// A callback that has not come to its end, and what was tried since this switch started.
+#[derive(Debug, Serialize)]
+pub(crate) struct Underway {
+    pub(crate) notice: u64,
+    pub(crate) recipient: String,
+    pub(crate) request: &'static str,
+    /// What it waits for.
+    pub(crate) waits: &'static str,
+    pub(crate) attempts: u32,
+    pub(crate) first_attempt: Option<String>,
+    /// HTTP status of the last answer; none when there was no answer.
+    pub(crate) last_status: Option<u16>,
+    /// Why the last attempt had no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_failure: Option<&'static str>,
+    /// When the next attempt may begin, if it waits for that.
+    pub(crate) next_attempt: Option<String>,
+}
+
+impl Underway {
+    pub(crate) fn of(
+        underway: &switch::Underway,
+        (recipient, request): (String, &'static str),
+    ) -> Self {
+        let at = |ms: u64| moment(Stamp::from_millis(ms));
+        Self {
+            notice: underway.notice.0,
+            recipient,
+            request,
+            waits: match underway.waits {
+                Waits::Earlier => "an earlier callback of this transfer to this participant",
+                Waits::Turn => "its turn among the callbacks to this participant",
+                Waits::Result => "the answer to an attempt",
+                Waits::Until(_) => "the end of a pause after a failure",
+                Waits::Record => "the record of its end",
+            },
+            attempts: underway.attempts,
+            first_attempt: underway.first_attempt_ms.map(at),
+            last_status: underway.last.and_then(AttemptResult::status),
+            last_failure: underway.last.and_then(|last| match last {
+                AttemptResult::Status(_) => None,
+                AttemptResult::TimedOut => Some("no answer in time"),
+                AttemptResult::ConnectFailed => Some("no connection"),
+                AttemptResult::Broken => Some("the connection broke before the answer was whole"),
+            }),
+            next_attempt: underway.next_attempt_ms.map(at),
+        }
+    }
 }
 
 /// An amount, a decimal string for scripts.

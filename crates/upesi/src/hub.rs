@@ -101,12 +101,13 @@ impl Hub for NodeHub {
         let place = Arc::clone(&self.explaining);
         let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
         let store = self.handle.store().ok_or(Unavailable::Stopped)?;
-        let asked_at = self.handle.status().position;
+        let asked_at = self.handle.committed();
         let view = match store.told_after() {
             Position(0) => None,
             _ => self.ask_about(id, move |state| state.view(&id)).await?,
         };
-        let question = Question { id, store, reader: self.handle.reader(), asked_at, view };
+        let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
+        let question = Question { id, store, reader, asked_at, view, traffic };
         let telling = tokio::task::spawn_blocking(move || {
             let told = question.answer();
             drop(place);

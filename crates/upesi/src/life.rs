@@ -68,6 +68,7 @@ pub(crate) fn tell(
         state,
         events,
         notices_pending,
+        under_way: Vec::new(),
         up_to: 0,
         source: Source::Store,
         missing: None,

@@ -8,7 +8,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use journal::{
@@ -545,29 +544,7 @@ fn report_places(disk: &Tiered<RealDisk>) -> Result<(), Failure> {
         let away: String = away.collect();
         printed::say(format_args!("reads {plain} segments here, {packed} compressed here{away}"));
     }
-    if !archived.is_empty() {
-        let archived = archived.into_iter().map(|(place, count)| (Arc::clone(place), count));
-        reach(disk.clone(), archived.collect());
-    }
     Ok(())
-}
-
-/// Tells which places of archived segments do not answer. Nobody waits for them: a switch needs
-/// none of them to decide.
-fn reach(disk: Tiered<RealDisk>, archived: Vec<(Arc<str>, usize)>) {
-    let asking = thread::Builder::new().name("places".into()).spawn(move || {
-        for (place, count) in archived {
-            if let Err(error) = disk.reach(&place) {
-                printed::say(format_args!(
-                    "NOT READABLE NOW: {count} segments in {place}: {error}. What they hold cannot \
-                     be explained or verified until they are there again"
-                ));
-            }
-        }
-    });
-    if let Err(error) = asking {
-        printed::say(format_args!("places of archived segments were not asked: {error}"));
-    }
 }
 
 /// What every log starts with, and what the configuration says now.

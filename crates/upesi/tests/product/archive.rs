@@ -233,6 +233,53 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     assert_eq!(failing(), "");
 }
 
+/// What is missing in the middle of a log stops a start too that reads nothing of it.
+#[test]
+fn a_segment_that_is_gone_is_noticed_by_a_start_from_a_snapshot() {
+    let (home, _) = played();
+    let data = home.data();
+    answer(&["snapshot", "--json", "--data", text(&data)]);
+    let segments = names(&data, ".segment");
+    assert!(3 < segments.len(), "{segments:?}");
+    let [.., before, closed, _] = &*segments else { panic!("{segments:?}") };
+    let good = fs::read(closed).unwrap();
+    let other = fs::read(before).unwrap();
+    for change in [None, Some(&good[..good.len() - 9]), Some(&good[..600]), Some(&other)] {
+        match change {
+            None => fs::remove_file(closed).unwrap(),
+            Some(bytes) => fs::write(closed, bytes).unwrap(),
+        }
+        let said = complaint(&home.serve_in_vain(Ports::free()));
+        assert!(said.contains("the log is damaged in"), "{said}");
+        refused(&["verify", "--data", text(&data)], "the log is damaged in");
+    }
+    fs::write(closed, good).unwrap();
+    let switch = home.serve();
+    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    switch.stop(Signal::TERM);
+}
+
+/// An end that is damaged, and of which there is no copy, is given up if an operator says so.
+#[test]
+fn a_damaged_end_is_dropped_by_an_operators_word_alone() {
+    let (home, _) = played();
+    let data = home.data();
+    let last = names(&data, ".segment").pop().unwrap();
+    let mut bytes = fs::read(&last).unwrap();
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+    bytes[end - 3] ^= 0x40;
+    fs::write(&last, bytes).unwrap();
+    let said = complaint(&home.serve_in_vain(Ports::free()));
+    assert!(said.contains("start once with --drop-damaged-end"), "{said}");
+    let home = home.told(&["--drop-damaged-end"]);
+    let switch = home.serve();
+    for part in ["to be settled by hand", "--drop-damaged-end: the log ends with record"] {
+        assert!(switch.greeting.contains(part), "{part}: {}", switch.greeting);
+    }
+    switch.stop(Signal::TERM);
+    assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
+}
+
 /// The restore drill: what comes of a copy made beside a running switch has the same state.
 #[test]
 fn a_copy_of_a_running_switch_gives_the_same_state() {

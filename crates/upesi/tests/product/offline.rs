@@ -7,15 +7,17 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use journal::{FileLog, RealDisk};
 use ledger::{FspName, Position};
 use ports::Log;
-use record::frame::{BatchHeader, FrameBuilder, NewRecord};
+use record::frame::{BatchHeader, Frame, FrameBuilder, NewRecord, Payload, Tail};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::apart::{Mounted, Need, apart};
+use crate::support::fsp::Reply;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, files};
@@ -255,6 +257,59 @@ fn the_transfer_of_a_damaged_record_is_named() {
         assert_eq!(fault["transfer"], transfer.id, "byte {at}: {fault:#}");
         let said = complaint(&output);
         assert!(said.contains(&format!("of transfer {}", transfer.id)), "byte {at}: {said}");
+    }
+}
+
+/// Puts another message into a frame, as somebody would who knows the format: with good checksums,
+/// and under the digest that the chain covers.
+fn forge(good: &[u8], (before, of): (&Range<usize>, &Range<usize>)) -> Vec<u8> {
+    let [before, frame] = [before, of].map(|range| Frame::parse(&good[range.clone()]).unwrap());
+    let (before, header) = (before.header(), frame.header());
+    let (stamp, chain) = (before.batch.stamp, before.chain);
+    let (identity, end) = (header.identity, before.last());
+    let tail = Tail { identity, end, durable: header.durable, stamp, chain };
+    let mut builder = FrameBuilder::new();
+    for record in frame.records() {
+        let Payload::Stored(message) = record.payload else { panic!("it has a message") };
+        let message =
+            String::from_utf8_lossy(message).replace("\"amount\":\"10\"", "\"amount\":\"99\"");
+        let payload = Some((message.as_bytes(), record.payload_digest));
+        let (kind, version, fields) = (record.kind, record.version, record.fields);
+        builder.push(&NewRecord { kind, version, fields, payload }.encode().unwrap()).unwrap();
+    }
+    builder.seal(&tail, &header.batch).bytes.to_vec()
+}
+
+#[test]
+fn a_message_that_somebody_changed_is_told() {
+    let (home, [transfer, ..]) = played();
+    let path = segment(&home.data());
+    let mut bytes = fs::read(&path).unwrap();
+    let frames = frames(&bytes);
+    let of_prepare = frames.iter().position(|(frame, _)| {
+        let text = String::from_utf8_lossy(&bytes[frame.clone()]);
+        text.contains(&transfer.id) && text.contains("\"amount\":\"10\"")
+    });
+    let at = of_prepare.unwrap();
+    let (frame, position) = &frames[at];
+    let forged = forge(&bytes, (&frames[at - 1].0, frame));
+    assert_eq!(forged.len(), frame.len());
+    assert_ne!(forged, bytes[frame.clone()]);
+    bytes[frame.clone()].copy_from_slice(&forged);
+    fs::write(&path, &bytes).unwrap();
+
+    let (disproof, output) = answer(&home, &["verify", "--json"]);
+    let fault = &disproof["fault"];
+    let found = (&fault["position"], &fault["transfer"], &disproof["records"]);
+    assert_eq!(found, (&json!(position), &json!(transfer.id), &json!(position - 1)), "{fault:#}");
+    let said = complaint(&output);
+    assert!(said.contains("digest") && said.contains("hold it against a copy"), "{said}");
+    for more in [&[][..], &["--replay"]] {
+        let (life, _) = answer(&home, &[&["explain", &transfer.id, "--json"], more].concat());
+        assert_eq!(messages(&life)[0]["message"]["kept"], "damaged", "{life:#}");
+        let output = home.offline(&[&["explain", &*transfer.id], more].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("message  DAMAGED"), "{said}");
     }
 }
 
@@ -658,12 +713,22 @@ fn other_caps_and_cover_are_tried_on_the_log() {
         (&["--limit", "nobody:USD:1", "--from", "9"], "no such account"),
         (&["--limit", "payerfsp:USD:1", "--from", "1"], "--from"),
         (&["--limit", "payerfsp:USD:1", "--from", "999999"], "ends with record"),
+        (
+            &["--limit", "payerfsp:USD:1", "--from", "2020-01-01T00:00:00Z", "--to"],
+            "the first ones behind it are of",
+        ),
+        (&["--limit", "payerfsp:USD:1.00001", "--from", "9"], "four of them behind the point"),
+        (&["--limit", "payerfsp:USD:1", "--from", "1"], "nobody has a cap before"),
         (&["--from", "9"], "--limit"),
         (&["--limit", "payerfsp:USD:1", "--from", "12", "--to", "9"], "--to lies before --from"),
         (&["--limit", "payerfsp:USD:1", "--from", "2999-01-01T00:00:00Z", "--to", "9"], "within"),
         (&["--limit", "a:USD:1", "--limit", "a:USD:2", "--from", "9"], "a:USD is given twice"),
     ] {
-        let output = scheme.home.offline(&[&["what-if"], arguments].concat());
+        let mut arguments = arguments.to_vec();
+        if arguments.last() == Some(&"--to") {
+            arguments.push("2021-01-01T00:00:00Z");
+        }
+        let output = scheme.home.offline(&[&["what-if"], &*arguments].concat());
         assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
     }
     let said = scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]);
@@ -708,6 +773,49 @@ fn a_running_switch_explains_a_transfer_as_its_log_does() {
         assert_eq!(live["notices_pending"], json!([]), "everything was delivered");
         assert_eq!(live["events"], later["events"]);
     }
+}
+
+/// While a callback fails, whoever asks is told what was tried and when the next attempt is.
+#[test]
+fn a_callback_that_fails_is_explained_while_it_does() {
+    let scheme = Scheme::start();
+    scheme.payee.answer(|_| Reply::Status(500));
+    let transfer = Transfer::of("10");
+    scheme.send(&transfer.prepare(), 202);
+    let explain = || -> Value {
+        let text = scheme.admin.get(&format!("/transfers/{}/explanation", transfer.id));
+        serde_json::from_str(&text).unwrap()
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let told = loop {
+        let told = explain();
+        let failed = told["under_way"][0]["last_status"] == 500;
+        if failed && told["under_way"][0]["waits"] != "the answer to an attempt" {
+            break told;
+        }
+        assert!(Instant::now() < deadline, "{told:#}");
+    };
+    let one = &told["under_way"][0];
+    assert_eq!(told["notices_pending"], json!([one["notice"]]), "{told:#}");
+    assert_eq!(
+        (&one["recipient"], &one["request"]),
+        (&json!("payeefsp"), &json!("POST /transfers"))
+    );
+    assert!(1 <= one["attempts"].as_u64().unwrap(), "{one:#}");
+    assert!(one["first_attempt"].as_str() <= one["next_attempt"].as_str(), "{one:#}");
+    assert!(one["waits"].as_str().unwrap().contains("pause"), "{one:#}");
+    scheme.payee.answer(|_| Reply::Status(202));
+    scheme.settle();
+    // Makes durable what is noted of deliveries.
+    scheme.send(&transfer.prepare(), 202);
+    scheme.settle();
+    let notice = one["notice"].clone();
+    let told = explain();
+    assert!(!told["notices_pending"].as_array().unwrap().contains(&notice), "{told:#}");
+    let attempts = |event: &Value| event["attempts"].as_u64().unwrap_or(0);
+    let most = told["events"].as_array().unwrap().iter().map(attempts).max();
+    assert!(Some(2) <= most, "{told:#}");
+    scheme.end();
 }
 
 /// A store that does not do is left alone, and said; the answer is the same.

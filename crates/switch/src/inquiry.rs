@@ -1,0 +1,104 @@
+//! How far notices are whose delivery has not ended. Operators ask; the I/O threads answer, for the
+//! lanes are their own. A question is a line in a list and one wake-up: nothing of it is on the way
+//! of a message.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use delivery::{AttemptResult, Moment, Waits};
+use ledger::NoticeId;
+use ports::Clock as _;
+
+use crate::Traffic;
+use crate::edge::Edge;
+
+/// A notice on its way, as of now. Attempts are those since this switch started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Underway {
+    /// The notice.
+    pub notice: NoticeId,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// When the first one began, in milliseconds since the epoch.
+    pub first_attempt_ms: Option<u64>,
+    /// How the last one ended.
+    pub last: Option<AttemptResult>,
+    /// What it waits for.
+    pub waits: Waits,
+    /// When the next attempt may begin, if it waits for that; in milliseconds since the epoch.
+    pub next_attempt_ms: Option<u64>,
+}
+
+/// Questions to one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Inquiries(Mutex<Vec<Inquiry>>);
+
+#[derive(Debug)]
+struct Inquiry {
+    notices: Arc<[NoticeId]>,
+    answer: Sender<Vec<Underway>>,
+}
+
+impl Inquiries {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Inquiry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Traffic {
+    /// How far these notices are. Those that ended, or are another node's to send, are left out; so
+    /// are those of a thread that has not answered when `patience` ends. Blocks.
+    #[must_use]
+    pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<Underway> {
+        let deadline = Instant::now() + patience;
+        let notices: Arc<[NoticeId]> = notices.into();
+        let (answer, answers) = channel();
+        for (counters, mail) in self.threads.iter().zip(&self.mail) {
+            let (notices, answer) = (Arc::clone(&notices), answer.clone());
+            counters.inquiries.lock().push(Inquiry { notices, answer });
+            mail.notify_one();
+        }
+        drop(answer);
+        let mut found = Vec::new();
+        for _ in &self.threads {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left) {
+                Ok(some) => found.extend(some),
+                Err(_) => break,
+            }
+        }
+        found.sort_by_key(|underway| underway.notice);
+        found
+    }
+}
+
+/// Answers what this thread was asked.
+pub(crate) fn answer(edge: &Edge) {
+    let asked = std::mem::take(&mut *edge.counters.inquiries.lock());
+    for Inquiry { notices, answer } in asked {
+        let found = notices.iter().filter_map(|notice| look(edge, *notice)).collect();
+        // Whoever asked may have given up.
+        let _heard = answer.send(found);
+    }
+}
+
+fn look(edge: &Edge, notice: NoticeId) -> Option<Underway> {
+    let course = edge.delivery.borrow().course(notice, edge.moment())?;
+    let now = edge.clock.now();
+    let at_ms = |moment: Moment| {
+        (now.wall.millis() + moment.0 / 1_000).saturating_sub(now.monotonic_us / 1_000)
+    };
+    let next_attempt_ms = match course.waits {
+        Waits::Until(moment) => Some(at_ms(moment)),
+        _ => None,
+    };
+    Some(Underway {
+        notice,
+        attempts: course.attempts,
+        first_attempt_ms: course.first_attempt.map(at_ms),
+        last: course.last,
+        waits: course.waits,
+        next_attempt_ms,
+    })
+}

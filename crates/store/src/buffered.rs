@@ -19,8 +19,10 @@
 //! question looks at one line of the processor's cache for each part. The tables shown stay on
 //! disk until the next batch is written, though they may have been merged.
 
+// The bits of a part are no hand-over: see `Part::add`.
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// Ids in a part.
 const IDS: usize = 1 << 16;
@@ -62,6 +64,16 @@ struct Held {
     buffer: u64,
 }
 
+/// Buffers that become tables while others write and look.
+pub(crate) trait Library<T> {
+    /// The number of the buffer that rows go to. Later buffers have higher ones.
+    fn newest(&self) -> u64;
+    /// Whether all buffers before the newest are tables.
+    fn older_are_tables(&self) -> bool;
+    /// The tables that there are; none if they are those that are shown.
+    fn tables_but(&self, shown: &T) -> Option<T>;
+}
+
 /// What one batch adds. Batches are written one after the other: each holds this meanwhile.
 pub(crate) struct Writing<'a, T> {
     shown: &'a RwLock<Shown<T>>,
@@ -71,13 +83,13 @@ pub(crate) struct Writing<'a, T> {
 }
 
 /// How it is after a batch.
-pub(crate) struct Written<T> {
+struct Written<T> {
     /// The newest buffer, as it was found after the batch.
-    pub(crate) newest: u64,
+    newest: u64,
     /// All buffers before this one are tables, by what was found after that.
-    pub(crate) unflushed: u64,
+    unflushed: u64,
     /// The tables that there are, as they were found last.
-    pub(crate) tables: Arc<T>,
+    tables: Arc<T>,
 }
 
 /// The filters and the tables, while somebody looks.
@@ -127,7 +139,18 @@ impl<T> Writing<'_, T> {
     }
 
     /// The batch is written. Where this is not reached, what was added stays.
-    pub(crate) fn end(mut self, written: Written<T>) {
+    ///
+    /// What the library says is asked in this order: a buffer that is found to be a table is among
+    /// the tables that are asked for after that.
+    pub(crate) fn end(self, library: &impl Library<T>) {
+        let newest = library.newest();
+        let unflushed = if library.older_are_tables() { newest } else { 0 };
+        let shown = self.tables();
+        let tables = library.tables_but(&shown).map_or(shown, Arc::new);
+        self.show(Written { newest, unflushed, tables });
+    }
+
+    fn show(mut self, written: Written<T>) {
         let Written { newest, unflushed, tables } = written;
         let under_way = self.held.iter_mut().filter(|held| held.buffer == UNDER_WAY);
         under_way.for_each(|held| held.buffer = newest);
@@ -217,7 +240,7 @@ mod tests {
         let mut writing = filters.begin(before);
         ids.for_each(|id| writing.add(mix(id)));
         let tables = writing.tables();
-        writing.end(Written { newest, unflushed, tables });
+        writing.show(Written { newest, unflushed, tables });
     }
 
     /// How many of these ids may be in a buffer.

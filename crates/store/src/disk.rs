@@ -20,7 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
@@ -31,7 +31,7 @@ use record::frame::LogIdentity;
 use record::told::Told;
 
 use crate::background::behind;
-use crate::buffered::{Buffered, Look, Writing, Written};
+use crate::buffered::{Buffered, Library, Look, Writing};
 use crate::closing::{Journals, flush};
 use crate::memory::{damaged, party_row, party_value};
 use crate::tables::{self, Tables};
@@ -554,7 +554,7 @@ impl Opened {
     fn write(&self, portion: &Portion) -> Result<(), StoreError> {
         self.written.store(true, Ordering::Relaxed);
         let mut batch = self.database.batch();
-        let mut writing = self.buffered.begin(self.newest_buffer());
+        let mut writing = self.buffered.begin(self.transfers.newest());
         self.insert_rows(&portion.rows, (&mut batch, &mut writing))?;
         self.tales.write(portion, &mut batch);
         for change in &portion.parties {
@@ -587,30 +587,32 @@ impl Opened {
 
     /// Shows the tables that there are by now, without the ids that are in them.
     fn show(&self, writing: Writing<'_, Tables>) {
-        let newest = self.newest_buffer();
-        let all_older_are_tables = self.transfers.sealed_memtable_count() == 0;
-        let mut tables = writing.tables();
-        if !tables.are_those_of(&self.transfers) {
-            tables = Arc::new(Tables::of(&self.transfers));
-        }
-        let unflushed = if all_older_are_tables { newest } else { 0 };
-        writing.end(Written { newest, unflushed, tables });
+        writing.end(&self.transfers);
     }
 
     fn settle(&self) -> bool {
-        let writing = self.buffered.begin(self.newest_buffer());
+        let writing = self.buffered.begin(self.transfers.newest());
         let is_new = !writing.tables().are_those_of(&self.transfers);
         self.show(writing);
         is_new || 0 < self.database.active_compactions() || 0 < self.database.outstanding_flushes()
     }
 
-    /// The number of the write buffer that rows go to. Later buffers have higher ones.
-    fn newest_buffer(&self) -> u64 {
-        self.transfers.tree.active_memtable().id()
-    }
-
     fn sync(&self) -> Result<(), StoreError> {
         self.database.persist(fjall::PersistMode::SyncAll).map_err(|error| of_library(&error))
+    }
+}
+
+impl Library<Tables> for Keyspace {
+    fn newest(&self) -> u64 {
+        self.tree.active_memtable().id()
+    }
+
+    fn older_are_tables(&self) -> bool {
+        self.sealed_memtable_count() == 0
+    }
+
+    fn tables_but(&self, shown: &Tables) -> Option<Tables> {
+        (!shown.are_those_of(self)).then(|| Tables::of(self))
     }
 }
 

@@ -11,18 +11,26 @@ use ledger::{Digest, Position};
 use ports::{Cold, ColdStore, Mark, Portion, StoreError, Until};
 use record::told::Told;
 
-use crate::sync::Arc;
+use crate::buffered::{Buffered, Library};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, PoisonError, thread};
 use crate::{Behind, Memory};
 
 /// Orders of each kind that a test tries.
 const ORDERS: usize = 1_000;
+/// How many times as many a test tries whose break few of them show.
+const MORE: usize = 5;
 /// Points at which a thread is passed over although it could go on, in the orders of one kind.
 const DEPTH: usize = 3;
 
 /// Tries a test in random orders, and in those that differ from a plain one at a few points.
 fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(test, ORDERS);
-    shuttle::check_pct(test, ORDERS, DEPTH);
+    explore_orders(ORDERS, test);
+}
+
+fn explore_orders(orders: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
+    shuttle::check_random(test, orders);
+    shuttle::check_pct(test, orders, DEPTH);
 }
 
 /// What is said to be visible is in the store, a wait ends when it is, and the end writes the
@@ -59,6 +67,102 @@ fn a_store_that_is_damaged_is_told_to_whoever_waits() {
         assert!(!behind.offer(&mut portion(2)), "it is taken, and nobody writes it");
         assert_eq!(behind.visible(), Position(0));
     });
+}
+
+/// Whoever was told that an id is written finds it, in a buffer or in a table, while a thread of the
+/// library makes tables of buffers.
+#[test]
+fn what_was_written_is_in_a_buffer_or_in_a_table() {
+    explore_orders(MORE * ORDERS, || {
+        let filters = Arc::new(Buffered::beside(Vec::new(), None));
+        let (buffers, told) = (Arc::new(Buffers::default()), Arc::new(AtomicU64::new(0)));
+        let library = Arc::clone(&buffers);
+        let making_tables = thread::spawn(move || {
+            for _ in 0..30 {
+                library.change_buffer();
+                library.make_table();
+            }
+        });
+        let (asked, heard) = (Arc::clone(&filters), Arc::clone(&told));
+        let looking = thread::spawn(move || {
+            (0..4).for_each(|_| find(&asked, heard.load(Ordering::Acquire)));
+        });
+        for id in 0..6 {
+            let mut writing = filters.begin(buffers.newest());
+            writing.add(hash(id));
+            buffers.write(id);
+            writing.end(&*buffers);
+            told.store(id + 1, Ordering::Release);
+            find(&filters, id + 1);
+        }
+        making_tables.join().expect("it ends");
+        looking.join().expect("it ends");
+    });
+}
+
+/// All of these ids are known.
+fn find(filters: &Buffered<Vec<u64>>, written: u64) {
+    let look = filters.look();
+    for id in 0..written {
+        let found = look.may_be_buffered(hash(id)) || look.tables().contains(&id);
+        assert!(found, "{id} of {written} counts as new");
+    }
+}
+
+/// Spread over the bits that a filter looks at.
+fn hash(id: u64) -> u64 {
+    (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Write buffers and tables as the library has them: each question is answered as of its moment.
+#[derive(Default)]
+struct Buffers(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    newest: u64,
+    written: Vec<u64>,
+    sealed: Vec<Vec<u64>>,
+    tables: Vec<u64>,
+}
+
+impl Buffers {
+    fn held<R>(&self, act: impl FnOnce(&mut Held) -> R) -> R {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self, id: u64) {
+        self.held(|held| held.written.push(id));
+    }
+
+    fn change_buffer(&self) {
+        self.held(|held| {
+            held.newest += 1;
+            let full = std::mem::take(&mut held.written);
+            held.sealed.push(full);
+        });
+    }
+
+    fn make_table(&self) {
+        self.held(|held| {
+            let ids = held.sealed.drain(..).flatten();
+            held.tables.extend(ids);
+        });
+    }
+}
+
+impl Library<Vec<u64>> for Buffers {
+    fn newest(&self) -> u64 {
+        self.held(|held| held.newest)
+    }
+
+    fn older_are_tables(&self) -> bool {
+        self.held(|held| held.sealed.is_empty())
+    }
+
+    fn tables_but(&self, _shown: &Vec<u64>) -> Option<Vec<u64>> {
+        Some(self.held(|held| held.tables.clone()))
+    }
 }
 
 /// One party's registration, with which the store is complete up to a position.

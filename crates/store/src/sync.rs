@@ -4,12 +4,12 @@
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, atomic},
     thread,
 };
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, atomic},
     thread,
 };

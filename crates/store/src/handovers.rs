@@ -10,6 +10,7 @@
 use ledger::{Digest, Position};
 use ports::{Cold, ColdStore, Mark, Portion, StoreError, Until};
 use record::told::Told;
+use shuttle::rand::Rng;
 
 use crate::buffered::{Buffered, Library};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -18,19 +19,13 @@ use crate::{Behind, Memory};
 
 /// Orders of each kind that a test tries.
 const ORDERS: usize = 1_000;
-/// How many times as many a test tries whose break few of them show.
-const MORE: usize = 5;
 /// Points at which a thread is passed over although it could go on, in the orders of one kind.
 const DEPTH: usize = 3;
 
 /// Tries a test in random orders, and in those that differ from a plain one at a few points.
 fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
-    explore_orders(ORDERS, test);
-}
-
-fn explore_orders(orders: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
-    shuttle::check_random(test, orders);
-    shuttle::check_pct(test, orders, DEPTH);
+    shuttle::check_random(test, ORDERS);
+    shuttle::check_pct(test, ORDERS, DEPTH);
 }
 
 /// What is said to be visible is in the store, a wait ends when it is, and the end writes the
@@ -69,20 +64,13 @@ fn a_store_that_is_damaged_is_told_to_whoever_waits() {
     });
 }
 
-/// Whoever was told that an id is written finds it, in a buffer or in a table, while a thread of the
-/// library makes tables of buffers.
+/// Whoever was told that an id is written finds it, in a buffer or in a table, while the library
+/// makes tables of buffers.
 #[test]
 fn what_was_written_is_in_a_buffer_or_in_a_table() {
-    explore_orders(MORE * ORDERS, || {
+    explore(|| {
         let filters = Arc::new(Buffered::beside(Vec::new(), None));
         let (buffers, told) = (Arc::new(Buffers::default()), Arc::new(AtomicU64::new(0)));
-        let library = Arc::clone(&buffers);
-        let making_tables = thread::spawn(move || {
-            for _ in 0..30 {
-                library.change_buffer();
-                library.make_table();
-            }
-        });
         let (asked, heard) = (Arc::clone(&filters), Arc::clone(&told));
         let looking = thread::spawn(move || {
             (0..4).for_each(|_| find(&asked, heard.load(Ordering::Acquire)));
@@ -95,7 +83,6 @@ fn what_was_written_is_in_a_buffer_or_in_a_table() {
             told.store(id + 1, Ordering::Release);
             find(&filters, id + 1);
         }
-        making_tables.join().expect("it ends");
         looking.join().expect("it ends");
     });
 }
@@ -114,7 +101,8 @@ fn hash(id: u64) -> u64 {
     (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Write buffers and tables as the library has them: each question is answered as of its moment.
+/// Write buffers and tables as the library has them: each question is answered as of its moment, and
+/// before any of them a buffer may have been changed, or tables may have been made.
 #[derive(Default)]
 struct Buffers(Mutex<Held>);
 
@@ -122,32 +110,34 @@ struct Buffers(Mutex<Held>);
 struct Held {
     newest: u64,
     written: Vec<u64>,
-    sealed: Vec<Vec<u64>>,
+    sealed: Vec<u64>,
     tables: Vec<u64>,
 }
 
 impl Buffers {
     fn held<R>(&self, act: impl FnOnce(&mut Held) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match shuttle::rand::thread_rng().gen_range(0..4) {
+            0 => held.change_buffer(),
+            1 => held.make_tables(),
+            _ => {}
+        }
+        act(&mut held)
     }
 
     fn write(&self, id: u64) {
         self.held(|held| held.written.push(id));
     }
+}
 
-    fn change_buffer(&self) {
-        self.held(|held| {
-            held.newest += 1;
-            let full = std::mem::take(&mut held.written);
-            held.sealed.push(full);
-        });
+impl Held {
+    fn change_buffer(&mut self) {
+        self.newest += 1;
+        self.sealed.append(&mut self.written);
     }
 
-    fn make_table(&self) {
-        self.held(|held| {
-            let ids = held.sealed.drain(..).flatten();
-            held.tables.extend(ids);
-        });
+    fn make_tables(&mut self) {
+        self.tables.append(&mut self.sealed);
     }
 }
 

@@ -28,7 +28,11 @@ impl World {
         }
         let random = &mut self.examiner.random;
         let copy = self.disk.copy(random.next());
-        let Some(what) = damage(&copy, random) else { return };
+        let Some((what, kind)) = damage(&copy, random) else { return };
+        match kind {
+            Damaged::Bit => self.desk.tally.bits_flipped += 1,
+            Damaged::Place => self.desk.tally.writes_astray += 1,
+        }
         let identity = LogIdentity(spread16(self.seed ^ 2));
         let disk = self.archiver.tiers(&copy).map_err(OpenError::Disk);
         match disk.and_then(|disk| FileLog::open_or_create(disk, identity, self.log_options())) {
@@ -61,8 +65,15 @@ impl World {
     }
 }
 
+/// What kind of damage was done.
+#[derive(Clone, Copy, Debug)]
+enum Damaged {
+    Bit,
+    Place,
+}
+
 /// Damages one place; says which, or nothing where there is nothing to damage.
-fn damage(disk: &MemoryDisk, random: &mut Random) -> Option<String> {
+fn damage(disk: &MemoryDisk, random: &mut Random) -> Option<(String, Damaged)> {
     let names = disk.list().ok()?;
     let name = names.get(random.below(names.len().max(1) as u64) as usize)?;
     let mut content = disk.content(name)?;
@@ -73,7 +84,7 @@ fn damage(disk: &MemoryDisk, random: &mut Random) -> Option<String> {
         let (at, bit) = (random.below(content.len() as u64) as usize, random.below(8));
         content[at] ^= 1 << bit;
         disk.put(name, &content);
-        return Some(format!("bit {bit} of byte {at} of {name} flipped"));
+        return Some((format!("bit {bit} of byte {at} of {name} flipped"), Damaged::Bit));
     }
     let sectors = (content.len() / SECTOR) as u64;
     if sectors < 2 {
@@ -87,5 +98,6 @@ fn damage(disk: &MemoryDisk, random: &mut Random) -> Option<String> {
     }
     content[to * SECTOR..(to + 1) * SECTOR].copy_from_slice(&astray);
     disk.put(name, &content);
-    Some(format!("sector {from} of {name} written to the place of sector {to}"))
+    let what = format!("sector {from} of {name} written to the place of sector {to}");
+    Some((what, Damaged::Place))
 }

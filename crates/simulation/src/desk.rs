@@ -1,7 +1,9 @@
 //! What every part of a run needs: the time, the dice, the events to come, and the network.
 
+use std::collections::BTreeMap;
+
 use delivery::AttemptResult;
-use ledger::{NoticeId, Outcome, Stamp};
+use ledger::{DeliveryResult, FinishedDelivery, NoticeId, Outcome, Stamp};
 use ports::Now;
 
 use crate::event::{Callback, Event, HubEvent, Queue};
@@ -28,6 +30,8 @@ pub(crate) struct Desk {
     pub(crate) slow_until: u64,
     pub(crate) slow_us: u64,
     pub(crate) tally: Tally,
+    /// Attempts to deliver a notice since it was owed, by life of the hub.
+    pub(crate) tries: BTreeMap<(u32, NoticeId), u32>,
     /// How often each outcome was decided, by its number.
     pub(crate) outcomes: Vec<u64>,
     /// Digest of everything that has happened.
@@ -96,11 +100,15 @@ impl Desk {
     }
 
     fn is_lost(&mut self) -> bool {
-        !self.calm && self.random.chance(self.plan.faults.loss_per_mille)
+        let lost = !self.calm && self.random.chance(self.plan.faults.loss_per_mille);
+        self.tally.messages_lost += u64::from(lost);
+        lost
     }
 
     fn comes_twice(&mut self) -> bool {
-        !self.calm && self.random.chance(self.plan.faults.twice_per_mille)
+        let twice = !self.calm && self.random.chance(self.plan.faults.twice_per_mille);
+        self.tally.messages_twice += u64::from(twice);
+        twice
     }
 
     /// A request sets out for the hub.
@@ -127,6 +135,7 @@ impl Desk {
     /// A callback sets out for an FSP; that the attempt ends is certain, how is not.
     pub(crate) fn attempt(&mut self, attempting: Attempting) {
         self.tally.attempts += 1;
+        *self.tries.entry((attempting.life, attempting.notice)).or_default() += 1;
         let limit = self.plan.attempt_us;
         let (there, back) = (self.way(), self.way());
         // Who joins later has manners like anybody at first.
@@ -148,7 +157,10 @@ impl Desk {
                 self.end_attempt(&attempting, there + back, result);
                 self.arrive(attempting, there, reads);
             }
-            Manners::Slow(extra) => self.exchange(attempting, there, back + extra),
+            Manners::Slow(extra) => {
+                self.tally.slow_answers += 1;
+                self.exchange(attempting, there, back + extra);
+            }
             Manners::Fine => self.exchange(attempting, there, back),
         }
     }
@@ -176,7 +188,29 @@ impl Desk {
     }
 
     fn end_attempt(&mut self, attempting: &Attempting, wait: u64, result: AttemptResult) {
+        match result {
+            AttemptResult::Status(200..300) => {}
+            AttemptResult::Status(_) => self.tally.refusals += 1,
+            AttemptResult::TimedOut => self.tally.silences += 1,
+            AttemptResult::ConnectFailed => self.tally.no_connections += 1,
+            AttemptResult::Broken => self.tally.broken_connections += 1,
+        }
         let event = HubEvent::Attempted(attempting.edge, attempting.notice, result);
         self.hub_after(wait, attempting.life, event);
+    }
+
+    /// A delivery ended: all its attempts are told, and one that was given up was refused for good,
+    /// or tried as often as may be.
+    pub(crate) fn judge_end(&mut self, life: u32, end: &FinishedDelivery) {
+        let tries = self.tries.remove(&(life, end.notice)).unwrap_or(0);
+        assert_eq!(u32::from(end.attempts), tries, "attempts of {end:?}");
+        let passing = [408, 425, 429];
+        let for_good = (300..500).contains(&end.status) && !passing.contains(&end.status);
+        let justified = match end.result {
+            DeliveryResult::Delivered => (200..300).contains(&end.status),
+            DeliveryResult::Dead => for_good || tries == self.plan.policy.attempts_max,
+            DeliveryResult::Withdrawn => tries == 0,
+        };
+        assert!(justified, "a delivery does not end like {end:?}");
     }
 }

@@ -59,6 +59,7 @@ impl World {
             Fault::Clock => {
                 let jump = self.desk.random.below(2 * SKEW_MAX_US as u64 + 1) as i64;
                 self.desk.skew_us = jump - SKEW_MAX_US;
+                self.desk.tally.clock_jumps += 1;
             }
         }
     }

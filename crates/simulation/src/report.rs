@@ -27,6 +27,10 @@ pub struct Tally {
     pub kills: u64,
     /// Times that the log stopped.
     pub stops: u64,
+    /// Of these, with the power gone within an operation of the disk.
+    pub cut_within: u64,
+    /// Of these, for a sync that failed.
+    pub syncs_failed: u64,
     /// Times that the hub did not come up at the first attempt.
     pub failed_starts: u64,
     /// Records cut off the log by a recovery.
@@ -59,6 +63,26 @@ pub struct Tally {
     pub acts: u32,
     /// Times that the disk was slow.
     pub slow: u64,
+    /// Messages that were lost.
+    pub messages_lost: u64,
+    /// Messages that came twice.
+    pub messages_twice: u64,
+    /// Jumps of the wall clock.
+    pub clock_jumps: u64,
+    /// Attempts that an FSP was slow to answer.
+    pub slow_answers: u64,
+    /// Attempts that were answered with a status that is no 2xx.
+    pub refusals: u64,
+    /// Attempts without an answer in time.
+    pub silences: u64,
+    /// Attempts without a connection.
+    pub no_connections: u64,
+    /// Attempts whose connection broke.
+    pub broken_connections: u64,
+    /// Copies of the disk in which a bit was flipped.
+    pub bits_flipped: u64,
+    /// Copies in which a sector stood in another's place.
+    pub writes_astray: u64,
     /// Damaged copies of the disk that were refused.
     pub damage_refused: u64,
     /// Damaged copies whose damage lay in what a recovery drops.

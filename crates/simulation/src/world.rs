@@ -91,6 +91,7 @@ impl World {
             slow_until: 0,
             slow_us: 0,
             tally: Tally::default(),
+            tries: Default::default(),
             outcomes: vec![0; OUTCOMES],
             trace: seed,
             verbose: options.verbose,
@@ -258,6 +259,10 @@ impl World {
     fn stopped(&mut self) {
         self.desk.tally.stops += 1;
         assert!(!self.desk.calm || self.disk.is_down(), "the log stopped on a sound disk");
+        match self.disk.is_down() {
+            true => self.desk.tally.cut_within += 1,
+            false => self.desk.tally.syncs_failed += 1,
+        }
         if self.disk.is_down() || self.desk.random.chance(300) {
             self.desk.tally.power_cuts += 1;
             self.disk = self.disk.crash();

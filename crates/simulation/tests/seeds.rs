@@ -102,6 +102,8 @@ fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
             ("power cuts", tally.power_cuts),
             ("kills", tally.kills),
             ("stops", tally.stops),
+            ("cuts within an operation of the disk", tally.cut_within),
+            ("failed syncs", tally.syncs_failed),
             ("failed starts", tally.failed_starts),
             ("records lost", tally.records_lost),
             ("full disks", tally.full),
@@ -118,6 +120,16 @@ fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
             ("transfers read from the store", tally.thawed),
             ("slow disks", tally.slow),
             ("damaged copies refused", tally.damage_refused),
+            ("bits flipped", tally.bits_flipped),
+            ("writes to a wrong place", tally.writes_astray),
+            ("messages lost", tally.messages_lost),
+            ("messages twice", tally.messages_twice),
+            ("jumps of the clock", tally.clock_jumps),
+            ("slow answers", tally.slow_answers),
+            ("refusals by an FSP", tally.refusals),
+            ("silent FSPs", tally.silences),
+            ("FSPs that are down", tally.no_connections),
+            ("broken connections", tally.broken_connections),
         ] {
             *reached.entry(kind).or_default() += count;
         }

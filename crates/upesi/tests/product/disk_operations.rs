@@ -1,7 +1,7 @@
-//! The real program is left in the middle of each change of its disk in turn: each write (made by
-//! half), each sync, each new name. After each it is started again, and held against an outside
-//! record of every 2xx: what was accepted is there, what was uncertain is sent again and is there
-//! once. So too when the disk is full.
+//! The real program is left in the middle of each change of its log's directory in turn: each write
+//! (made by half), each sync, each new name, those of a snapshot too. After each it is started again,
+//! proved, and held against an outside record of every 2xx: what was accepted is there, what was
+//! uncertain is sent again and is there once. So too when the disk is full.
 //!
 //! `UPESI_PROOF_SECONDS` repeats the script, on a log that grows, until the time is over.
 
@@ -20,7 +20,11 @@ use crate::support::switch::{Home, Ports, Switch};
 /// Transfers in one run of the script.
 const TRANSFERS: u64 = 4;
 /// Points that the script has at least.
-const POINTS_MIN: u64 = 16;
+const POINTS_MIN: u64 = 22;
+/// Of these, such in which a snapshot is taken: its file, what is in it, its name.
+const POINTS_OF_SNAPSHOT_MIN: u64 = 4;
+/// How long a snapshot of a small state may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// More transfers than the room that is left for the log.
 const TOO_MANY: u64 = 200;
 /// Room that is left for the log, in blocks of 512 bytes.
@@ -46,19 +50,18 @@ fn nothing_acknowledged_is_lost_wherever_the_disk_was_left() {
     let server = Server::start(|_| Reply::Accept);
     let home = onboarded(&server);
     let mut record = Record::default();
-    let (started, mut points) = (Instant::now(), 0);
+    let (started, mut points, mut of_snapshot) = (Instant::now(), 0, 0);
     let long = std::env::var("UPESI_PROOF_SECONDS").ok().and_then(|text| text.parse().ok());
     let long = Duration::from_secs(long.unwrap_or(0));
     loop {
-        points += points_of_one_script(&home, &mut record);
+        points += points_of_one_script(&home, &mut record, &mut of_snapshot);
         if long <= started.elapsed() {
             break;
         }
     }
     assert!(POINTS_MIN <= points, "only {points} changes of the disk");
-    let output = home.verify();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    println!("{points} points, {} transfers", record.sent);
+    assert!(POINTS_OF_SNAPSHOT_MIN <= of_snapshot, "only {of_snapshot} while one is taken");
+    println!("{points} points, {of_snapshot} in a snapshot, {} transfers", record.sent);
 }
 
 /// A file may not grow beyond a limit: the disk is full for the log.
@@ -101,12 +104,15 @@ pub(crate) fn onboard(home: &Home, server: &Server) {
 
 /// Runs the script again and again, each time up to one change of the disk further, until it
 /// comes to its end.
-fn points_of_one_script(home: &Home, record: &mut Record) -> u64 {
+fn points_of_one_script(home: &Home, record: &mut Record, of_snapshot: &mut u64) -> u64 {
     for operations in 0.. {
         let status = match home.serve_until(Ports::free(), operations) {
             Err(status) => status,
             Ok(switch) => {
-                send_all(&switch, record, TRANSFERS);
+                let refused = send_all(&switch, record, TRANSFERS);
+                if !refused && !take_snapshot(&Admin::new(home, &switch)) {
+                    *of_snapshot += 1;
+                }
                 switch.signal(Signal::TERM);
                 switch.end().0
             }
@@ -118,6 +124,21 @@ fn points_of_one_script(home: &Home, record: &mut Record) -> u64 {
         }
     }
     unreachable!("a script has an end")
+}
+
+/// Has a snapshot taken; false if the switch ended meanwhile.
+fn take_snapshot(admin: &Admin) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    let mut asked = admin.try_call("POST", "/snapshots", "").map(|_| ());
+    while asked.is_ok() {
+        let Ok(metrics) = admin.try_call("GET", "/metrics", "") else { return false };
+        if metrics.text().contains("upesi_snapshots_taken_total 1\n") {
+            return true;
+        }
+        assert!(Instant::now() < deadline, "no snapshot: {}", metrics.text());
+        asked = Ok(std::thread::sleep(Duration::from_millis(2)));
+    }
+    false
 }
 
 /// Sends transfers until one is not accepted; says whether one was not.
@@ -155,6 +176,8 @@ pub(crate) fn check(home: &Home, record: &mut Record) {
     };
     assert_eq!(found, expected, "positions, each transfer being of 1");
     switch.stop(Signal::TERM);
+    let output = home.verify();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Home {

@@ -1,6 +1,7 @@
 //! A running switch with three participants that have money, and what tests do with them.
 
 use std::cell::RefCell;
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -77,16 +78,21 @@ impl Admin {
     }
 
     pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> Parsed {
+        self.try_call(method, path, body).unwrap()
+    }
+
+    /// The same, of a switch that may have ended.
+    pub(crate) fn try_call(&self, method: &str, path: &str, body: &str) -> io::Result<Parsed> {
         let (token, length) = (&self.token, body.len());
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         let mut kept = self.connection.borrow_mut();
-        let mut connection = kept.take().unwrap_or_else(|| Connection::open(self.address).unwrap());
-        let answer = connection.exchange(request.as_bytes()).unwrap();
+        let mut connection = kept.take().map_or_else(|| Connection::open(self.address), Ok)?;
+        let answer = connection.exchange(request.as_bytes())?;
         *kept = Some(connection);
-        answer
+        Ok(answer)
     }
 
     /// A change that must be answered with this status.

@@ -1,6 +1,7 @@
 //! Walking over the frames of one segment.
 
 use ledger::Position;
+use memchr::memmem;
 use ports::{DiskError, DiskFile, Stop};
 use record::frame::{
     Discontinuity, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_START_BYTES, Frame, FrameError,
@@ -298,8 +299,7 @@ pub(crate) fn header_behind<F: DiskFile>(
         if bytes.len() < FRAME_HEADER_BYTES {
             break;
         }
-        let found = bytes.windows(FRAME_MAGIC.len()).position(|four| *four == FRAME_MAGIC);
-        let Some(skip) = found else {
+        let Some(skip) = memmem::find(bytes, &FRAME_MAGIC) else {
             at += (bytes.len() - FRAME_MAGIC.len()) as u64;
             continue;
         };

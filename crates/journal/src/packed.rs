@@ -506,3 +506,139 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array_at(bytes, at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDisk;
+    use crate::contract::IDENTITY;
+    use ports::Disk;
+
+    /// A packed file in memory.
+    struct Bytes(Vec<u8>);
+
+    impl Source for Bytes {
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+            let rest = &self.0[self.0.len().min(offset as usize)..];
+            let read = rest.len().min(buffer.len());
+            buffer[..read].copy_from_slice(&rest[..read]);
+            Ok(read)
+        }
+
+        fn shown(&self) -> String {
+            "packed".into()
+        }
+    }
+
+    impl Bytes {
+        fn open(&self) -> Result<Packed, DiskError> {
+            Packed::open(self, self.0.len() as u64)
+        }
+
+        /// Sets bytes of the end, or of the header, and the checksums over them.
+        fn forged(mut self, at: Part, offset: usize, bytes: &[u8]) -> Self {
+            let end = self.0.len() - END_BYTES;
+            let start = if at == Part::End { end } else { 0 };
+            self.0[start + offset..start + offset + bytes.len()].copy_from_slice(bytes);
+            let crc = crc32c(&self.0[..AT_HEADER_CRC]).to_le_bytes();
+            self.0[AT_HEADER_CRC..HEADER_BYTES].copy_from_slice(&crc);
+            let (before, ending) = self.0.split_at_mut(end);
+            let crc = end_crc(&before[..HEADER_BYTES], ending.first_chunk().expect("an end"));
+            ending[AT_END_CRC..].copy_from_slice(&crc.to_le_bytes());
+            self
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Part {
+        Header,
+        End,
+    }
+
+    /// What is to be packed: a file of so many bytes, of which the log says it has so many.
+    fn pack_of(there: usize, said: u64) -> Result<(Contents, Bytes), DiskError> {
+        let disk = MemoryDisk::new(1);
+        let file = disk.create("plain").expect("creates");
+        let plain: Vec<u8> = (0..there).map(|at| (at * 7 % 251) as u8).collect();
+        file.write_at(0, &plain).expect("writes");
+        let base = Tail::genesis(IDENTITY);
+        let after = Tail { end: Position(3), durable: Position(3), stamp: Stamp(9), ..base };
+        let starts = vec![(Position(1), SEGMENT_HEADER_BYTES)];
+        let checked = Checked { base, after, frames: 2, plain_bytes: said, starts };
+        let mut out = Vec::new();
+        let contents = pack::<_, DiskError>(&file, &checked, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok((contents, Bytes(out)))
+    }
+
+    fn packed_of(bytes: usize) -> (Contents, Bytes) {
+        pack_of(bytes, bytes as u64).expect("packs")
+    }
+
+    #[track_caller]
+    fn refused(bytes: &Bytes, length: u64, expected: &str) {
+        let Err(DiskError::Damaged { reason, .. }) = Packed::open(bytes, length) else {
+            panic!("{length} bytes are taken")
+        };
+        assert_eq!(reason, expected);
+    }
+
+    #[test]
+    fn what_is_packed_says_what_it_is() {
+        for length in [1_000, BLOCK_BYTES, 3 * BLOCK_BYTES - 7] {
+            let (contents, bytes) = packed_of(length);
+            let opened = bytes.open().expect("sound");
+            assert_eq!(opened.contents, contents, "{length}");
+            let blocks: usize = opened.blocks.iter().map(|block| block.bytes as usize).sum();
+            let around = [&bytes.0[..HEADER_BYTES], &bytes.0[HEADER_BYTES + blocks..]].concat();
+            assert_eq!(contents.seal, Digest(blake3::hash(&around).into()), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_told_so() {
+        let (_, empty) = packed_of(0);
+        assert_eq!(empty.0.len(), HEADER_BYTES + END_BYTES);
+        assert!(empty.open().is_ok(), "nothing but a header and an end");
+        let shortest = (HEADER_BYTES + END_BYTES) as u64;
+        for length in [0, 1, END_BYTES as u64, HEADER_BYTES as u64, shortest - 1] {
+            refused(&empty, length, "it is shorter than its header and its end");
+        }
+        let (_, whole) = packed_of(1_000);
+        let length = whole.0.len();
+        refused(&Bytes(whole.0[..length - 1].to_vec()), length as u64, "it was cut short");
+    }
+
+    #[test]
+    fn a_plain_file_that_has_become_shorter_is_not_packed() {
+        let refused = pack_of(1_000, 1_001).map(|(contents, _)| contents);
+        assert!(matches!(refused, Err(DiskError::Failed { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn another_method_and_blocks_of_another_length_are_not_read() {
+        let other_block = (BLOCK_BYTES as u32 + 1).to_le_bytes();
+        for (offset, bytes) in [(10, &[9, 0][..]), (12, &other_block)] {
+            let forged = packed_of(1_000).1.forged(Part::Header, offset, bytes);
+            let reason = "it is packed by a method that this program does not read";
+            refused(&forged, forged.0.len() as u64, reason);
+        }
+    }
+
+    #[test]
+    fn the_number_of_blocks_is_that_of_the_length_and_bounded() {
+        let wrong = "the number of its blocks is not that of its length";
+        let forged = packed_of(1_000).1.forged(Part::End, 96, &2_u32.to_le_bytes());
+        refused(&forged, forged.0.len() as u64, wrong);
+        for (blocks, reason) in
+            [(BLOCKS_MAX, "its end speaks of another length"), (BLOCKS_MAX + 1, wrong)]
+        {
+            let plain_bytes = (u64::from(blocks) * BLOCK_BYTES as u64).to_le_bytes();
+            let forged = packed_of(1_000).1.forged(Part::End, 48, &plain_bytes);
+            let forged = forged.forged(Part::End, 96, &blocks.to_le_bytes());
+            refused(&forged, forged.0.len() as u64, reason);
+        }
+    }
+}

@@ -319,8 +319,8 @@ impl<D: Disk> RecordReader for Shared<D> {
     }
 }
 
-/// Opens a segment to be read from its beginning, and gives the log's end before it; `before` is where
-/// the segment before it ended, if that was read.
+/// Opens a segment to be read from its beginning, and gives the log's end before it; `before` is
+/// where the segment before it ended, if that was read.
 pub(crate) fn open_segment<D: Disk>(
     disk: &D,
     first: Position,

@@ -35,8 +35,8 @@
 //! same goes for the header of the last segment.
 //!
 //! # What is read of closed segments
-//! All of them, if [`crate::Verify`] asks for it. Else their headers, and whether each ends where the
-//! next one begins ([`crate::joint`]); all of one that does not, to say where it is damaged.
+//! All of them, if [`crate::Verify`] asks for it. Else their headers, and whether each ends where
+//! the next one begins ([`crate::joint`]); all of one that does not, to say where it is damaged.
 //!
 //! # Costs
 //! One pass over what [`crate::Verify`] asks for, under 1 s per GiB once it is in memory.
@@ -655,7 +655,7 @@ fn write_again<F: DiskFile>(file: &F, start: u64, end: u64) -> Result<u64, DiskE
     while at < end {
         let length = buffer.len().min((end - at) as usize);
         let read = file.read_at(at, &mut buffer[..length])?;
-        if read < length {
+        if read != length {
             let what = "read again what was just read".to_owned();
             return Err(DiskError::Failed { what, error: "the file has become shorter".into() });
         }

@@ -227,10 +227,10 @@ fn lacks_a_sector(
     }
 }
 
-/// Whether a frame ends in so many more zeros than its own that no damaged byte explains it.
+/// Whether a frame ends in so many more zeros than its own that no damaged byte explains it. One of
+/// which more are counted than there is room for them ends in no more.
 fn ends_early(frame: &[u8], own: Zeros) -> bool {
-    let unknown = usize::from(own.ending) + 1 == SECTOR_BYTES;
-    !unknown && own.ending + ENDS_EARLY_BYTES <= Zeros::of(frame).ending
+    own.ending.saturating_add(ENDS_EARLY_BYTES) <= Zeros::of(frame).ending
 }
 
 /// Whether there is nothing from `offset` on but zeros: room for frames that were never written, or

@@ -277,8 +277,8 @@ impl<M: Send + Sync + 'static> Handle<M> {
         self.shared.directory.store_bytes()
     }
 
-    /// Position of the last record decided on: whoever was answered finds his own record at most here,
-    /// while [`Handle::status`] may be some records behind.
+    /// Position of the last record decided on: whoever was answered finds his own record at most
+    /// here, while [`Handle::status`] may be some records behind.
     #[must_use]
     pub fn committed(&self) -> Position {
         Position(self.shared.tally.committed.load(Ordering::Acquire))

@@ -118,8 +118,8 @@ pub trait DiskFile: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// How far the log goes in this file, if that is known without reading it, from what is kept with
-    /// or beside it. Of most files it is not.
+    /// How far the log goes in this file, if that is known without reading it, from what is kept
+    /// with or beside it. Of most files it is not.
     fn known_end(&self) -> Option<Tail> {
         None
     }

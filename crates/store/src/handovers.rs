@@ -101,8 +101,8 @@ fn hash(id: u64) -> u64 {
     (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Write buffers and tables as the library has them: each question is answered as of its moment, and
-/// before any of them a buffer may have been changed, or tables may have been made.
+/// Write buffers and tables as the library has them: each question is answered as of its moment,
+/// and before any of them a buffer may have been changed, or tables may have been made.
 #[derive(Default)]
 struct Buffers(Mutex<Held>);
 

@@ -1,8 +1,8 @@
 //! How far notices are whose delivery has not ended. Operators ask; the I/O threads answer, for the
 //! lanes are their own. A question is a line in a list and one wake-up: nothing of it is on the way
-//! of a message.
+//! of a message. Bound: who asks is answered, or gives up, before he asks again.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub(crate) struct Inquiries(Mutex<Vec<Inquiry>>);
 #[derive(Debug)]
 struct Inquiry {
     notices: Arc<[NoticeId]>,
-    answer: Sender<Vec<Underway>>,
+    answer: SyncSender<Vec<Underway>>,
 }
 
 impl Inquiries {
@@ -53,7 +53,8 @@ impl Traffic {
     pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<Underway> {
         let deadline = Instant::now() + patience;
         let notices: Arc<[NoticeId]> = notices.into();
-        let (answer, answers) = channel();
+        // Each thread answers once.
+        let (answer, answers) = sync_channel(self.threads.len());
         for (counters, mail) in self.threads.iter().zip(&self.mail) {
             let (notices, answer) = (Arc::clone(&notices), answer.clone());
             counters.inquiries.lock().push(Inquiry { notices, answer });

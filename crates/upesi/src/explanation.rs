@@ -88,8 +88,8 @@ pub(crate) struct Message {
     pub(crate) trace: String,
     /// Hash by which a resend is recognised.
     pub(crate) hash: String,
-    /// What is left of the message: `stored`, `damaged` if that is not what its digest was taken of,
-    /// `erased` or `none`.
+    /// What is left of the message: `stored`, `damaged` if that is not what its digest was taken
+    /// of, `erased` or `none`.
     pub(crate) kept: &'static str,
     pub(crate) header_lines: Option<usize>,
     pub(crate) header_bytes: Option<usize>,

@@ -232,9 +232,9 @@ enum Command {
     ///
     /// The first fault ends it with a non-zero code, and is named by segment, byte, record and
     /// transfer. It reads the log as a stream, in bounded memory: of a log of up to four million
-    /// records it keeps about 185 bytes for every transfer, of a longer one these are in a directory
-    /// for temporary files (see `--scratch`), and only what is in flight, caches and buffers stay
-    /// (121 MB were measured at a million transfers).
+    /// records it keeps about 185 bytes for every transfer, of a longer one these are in a
+    /// directory for temporary files (see `--scratch`), and only what is in flight, caches and
+    /// buffers stay (121 MB were measured at a million transfers).
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
     /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
@@ -264,9 +264,9 @@ pub(crate) struct ServeArguments {
     /// Admin address, instead of the configured one; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<std::net::SocketAddr>,
-    /// Once, if the end of the log is damaged and no copy has it: drop what is behind the last sound
-    /// record. What was acknowledged there is lost, and must be settled by hand. What a later record
-    /// says was durable is refused all the same.
+    /// Once, if the end of the log is damaged and no copy has it: drop what is behind the last
+    /// sound record. What was acknowledged there is lost, and must be settled by hand. What a later
+    /// record says was durable is refused all the same.
     #[arg(long, conflicts_with = "log")]
     pub(crate) drop_damaged_end: bool,
     /// Make each sync of the log take this much longer: what slower disks would do. Only to
@@ -286,6 +286,15 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "N", hide = true,
         value_parser = clap::value_parser!(u64).range(..u64::MAX))]
     pub(crate) inject_exit_after_disk_operations: Option<u64>,
+}
+
+impl ServeArguments {
+    fn damaged_end(&self) -> journal::DamagedEnd {
+        match self.drop_damaged_end {
+            true => journal::DamagedEnd::Drop,
+            false => journal::DamagedEnd::Refuse,
+        }
+    }
 }
 
 /// Arguments of `openapi`.
@@ -312,8 +321,8 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Directory on a disk for what grows with the log, instead of memory: some 300 bytes for every
-    /// transfer, removed in the end; takes half as long again. Of a log of over four million records
-    /// it is $TMPDIR, or /var/tmp, unless another is given here.
+    /// transfer, removed in the end; takes half as long again. Of a log of over four million
+    /// records it is $TMPDIR, or /var/tmp, unless another is given here.
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// Print the result as JSON, a fault too.

@@ -61,8 +61,8 @@ impl OfflineLog {
         &self.disk
     }
 
-    /// About how many records there are: all but those of the last segment. None if a segment cannot
-    /// be read, which a reading of the log then says.
+    /// About how many records there are: all but those of the last segment. None if a segment
+    /// cannot be read, which a reading of the log then says.
     pub(crate) fn records_about(&self) -> u64 {
         let last = self.disk.segments().ok().and_then(|segments| segments.last().cloned());
         last.map_or(0, |last| last.first.0.saturating_sub(1))

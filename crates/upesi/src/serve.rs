@@ -65,11 +65,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let keys = Keys::open(&config)?;
     let slowness = Slowness::of(arguments);
     arm_exit(arguments);
-    let damaged_end = match arguments.drop_damaged_end {
-        true => DamagedEnd::Drop,
-        false => DamagedEnd::Refuse,
-    };
-    let opening = Opening { slowness, place, damaged_end };
+    let opening = Opening { slowness, place, damaged_end: arguments.damaged_end() };
     let Opened { sequencer, directory, following, segments, sharing } =
         open(&config, &arguments.data, &opening, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.

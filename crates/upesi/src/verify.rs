@@ -24,7 +24,8 @@ use crate::restore::tail_behind;
 use crate::snapshot::{Claims, Untrue};
 use crate::{Failure, VerifyArguments};
 
-/// Beyond so many records, what grows with the log is not kept in memory: at most 0.8 GB come before.
+/// Beyond so many records, what grows with the log is not kept in memory: at most 0.8 GB come
+/// before.
 const RECORDS_IN_MEMORY: u64 = 4_000_000;
 /// Where temporary files are that may be large, unless the environment says otherwise: on a disk,
 /// which `/tmp` need not be.
@@ -206,8 +207,8 @@ fn unproved(scratch: Option<&Path>, replay: &Replay, why: &str) -> Unproved {
     Unproved { records, ..failure.into() }
 }
 
-/// Below which directory is kept what grows with the log: the one that was asked for, for a long log
-/// the system's own, none for any other.
+/// Below which directory is kept what grows with the log: the one that was asked for, for a long
+/// log the system's own, none for any other.
 fn scratch_for(records: u64, asked: Option<&Path>) -> Option<PathBuf> {
     let is_long = RECORDS_IN_MEMORY < records;
     asked.map(Path::to_owned).or_else(|| is_long.then(temporary))

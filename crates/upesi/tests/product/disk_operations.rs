@@ -129,14 +129,15 @@ fn points_of_one_script(home: &Home, record: &mut Record, of_snapshot: &mut u64)
 /// Has a snapshot taken; false if the switch ended meanwhile.
 fn take_snapshot(admin: &Admin) -> bool {
     let deadline = Instant::now() + PATIENCE;
-    let mut asked = admin.try_call("POST", "/snapshots", "").map(|_| ());
-    while asked.is_ok() {
-        let Ok(metrics) = admin.try_call("GET", "/metrics", "") else { return false };
+    if admin.try_call("POST", "/snapshots", "").is_err() {
+        return false;
+    }
+    while let Ok(metrics) = admin.try_call("GET", "/metrics", "") {
         if metrics.text().contains("upesi_snapshots_taken_total 1\n") {
             return true;
         }
         assert!(Instant::now() < deadline, "no snapshot: {}", metrics.text());
-        asked = Ok(std::thread::sleep(Duration::from_millis(2)));
+        std::thread::sleep(Duration::from_millis(2));
     }
     false
 }

@@ -23,6 +23,8 @@ pub mod contract;
 mod copy;
 mod file_log;
 mod frames;
+#[cfg(all(test, feature = "shuttle"))]
+mod handovers;
 mod joint;
 mod mark;
 mod memory_disk;
@@ -34,6 +36,7 @@ mod records;
 mod recovery;
 mod scan;
 mod segment;
+mod sync;
 mod tiered;
 
 pub use archive::{

@@ -11,8 +11,7 @@
 //! once per segment, not per frame.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, byte_of};
@@ -21,6 +20,8 @@ use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tai
 use crate::file_log::same_end;
 use crate::scan::{Part, Window, frame_at, header_at, header_behind};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, PoisonError, RwLock};
 
 /// One entry of a segment's index per this many bytes, about.
 pub(crate) const INDEX_STEP_BYTES: u64 = 64 << 10;

@@ -56,8 +56,8 @@ pub(crate) fn ci() -> Vec<Step> {
         cargo(
             "hand-overs",
             "threads hand over in any order of their steps",
-            "test --locked --package node --package store --features node/shuttle,store/shuttle \
-             --lib handovers",
+            "test --locked --package journal --package node --package store --features \
+             journal/shuttle,node/shuttle,store/shuttle --lib handovers",
         ),
         cargo(
             "brokers",

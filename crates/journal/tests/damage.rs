@@ -365,15 +365,13 @@ fn damage_in_closed_segments_is_found_by_replay_and_readers() {
 #[test]
 fn a_segment_that_was_exchanged_is_not_read() {
     let options = Options { verify: Verify::LastSegment, ..OPTIONS };
-    let exchanges: [&dyn Fn(&MemoryDisk) -> Vec<u8>; 2] =
-        [&|disk| sample_of(1_199).content(&segment(disk, 1)).expect("exists"), &|disk| {
-            disk.content(&segment(disk, 2)).expect("exists")
-        }];
-    for (at, other) in exchanges.into_iter().enumerate() {
+    let (of_another_history, sound) = (sample_of(1_199), sample());
+    for (at, (from, number)) in [(&of_another_history, 1), (&sound, 2)].into_iter().enumerate() {
+        let other = from.content(&segment(from, number)).expect("exists");
         let disk = sample();
         let (mut log, _) = FileLog::open(disk.clone(), options).expect("opens");
         let frames = log.frames();
-        disk.put(&segment(&disk, 1), &other(&disk));
+        disk.put(&segment(&disk, 1), &other);
         for from in [1, 4] {
             let (mut seen, mut seen_too) = (Vec::new(), Vec::new());
             let replayed = log.replay(Position(from), &mut |frame| {

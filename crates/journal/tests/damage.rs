@@ -403,6 +403,25 @@ fn a_segment_that_was_exchanged_is_not_read() {
     }
 }
 
+/// Who has moved a segment lets readers go of the file that was there.
+#[test]
+fn a_segment_that_was_closed_is_opened_anew() {
+    let options = Options { verify: Verify::LastSegment, ..OPTIONS };
+    let disk = sample();
+    let (log, _) = FileLog::open(disk.clone(), options).expect("opens");
+    let (reader, closer) = (log.reader(), log.closer());
+    assert!(matches!(reader.read(Position(1)), Ok(Some(_))));
+    disk.put(&segment(&disk, 0), b"another file of this name");
+    assert!(matches!(reader.read(Position(2)), Ok(Some(_))), "the one that is open");
+    closer(Position(1));
+    assert!(reader.read(Position(3)).is_err(), "the one that is there");
+    // The one that is written to stays.
+    let last = disk.list().expect("lists").len() - 1;
+    disk.put(&segment(&disk, last), b"another file of this name");
+    closer(Position(10));
+    assert!(matches!(reader.read(Position(12)), Ok(Some(_))));
+}
+
 #[test]
 fn a_log_without_frames_has_none_to_visit() {
     let mut log = FileLog::create(MemoryDisk::new(7), IDENTITY, OPTIONS).expect("creates");

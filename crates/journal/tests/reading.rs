@@ -16,21 +16,25 @@ struct Counting<D> {
     disk: D,
     read: Arc<AtomicU64>,
     readings: Arc<AtomicU64>,
+    open: Arc<()>,
 }
 
 struct CountingFile<F> {
     file: F,
+    /// One share for each file that is open.
+    _open: Arc<()>,
     read: Arc<AtomicU64>,
     readings: Arc<AtomicU64>,
 }
 
 impl<D: Disk> Counting<D> {
     fn of(disk: D, read: &Arc<AtomicU64>) -> Self {
-        Self { disk, read: Arc::clone(read), readings: Arc::default() }
+        Self { disk, read: Arc::clone(read), readings: Arc::default(), open: Arc::default() }
     }
 
     fn file(&self, file: D::File) -> CountingFile<D::File> {
-        CountingFile { file, read: self.read.clone(), readings: self.readings.clone() }
+        let (read, readings) = (self.read.clone(), self.readings.clone());
+        CountingFile { file, _open: self.open.clone(), read, readings }
     }
 }
 
@@ -194,6 +198,59 @@ fn readings_by_turns_do_not_disturb_each_other() {
     let each = read.load(Ordering::Relaxed) / (4 * turns);
     // One window and the frame, which may be long.
     assert!(each < 70_000, "{each} bytes for a record");
+}
+
+/// A walk of a log that was written in this life begins near, at whichever frame: also at one that
+/// the index names itself.
+#[test]
+fn a_walk_begins_near_whatever_frame_it_is_to_begin_with() {
+    let read = Arc::new(AtomicU64::new(0));
+    let disk = Counting::of(MemoryDisk::new(5), &read);
+    let mut log = FileLog::create(disk, IDENTITY, Options::default()).expect("creates");
+    for _ in 0..1_500 {
+        log.append(&frame_after(&log.tail(), &[1_000])).expect("there is room");
+    }
+    log.sync().expect("memory does not fail");
+    let frames = log.frames();
+    for position in 1..=1_500 {
+        let before = read.load(Ordering::Relaxed);
+        let mut first = None;
+        let walked = frames.replay(Position(position), &mut |frame| {
+            first = Some(frame.header().first);
+            Err(Stop)
+        });
+        assert_eq!((walked, first), (Ok(()), Some(Position(position))));
+        let taken = read.load(Ordering::Relaxed) - before;
+        // Two steps of the index and some readings that double.
+        assert!(taken < 500_000, "from {position}: {taken} bytes");
+    }
+}
+
+/// However many segments there are, few of them are open at a time.
+#[test]
+fn few_segments_are_open_at_a_time() {
+    const OPEN_MAX: usize = 32;
+    let options =
+        Options { segment_bytes: 2_000, verify: Verify::LastSegment, ..Options::default() };
+    let disk = Counting::of(MemoryDisk::new(6), &Arc::default());
+    // The disk has one share, and so has this test.
+    let open = Arc::clone(&disk.open);
+    let count = || Arc::strong_count(&open) - 2;
+    let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+    drop(disk);
+    let mut most = 0;
+    for _ in 0..80 {
+        log.append(&frame_after(&log.tail(), &[1_500])).expect("there is room");
+        log.sync().expect("memory does not fail");
+        most = most.max(count());
+    }
+    // With room for one more, and the one that is written to.
+    assert_eq!(most, OPEN_MAX, "while it is written");
+    let reader = log.reader();
+    for position in (1..=80).rev() {
+        assert!(matches!(reader.read(Position(position)), Ok(Some(_))), "{position}");
+        assert!(count() <= OPEN_MAX + 1, "{} are open", count());
+    }
 }
 
 /// In pieces that double up to a quarter of a megabyte, each byte about once.

@@ -305,6 +305,37 @@ fn single_records_of_a_log_that_nobody_writes_are_found() {
     assert!(matches!(records.read(Position(end + 1)), Err(LogError::Damaged { .. })));
 }
 
+/// Whoever looks through its end reads little of what is before it, and is told of what is damaged.
+#[test]
+fn the_end_of_a_log_that_nobody_writes_is_looked_through() {
+    let disk = MemoryDisk::new(8);
+    let options = Options { segment_bytes: 1 << 30, ..Options::default() };
+    let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+    fill(&mut log, 8 << 20);
+    let end = log.end().0;
+    log.close().expect("memory does not fail");
+    let name = disk.list().expect("lists").pop().expect("there is one");
+    let length = disk.content(&name).expect("exists").len();
+    let read = Arc::new(AtomicU64::new(0));
+    let records = Records::open(Counting::of(disk.clone(), &read)).expect("opens");
+    for from in [end, end - 1, end - 40] {
+        let (before, mut seen) = (read.load(Ordering::Relaxed), Vec::new());
+        let visited = records.visit(Position(from), &mut |frame| {
+            seen.extend(frame.records().map(|record| record.position.0));
+            Ok(())
+        });
+        assert_eq!(visited, Ok(()));
+        assert!(seen.contains(&from), "from the frame that holds it");
+        assert_eq!((seen.last(), seen.len() as u64), (Some(&end), 1 + end - seen[0]));
+        let taken = read.load(Ordering::Relaxed) - before;
+        // Halvings of a window each, out of eight megabytes.
+        assert!(taken < 2 << 20, "from {from} of {end}: {taken} bytes");
+    }
+    disk.damage(&name, length - 200, 1);
+    let visited = records.visit(Position(end - 1), &mut |_| Ok(()));
+    assert!(matches!(visited, Err(LogError::Damaged { .. })), "{visited:?}");
+}
+
 /// What is being written is not read from its beginning for what was just recorded.
 #[test]
 fn a_record_of_the_segment_that_is_written_is_found_near_it() {

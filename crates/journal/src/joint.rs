@@ -14,7 +14,7 @@ use crate::scan::{Part, Window, header_behind};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
 /// How far before the end the last frame is looked for first, in bytes; then twice as far, and on.
-const LOOK_BYTES: u64 = 64 << 10;
+const LOOK_BYTES: u64 = 16 << 10;
 
 /// Whether the frames of this part end with one that `base` goes on from. Its header says so; its
 /// records are not looked at.

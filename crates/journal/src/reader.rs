@@ -39,8 +39,6 @@ pub(crate) struct Shared<D: Disk> {
     durable_bytes: AtomicU64,
     segments: RwLock<Vec<Segment<D::File>>>,
     last_read: Mutex<LastRead>,
-    /// Room for the next reading.
-    room: Mutex<Vec<u8>>,
 }
 
 /// What readers read last.
@@ -173,11 +171,16 @@ impl<F: DiskFile> Opened<F> {
             match header_behind(&mut window, part, middle, first.identity)? {
                 Some((offset, header)) => {
                     index().learn(header.first, offset);
-                    match position < header.first {
-                        // Between the middle and this frame none begins.
-                        true => high = middle,
-                        false => low = offset,
+                    // Between the middle and this frame none begins.
+                    if position < header.first {
+                        high = middle;
+                        continue;
                     }
+                    low = offset;
+                    if position <= header.last() {
+                        break;
+                    }
+                    low += u64::from(header.length);
                 }
                 None => high = middle,
             }
@@ -196,7 +199,6 @@ impl<D: Disk> Shared<D> {
             durable_bytes: AtomicU64::new(0),
             segments: RwLock::new(segments),
             last_read: Mutex::default(),
-            room: Mutex::default(),
         }
     }
 
@@ -300,10 +302,8 @@ impl<D: Disk> Shared<D> {
         let opened = self.open_at(position)?;
         let near = last_read().before(opened.first, position).unwrap_or(0);
         let start = opened.before(position).map_err(storage)?.max(near);
-        let room = std::mem::take(&mut *self.room.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut window = Window::within(room, INDEX_STEP_BYTES as usize);
+        let mut window = Window::new(INDEX_STEP_BYTES as usize);
         let (frame, end) = find_frame(&opened, &mut window, (start, position))?;
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = window.into_room();
         last_read().note(frame.clone(), end);
         Ok(frame)
     }

@@ -1,5 +1,7 @@
 //! Walking over the frames of one segment.
 
+use std::cell::Cell;
+
 use ledger::Position;
 use memchr::memmem;
 use ports::{DiskError, DiskFile, Stop};
@@ -35,18 +37,22 @@ pub(crate) struct Window {
     reading: usize,
 }
 
+thread_local! {
+    /// What the last window of this thread had for a buffer: the next one need not clear another.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if self.buffer.len() <= SCAN_BYTES {
+            ROOM.set(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
 impl Window {
     pub(crate) fn new(reading_max: usize) -> Self {
-        Self::within(Vec::new(), reading_max)
-    }
-
-    /// The same with room that another one had.
-    pub(crate) fn within(buffer: Vec<u8>, reading_max: usize) -> Self {
-        Self { buffer, filled: 0, start: 0, reading_max, reading: 0 }
-    }
-
-    pub(crate) fn into_room(self) -> Vec<u8> {
-        self.buffer
+        Self { buffer: ROOM.take(), filled: 0, start: 0, reading_max, reading: 0 }
     }
 
     /// The bytes from `offset` on: at least `length` of them unless the file ends at `limit`.
@@ -63,7 +69,8 @@ impl Window {
             let room = part.limit.saturating_sub(offset).min(self.reading as u64) as usize;
             let size = wanted.max(room);
             if self.buffer.len() < size {
-                self.buffer.resize(size, 0);
+                // What was read before is not needed any more, and not copied.
+                self.buffer = vec![0; size];
             }
             (self.start, self.filled) = (offset, 0);
             self.filled = part.file.read_at(offset, &mut self.buffer[..size])?;
@@ -167,7 +174,7 @@ pub(crate) fn frame_at<'a, F: DiskFile>(
         Err(error) => return Ok(Err(error)),
     };
     let bytes = window.load(part, offset, header.length as usize)?;
-    Ok(Frame::parse(bytes))
+    Ok(Frame::behind(header, bytes))
 }
 
 /// The header of the frame at `offset`; the rest of the frame is not looked at.

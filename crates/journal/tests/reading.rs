@@ -148,6 +148,33 @@ fn a_record_is_found_by_halving() {
     assert!(again <= first.max(400_000), "{again} bytes after {first}");
 }
 
+#[test]
+fn a_long_frame_is_not_divided() {
+    let segment_bytes = 32 << 20;
+    let options = Options { segment_bytes, verify: Verify::LastSegment, ..Options::default() };
+    let disk = MemoryDisk::new(1);
+    let mut log = FileLog::create(disk.clone(), IDENTITY, options).expect("creates");
+    let mut longest = 0;
+    while log.end() < Position(24_000) {
+        let record = 1_000 + (log.end().0 as usize * 7_919) % 2_011;
+        let frame = frame_after(&log.tail(), &vec![record; 1_000]);
+        log.append(&frame).expect("there is room");
+        longest = longest.max(frame.len() as u64);
+    }
+    log.sync().expect("memory does not fail");
+    let mut taken = 0;
+    for position in (500..16_000).step_by(1_000) {
+        let read = Arc::new(AtomicU64::new(0));
+        let opened = FileLog::open(Counting::of(disk.clone(), &read), options).expect("opens");
+        let before = read.load(Ordering::Relaxed);
+        let record = opened.0.reader().read(Position(position)).expect("it is whole");
+        assert_eq!(record.expect("it is there").position, Position(position));
+        taken += read.load(Ordering::Relaxed) - before;
+    }
+    // A frame is read once, and about one more on the way to it; to divide it takes half of one.
+    assert!(taken < 16 * longest * 24 / 10, "{taken} bytes, {longest} the longest frame");
+}
+
 /// Whoever sends again what is owed reads one record after the other, not all of them.
 #[test]
 fn a_record_behind_the_one_read_last_is_found_from_there() {

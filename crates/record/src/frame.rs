@@ -649,8 +649,16 @@ impl<'a> Frame<'a> {
     /// [`FrameError`] for any bytes that [`FrameBuilder::seal`] or [`Frame::erase`] did not write;
     /// it never panics and never allocates.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
-        let header = FrameHeader::parse(bytes)?;
+        Self::behind(FrameHeader::parse(bytes)?, bytes)
+    }
+
+    /// [`Frame::parse`] for whoever has read the header already, from the first of these bytes.
+    ///
+    /// # Errors
+    /// As [`Frame::parse`], but for the header.
+    pub fn behind(header: FrameHeader, bytes: &'a [u8]) -> Result<Self, FrameError> {
         let bytes = bytes.get(..header.length as usize).ok_or(FrameError::Short)?;
+        debug_assert!(FrameHeader::parse(bytes) == Ok(header), "it is the header of these bytes");
         if crc32c(&bytes[FRAME_HEADER_BYTES..]) != u32_at(bytes, AT_BODY_CRC) {
             return Err(FrameError::BodyChecksum);
         }

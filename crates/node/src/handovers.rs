@@ -9,11 +9,13 @@
 //! `cargo test -p node --features shuttle`
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ledger::{
-    ChangeParties, Command, FspName, Outcome, PartyBinding, PartyChangeForm, Position, TransferId,
+    ChangeParties, Command, FspName, Outcome, PartyBinding, PartyChangeForm, Position, Stamp,
+    TransferId,
 };
-use ports::{ColdStore, Mark, Portion};
+use ports::{Arrival, ColdStore, Mark, Portion};
 use sequencer::Durability;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::sync::{Condvar, Mutex};
@@ -21,7 +23,7 @@ use shuttle::thread;
 use store::Memory;
 
 use crate::directory::Directory;
-use crate::inbox::{About, Inbox, InboxLimits, Question, Refused};
+use crate::inbox::{ARRIVED_BYTES_MAX, About, Inbox, InboxLimits, Question, Refused, Taken};
 use crate::mailbox::{Event, Mailbox};
 use crate::published::Published;
 use crate::stages::{Inbound, Moment, Stages, What};
@@ -32,6 +34,8 @@ use crate::{Attached, Submission, Ticket};
 const ORDERS: usize = 1_000;
 /// Points at which a thread is passed over although it could go on, in the orders of one kind.
 const DEPTH: usize = 3;
+/// A wait with a limit of time never times out here.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tries a test in random orders, and in those that differ from a plain one at a few points.
 fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
@@ -97,6 +101,50 @@ fn a_question_comes_after_what_came_before_it() {
             assert!(asked <= submitted, "a question overtook");
         }
         asker.join().expect("it asks");
+    });
+}
+
+/// What a shared log says is taken in its order and wakes who sleeps, each of the client library's
+/// threads in its own; no more of it waits than there is room for, but for the last message.
+#[test]
+fn what_a_shared_log_says_is_taken_in_its_order() {
+    explore(|| {
+        let inbox = Arc::new(Inbox::<()>::new(InboxLimits::default()));
+        let reading = spawn(&inbox, |inbox| (0..3).all(|offset| inbox.arrive(message(offset))));
+        let reporting = spawn(&inbox, |inbox| inbox.arrive(lost()));
+        let submitting = spawn(&inbox, submit_one);
+        let (mut offsets, mut lost, mut submitted) = (Vec::new(), 0, 0);
+        while (offsets.len(), lost, submitted) != (3, 1, 1) {
+            let mut taken = Taken::default();
+            assert!(inbox.take_with_arrivals(&mut taken, true, PATIENCE), "it is open");
+            let before = offsets.len();
+            submitted += taken.submissions.len();
+            for arrival in taken.arrivals {
+                match arrival {
+                    Arrival::Message { offset, .. } => offsets.push(offset),
+                    _ => lost += 1,
+                }
+            }
+            assert!(offsets.len() <= before + 1, "more than there is room for");
+        }
+        assert_eq!(offsets, [0, 1, 2]);
+        inbox.end();
+        assert!(!inbox.arrive(message(3)), "nobody takes it any more");
+        let all_taken = reading.join().expect("it reads") && reporting.join().expect("it reports");
+        assert!(all_taken, "it was open");
+        submitting.join().expect("it submits");
+    });
+}
+
+/// Who waits for room is told when nobody will make any.
+#[test]
+fn who_waits_for_room_hears_that_the_taker_is_gone() {
+    explore(|| {
+        let inbox = Arc::new(Inbox::<()>::new(InboxLimits::default()));
+        let reading = spawn(&inbox, |inbox| (0..3).all(|offset| inbox.arrive(message(offset))));
+        inbox.end();
+        let all_taken = reading.join().expect("it ends");
+        assert!(!all_taken, "there is no room for three");
     });
 }
 
@@ -218,6 +266,15 @@ fn spawn<S: Send + Sync + 'static, T: Send + 'static>(
 ) -> thread::JoinHandle<T> {
     let shared = Arc::clone(shared);
     thread::spawn(move || work(&shared))
+}
+
+/// One that leaves no room for another.
+fn message(offset: i64) -> Arrival {
+    Arrival::Message { offset, at: Stamp(0), bytes: vec![0; ARRIVED_BYTES_MAX + 1] }
+}
+
+fn lost() -> Arrival {
+    Arrival::Lost { tag: 1, reason: String::new() }
 }
 
 fn submit_one(inbox: &Inbox<()>) {

@@ -101,7 +101,7 @@ pub(crate) struct Work<M> {
 }
 
 /// Bytes of messages of a shared log that may wait, but for the last one.
-const ARRIVED_BYTES_MAX: usize = 32 << 20;
+pub(crate) const ARRIVED_BYTES_MAX: usize = 32 << 20;
 
 /// What the taker of a shared log's inbox takes into.
 pub(crate) struct Taken<M> {

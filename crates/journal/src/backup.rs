@@ -314,7 +314,13 @@ impl Backup {
         watch: &mut Watch<'_>,
     ) -> Result<Chunk, ArchiveError> {
         let from = open.end();
-        let bytes = read_part(file, from, end.min(from + CHUNK_BYTES))?;
+        let wanted = end.min(from + CHUNK_BYTES) - from;
+        let bytes = read_part(file, from, from + wanted)?;
+        if (bytes.len() as u64) < wanted {
+            let file = segment::name_of(Position(open.first));
+            let reason = "it has become shorter while it was copied".into();
+            return Err(DiskError::Damaged { file, offset: Some(from), reason }.into());
+        }
         let (to, blake3) = (from + bytes.len() as u64, digest_of(&bytes));
         let chunk = Chunk { from, to, blake3 };
         places::put(&*self.place, &open.object(&chunk), &bytes)?;

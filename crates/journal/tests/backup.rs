@@ -145,6 +145,31 @@ impl Scene {
 
 /// Stopped after any number of steps, the copy is as of an earlier run, whole; the next run and
 /// the next attempt to restore go on.
+/// A segment that somebody cuts while it is copied ends the copy, which is whole as it was.
+#[test]
+fn a_segment_that_becomes_shorter_is_not_copied() {
+    let scene = Scene::new();
+    let mut log = scene.create();
+    grow(&mut log, 1);
+    let before = scene.run().expect("copies");
+    grow(&mut log, 2);
+    let segment = scene.path("data").join("00000000000000000001.segment");
+    let mut frames = 0;
+    let mut cut = |_: u64| {
+        frames += 1;
+        if frames != 2 {
+            return Ok(());
+        }
+        let file = fs::File::options().write(true).open(&segment).expect("it is there");
+        file.set_len(30_000).map_err(|_| Stop)
+    };
+    let copied = Backup::open(&scene.disk(), scene.place())
+        .and_then(|mut backup| backup.run(&scene.disk(), &[], &mut cut));
+    let said = copied.expect_err("it ends").to_string();
+    assert!(said.contains("00000000000000000001.segment") && said.contains("shorter"), "{said}");
+    assert_eq!(scene.restore("restored").expect("whole").walked.tail.end, before.end);
+}
+
 #[test]
 fn an_interrupted_copy_and_an_interrupted_restore_go_on() {
     let scene = Scene::new();

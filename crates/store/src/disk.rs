@@ -355,6 +355,7 @@ impl Opened {
         if path.join(DAMAGED).exists() {
             return Err("it was found damaged".into());
         }
+        tables::check_lists(&path.join(DATABASE))?;
         // A damaged database may be met by a panic of the library.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
         let store = opened

@@ -4,13 +4,14 @@
 //! The order is the library's: of two tables that have a key, the one that is asked first has the
 //! newer value.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 
 use fjall::{AbstractTree, Keyspace, SeqNo, Slice};
-use lsm_tree::Table;
 use lsm_tree::checksum::ChecksummedWriter;
 use lsm_tree::table::filter::standard_bloom::Builder;
+use lsm_tree::{Checksum, Table};
 
 /// The tables.
 pub(crate) struct Tables {
@@ -33,15 +34,53 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 /// The first file that is not what was written, or cannot be read.
 pub(crate) fn check(keyspace: &Keyspace) -> Result<(), String> {
     for table in keyspace.tree.current_version().iter_tables() {
-        let path = table.path.display();
-        let mut sum = ChecksummedWriter::new(io::sink());
-        let read = File::open(&*table.path).and_then(|mut file| io::copy(&mut file, &mut sum));
-        read.map_err(|error| format!("{path}: {error}"))?;
-        if sum.checksum() != table.checksum() {
-            return Err(format!("{path} is not what was written"));
+        if checksum_of(&table.path)? != table.checksum() {
+            return Err(format!("{} is not what was written", table.path.display()));
         }
     }
     Ok(())
+}
+
+/// Holds the list of tables that each keyspace of a database goes by against what stands beside its
+/// number: the library looks at the number alone, and a list from before lacks rows without a word.
+///
+/// # Errors
+/// The first list that is not the one that was written last, or cannot be read.
+pub(crate) fn check_lists(database: &Path) -> Result<(), String> {
+    let keyspaces = database.join("keyspaces");
+    let said = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    for entry in fs::read_dir(&keyspaces).map_err(|error| said(&keyspaces, error))? {
+        let directory = entry.map_err(|error| said(&keyspaces, error))?.path();
+        let current = directory.join("current");
+        let noted = match fs::read(&current) {
+            // The library begins it anew; who knows its name misses what was in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            noted => noted.map_err(|error| said(&current, error))?,
+        };
+        let (number, sum) = number_and_sum(&noted)
+            .ok_or_else(|| format!("{} is not what was written", current.display()))?;
+        let list = directory.join(format!("v{number}"));
+        if checksum_of(&list)?.into_u128() != sum {
+            let [list, current] = [list.display(), current.display()];
+            return Err(format!("{list} is not what was written, or {current} is not"));
+        }
+    }
+    Ok(())
+}
+
+/// What the file `current` of a keyspace begins with.
+fn number_and_sum(noted: &[u8]) -> Option<(u64, u128)> {
+    let (number, rest) = noted.split_first_chunk()?;
+    let sum = rest.first_chunk()?;
+    Some((u64::from_le_bytes(*number), u128::from_le_bytes(*sum)))
+}
+
+/// The library's checksum of a whole file.
+fn checksum_of(path: &Path) -> Result<Checksum, String> {
+    let mut sum = ChecksummedWriter::new(io::sink());
+    let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut sum));
+    read.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(sum.checksum())
 }
 
 impl Tables {

@@ -242,6 +242,41 @@ fn a_store_with_a_changed_table_is_emptied() {
     check_harm(misdirected, IDENTITY, "");
 }
 
+/// A keyspace goes by the list of tables whose number it notes, and lists of before may still be
+/// there: no changed bit of what is noted hides a row.
+#[test]
+fn a_store_that_goes_by_another_list_of_tables_is_emptied() {
+    let (_above, path) = written();
+    for round in 1..4 {
+        let store = open(&path, IDENTITY).0;
+        let (first, position) = (1_000 * round, 10 + u64::from(round));
+        let rows = (first..first + 1_000).map(|number| sample_row(number, position)).collect();
+        store.write(&portion(rows, position)).expect("it writes");
+    }
+    let noted = fs::read(keyspace(&path, 1).join("current")).expect("it is read");
+    let mut emptied = 0;
+    // Lists of before have numbers near its own; of what else there is, a bit of each byte.
+    for bit in (0..8).chain((8..8 * noted.len()).step_by(8)) {
+        let copy = TempDir::new().expect("a directory");
+        let copied = copy.path().join("store");
+        copy_tree(&path, &copied);
+        let mut changed = noted.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        fs::write(keyspace(&copied, 1).join("current"), changed).expect("it is written");
+        let (store, reason) = open(&copied, IDENTITY);
+        if let Some(reason) = reason {
+            assert!(reason.contains("/keyspaces/1/"), "bit {bit}: {reason}");
+            emptied += 1;
+            continue;
+        }
+        let mut ids: Vec<TransferId> = (0..4_000).map(sample_id).collect();
+        store.drop_absent(&mut ids).expect("it looks");
+        assert_eq!(ids.len(), 4_000, "bit {bit}");
+    }
+    // The kind of the checksum is not looked at.
+    assert_eq!(emptied, 8 + 23);
+}
+
 /// Two blocks of one length in each other's place: the library notices nothing.
 #[test]
 fn a_store_with_two_blocks_exchanged_is_emptied() {

@@ -8,6 +8,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +33,9 @@ pub(crate) struct Options {
     /// Only this crate; may be given several times.
     #[arg(long = "package", value_name = "NAME", value_parser = PACKAGES)]
     packages: Vec<String>,
+    /// Only changes in this file, as crates/journal/src/scan.rs; may be given several times.
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<String>,
 }
 
 /// How the changes of a crate have come out, all runs together.
@@ -67,7 +71,7 @@ fn try_all(root: &Path, options: &Options) -> Result<Vec<(String, Outcome)>, Str
     for package in chosen {
         let left = end.saturating_duration_since(Instant::now());
         if TURN_MIN <= left {
-            tool.turn(&package, left)?;
+            tool.turn((&package, &options.files), left)?;
         }
         let outcome = tool.outcome(&package)?;
         outcomes.push((package, outcome));
@@ -113,14 +117,16 @@ impl<'a> Tool<'a> {
     }
 
     /// Goes on with a crate until the time is over; what was found so far is in its lists.
-    fn turn(&self, package: &str, left: Duration) -> Result<(), String> {
+    fn turn(&self, (package, files): (&str, &[String]), left: Duration) -> Result<(), String> {
         let lists = self.lists(package);
-        fs::create_dir_all(&lists).map_err(|error| format!("{}: {error}", lists.display()))?;
+        let failed = |error| format!("{}: {error}", lists.display());
+        fs::create_dir_all(&lists).and_then(|()| keep_endless(&lists)).map_err(failed)?;
         println!("{package}: {} minutes at most", left.as_secs() / 60);
         let mut turn = Command::new("timeout");
         turn.args(["--signal", "INT", "--kill-after", "60", &left.as_secs().to_string()]);
         turn.args(["cargo", "mutants", "--package", package, "--iterate", "--output"]).arg(&lists);
         turn.args(["--timeout", TEST_SECONDS, "--colors", "never"]);
+        turn.args(files.iter().flat_map(|file| ["--file", file]));
         turn.current_dir(self.root).env("PATH", &self.path).env_remove("CARGO");
         turn.env("CARGO_TARGET_DIR", self.place.join("build"));
         turn.env("CARGO_INCREMENTAL", "1").env("PROPTEST_CASES", CASES);
@@ -143,6 +149,20 @@ impl<'a> Tool<'a> {
         let read = |name: &str| fs::read_to_string(lists.join(name)).unwrap_or_default();
         Ok(sum(&String::from_utf8_lossy(&listed.stdout), &read))
     }
+}
+
+/// Changes that had no end are not tried again either: the tool itself leaves out only those that
+/// tests noticed.
+fn keep_endless(lists: &Path) -> io::Result<()> {
+    let lists = lists.join("mutants.out");
+    let endless = fs::read_to_string(lists.join("timeout.txt")).unwrap_or_default();
+    if endless.is_empty() {
+        return Ok(());
+    }
+    let before = lists.join("previously_caught.txt");
+    fs::OpenOptions::new().create(true).append(true).open(before)?.write_all(endless.as_bytes())?;
+    // They count once.
+    fs::write(lists.join("timeout.txt"), "")
 }
 
 /// What the lists say of the changes that there are now; those of lines that were since changed do
@@ -178,6 +198,21 @@ fn table(outcomes: &[(String, Outcome)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_had_no_end_is_not_tried_again() {
+        let lists = env::temp_dir().join(format!("upesi-mutants-{}", std::process::id()));
+        let at = |name: &str| lists.join("mutants.out").join(name);
+        fs::create_dir_all(at("")).expect("makes it");
+        fs::write(at("timeout.txt"), "a.rs:1:1: one\n").expect("writes");
+        fs::write(at("previously_caught.txt"), "a.rs:2:1: two\n").expect("writes");
+        for _ in 0..2 {
+            keep_endless(&lists).expect("writes");
+        }
+        let kept = fs::read_to_string(at("previously_caught.txt")).expect("reads");
+        fs::remove_dir_all(&lists).expect("removes");
+        assert_eq!(kept, "a.rs:2:1: two\na.rs:1:1: one\n");
+    }
 
     #[test]
     fn lists_of_all_runs_add_up() {

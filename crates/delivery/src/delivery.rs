@@ -154,14 +154,19 @@ impl<M: Clone> Delivery<M> {
         self.lanes[lane.0 as usize].state.in_flight -= 1;
         self.lanes[lane.0 as usize].results += 1;
         self.patient.retain(|(_, other)| *other != notice);
-        self.note_health(lane, result);
-        let verdict = match result.consequence() {
+        let consequence = result.consequence();
+        match consequence {
+            Consequence::Wait => self.entries[slot].attempts -= 1,
+            _ => self.note_health(lane, result),
+        }
+        let verdict = match consequence {
             Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
-            Consequence::Retry if self.lanes[lane.0 as usize].left => {
+            Consequence::Retry | Consequence::Wait if self.lanes[lane.0 as usize].left => {
                 self.delay_probe(slot);
                 self.forget(slot);
                 Verdict::Left
             }
+            Consequence::Wait => Verdict::RetryAt(self.pause_unsent(slot)),
             Consequence::Retry if attempts < self.policy.attempts_max => {
                 Verdict::RetryAt(self.pause(slot))
             }
@@ -196,11 +201,11 @@ impl<M: Clone> Delivery<M> {
     pub fn withdraw(&mut self, notice: NoticeId) -> Withdrawal {
         let Some(&slot) = self.by_notice.get(&notice) else { return Withdrawal::Unknown };
         let Held { stage, lane, purpose, attempts, .. } = self.entries[slot];
-        let waiting = matches!(stage, Stage::Blocked | Stage::Fresh | Stage::Resumed);
-        if purpose != Purpose::Prepare || !waiting || 0 < attempts {
+        let ended = matches!(stage, Stage::InFlight | Stage::Probe | Stage::Unrecorded);
+        if purpose != Purpose::Prepare || ended || 0 < attempts {
             return Withdrawal::Kept;
         }
-        self.drop_waiting(slot);
+        self.drop_all(&[slot]);
         self.refresh(lane);
         Withdrawal::Dropped
     }
@@ -346,6 +351,7 @@ impl<M: Clone> Delivery<M> {
             stage: Stage::Blocked,
             bytes: entry.bytes,
             attempts: 0,
+            unsent: 0,
             first_attempt: Moment::default(),
             last: None,
             pause_end: Moment::default(),
@@ -444,9 +450,23 @@ impl<M: Clone> Delivery<M> {
             self.resume(slot);
             return next;
         }
-        let attempts = self.entries[slot].attempts;
+        self.entries[slot].unsent = 0;
+        self.back_off(slot, self.entries[slot].attempts)
+    }
+
+    /// The same where nothing was sent: the entry alone waits, and its lane goes on; a lane that
+    /// probes has not been answered, and sends another one.
+    fn pause_unsent(&mut self, slot: Slot) -> Moment {
+        let held = &mut self.entries[slot];
+        held.unsent = held.unsent.saturating_add(1);
+        let times = held.unsent;
+        self.back_off(slot, times)
+    }
+
+    /// Sets an entry's timer, after so many failures of one kind.
+    fn back_off(&mut self, slot: Slot, failures: u32) -> Moment {
         let retry_at =
-            self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
+            self.now.after_micros(self.policy.backoff_micros(failures, &mut self.jitter));
         self.entries[slot].stage = Stage::BackingOff;
         self.entries[slot].pause_end = retry_at;
         self.lanes[self.entries[slot].lane.0 as usize].state.backing_off += 1;

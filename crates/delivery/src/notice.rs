@@ -82,6 +82,9 @@ pub enum AttemptResult {
     ConnectFailed,
     /// The connection broke before the answer was complete.
     Broken,
+    /// Nothing was sent, for no fault of the recipient: what was to be sent could not be read, or
+    /// may be sent by this node no more. It counts as no attempt.
+    Unsent,
 }
 
 impl AttemptResult {
@@ -90,7 +93,7 @@ impl AttemptResult {
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status),
-            Self::TimedOut | Self::ConnectFailed | Self::Broken => None,
+            Self::TimedOut | Self::ConnectFailed | Self::Broken | Self::Unsent => None,
         }
     }
 
@@ -103,6 +106,7 @@ impl AttemptResult {
             Self::Status(_) | Self::TimedOut | Self::ConnectFailed | Self::Broken => {
                 Consequence::Retry
             }
+            Self::Unsent => Consequence::Wait,
         }
     }
 }
@@ -112,6 +116,7 @@ pub(crate) enum Consequence {
     Deliver,
     Retry,
     GiveUp,
+    Wait,
 }
 
 /// What becomes of a notice after an attempt.

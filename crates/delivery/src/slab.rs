@@ -48,6 +48,8 @@ pub(crate) struct Held<M> {
     pub(crate) stage: Stage,
     pub(crate) bytes: u32,
     pub(crate) attempts: u32,
+    /// How often in a row nothing was sent.
+    pub(crate) unsent: u32,
     pub(crate) first_attempt: Moment,
     /// How the last attempt ended, if one has.
     pub(crate) last: Option<AttemptResult>,

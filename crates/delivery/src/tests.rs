@@ -220,6 +220,51 @@ fn a_pause_holds_no_window_slot() {
     assert_eq!(lane(&delivery, BANK).backing_off, 1);
 }
 
+/// What could not be read is no attempt: it waits, however long, and nobody else does for it.
+#[test]
+fn where_nothing_was_sent_nothing_is_counted() {
+    let policy = Policy { attempts_max: 2, probe_after: 1, ..Policy::default() };
+    let entries = [prepare(1, BANK, 1), owed(2, BANK, 2), owed(3, BANK, 3)];
+    let mut delivery = filled(policy, entries);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
+    let mut now = Moment(0);
+    let mut pauses = Vec::new();
+    for _ in 0..10 {
+        let verdict = delivery.finished(NoticeId(1), AttemptResult::Unsent, now);
+        let Verdict::RetryAt(later) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+        let course = delivery.course(NoticeId(1), now).expect("it waits");
+        assert_eq!((course.attempts, course.first_attempt), (0, None));
+        assert_eq!(course.last, Some(AttemptResult::Unsent));
+        pauses.push(later.0 - now.0);
+        now = later;
+        assert_eq!(drain(&mut delivery, now), [1]);
+    }
+    assert!(pauses[0] <= 200_000 && 15_000_000 <= pauses[9], "{pauses:?}");
+    // A real failure is the first attempt, and the next pause a short one again.
+    let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), now);
+    let Verdict::RetryAt(later) = verdict else { panic!("{verdict:?}") };
+    assert!(later.0 - now.0 <= 200_000);
+    assert_eq!(delivery.course(NoticeId(1), now).expect("it waits").attempts, 1);
+    // A lane that probes asks with another one at once.
+    delivery.finished(NoticeId(2), AttemptResult::TimedOut, now);
+    assert_ne!(lane(&delivery, BANK).mode, LaneMode::Open);
+    delivery.finished(NoticeId(3), AttemptResult::Unsent, now);
+    let next = delivery.next_deadline().expect("somebody waits");
+    assert!(next.0 <= now.0 + 200_000, "{next:?}");
+}
+
+/// A prepare that waits for its message was never attempted.
+#[test]
+fn what_was_never_sent_is_withdrawn_from_its_pause() {
+    let mut delivery = filled(Policy::default(), [prepare(1, BANK, 1), owed(2, BANK, 1)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+    delivery.finished(NoticeId(1), AttemptResult::Unsent, Moment(0));
+    assert_eq!(delivery.withdraw(NoticeId(1)), Withdrawal::Dropped);
+    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
+    assert_eq!(delivery.next_deadline(), None);
+}
+
 #[test]
 fn only_a_prepare_never_attempted_is_withdrawn() {
     let mut delivery = filled(

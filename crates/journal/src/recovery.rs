@@ -130,9 +130,19 @@ pub enum OpenError {
     /// The log is not as it was written. Nothing was changed.
     #[error(transparent)]
     Damaged(#[from] Box<Damage>),
-    /// The disk did not do as asked.
-    #[error(transparent)]
+    /// The disk did not do as asked, or a file that is kept in another form is damaged.
+    #[error("{}{}", .0, advice(.0))]
     Disk(#[from] DiskError),
+}
+
+/// What the operator should do about an error of the disk, behind its text.
+fn advice(error: &DiskError) -> &'static str {
+    match error {
+        DiskError::Damaged { .. } => {
+            ". Nothing was changed. Restore this file from a copy or the archive and start again."
+        }
+        _ => "",
+    }
 }
 
 /// A place where a log is not as it was written, in a way no crash explains.

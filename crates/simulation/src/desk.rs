@@ -194,6 +194,7 @@ impl Desk {
             AttemptResult::TimedOut => self.tally.silences += 1,
             AttemptResult::ConnectFailed => self.tally.no_connections += 1,
             AttemptResult::Broken => self.tally.broken_connections += 1,
+            AttemptResult::Unsent => unreachable!("an attempt that was made was sent"),
         }
         let event = HubEvent::Attempted(attempting.edge, attempting.notice, result);
         self.hub_after(wait, attempting.life, event);

@@ -295,7 +295,7 @@ impl Hub {
             known => Ok(known),
         };
         let Ok(source) = source else {
-            let event = HubEvent::Attempted(edge, id, AttemptResult::Broken);
+            let event = HubEvent::Attempted(edge, id, AttemptResult::Unsent);
             return desk.hub_after(1, self.life, event);
         };
         desk.attempt(Attempting {

@@ -221,6 +221,7 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
         Err(Failure::Connect | Failure::Denied) => AttemptResult::ConnectFailed,
         Err(Failure::TimedOut) => AttemptResult::TimedOut,
         Err(Failure::Broken | Failure::Unanswered) => AttemptResult::Broken,
+        Err(Failure::Unsent) => AttemptResult::Unsent,
     };
     edge.attempts.update(|count| count - 1);
     let now = edge.moment();

@@ -47,7 +47,7 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
     };
     // What has been read from the log may have taken its time.
     if !edge.may_send() {
-        return Err(Failure::Broken);
+        return Err(Failure::Unsent);
     }
     let answer = call.make(edge).await.map_err(failure)?;
     mark(edge, &parcel.notice, answer.asked);
@@ -114,8 +114,19 @@ fn held(edge: &Edge, parcel: &Parcel) -> Option<Result<Call, Undelivered>> {
 }
 
 async fn rendered(edge: &Edge, parcel: &Parcel) -> Result<Call, Failure> {
-    let (to, headers, body) = render(edge, parcel).await.ok_or(Failure::Broken)?;
-    forward::call(edge, &to, headers, body).map_err(failure)
+    match render(edge, parcel).await {
+        Some((to, headers, body)) => forward::call(edge, &to, headers, body).map_err(failure),
+        None => Err(unmade(edge, parcel.notice.source).await),
+    }
+}
+
+/// Why there is no message: the log cannot be read just now, which the recipient has nothing to do
+/// with, or it holds what no message can be made of.
+async fn unmade(edge: &Edge, source: Position) -> Failure {
+    match load(edge, source).await {
+        None => Failure::Unsent,
+        Some(_) => Failure::Broken,
+    }
 }
 
 async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
@@ -424,6 +435,6 @@ async fn load_notice(edge: &Edge, id: NoticeId) -> Result<Notice, Failure> {
         // Whoever asked may have gone.
         let _told = answer.send(state.notice(id).copied());
     });
-    asked.map_err(|_| Failure::Broken)?;
-    answered.await.ok().flatten().ok_or(Failure::Broken)
+    asked.map_err(|_| Failure::Unsent)?;
+    answered.await.ok().flatten().ok_or(Failure::Unsent)
 }

@@ -79,6 +79,8 @@ pub(crate) enum Failure {
     /// The connection broke before any of the answer came: if it had been used before, then
     /// because the peer was closing it while the request was written.
     Unanswered,
+    /// There was nothing to write, or it may not be sent: nobody was called.
+    Unsent,
 }
 
 /// A request to be sent, its URI in origin form.

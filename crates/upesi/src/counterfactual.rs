@@ -1,22 +1,23 @@
 //! A part of a log decided once more under other caps or other cover.
 //!
-//! Up to the beginning everything is the log's own state. There two copies are made of it, the
+//! Up to the beginning everything is the log's own state. There three copies are made of it, the
 //! change is decided in each by commands that any operator could give, and every later record is
-//! decided in the log's state and in both copies, by the same kernel, at the same stamp.
+//! decided in the log's state and in all copies, by the same kernel, at the same stamp.
 //!
 //! What the copies cannot know is how a transfer would have ended that the log refused and a copy
-//! takes. So there are two ends to choose from: in one copy such a transfer is committed at once,
-//! in the other it comes back at its deadline. What the log holds for transfers on which log and
-//! copy differ (answers to them) is left out of the copy. Notices that the copy owes as the log
-//! did are delivered when they were; others at once.
+//! takes. So there are the three ends that it can have: in one copy such a transfer is committed at
+//! once, in one it comes back at its deadline, in one its payee gives it back at once. They are the
+//! ends for all such transfers alike; what really comes is some mixture. What the log holds for
+//! transfers on which log and copy differ (answers to them) is left out of the copy. Notices that
+//! the copy owes as the log did are delivered when they were; others at once.
 //!
-//! Costs: three decisions a record instead of one. Memory: three times the kernel's, and about 100
+//! Costs: four decisions a record instead of one. Memory: four times the kernel's, and about 100
 //! bytes per transfer on which a copy differs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ledger::{
-    Administer, Amount, Batch, Change, Command, Currency, Digest, Effects, EndFundsOut,
+    Abort, Administer, Amount, Batch, Change, Command, Currency, Digest, Effects, EndFundsOut,
     FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Holding, Moment,
     MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex, Position, Prepare, Stamp, State,
     TransferId, TransferState,
@@ -54,6 +55,11 @@ pub(crate) enum Edge {
 enum Ending {
     Commit,
     ComeBack,
+    GiveBack,
+}
+
+impl Ending {
+    const ALL: [Self; 3] = [Self::Commit, Self::ComeBack, Self::GiveBack];
 }
 
 /// Transfers, counted and added up.
@@ -103,6 +109,7 @@ pub(crate) struct Row {
     pub(crate) log: Course,
     pub(crate) all_commit: Course,
     pub(crate) none_commit: Course,
+    pub(crate) given_back: Course,
 }
 
 /// A transfer that would have been decided otherwise.
@@ -116,14 +123,15 @@ pub(crate) struct Differing {
     pub(crate) log: Outcome,
     pub(crate) all_commit: Outcome,
     pub(crate) none_commit: Outcome,
+    pub(crate) given_back: Outcome,
 }
 
-/// A log and its two copies.
+/// A log and its copies, in the order of [`Ending::ALL`].
 pub(crate) struct Counterfactual {
     assumptions: Vec<Assumption>,
     from: Edge,
     to: Option<Edge>,
-    copies: Option<Box<[Copy; 2]>>,
+    copies: Option<Box<[Copy; 3]>>,
     /// Notices of this batch that were looked at.
     noticed: usize,
     over: bool,
@@ -216,7 +224,7 @@ impl Counterfactual {
     /// Makes the copies, and the change in them.
     fn begin(&mut self, position: Position, state: &State) {
         self.first = Some((position, state.stamp()));
-        let mut copies = Box::new([Ending::Commit, Ending::ComeBack].map(|ending| Copy {
+        let mut copies = Box::new(Ending::ALL.map(|ending| Copy {
             ending,
             state: state.clone(),
             epoch: state.epoch_of(0) + 1,
@@ -238,7 +246,7 @@ impl Counterfactual {
         self.observe_all(state);
     }
 
-    /// One record, decided in both copies too.
+    /// One record, decided in the copies too.
     fn follow(
         &mut self,
         (position, command, outcome): (Position, &Command, Outcome),
@@ -274,7 +282,7 @@ impl Counterfactual {
         &mut self,
         prepare: &Prepare,
         mark: Mark,
-        (outcome, outcomes): (Outcome, [Outcome; 2]),
+        (outcome, outcomes): (Outcome, [Outcome; 3]),
         state: &State,
     ) {
         let Some(copies) = &mut self.copies else { return };
@@ -286,7 +294,7 @@ impl Counterfactual {
             if is_want(outcome) {
                 row.log.refused.add(mark, prepare.amount);
             }
-            let courses = [&mut row.all_commit, &mut row.none_commit];
+            let courses = [&mut row.all_commit, &mut row.none_commit, &mut row.given_back];
             for ((course, copy), outcome) in courses.into_iter().zip(&**copies).zip(outcomes) {
                 if is_want(outcome) {
                     course.refused.add(mark, prepare.amount);
@@ -305,10 +313,11 @@ impl Counterfactual {
                 copy.differing.insert(prepare.id);
             }
         }
-        // Committed only now: until here the position is that of the reservation.
-        let [all, _] = &mut **copies;
-        if !reserved && outcomes[0] == Outcome::PrepareReserved {
-            all.commit(prepare, mark.stamp);
+        // Ended only now: until here the position is that of the reservation.
+        for (copy, outcome) in copies.iter_mut().zip(outcomes) {
+            if !reserved && outcome == Outcome::PrepareReserved {
+                copy.end(prepare, mark.stamp);
+            }
         }
         if outcomes.iter().any(differs) {
             self.differing.push(Differing {
@@ -320,6 +329,7 @@ impl Counterfactual {
                 log: outcome,
                 all_commit: outcomes[0],
                 none_commit: outcomes[1],
+                given_back: outcomes[2],
             });
         }
     }
@@ -334,6 +344,7 @@ impl Counterfactual {
                 let party = (&participant.name, holding.currency);
                 row.all_commit.observe_in(&copies[0].state, party);
                 row.none_commit.observe_in(&copies[1].state, party);
+                row.given_back.observe_in(&copies[2].state, party);
             }
         }
     }
@@ -450,12 +461,33 @@ impl Copy {
         self.effects.outcomes.first().copied().unwrap_or(Outcome::Accepted)
     }
 
-    /// Commits a transfer that the log refused.
-    fn commit(&mut self, prepare: &Prepare, stamp: Stamp) {
+    /// Ends a transfer that the log refused.
+    fn end(&mut self, prepare: &Prepare, stamp: Stamp) {
         let reserved = |view: ledger::TransferView| view.state == TransferState::Reserved;
         if !self.state.view(&prepare.id).is_some_and(reserved) {
             return;
         }
+        match self.ending {
+            Ending::Commit => self.commit(prepare, stamp),
+            Ending::ComeBack => {}
+            Ending::GiveBack => self.give_back(prepare, stamp),
+        }
+    }
+
+    fn give_back(&mut self, prepare: &Prepare, stamp: Stamp) {
+        let abort = Abort {
+            id: prepare.id,
+            source: prepare.payee,
+            destination: None,
+            code_is_known: true,
+            hash: Digest::default(),
+            trace: prepare.trace,
+        };
+        let outcome = self.decide(stamp, Some(&Command::Abort(abort.into())), &[]);
+        assert_eq!(outcome, Outcome::Aborted, "a payee may give back what is reserved for it");
+    }
+
+    fn commit(&mut self, prepare: &Prepare, stamp: Stamp) {
         let fulfil = Fulfil {
             id: prepare.id,
             source: prepare.payee,

@@ -224,6 +224,7 @@ impl Underway {
                 AttemptResult::TimedOut => Some("no answer in time"),
                 AttemptResult::ConnectFailed => Some("no connection"),
                 AttemptResult::Broken => Some("the connection broke before the answer was whole"),
+                AttemptResult::Unsent => Some("nothing was sent: its message could not be read"),
             }),
             next_attempt: underway.next_attempt_ms.map(at),
         }

@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use journal::{
-    DamagedEnd, Dropped, DurableFrames, Options, RealDisk, Recovery, Tier, Tiered, Verify,
+    DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
+    Verify,
 };
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
@@ -494,8 +495,8 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
         .mode(0o700)
         .create(data)
         .map_err(|error| failed(format!("cannot create the data directory: {error}")))?;
-    let disk =
-        RealDisk::open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
+    let disk = RealDisk::open(data).and_then(Tiered::open);
+    let disk = disk.map_err(|error| failed(OpenError::from(error).to_string()))?;
     let options = Options {
         segment_bytes: config.log.segment_mib << 20,
         // The replay that follows reads and checks the rest, as far as no snapshot stands for it.

@@ -113,6 +113,9 @@ struct Claim {
 /// A snapshot that is not what the log says, and why.
 #[derive(Clone, Debug)]
 pub(crate) struct Untrue {
+    /// Its file, and where in it, if it is known.
+    pub(crate) file: String,
+    pub(crate) offset: Option<u64>,
     pub(crate) position: Position,
     pub(crate) line: String,
 }
@@ -127,7 +130,8 @@ impl Claims {
                 Ok(claim) => drop(claims.by_position.insert(position, claim)),
                 Err(fault) => {
                     let line = format!("{fault}. {ADVICE}");
-                    claims.untrue.push(Untrue { position, line });
+                    let Fault { name: file, offset, .. } = fault;
+                    claims.untrue.push(Untrue { file, offset, position, line });
                 }
             }
         }
@@ -182,8 +186,9 @@ impl Claim {
     }
 
     fn untrue(&self, what: &str) -> Untrue {
-        let line = format!("{}: {what}. {ADVICE}", self.file.name);
-        Untrue { position: self.tail.end, line }
+        let file = self.file.name.clone();
+        let line = format!("{file}: {what}. {ADVICE}");
+        Untrue { file, offset: None, position: self.tail.end, line }
     }
 }
 

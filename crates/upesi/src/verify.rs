@@ -349,8 +349,9 @@ impl Fault {
     }
 
     fn of_snapshot(untrue: &Untrue) -> Self {
-        let (position, line) = (Some(untrue.position.0), untrue.line.clone());
-        Self { position, what: line.clone(), line, ..Self::default() }
+        let Untrue { file, offset, position, line } = untrue.clone();
+        let (segment, position) = (Some(file), Some(position.0));
+        Self { segment, offset, position, what: line.clone(), line, ..Self::default() }
     }
 
     fn of_replay(error: &ReplayError) -> Self {

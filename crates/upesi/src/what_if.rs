@@ -24,8 +24,8 @@ Examples:
   upesi what-if --data /var/lib/upesi --cover dfsp1:USD:+10000 --from 48211
   upesi what-if --data /var/lib/upesi --limit dfsp1:USD:50000 --from 48211 --list --json
 A cap that the log itself changes in the period stays the assumed one. Transfers that would not have
-been refused have no recorded end: the columns show all of them committed at once, and none, each
-coming back at its deadline.";
+been refused have no recorded end: the columns show all of them committed at once; none, each coming
+back at its deadline; and none, each given back by its payee at once.";
 
 /// Arguments of `what-if`.
 #[derive(clap::Args)]
@@ -195,6 +195,7 @@ struct ShownRow {
     log: ShownCourse,
     all_commit: ShownCourse,
     none_commit: ShownCourse,
+    given_back: ShownCourse,
 }
 
 #[derive(Debug, Serialize)]
@@ -232,6 +233,7 @@ struct ShownTransfer {
     log: String,
     all_commit: String,
     none_commit: String,
+    given_back: String,
 }
 
 impl Shown {
@@ -251,7 +253,7 @@ impl Shown {
         };
         let rows = period.rows.iter().filter_map(|((index, currency), row)| {
             let name = state.register().get(*index).name;
-            let touched = [&row.log, &row.all_commit, &row.none_commit]
+            let touched = [&row.log, &row.all_commit, &row.none_commit, &row.given_back]
                 .iter()
                 .any(|course| 0 < course.refused.count + course.vanish.count + course.appear.count);
             (touched || named(&name, currency)).then(|| ShownRow::of(&name, *currency, row))
@@ -289,6 +291,7 @@ impl ShownRow {
             log: ShownCourse::of(&row.log),
             all_commit: ShownCourse::of(&row.all_commit),
             none_commit: ShownCourse::of(&row.none_commit),
+            given_back: ShownCourse::of(&row.given_back),
         }
     }
 }
@@ -334,6 +337,7 @@ impl ShownTransfer {
             log: format!("{:?}", one.log),
             all_commit: format!("{:?}", one.all_commit),
             none_commit: format!("{:?}", one.none_commit),
+            given_back: format!("{:?}", one.given_back),
         }
     }
 }
@@ -358,8 +362,9 @@ impl Display for Shown {
             let ShownTransfer { mark, payer, payee, amount, currency, .. } = transfer;
             let (position, id) = (mark.position, &mark.transfer);
             write!(f, "\nrecord {position}: {id}, {amount} {currency} from {payer} to {payee}: ")?;
-            let ShownTransfer { log, all_commit, none_commit, .. } = transfer;
-            write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}")?;
+            let ShownTransfer { log, all_commit, none_commit, given_back, .. } = transfer;
+            write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}; ")?;
+            write!(f, "given back: {given_back}")?;
         }
         write!(f, "\n{} transfers decided otherwise; ", self.transfers_differing)?;
         write!(f, "found in {:.1} s", self.seconds)
@@ -369,12 +374,12 @@ impl Display for Shown {
 impl Display for ShownRow {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let title = format!("{}, {}", self.participant, self.currency);
-        let heads = ["in the log", "all commit", "none commits"];
-        writeln!(f, "{title:<24} {:>24} {:>24} {:>24}", heads[0], heads[1], heads[2])?;
-        let courses = [&self.log, &self.all_commit, &self.none_commit];
+        let [log, all, none, back] = ["in the log", "all commit", "none commits", "given back"];
+        writeln!(f, "{title:<24} {log:>19} {all:>19} {none:>19} {back:>19}")?;
+        let courses = [&self.log, &self.all_commit, &self.none_commit, &self.given_back];
         let mut line = |what: &str, of: &dyn Fn(&ShownCourse) -> String| {
-            let [log, all, none] = courses.map(of);
-            writeln!(f, "  {what:<22} {log:>24} {all:>24} {none:>24}")
+            let [log, all, none, back] = courses.map(of);
+            writeln!(f, "  {what:<22} {log:>19} {all:>19} {none:>19} {back:>19}")
         };
         line("refused", &|course| course.refused.count.to_string())?;
         line("  their value", &|course| course.refused.value.to_string())?;

@@ -31,6 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(AttemptResult::TimedOut),
         2 => Just(AttemptResult::ConnectFailed),
         1 => Just(AttemptResult::Broken),
+        1 => Just(AttemptResult::Unsent),
     ];
     prop_oneof![
         6 => (0..LANES, 0..TRANSFERS, purpose(), 0..100u32, any::<bool>()).prop_map(
@@ -80,6 +81,8 @@ struct Item {
     held: bool,
     /// When its last attempt began.
     began: Moment,
+    /// It had a pause.
+    paused: bool,
 }
 
 impl Item {
@@ -178,7 +181,15 @@ impl Pair {
         assert_eq!(self.real.enqueue(entry.clone()), Enqueued::Repeated);
         let state = State::Waiting { not_before: self.now };
         let began = self.now;
-        self.items.push(Item { entry, state, attempts: 0, recorded: false, held, began });
+        self.items.push(Item {
+            entry,
+            state,
+            attempts: 0,
+            recorded: false,
+            held,
+            began,
+            paused: false,
+        });
     }
 
     fn poll(&mut self) {
@@ -244,7 +255,9 @@ impl Pair {
 
     fn finish(&mut self, at: usize, result: AttemptResult) {
         let lane = self.items[at].entry.recipient.at();
-        if result.status().is_some() {
+        if result == AttemptResult::Unsent {
+            self.items[at].attempts -= 1;
+        } else if result.status().is_some() {
             self.failures[lane] = 0;
             self.probing[lane] = false;
         } else {
@@ -256,6 +269,7 @@ impl Pair {
         let expected = match result {
             AttemptResult::Status(200) => "delivered",
             AttemptResult::Status(404) => "dead",
+            AttemptResult::Unsent => "retry",
             _ if last => "dead",
             _ => "retry",
         };
@@ -267,6 +281,7 @@ impl Pair {
             Verdict::RetryAt(not_before) => {
                 let pause = not_before.0 - self.now.0;
                 assert!((50_000..=500_000).contains(&pause), "a pause of {pause}");
+                self.items[at].paused = true;
                 State::Waiting { not_before }
             }
         };
@@ -348,7 +363,8 @@ impl Pair {
     fn is_full(&self, lane: usize, taken: u32) -> bool {
         let first = || self.lane(lane).filter(|item| self.is_first(item));
         let patient = first().all(Item::is_patient);
-        let mut counted = first().filter(|item| item.attempts == 0 && item.is_patient() == patient);
+        let mut counted = first()
+            .filter(|item| !item.paused && item.attempts == 0 && item.is_patient() == patient);
         counted.any(|item| self.window(item) <= taken)
     }
 

@@ -173,18 +173,19 @@ fn a_lower_cap_by_hand() {
     // and this one is not.
     assert_eq!(world.prepare(2, route, 50), Outcome::PrepareCapExceeded);
     assert_eq!(world.fulfil(1, "beta"), Outcome::Committed);
-    // The log is at 60, both copies at 50.
+    // The log is at 60, the copies at 50, and at 0 where it was given back.
     assert_eq!(world.prepare(3, route, 30), Outcome::PrepareReserved);
     assert_eq!(world.fulfil(3, "beta"), Outcome::Committed);
     // The deadline of the second: it comes back where it was not committed.
     world.wait(200);
-    // The log is at 90, the copies at 50 and 0.
+    // The log is at 90, the copies at 50, 0 and 30.
     assert_eq!(world.prepare(4, route, 20), Outcome::PrepareCapExceeded);
 
-    let Row { log, all_commit, none_commit } = world.row("alpha");
+    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
     check(log, [(2, 70), (0, 0), (0, 0)], (90, 10));
     check(all_commit, [(3, 110), (2, 90), (1, 50)], (50, 0));
     check(none_commit, [(2, 90), (2, 90), (2, 70)], (50, 0));
+    check(given_back, [(1, 60), (1, 60), (2, 70)], (50, 0));
     let of = |mark: Option<Mark>| mark.map(|mark| mark.transfer);
     assert_eq!(of(all_commit.refused.first), Some(id(1)));
     assert_eq!(of(all_commit.refused.last), Some(id(4)));
@@ -196,6 +197,20 @@ fn a_lower_cap_by_hand() {
     assert_eq!([beta.log, beta.all_commit].map(|course| course.refused.count), [0, 0]);
 }
 
+/// What a payee gives back at once stands in nobody's way, where it would until its deadline.
+#[test]
+fn what_is_given_back_at_once_leaves_its_room_to_others() {
+    let mut world = World::new();
+    world.watch(&[cap("alpha", 150), cover("alpha", 100)]);
+    assert_eq!(world.prepare(1, ("alpha", "beta"), 110), Outcome::PrepareCapExceeded);
+    assert_eq!(world.prepare(2, ("alpha", "beta"), 60), Outcome::PrepareReserved);
+    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+    check(log, [(1, 110), (0, 0), (0, 0)], (60, 40));
+    check(all_commit, [(1, 60), (1, 60), (1, 110)], (110, 40));
+    check(none_commit, [(1, 60), (1, 60), (1, 110)], (110, 40));
+    check(given_back, [(0, 0), (0, 0), (1, 110)], (110, 40));
+}
+
 #[test]
 fn more_and_less_cover_by_hand() {
     // The cap of 100 stays; cover is 200.
@@ -205,10 +220,11 @@ fn more_and_less_cover_by_hand() {
         world.watch(&[cover("alpha", more)]);
         assert_eq!(world.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareReserved);
         assert_eq!(world.prepare(2, ("alpha", "beta"), 40), Outcome::PrepareReserved);
-        let Row { none_commit, all_commit, .. } = world.row("alpha");
+        let Row { none_commit, all_commit, given_back, .. } = world.row("alpha");
         let left = (200 + more).min(100) - highest;
         check(none_commit, expected, (highest, left));
         check(all_commit, expected, (highest, left));
+        check(given_back, expected, (highest, left));
     }
 }
 
@@ -298,7 +314,8 @@ fn without_a_change_everything_is_as_in_the_log() {
         for one in &world.watching {
             assert!(one.differing.is_empty(), "seed {seed}: {:?}", one.differing);
             for row in one.rows.values() {
-                assert_eq!((row.log, row.log), (row.all_commit, row.none_commit), "seed {seed}");
+                let courses = [row.all_commit, row.none_commit, row.given_back];
+                assert_eq!(courses, [row.log; 3], "seed {seed}");
             }
         }
     }
@@ -323,11 +340,12 @@ fn the_first_difference_is_of_the_kind_that_was_assumed() {
             assert_eq!(first.all_commit, Outcome::PrepareCapExceeded, "seed {seed}");
         }
         if let Some(first) = more.differing.first() {
-            let outcomes = (first.all_commit, first.none_commit);
-            assert_eq!((first.payer, outcomes), (name("beta"), (reserved, reserved)), "{seed}");
+            let outcomes = [first.all_commit, first.none_commit, first.given_back];
+            assert_eq!((first.payer, outcomes), (name("beta"), [reserved; 3]), "{seed}");
         }
         for row in all.rows.values() {
-            assert_eq!((row.all_commit.refused.count, row.none_commit.refused.count), (0, 0));
+            let courses = [row.all_commit, row.none_commit, row.given_back];
+            assert_eq!(courses.map(|course| course.refused.count), [0; 3]);
             assert_eq!(row.all_commit.vanish.count, row.log.refused.count, "seed {seed}");
         }
         differing += less.differing.len() + more.differing.len() + all.differing.len();

@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::fsp::Reply;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, finish};
@@ -231,6 +232,58 @@ fn a_segment_that_is_missing_is_said_once_somebody_needs_it() {
     fs::rename(&away, &kept).unwrap();
     assert_ne!(ask().status(), 503);
     assert_eq!(failing(), "");
+}
+
+/// A callback whose message stands in an archive that is away waits for it, however long: that is no
+/// attempt, and the participant's failure least of all.
+#[test]
+fn a_callback_waits_for_an_archive_that_is_away() {
+    let scheme = Scheme::start();
+    scheme.payee.answer(|_| Reply::Status(503));
+    let owed = Transfer::of("10");
+    scheme.send(&owed.prepare(), 202);
+    scheme.payee.wait("POST", "/transfers");
+    for _ in 0..3 {
+        let other = Transfer { payee: "otherfsp".into(), ..Transfer::of("1") };
+        scheme.send(&other.prepare(), 202);
+    }
+    let Scheme { switch, home, payee, .. } = scheme;
+    switch.stop(Signal::TERM);
+    split(&home.data());
+    let (data, beside) = (home.data(), Beside::new());
+    let place = beside.place("archive");
+    answer(&["snapshot", "--json", "--data", text(&data)]);
+    answer(&["archive", "--json", "--data", text(&data), "--to", &place]);
+    let (kept, away) = (beside.path("archive/segments"), beside.path("away"));
+    fs::rename(&kept, &away).unwrap();
+    fs::create_dir(&kept).unwrap();
+    payee.take(1);
+    payee.answer(|_| Reply::Accept);
+
+    let more = "[delivery]\nattempts_max = 2\n";
+    let configuration = fs::read_to_string(home.configuration()).unwrap();
+    fs::write(home.configuration(), configuration + more).unwrap();
+    let switch = home.serve();
+    assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
+    let admin = Admin::new(&home, &switch);
+    let explanation = format!("/transfers/{}/explanation", owed.id);
+    let told = || admin.call("GET", &explanation, "");
+    // Two attempts would long be over.
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(admin.get("/deadletters"), "[]");
+    assert_eq!(payee.take(0).len(), 0);
+    assert_eq!(told().status(), 503, "the life of a transfer stands in the archive too");
+
+    fs::remove_dir(&kept).unwrap();
+    fs::rename(&away, &kept).unwrap();
+    let heard = payee.take(1);
+    assert_eq!((&*heard[0].method, &*heard[0].path), ("POST", "/transfers"));
+    admin.wait_for("upesi_notices_owed", |owed| owed == 0);
+    drop(switch);
+    let told = answer(&["explain", &owed.id, "--json", "--data", text(&data)]);
+    let events = told["events"].as_array().unwrap().iter();
+    let attempts: Vec<_> = events.filter_map(|event| event["attempts"].as_u64()).collect();
+    assert_eq!(attempts, [1], "{told}");
 }
 
 /// What is missing in the middle of a log stops a start too that reads nothing of it.

@@ -695,7 +695,7 @@ fn other_caps_and_cover_are_tried_on_the_log() {
         (counts, row["highest_position"].clone(), row["least_headroom"].clone())
     };
     let same = ask(&["--limit", "payerfsp:USD:1000"]);
-    for course in ["log", "all_commit", "none_commit"] {
+    for course in ["log", "all_commit", "none_commit", "given_back"] {
         assert_eq!(row(&same, course), ([1, 0, 0], json!("10"), json!("990")), "{same:#}");
     }
     assert_eq!(same["transfers"], json!([]));

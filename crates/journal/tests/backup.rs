@@ -318,6 +318,12 @@ fn what_is_damaged_in_a_copy_is_written_again() {
     assert_eq!(mend(&second, false, &|bytes| bytes.truncate(1_000)), named(&second));
     assert_eq!(mend(&second, false, &|bytes| bytes[3] ^= 1), named(&second));
     assert_eq!(mend(&second, true, &|bytes| bytes[600] ^= 1), named(&second));
+    // Another segment of the log in its place is seen too, but no damage: nothing is written over it.
+    fs::copy(&first, &second).expect("copies");
+    let mut backup = Backup::open(&scene.disk(), scene.place()).expect("opens");
+    assert_eq!(backup.damaged(), named(&second));
+    let error = backup.run(&scene.disk(), &[], &mut go).expect_err("refused").to_string();
+    assert!(error.contains("another segment stands behind this name"), "{error}");
 }
 
 /// What an attempt brought of a damaged object is brought again once the object is good.
@@ -553,6 +559,24 @@ fn a_manifest_names_what_a_copy_may_have() {
         let error = scene.restore(&format!("restored {at}")).expect_err("refused").to_string();
         assert!(error.contains(expected), "{to}: {error}");
     }
+}
+
+/// A run that was interrupted between two segments may leave both of them in chunks: whoever looks
+/// whether a copy is whole says so.
+#[test]
+fn a_copy_with_two_segments_in_chunks_is_not_whole() {
+    let scene = Scene::new();
+    grow(&mut scene.create(), 1);
+    scene.run().expect("copies");
+    journal::survey(&*scene.place()).expect("all of it is there");
+    let path = scene.path("copy").join(journal::MANIFEST);
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(&path).expect("reads")).expect("JSON");
+    let open = manifest["open"].as_array_mut().expect("a list");
+    open.push(open[0].clone());
+    fs::write(&path, manifest.to_string()).expect("writes");
+    let error = journal::survey(&*scene.place()).expect_err("it is not").to_string();
+    assert!(error.contains("its last run was interrupted"), "{error}");
 }
 
 /// Two that copy at once would remove each other's chunks.

@@ -126,8 +126,8 @@ impl Teller {
                 owed.for_each(|end| listener.delivered(end.notice, position));
             }
             Moment::Before(position, command) => {
-                if let Some(id) = subject(state, command) {
-                    self.begin(id, position, looked_at(state, command), effects);
+                if let Some((id, numbers)) = subject(state, command) {
+                    self.begin(id, position, numbers, effects);
                 }
             }
             Moment::After(_, _, outcome) => self.end(outcome, state, effects, listener),
@@ -172,34 +172,20 @@ impl Teller {
     }
 }
 
-/// What a command is about, if it is a transfer or a movement of funds.
-fn subject(state: &State, command: &Command) -> Option<TransferId> {
+/// What a command is about, if it is a transfer or a movement of funds, and the numbers that are
+/// looked at for it.
+fn subject(state: &State, command: &Command) -> Option<(TransferId, Option<Numbers>)> {
     match command {
-        Command::Prepare(prepare) => Some(prepare.id),
-        Command::Fulfil(fulfil) => Some(fulfil.id),
-        Command::Abort(abort) => Some(abort.id),
+        Command::Prepare(prepare) => Some((prepare.id, of_new(state, prepare))),
+        Command::Fulfil(fulfil) => Some((fulfil.id, of_open(state, &fulfil.id))),
+        Command::Abort(abort) => Some((abort.id, of_open(state, &abort.id))),
         Command::Administer(administer) => match &administer.change {
-            Change::MoveFunds(funds) => Some(funds.id),
-            Change::EndFundsOut(end) => Some(end.id),
+            Change::MoveFunds(funds) => Some((funds.id, of_funds(state, funds))),
+            Change::EndFundsOut(end) => Some((end.id, of_outflow(state, end))),
             Change::Redeliver { notice } => {
-                let letter = state.outbox.dead().get(notice)?;
-                Some(letter.notice.transfer).filter(|transfer| *transfer != TransferId::NONE)
+                let transfer = state.outbox.dead().get(notice)?.notice.transfer;
+                (transfer != TransferId::NONE).then_some((transfer, None))
             }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The numbers that are looked at for a command.
-fn looked_at(state: &State, command: &Command) -> Option<Numbers> {
-    match command {
-        Command::Prepare(prepare) => of_new(state, prepare),
-        Command::Fulfil(fulfil) => of_open(state, &fulfil.id),
-        Command::Abort(abort) => of_open(state, &abort.id),
-        Command::Administer(administer) => match &administer.change {
-            Change::MoveFunds(funds) => of_funds(state, funds),
-            Change::EndFundsOut(end) => of_outflow(state, end),
             _ => None,
         },
         _ => None,

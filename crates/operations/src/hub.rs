@@ -388,7 +388,7 @@ pub struct Metrics {
     pub forwards: u64,
     /// Counter: forwards that failed.
     pub forwards_failed: u64,
-    /// Counter: attempts to deliver a notice.
+    /// Counter: tries to deliver a notice, those too for which its message could not be read.
     pub attempts: u64,
     /// Counter: FSPIOP connections taken.
     pub connections: u64,

@@ -229,7 +229,12 @@ fn figures_of_the_edge(now: &Metrics) -> [Figure; 12] {
         (Counter, "upesi_requests_refused_total", "FSPIOP requests refused.", now.requests_refused),
         (Counter, "upesi_forwards_total", "Messages forwarded unrecorded.", now.forwards),
         (Counter, "upesi_forwards_failed_total", "Forwards that failed.", now.forwards_failed),
-        (Counter, "upesi_attempts_total", "Attempts to deliver a notice.", now.attempts),
+        (
+            Counter,
+            "upesi_attempts_total",
+            "Tries to deliver a notice, those too for which its message could not be read.",
+            now.attempts,
+        ),
         (Counter, "upesi_connections_total", "FSPIOP connections taken.", now.connections),
         (
             Counter,

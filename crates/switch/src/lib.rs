@@ -324,7 +324,7 @@ pub struct Totals {
     pub forwards: u64,
     /// Of these, those that could not be delivered.
     pub forwards_failed: u64,
-    /// Attempts to deliver a notice.
+    /// Tries to deliver a notice, those too for which its message could not be read.
     pub attempts: u64,
     /// Connections from clients taken.
     pub connections: u64,

@@ -268,8 +268,8 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     let admin = Admin::new(&home, &switch);
     let explanation = format!("/transfers/{}/explanation", owed.id);
     let told = || admin.call("GET", &explanation, "");
-    // Two attempts would long be over.
-    thread::sleep(Duration::from_secs(2));
+    // Were these attempts, the second would have been the last.
+    admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
     assert_eq!(payee.take(0).len(), 0);
     assert_eq!(told().status(), 503, "the life of a transfer stands in the archive too");

@@ -156,8 +156,14 @@ impl<M: Clone> Delivery<M> {
         self.patient.retain(|(_, other)| *other != notice);
         let consequence = result.consequence();
         match consequence {
-            Consequence::Wait => self.entries[slot].attempts -= 1,
-            _ => self.note_health(lane, result),
+            Consequence::Wait => {
+                self.entries[slot].attempts -= 1;
+                self.entries[slot].unsent = self.entries[slot].unsent.saturating_add(1);
+            }
+            _ => {
+                self.entries[slot].unsent = 0;
+                self.note_health(lane, result);
+            }
         }
         let verdict = match consequence {
             Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
@@ -166,7 +172,8 @@ impl<M: Clone> Delivery<M> {
                 self.forget(slot);
                 Verdict::Left
             }
-            Consequence::Wait => Verdict::RetryAt(self.pause_unsent(slot)),
+            // The entry alone waits: its lane was not answered, and goes on with others.
+            Consequence::Wait => Verdict::RetryAt(self.back_off(slot, self.entries[slot].unsent)),
             Consequence::Retry if attempts < self.policy.attempts_max => {
                 Verdict::RetryAt(self.pause(slot))
             }
@@ -450,17 +457,7 @@ impl<M: Clone> Delivery<M> {
             self.resume(slot);
             return next;
         }
-        self.entries[slot].unsent = 0;
         self.back_off(slot, self.entries[slot].attempts)
-    }
-
-    /// The same where nothing was sent: the entry alone waits, and its lane goes on; a lane that
-    /// probes has not been answered, and sends another one.
-    fn pause_unsent(&mut self, slot: Slot) -> Moment {
-        let held = &mut self.entries[slot];
-        held.unsent = held.unsent.saturating_add(1);
-        let times = held.unsent;
-        self.back_off(slot, times)
     }
 
     /// Sets an entry's timer, after so many failures of one kind.

@@ -48,14 +48,13 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<(), String> {
 /// The first list that is not the one that was written last, or cannot be read.
 pub(crate) fn check_lists(database: &Path) -> Result<(), String> {
     let keyspaces = database.join("keyspaces");
-    let said = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    for entry in fs::read_dir(&keyspaces).map_err(|error| said(&keyspaces, error))? {
-        let directory = entry.map_err(|error| said(&keyspaces, error))?.path();
+    for entry in fs::read_dir(&keyspaces).map_err(|error| at(&keyspaces, &error))? {
+        let directory = entry.map_err(|error| at(&keyspaces, &error))?.path();
         let current = directory.join("current");
         let noted = match fs::read(&current) {
             // The library begins it anew; who knows its name misses what was in it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            noted => noted.map_err(|error| said(&current, error))?,
+            noted => noted.map_err(|error| at(&current, &error))?,
         };
         let (number, sum) = number_and_sum(&noted)
             .ok_or_else(|| format!("{} is not what was written", current.display()))?;
@@ -79,8 +78,12 @@ fn number_and_sum(noted: &[u8]) -> Option<(u64, u128)> {
 fn checksum_of(path: &Path) -> Result<Checksum, String> {
     let mut sum = ChecksummedWriter::new(io::sink());
     let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut sum));
-    read.map_err(|error| format!("{}: {error}", path.display()))?;
+    read.map_err(|error| at(path, &error))?;
     Ok(sum.checksum())
+}
+
+fn at(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
 }
 
 impl Tables {

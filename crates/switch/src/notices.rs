@@ -436,5 +436,6 @@ async fn load_notice(edge: &Edge, id: NoticeId) -> Result<Notice, Failure> {
         let _told = answer.send(state.notice(id).copied());
     });
     asked.map_err(|_| Failure::Unsent)?;
-    answered.await.ok().flatten().ok_or(Failure::Unsent)
+    // One that is owed no more, for another node has delivered it, must not be waited for.
+    answered.await.map_err(|_| Failure::Unsent)?.ok_or(Failure::Broken)
 }

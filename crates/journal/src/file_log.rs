@@ -104,6 +104,9 @@ pub struct FileLog<D: Disk> {
     appended: u64,
     /// Everything before this was released from the page cache.
     released: u64,
+    /// What opening the log has checked of its last segment, the chain included: the segment's
+    /// first record, and up to where.
+    opened: (Position, u64),
     tail: Tail,
     poisoned: bool,
     segment_bytes: u64,
@@ -147,6 +150,7 @@ impl<D: Disk> FileLog<D> {
     ) -> Self {
         Self {
             shared: Arc::new(shared),
+            opened: (active.first, length),
             active,
             length,
             room: length,
@@ -372,7 +376,9 @@ impl<D: Disk> Log for FileLog<D> {
         let mut expected: Option<Tail> = None;
         for (at, &first) in firsts.iter().enumerate() {
             let last = at + 1 == firsts.len();
-            let piece = Piece { first, near: near.take(), limit: last.then_some(self.length) };
+            let hashed = if last && first == self.opened.0 { self.opened.1 } else { 0 };
+            let limit = last.then_some(self.length);
+            let piece = Piece { first, near: near.take(), limit, hashed };
             let mut step = |frame: &Frame<'_>| {
                 if frame.header().last() < from { Ok(()) } else { visit(frame) }
             };
@@ -381,7 +387,7 @@ impl<D: Disk> Log for FileLog<D> {
                 None => return Ok(()),
             }
         }
-        let reached = expected.is_some_and(|tail| tail.end == self.tail.end);
+        let reached = expected.is_some_and(|tail| same_end(&tail, &self.tail));
         assert!(reached, "a replay to the end arrives at the end");
         Ok(())
     }
@@ -409,12 +415,14 @@ struct Piece {
     near: Option<(u64, Tail)>,
     /// Where it ends, if that is not the file's end.
     limit: Option<u64>,
+    /// Up to where the chain was checked when the log was opened.
+    hashed: u64,
 }
 
 /// Visits a piece of a segment. Gives the log's end behind it, or `None` if the visitor had enough.
 fn replay_segment<D: Disk>(
     disk: &D,
-    Piece { first, near, limit }: Piece,
+    Piece { first, near, limit, hashed }: Piece,
     expected: Option<Tail>,
     visit: &mut Visitor<'_>,
 ) -> Result<Option<Tail>, LogError> {
@@ -422,7 +430,8 @@ fn replay_segment<D: Disk>(
     let limit = limit.map_or_else(|| file.length(), Ok).map_err(storage)?;
     let part = Part { file: &file, limit };
     let start = near.unwrap_or((SEGMENT_HEADER_BYTES, base));
-    let scanned = scan::scan(part, start, &mut |_, frame| visit(frame)).map_err(storage)?;
+    let scanned = scan::scan_again(part, start, hashed, &mut |_, frame| visit(frame));
+    let scanned = scanned.map_err(storage)?;
     match scanned.cause {
         Cause::Limit => Ok(Some(scanned.tail)),
         Cause::Visitor => Ok(None),

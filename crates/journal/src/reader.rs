@@ -92,7 +92,7 @@ pub(crate) struct Segment<F> {
 /// An open segment.
 #[derive(Debug)]
 pub(crate) struct Opened<F> {
-    first: Position,
+    pub(crate) first: Position,
     pub(crate) file: F,
     index: Mutex<Index>,
     /// Length of a segment whose index has gaps of any width; none when it has an entry per step.

@@ -140,6 +140,17 @@ pub(crate) fn scan<F: DiskFile>(
     start: (u64, Tail),
     visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
 ) -> Result<Scanned, DiskError> {
+    scan_again(part, start, 0, visit)
+}
+
+/// Does what [`scan`] does, and does not hash the frames before `hashed` once more: the process
+/// has checked the chain of the same bytes. They are held against their checksums all the same.
+pub(crate) fn scan_again<F: DiskFile>(
+    part: Part<'_, F>,
+    start: (u64, Tail),
+    hashed: u64,
+    visit: &mut dyn FnMut(u64, &Frame<'_>) -> Result<(), Stop>,
+) -> Result<Scanned, DiskError> {
     let mut window = Window::new(SCAN_BYTES);
     let (mut offset, mut tail) = start;
     let cause = loop {
@@ -150,7 +161,11 @@ pub(crate) fn scan<F: DiskFile>(
             Ok(frame) => frame,
             Err(error) => break Cause::Frame(error),
         };
-        let after = match frame.follows(&tail) {
+        let link = match offset < hashed {
+            true => frame.header().follows(&tail),
+            false => frame.follows(&tail),
+        };
+        let after = match link {
             Ok(after) => after,
             Err(error) => break Cause::Order(error),
         };

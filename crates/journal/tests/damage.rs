@@ -3,8 +3,8 @@
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
-use ledger::Position;
-use ports::{Disk, Log, LogError};
+use ledger::{Position, Stamp};
+use ports::{Disk, DiskFile, Log, LogError};
 use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity, Tail};
 
 const OPTIONS: Options = Options {
@@ -554,4 +554,41 @@ fn a_header_that_no_crash_leaves_is_refused() {
         assert!(matches!(damage.reason, DamageReason::SegmentHeader(_)), "{damage}");
         assert_eq!((&damage.segment[..], damage.offset), (last, 0));
     }
+}
+
+/// Opening has hashed what was there, and a replay goes by its checksums; what came later is
+/// hashed, and holds what was there before it.
+#[test]
+fn a_replay_hashes_what_opening_has_not() {
+    let disk = sample_of(100);
+    let name = segment(&disk, 0);
+    let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
+    log.append(&frame_after(&log.tail(), &[100])).expect("appends");
+    log.append(&frame_after(&log.tail(), &[100])).expect("appends");
+    let offsets = frame_offsets(&disk, &name);
+    // The same frame on another chain, with checksums that are right.
+    let mut replay_with_forged = |at: usize| {
+        let bytes = disk.content(&name).expect("exists");
+        let (start, end) = (offsets[at], offsets[at + 1]);
+        let header = *Frame::parse(&bytes[start..end]).expect("sound").header();
+        let before = Tail {
+            end: Position(header.first.0 - 1),
+            durable: header.durable,
+            stamp: Stamp(header.batch.stamp.0 - 10),
+            ..Tail::genesis(IDENTITY)
+        };
+        let forged = frame_after(&before, &[100]);
+        assert_eq!(forged.len(), end - start);
+        let file = disk.open(&name).expect("opens");
+        file.write_at(start as u64, &forged).expect("writes");
+        let result = log.replay(Position(1), &mut |_| Ok(()));
+        file.write_at(start as u64, &bytes[start..end]).expect("writes");
+        result.map_err(|error| error.to_string())
+    };
+    assert_eq!(replay_with_forged(10), Ok(()), "opening has seen another one");
+    for (forged, found) in [(11, 12), (12, 12), (13, 13)] {
+        let error = replay_with_forged(forged).expect_err("a link is broken");
+        assert!(error.contains(&format!("byte {}", offsets[found])), "{forged}: {error}");
+    }
+    assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Ok(()), "all was put back");
 }

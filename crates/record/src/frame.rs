@@ -67,6 +67,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use arrayvec::ArrayVec;
 use ledger::{Digest, Position, Stamp};
 
 use crate::checksum::crc32c;
@@ -140,8 +141,6 @@ const STATE_ERASED: u8 = 2;
 /// Pieces for the chain are gathered to this many bytes before they are hashed: BLAKE3 is several
 /// times as fast on long inputs.
 const GATHER_BYTES: usize = 16 << 10;
-/// The same for a frame of a few records.
-const GATHER_SMALL_BYTES: usize = 2 << 10;
 
 /// What tells one log from every other: random bytes drawn when it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -961,14 +960,7 @@ impl<'a> RawRecord<'a> {
 
 /// The chain head after the frame in `bytes`, whose records must be sound.
 fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
-    match bytes.len() <= GATHER_SMALL_BYTES {
-        true => chain_through::<GATHER_SMALL_BYTES>(before, bytes),
-        false => chain_through::<GATHER_BYTES>(before, bytes),
-    }
-}
-
-fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
-    let mut gather = Gather::<N>::new();
+    let mut gather = Gather::default();
     gather.add(&before.0);
     gather.add(&bytes[..AT_LENGTH]);
     gather.add(&bytes[AT_COUNT..AT_CHAIN]);
@@ -981,44 +973,43 @@ fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
     gather.finish()
 }
 
-/// BLAKE3 over many small pieces, with a buffer of `N` bytes, which to clear costs as much as a
-/// small frame to hash. One buffer's worth is hashed in one go, without the two kilobytes that a
-/// hasher is made of and moved with.
-struct Gather<const N: usize> {
+/// BLAKE3 over many small pieces. One buffer's worth is hashed in one go, without the two kilobytes
+/// that a hasher is made of and moved with. The buffer is not cleared first, which would cost as
+/// much as to hash a small frame.
+#[derive(Default)]
+struct Gather {
     hasher: Option<blake3::Hasher>,
-    buffer: [u8; N],
-    filled: usize,
+    buffer: ArrayVec<u8, GATHER_BYTES>,
 }
 
-impl<const N: usize> Gather<N> {
-    fn new() -> Self {
-        Self { hasher: None, buffer: [0; N], filled: 0 }
-    }
-
+impl Gather {
     fn add(&mut self, piece: &[u8]) {
-        let room = N - self.filled;
+        let room = self.buffer.remaining_capacity();
         if piece.len() <= room {
-            self.buffer[self.filled..self.filled + piece.len()].copy_from_slice(piece);
-            self.filled += piece.len();
+            self.gather_within(piece);
             return;
         }
         // The buffer is always hashed when full, never less: pieces of whole chunks are fastest.
         let (head, tail) = piece.split_at(room);
-        self.buffer[self.filled..].copy_from_slice(head);
+        self.gather_within(head);
         let hasher = self.hasher.get_or_insert_with(blake3::Hasher::new);
         hasher.update(&self.buffer);
-        let (whole, rest) = tail.split_at(tail.len() - tail.len() % N);
+        let (whole, rest) = tail.split_at(tail.len() - tail.len() % GATHER_BYTES);
         hasher.update(whole);
-        self.buffer[..rest.len()].copy_from_slice(rest);
-        self.filled = rest.len();
+        self.buffer.clear();
+        self.gather_within(rest);
     }
 
-    /// By reference: to move the buffer costs as much as to clear it.
+    /// There must be room for it.
+    fn gather_within(&mut self, piece: &[u8]) {
+        self.buffer.try_extend_from_slice(piece).expect("no more than there is room for");
+    }
+
+    /// By reference: to move the buffer costs as much as to fill it.
     fn finish(&mut self) -> Digest {
-        let left = &self.buffer[..self.filled];
         let hash = match &mut self.hasher {
-            None => blake3::hash(left),
-            Some(hasher) => hasher.update(left).finalize(),
+            None => blake3::hash(&self.buffer),
+            Some(hasher) => hasher.update(&self.buffer).finalize(),
         };
         Digest(*hash.as_bytes())
     }

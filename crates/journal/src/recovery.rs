@@ -39,8 +39,8 @@
 //! the next one begins ([`crate::joint`]); all of one that does not, to say where it is damaged.
 //!
 //! # Costs
-//! One pass over what [`crate::Verify`] asks for, under 1 s per GiB once it is in memory. The replay
-//! that follows holds what this pass has hashed of the last segment against its checksums alone.
+//! One pass over what [`crate::Verify`] asks for, under 1 s per GiB once it is in memory. The
+//! replay that follows holds what was hashed of the last segment against its checksums alone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

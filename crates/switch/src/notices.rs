@@ -223,7 +223,7 @@ async fn own_body(edge: &Edge, parcel: &Parcel) -> Option<Bytes> {
             Some(callback::transfer(&told))
         }
         _ => {
-            let named = named(edge, parcel).await;
+            let named = named(edge, parcel).await?;
             let (code, description) = wording::error(notice.outcome, &named)?;
             Some(callback::error(code, &description, &[]))
         }
@@ -273,20 +273,31 @@ async fn cause_extension(edge: &Edge, outcome: Outcome, record: Position) -> Opt
         return Some(callback::cause(code, &description));
     }
     let named = match names_prepare(outcome) {
-        true => load_message(edge, record).await.map(|message| named_in(&message.body)),
-        false => None,
+        true => {
+            let prepare = load_message(edge, record).await.map(|message| message.body);
+            named_or_erased(edge, prepare, record).await?
+        }
+        false => Named::default(),
     };
-    let (code, description) = wording::error(outcome, &named.unwrap_or_default())?;
+    let (code, description) = wording::error(outcome, &named)?;
     Some(callback::cause(code, &description))
 }
 
-async fn named(edge: &Edge, parcel: &Parcel) -> Named {
+/// `None` when the prepare cannot be read just now.
+async fn named(edge: &Edge, parcel: &Parcel) -> Option<Named> {
     if !names_prepare(parcel.notice.outcome) {
-        return Named::default();
+        return Some(Named::default());
     }
-    match message_of(edge, parcel).await {
-        Some(message) => named_in(&message.body),
-        None => Named::default(),
+    let prepare = message_of(edge, parcel).await.map(|message| message.body.clone());
+    named_or_erased(edge, prepare, parcel.notice.source).await
+}
+
+/// What `prepare` names, the body of record `source`. Of one that was erased nothing is known; one
+/// that cannot be read is waited for.
+async fn named_or_erased(edge: &Edge, prepare: Option<Bytes>, source: Position) -> Option<Named> {
+    match prepare {
+        Some(body) => Some(named_in(&body)),
+        None => load(edge, source).await.map(|_| Named::default()),
     }
 }
 

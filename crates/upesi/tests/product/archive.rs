@@ -243,11 +243,17 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     let owed = Transfer::of("10");
     scheme.send(&owed.prepare(), 202);
     scheme.payee.wait("POST", "/transfers");
+    // Told in words that name something of the prepare.
+    scheme.payer.answer(|_| Reply::Status(503));
+    let refused = Transfer { payee: "nobody".into(), ..Transfer::of("1") };
+    scheme.send(&refused.prepare(), 202);
+    let its_end = format!("/transfers/{}/error", refused.id);
+    scheme.payer.wait("PUT", &its_end);
     for _ in 0..3 {
         let other = Transfer { payee: "otherfsp".into(), ..Transfer::of("1") };
         scheme.send(&other.prepare(), 202);
     }
-    let Scheme { switch, home, payee, .. } = scheme;
+    let Scheme { switch, home, payer, payee, .. } = scheme;
     switch.stop(Signal::TERM);
     split(&home.data());
     let (data, beside) = (home.data(), Beside::new());
@@ -257,8 +263,10 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     let (kept, away) = (beside.path("archive/segments"), beside.path("away"));
     fs::rename(&kept, &away).unwrap();
     fs::create_dir(&kept).unwrap();
-    payee.take(1);
-    payee.answer(|_| Reply::Accept);
+    for fsp in [&payer, &payee] {
+        fsp.take(1);
+        fsp.answer(|_| Reply::Accept);
+    }
 
     let more = "[delivery]\nattempts_max = 2\n";
     let configuration = fs::read_to_string(home.configuration()).unwrap();
@@ -271,13 +279,15 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     // Were these attempts, the second would have been the last.
     admin.wait_for("upesi_attempts_total", |tries| 3 <= tries);
     assert_eq!(admin.get("/deadletters"), "[]");
-    assert_eq!(payee.take(0).len(), 0);
+    assert_eq!([payer.take(0).len(), payee.take(0).len()], [0, 0]);
     assert_eq!(told().status(), 503, "the life of a transfer stands in the archive too");
 
     fs::remove_dir(&kept).unwrap();
     fs::rename(&away, &kept).unwrap();
     let heard = payee.take(1);
     assert_eq!((&*heard[0].method, &*heard[0].path), ("POST", "/transfers"));
+    let told = payer.wait("PUT", &its_end);
+    assert!(told.text().contains("Participant nobody not found"), "{}", told.text());
     admin.wait_for("upesi_notices_owed", |owed| owed == 0);
     drop(switch);
     let told = answer(&["explain", &owed.id, "--json", "--data", text(&data)]);

@@ -356,26 +356,30 @@ impl Opened {
             return Err("it was found damaged".into());
         }
         tables::check_lists(&path.join(DATABASE))?;
+        // The library's own words name no file.
+        let broken = |why: String| match tables::first_broken(&path.join(DATABASE)) {
+            Some(broken) => format!("it cannot be opened: {broken}"),
+            None => format!("it cannot be opened{why}"),
+        };
+        let told_why = |error: fjall::Error| broken(format!(": {error}"));
         // A damaged database may be met by a panic of the library.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open(path, options)));
-        let store = opened
-            .map_err(|_| "it cannot be opened".to_owned())?
-            .map_err(|error| format!("it cannot be opened: {error}"))?;
-        let about = store.about.get(IDENTITY_KEY).map_err(|error| error.to_string())?;
+        let store = opened.map_err(|_| broken(String::new()))?.map_err(told_why)?;
+        let about = store.about.get(IDENTITY_KEY).map_err(told_why)?;
         let format = match about.as_deref().and_then(<[u8]>::split_first) {
             Some((format @ &(FORMAT_SILENT..=FORMAT), own)) if own == identity.0 => *format,
             Some((&(FORMAT_SILENT..=FORMAT), _)) => return Err("it belongs to another log".into()),
             Some((format, _)) => return Err(format!("it has format {format}, not {FORMAT}")),
             None => return Err("it does not say to which log it belongs".into()),
         };
-        let mark = match store.about.get(MARK_KEY).map_err(|error| error.to_string())? {
+        let mark = match store.about.get(MARK_KEY).map_err(told_why)? {
             Some(stored) => read_mark(&stored).ok_or("its mark is not what was written")?,
             None => Mark::default(),
         };
         if format == FORMAT {
-            store.check_names(identity)?;
+            store.check_names(identity, told_why)?;
         }
-        let told = store.about.get(TOLD_KEY).map_err(|error| error.to_string())?;
+        let told = store.about.get(TOLD_KEY).map_err(told_why)?;
         let told_after = match told.as_deref().map(<[u8; 8]>::try_from) {
             // What is there was written when nothing was told.
             None if format < FORMAT_UNNAMED => mark.position,
@@ -406,9 +410,13 @@ impl Opened {
     }
 
     /// Whether each keyspace is there, and is the one that it was.
-    fn check_names(&self, identity: LogIdentity) -> Result<(), String> {
+    fn check_names(
+        &self,
+        identity: LogIdentity,
+        told_why: impl Fn(fjall::Error) -> String,
+    ) -> Result<(), String> {
         for (name, keyspace) in self.named() {
-            let found = keyspace.get(NAME_KEY).map_err(|error| error.to_string())?;
+            let found = keyspace.get(NAME_KEY).map_err(&told_why)?;
             match found.as_deref() {
                 None => return Err(format!("its {name} are lost")),
                 Some(row) if row != name_row(identity, name) => {

@@ -5,8 +5,8 @@
 //! newer value.
 
 use std::fs::{self, File};
-use std::io;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use fjall::{AbstractTree, Keyspace, SeqNo, Slice};
 use lsm_tree::checksum::ChecksummedWriter;
@@ -49,22 +49,78 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<(), String> {
 pub(crate) fn check_lists(database: &Path) -> Result<(), String> {
     let keyspaces = database.join("keyspaces");
     for entry in fs::read_dir(&keyspaces).map_err(|error| at(&keyspaces, &error))? {
-        let directory = entry.map_err(|error| at(&keyspaces, &error))?.path();
-        let current = directory.join("current");
-        let noted = match fs::read(&current) {
-            // The library begins it anew; who knows its name misses what was in it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            noted => noted.map_err(|error| at(&current, &error))?,
-        };
-        let (number, sum) = number_and_sum(&noted)
-            .ok_or_else(|| format!("{} is not what was written", current.display()))?;
-        let list = directory.join(format!("v{number}"));
-        if checksum_of(&list)?.into_u128() != sum {
-            let [list, current] = [list.display(), current.display()];
-            return Err(format!("{list} is not what was written, or {current} is not"));
+        list_of(&entry.map_err(|error| at(&keyspaces, &error))?.path())?;
+    }
+    Ok(())
+}
+
+/// The first table of a database that is not what was written, or is not there at all; for one that
+/// the library does not open, and does not say why.
+pub(crate) fn first_broken(database: &Path) -> Option<String> {
+    let mut keyspaces: Vec<_> = fs::read_dir(database.join("keyspaces")).ok()?.flatten().collect();
+    keyspaces.sort_by_key(fs::DirEntry::file_name);
+    keyspaces.iter().find_map(|entry| check_listed(&entry.path()).err())
+}
+
+fn check_listed(directory: &Path) -> Result<(), String> {
+    let Some(list) = list_of(directory)? else { return Ok(()) };
+    let section = sfa::Reader::new(&list).ok().and_then(|reader| {
+        let mut bytes = Vec::new();
+        let section = reader.toc().section(b"tables")?;
+        section.buf_reader(&list).ok()?.read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    });
+    let listed = section.and_then(|bytes| listed_tables(&bytes));
+    let unknown = || format!("{} does not say which tables there are", list.display());
+    for (id, sum) in listed.ok_or_else(unknown)? {
+        let table = directory.join("tables").join(id.to_string());
+        if checksum_of(&table)?.into_u128() != sum {
+            return Err(format!("{} is not what was written", table.display()));
         }
     }
     Ok(())
+}
+
+/// The list that a keyspace goes by, as it was written; none where the library will begin anew.
+fn list_of(directory: &Path) -> Result<Option<PathBuf>, String> {
+    let current = directory.join("current");
+    let noted = match fs::read(&current) {
+        // Who knows the keyspace's name misses what was in it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        noted => noted.map_err(|error| at(&current, &error))?,
+    };
+    let (number, sum) = number_and_sum(&noted)
+        .ok_or_else(|| format!("{} is not what was written", current.display()))?;
+    let list = directory.join(format!("v{number}"));
+    if checksum_of(&list)?.into_u128() != sum {
+        let [list, current] = [list.display(), current.display()];
+        return Err(format!("{list} is not what was written, or {current} is not"));
+    }
+    Ok(Some(list))
+}
+
+/// Number and checksum of each table in a list: levels of runs of tables.
+fn listed_tables(mut rest: &[u8]) -> Option<Vec<(u64, u128)>> {
+    let mut tables = Vec::new();
+    for _ in 0..*rest.split_off_first()? {
+        for _ in 0..*rest.split_off_first()? {
+            let count = u32::from_le_bytes(*take(&mut rest)?);
+            for _ in 0..count {
+                let id = u64::from_le_bytes(*take(&mut rest)?);
+                let _kind = rest.split_off_first()?;
+                let sum = u128::from_le_bytes(*take(&mut rest)?);
+                let _sequence = take::<8>(&mut rest)?;
+                tables.push((id, sum));
+            }
+        }
+    }
+    rest.is_empty().then_some(tables)
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (head, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(head)
 }
 
 /// What the file `current` of a keyspace begins with.

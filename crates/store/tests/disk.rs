@@ -229,7 +229,7 @@ fn a_store_with_a_changed_table_is_emptied() {
                     fs::write(&table, bytes).expect("it is written");
                 }
             };
-            check_harm(harm, IDENTITY, "");
+            check_harm(harm, IDENTITY, &format!("keyspaces/{number}/tables/"));
         };
         change(&|bytes| bytes[0] ^= 1);
         change(&|bytes| bytes[..64].rotate_left(32));
@@ -239,7 +239,32 @@ fn a_store_with_a_changed_table_is_emptied() {
         let [of_transfers, of_parties] = [1, 2].map(|number| tables(path, number).remove(0));
         fs::copy(of_parties, of_transfers).expect("it is copied");
     };
-    check_harm(misdirected, IDENTITY, "");
+    check_harm(misdirected, IDENTITY, "in the place of its transfers");
+}
+
+/// The library says only that it cannot go on; the reason names the file.
+#[test]
+fn a_store_with_a_table_that_is_gone_or_cut_is_emptied() {
+    for number in 1..=3 {
+        let word = format!("keyspaces/{number}/tables/");
+        let gone = |path: &Path| fs::remove_file(&tables(path, number)[0]).expect("it is removed");
+        check_harm(gone, IDENTITY, &word);
+        for (part, whole) in [(0, 1), (1, 3), (99, 100)] {
+            let cut = |path: &Path| {
+                let table = &tables(path, number)[0];
+                let bytes = fs::read(table).expect("it is read");
+                let left = bytes.len() * part / whole;
+                fs::write(table, &bytes[..left]).expect("it is written");
+            };
+            check_harm(cut, IDENTITY, &word);
+        }
+        let doubled = |path: &Path| {
+            let table = &tables(path, number)[0];
+            let bytes = fs::read(table).expect("it is read");
+            fs::write(table, bytes.repeat(2)).expect("it is written");
+        };
+        check_harm(doubled, IDENTITY, &word);
+    }
 }
 
 /// A keyspace goes by the list of tables whose number it notes, and lists of before may still be

@@ -303,6 +303,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
             committed: tally.committed.load(Ordering::Acquire),
             refused_full: tally.refused_full.load(Ordering::Relaxed),
             store_fails: directory.store().is_some_and(|store| store.is_failing()),
+            store_is_damaged: directory.store().is_some_and(|store| store.is_damaged()),
             stored: directory.store().map_or(offered, |store| store.mark().position.0),
             offered_to_store: offered,
             due_us: moment(&tally.due_us),

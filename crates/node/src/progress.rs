@@ -54,6 +54,8 @@ pub struct Progress {
     pub refused_full: u64,
     /// Whether the cold store cannot be written.
     pub store_fails: bool,
+    /// Whether the cold store was found damaged; another start builds it anew.
+    pub store_is_damaged: bool,
     /// Position up to which the cold store is written.
     pub stored: u64,
     /// Position up to which it was given what to write.
@@ -212,11 +214,16 @@ impl Watch {
         })
     }
 
-    /// It may fail, where another start would find the same disk, or hang.
+    /// It may be damaged, or fail, where another start would find the same disk, or hang.
     fn look_at_store(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
-        let has_work = node.store_fails || node.stored < node.offered_to_store;
+        let (damaged, fails) = (node.store_is_damaged, node.store_fails);
+        let has_work = damaged || fails || node.stored < node.offered_to_store;
         let idle = self.store.look(has_work, node.stored, passed);
-        let what = if node.store_fails { "cannot be written" } else { "is not written" };
+        let what = match (damaged, fails) {
+            (true, _) => "is damaged, and built anew from the log by the next start",
+            (_, true) => "cannot be written",
+            _ => "is not written",
+        };
         (self.patience <= idle).then(|| Stuck {
             stage: "store".into(),
             idle,
@@ -224,7 +231,7 @@ impl Watch {
                 "the cold store {what}: what ended stays in memory, and from some point on every \
                  command is refused"
             ),
-            restart_helps: !node.store_fails,
+            restart_helps: damaged || !fails,
         })
     }
 
@@ -252,6 +259,7 @@ mod tests {
         committed: 7,
         refused_full: 0,
         store_fails: false,
+        store_is_damaged: false,
         stored: 5,
         offered_to_store: 5,
         due_us: None,
@@ -310,6 +318,7 @@ mod tests {
         let full = |at| Progress { refused_full: at, ..IDLE };
         check(|at| (full(at), at), &[("log", 3_000)]);
         check(|at| (Progress { store_fails: true, ..IDLE }, at), &[("store", 3_000)]);
+        check(|at| (Progress { store_is_damaged: true, ..IDLE }, at), &[("store", 3_000)]);
         let cut_off = |at: u64| Progress { heard_us: Some(1_000 * stops(at)), ..IDLE };
         check(|at| (cut_off(at), at), &[("log", 8_000)]);
         let hangs = |at| Progress { stored: stops(at), offered_to_store: at + 1, ..IDLE };

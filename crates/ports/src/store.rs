@@ -89,6 +89,11 @@ pub trait ColdStore: Debug + Send + Sync {
         false
     }
 
+    /// Whether it was found damaged: it takes no more, and is empty when it is opened next.
+    fn is_damaged(&self) -> bool {
+        false
+    }
+
     /// When nothing is to be written: lets go of what is not needed any more. Whether there will be
     /// more of that soon.
     fn settle(&self) -> bool {

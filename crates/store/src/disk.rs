@@ -305,6 +305,13 @@ impl ColdStore for Disk {
         self.failing.load(Ordering::Relaxed)
     }
 
+    fn is_damaged(&self) -> bool {
+        // While it is being opened again nobody knows.
+        self.opened.try_read().is_ok_and(|opened| {
+            opened.as_ref().is_none_or(|opened| opened.failed.load(Ordering::Relaxed))
+        })
+    }
+
     fn settle(&self) -> bool {
         self.ask(|opened| Ok(opened.settle())).unwrap_or(false)
     }

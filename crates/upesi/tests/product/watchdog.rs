@@ -1,7 +1,7 @@
 //! A stage that is really stopped is named by both health pages, and ends the process where the
 //! operator wants that; one that merely has nothing to do, or waits for a participant, is not.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -162,6 +162,48 @@ fn wait_until_well(admin: &Admin) {
         assert!(Instant::now() < deadline, "it stays ill");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+/// What only explanations are read from is not read at a start. The next one builds it anew.
+#[test]
+fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
+    let scheme = Scheme::at(Home::configured(REPORT));
+    // A table is several blocks long, of which the start reads one.
+    let transfers: Vec<_> = (0..100).map(|_| Transfer::of("1")).collect();
+    for transfer in &transfers {
+        scheme.send(&transfer.prepare(), 202);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    }
+    scheme.admin.wait_for("upesi_transfers_in_flight", |count| count == 0);
+    scheme.admin.wait_for("upesi_transfers_ended_in_memory", |count| count == 0);
+    let Scheme { switch, home, .. } = scheme;
+    switch.stop(Signal::TERM);
+    // What is told of decisions.
+    let tables = home.data().join("store/rows/keyspaces/4/tables");
+    for table in fs::read_dir(tables).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut bytes = fs::read(&table).unwrap();
+        let third = bytes.len() / 3;
+        bytes[third..third + 100].fill(7);
+        fs::write(table, bytes).unwrap();
+    }
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);
+    let explained = |admin: &Admin, transfer: &Transfer| {
+        admin.call("GET", &format!("/transfers/{}/explanation", transfer.id), "").status()
+    };
+    let unread = transfers.iter().find(|transfer| explained(&admin, transfer) != 200);
+    let unread = unread.expect("the middle of a table is not read");
+    let (names, page) = down(|| {
+        let answer = admin.call("GET", "/health", "");
+        (answer.status(), answer.text())
+    });
+    assert_eq!(names, ["store"], "{page}");
+    assert!(page["stuck"][0]["detail"].as_str().unwrap().contains("is damaged"), "{page}");
+    drop((admin, switch));
+    let switch = home.serve();
+    assert!(switch.greeting.contains("it was found damaged"), "{}", switch.greeting);
+    assert_eq!(explained(&Admin::new(&home, &switch), unread), 200);
 }
 
 /// The disk of the store takes nothing and says nothing. Transfers go on meanwhile, and with the

@@ -8,8 +8,8 @@ use ports::Net;
 
 use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
 use crate::notice::{
-    Attempt, AttemptResult, Consequence, Course, Enqueued, Entry, Purpose, Report, Verdict, Waits,
-    Withdrawal,
+    Attempt, AttemptResult, Consequence, Course, Enqueued, Entry, Purpose, Report, Tried, Verdict,
+    Waits, Withdrawal,
 };
 use crate::policy::{Jitter, Moment, Policy};
 use crate::slab::{Held, LaneAt, Slab, Slot, Stage};
@@ -155,6 +155,10 @@ impl<M: Clone> Delivery<M> {
         self.lanes[lane.0 as usize].results += 1;
         self.patient.retain(|(_, other)| *other != notice);
         let consequence = result.consequence();
+        if consequence != Consequence::Wait && (consequence != Consequence::Deliver || 1 < attempts)
+        {
+            self.entries[slot].note_tried(self.now, result);
+        }
         match consequence {
             Consequence::Wait => {
                 self.entries[slot].attempts -= 1;
@@ -318,6 +322,13 @@ impl<M: Clone> Delivery<M> {
         Some(Course { attempts: held.attempts, first_attempt, last: held.last, waits })
     }
 
+    /// The attempts of a notice that have ended, oldest first: the newest [`TRIED_MAX`] since this
+    /// machine began. None of one that the first attempt delivered, and none once its end is
+    /// recorded.
+    pub fn tried(&self, notice: NoticeId) -> &[Tried] {
+        self.by_notice.get(&notice).map_or(&[], |slot| &self.entries[*slot].tried)
+    }
+
     /// Every lane that ever had an entry, in order of first use.
     pub fn lane_states(&self) -> impl Iterator<Item = LaneState> + '_ {
         self.lanes.iter().map(|lane| lane.state)
@@ -360,6 +371,8 @@ impl<M: Clone> Delivery<M> {
             attempts: 0,
             unsent: 0,
             first_attempt: Moment::default(),
+            began: Moment::default(),
+            tried: Vec::new(),
             last: None,
             pause_end: Moment::default(),
             message,
@@ -421,6 +434,7 @@ impl<M: Clone> Delivery<M> {
         if held.attempts == 0 {
             held.first_attempt = self.now;
         }
+        held.began = self.now;
         held.attempts += 1;
         let attempt = Attempt {
             notice: held.notice,

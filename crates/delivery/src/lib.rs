@@ -33,7 +33,7 @@
 //!
 //! **Costs.** Each call takes O(log n) in the entries there are, and none more than others: nothing
 //! grows by moving all of them. Nothing is
-//! allocated per entry beyond the nodes of trees.
+//! allocated per entry beyond the nodes of trees, and a list of what was tried in vain.
 //!
 //! Time is an argument ([`Moment`]), and the only randomness is the jitter of a generator seeded
 //! at construction: equal calls give equal decisions.
@@ -51,6 +51,8 @@ mod tests;
 pub use crate::delivery::Delivery;
 pub use crate::lane::{Due, LaneMode, LaneState, LaneWork};
 pub use crate::notice::{
-    Attempt, AttemptResult, Course, Enqueued, Entry, Purpose, Report, Verdict, Waits, Withdrawal,
+    Attempt, AttemptResult, Course, Enqueued, Entry, Purpose, Report, Tried, Verdict, Waits,
+    Withdrawal,
 };
 pub use crate::policy::{Moment, Policy};
+pub use crate::slab::TRIED_MAX;

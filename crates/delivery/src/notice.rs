@@ -151,6 +151,17 @@ pub struct Report {
     pub finished: Moment,
 }
 
+/// An attempt that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// When it was handed out.
+    pub began: Moment,
+    /// When its result came.
+    pub ended: Moment,
+    /// How it ended; never [`AttemptResult::Unsent`].
+    pub result: AttemptResult,
+}
+
 /// How far a notice is that is not done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {

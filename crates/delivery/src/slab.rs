@@ -8,7 +8,7 @@ use std::ops::{Index, IndexMut};
 
 use ledger::{NoticeId, TransferId};
 
-use crate::notice::{AttemptResult, Purpose};
+use crate::notice::{AttemptResult, Purpose, Tried};
 use crate::policy::Moment;
 
 /// A place in the slab.
@@ -51,6 +51,10 @@ pub(crate) struct Held<M> {
     /// How often in a row nothing was sent.
     pub(crate) unsent: u32,
     pub(crate) first_attempt: Moment,
+    /// When the last attempt was handed out.
+    pub(crate) began: Moment,
+    /// The newest attempts that have ended, unless the first one was all it took.
+    pub(crate) tried: Vec<Tried>,
     /// How the last attempt ended, if one has.
     pub(crate) last: Option<AttemptResult>,
     /// While it is backing off: until when.
@@ -60,6 +64,18 @@ pub(crate) struct Held<M> {
     pub(crate) after: Option<Slot>,
     pub(crate) previous: Option<Slot>,
     pub(crate) next: Option<Slot>,
+}
+
+/// Attempts of one notice that are told, at most; one that is tried more often forgets the oldest.
+pub const TRIED_MAX: usize = 32;
+
+impl<M> Held<M> {
+    pub(crate) fn note_tried(&mut self, ended: Moment, result: AttemptResult) {
+        if self.tried.len() == TRIED_MAX {
+            self.tried.remove(0);
+        }
+        self.tried.push(Tried { began: self.began, ended, result });
+    }
 }
 
 /// The slots: as many as there ever were entries at once, used again. They are in pages, so that
@@ -98,6 +114,7 @@ impl<M> Slab<M> {
         assert_ne!(held.stage, Stage::Vacant, "a slot is released once");
         held.stage = Stage::Vacant;
         held.message = None;
+        held.tried = Vec::new();
         self.free.push(slot);
     }
 }

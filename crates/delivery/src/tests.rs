@@ -7,7 +7,7 @@ use ledger::{NoticeId, ParticipantIndex, TransferId};
 use crate::policy::Jitter;
 use crate::{
     Attempt, AttemptResult, Course, Delivery, Enqueued, Entry, LaneMode, LaneState, Moment, Policy,
-    Purpose, Verdict, Waits, Withdrawal,
+    Purpose, TRIED_MAX, Tried, Verdict, Waits, Withdrawal,
 };
 
 const BANK: ParticipantIndex = ParticipantIndex(1);
@@ -125,6 +125,26 @@ fn pauses_double_up_to_the_cap_and_the_last_failure_is_a_dead_letter() {
     };
     assert_eq!((report.attempts, report.first_attempt, report.finished), (8, Moment(0), now));
     assert_eq!(delivery.next_deadline(), None);
+}
+
+/// Of a notice that is tried again and again, so much is kept and no more.
+#[test]
+fn the_newest_attempts_are_told() {
+    let policy = Policy { attempts_max: 100, probe_after: 1_000, ..Policy::default() };
+    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
+    let mut now = Moment(0);
+    for attempts in 1..=2 * TRIED_MAX {
+        delivery.poll(now).expect("one more attempt");
+        let began = now;
+        now = now.after_micros(7);
+        let verdict = delivery.finished(NoticeId(1), AttemptResult::Broken, now);
+        let tried = delivery.tried(NoticeId(1));
+        assert_eq!(tried.len(), attempts.min(TRIED_MAX));
+        let newest = Tried { began, ended: now, result: AttemptResult::Broken };
+        assert_eq!(tried.last(), Some(&newest));
+        let Verdict::RetryAt(retry_at) = verdict else { panic!("{verdict:?}") };
+        now = retry_at;
+    }
 }
 
 #[test]

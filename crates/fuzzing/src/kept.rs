@@ -14,6 +14,7 @@ use record::bundle::{
 use record::cold;
 use record::frame::{FRAME_RECORDS_MAX, RECORD_BYTES_MAX};
 use record::told::{self, Told};
+use record::tried::{self, TriedEnd};
 
 /// Bytes of a bundle before its node's name.
 const HEAD: usize = 144;
@@ -210,6 +211,53 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<Ended>> {
 pub fn told(data: &[u8]) {
     decisions(data);
     ends(data);
+    attempts(data);
+}
+
+/// The attempts that stand beside the ends of deliveries.
+fn attempts(stored: &[u8]) {
+    let found = tried::read(stored).ok();
+    if let Some(found) = &found {
+        assert_eq!(tried::write(found), stored, "what is read has one stored form");
+    }
+    let number = |end| match end {
+        TriedEnd::TimedOut => 0,
+        TriedEnd::ConnectFailed => 1,
+        TriedEnd::Broken => 2,
+        TriedEnd::Status(status) => status,
+    };
+    let plain = found.map(|deliveries| {
+        let flat = deliveries.into_iter().flat_map(|(notice, all)| {
+            let all = all.into_iter().map(|one| (one.began_ms, one.took_ms, number(one.end)));
+            std::iter::once((notice.0, 0, all.len() as u16)).chain(all).collect::<Vec<_>>()
+        });
+        flat.collect()
+    });
+    assert_eq!(plain, all_tried(stored));
+}
+
+/// Of each delivery its notice and how many attempts follow, and these: read from the description.
+fn all_tried(stored: &[u8]) -> Option<Vec<(u64, u32, u16)>> {
+    let (1, mut rest) = stored.split_first().map(|(version, rest)| (*version, rest))? else {
+        return None;
+    };
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let (head, behind) = rest.split_at_checked(9)?;
+        let (attempts, behind) = behind.split_at_checked(14 * usize::from(head[8]))?;
+        let number =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        all.push((number(&head[..8]), 0, u16::from(head[8])));
+        for one in attempts.chunks(14) {
+            let end = number(&one[12..]) as u16;
+            if (3..100).contains(&end) {
+                return None;
+            }
+            all.push((number(&one[..8]), number(&one[8..12]) as u32, end));
+        }
+        rest = behind;
+    }
+    Some(all)
 }
 
 fn decisions(stored: &[u8]) {

@@ -16,6 +16,7 @@ pub mod frame;
 pub mod message;
 pub mod snapshot;
 pub mod told;
+pub mod tried;
 mod zeros;
 
 pub use bytes::FieldError;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use delivery::AttemptResult;
+use delivery::{AttemptResult, TRIED_MAX, Tried};
 use ledger::{DeliveryResult, FinishedDelivery, NoticeId, Outcome, Stamp};
 use ports::Now;
 
@@ -31,7 +31,7 @@ pub(crate) struct Desk {
     pub(crate) slow_us: u64,
     pub(crate) tally: Tally,
     /// Attempts to deliver a notice since it was owed, by life of the hub.
-    pub(crate) tries: BTreeMap<(u32, NoticeId), u32>,
+    pub(crate) tries: BTreeMap<(u32, NoticeId), Vec<AttemptResult>>,
     /// How often each outcome was decided, by its number.
     pub(crate) outcomes: Vec<u64>,
     /// Digest of everything that has happened.
@@ -135,7 +135,6 @@ impl Desk {
     /// A callback sets out for an FSP; that the attempt ends is certain, how is not.
     pub(crate) fn attempt(&mut self, attempting: Attempting) {
         self.tally.attempts += 1;
-        *self.tries.entry((attempting.life, attempting.notice)).or_default() += 1;
         let limit = self.plan.attempt_us;
         let (there, back) = (self.way(), self.way());
         // Who joins later has manners like anybody at first.
@@ -196,15 +195,23 @@ impl Desk {
             AttemptResult::Broken => self.tally.broken_connections += 1,
             AttemptResult::Unsent => unreachable!("an attempt that was made was sent"),
         }
+        self.tries.entry((attempting.life, attempting.notice)).or_default().push(result);
         let event = HubEvent::Attempted(attempting.edge, attempting.notice, result);
         self.hub_after(wait, attempting.life, event);
     }
 
     /// A delivery ended: all its attempts are told, and one that was given up was refused for good,
     /// or tried as often as may be.
-    pub(crate) fn judge_end(&mut self, life: u32, end: &FinishedDelivery) {
-        let tries = self.tries.remove(&(life, end.notice)).unwrap_or(0);
+    pub(crate) fn judge_end(&mut self, life: u32, end: &FinishedDelivery, tried: &[Tried]) {
+        let made = self.tries.remove(&(life, end.notice)).unwrap_or_default();
+        let tries = made.len() as u32;
         assert_eq!(u32::from(end.attempts), tries, "attempts of {end:?}");
+        let told: Vec<_> = tried.iter().map(|one| one.result).collect();
+        let telling = match &*made {
+            [AttemptResult::Status(200..300)] => &[],
+            all => &all[all.len().saturating_sub(TRIED_MAX)..],
+        };
+        assert_eq!(told, telling, "what is told of the attempts of {end:?}");
         let passing = [408, 425, 429];
         let for_good = (300..500).contains(&end.status) && !passing.contains(&end.status);
         let justified = match end.result {

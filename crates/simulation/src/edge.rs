@@ -164,7 +164,7 @@ impl Hub {
             status: report.last.status().unwrap_or(0),
             finished_ms: desk.true_ms(),
         };
-        desk.judge_end(life, &finished);
+        desk.judge_end(life, &finished, at.delivery.tried(notice));
         at.finish(desk, life, finished);
         self.pump(desk, witness, edge);
     }
@@ -238,7 +238,7 @@ impl Hub {
                     let (result, finished_ms) = (DeliveryResult::Withdrawn, desk.true_ms());
                     let end =
                         FinishedDelivery { notice, result, attempts: 0, status: 0, finished_ms };
-                    desk.judge_end(life, &end);
+                    desk.judge_end(life, &end, &[]);
                     at.finish(desk, life, end);
                 }
             }

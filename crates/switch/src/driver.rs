@@ -82,12 +82,28 @@ fn take_finished(
     let mut finished = edge.finished.borrow_mut();
     while !finished.is_empty() {
         let count = finished.len().min(RECORD_MAX);
-        let command = Command::FinishDeliveries(finished.drain(..count).collect());
+        let ends: Vec<_> = finished.drain(..count).collect();
+        let tried = tried_of(edge, &ends);
+        let command = Command::FinishDeliveries(ends);
         let attached =
             Attached { ticket: Ticket::Deliveries { mailbox: edge.number }, message: None };
-        let submission = Submission::without_payload(command, durability, attached);
-        submissions.push(submission.expect("a bounded number of deliveries fits a record"));
+        let record = sequencer::encode(&command, tried.as_deref());
+        let record = record.expect("a bounded number of deliveries fits a record");
+        submissions.push(Submission { command, record, durability, attached });
     }
+}
+
+/// The attempts of those deliveries that took more than one, or failed: they go on record beside
+/// the ends. Nearly always there are none.
+fn tried_of(edge: &Edge, ends: &[FinishedDelivery]) -> Option<Vec<u8>> {
+    let delivery = edge.delivery.borrow();
+    let hard = |end: &&FinishedDelivery| 1 < end.attempts || end.result == DeliveryResult::Dead;
+    let told: Vec<_> = ends
+        .iter()
+        .filter(hard)
+        .map(|end| (end.notice, inquiry::told(edge, delivery.tried(end.notice))))
+        .collect();
+    (!told.is_empty()).then(|| record::tried::write(&told))
 }
 
 /// The inbox is full: a request is refused, a record of deliveries is kept for the next flush.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use delivery::{AttemptResult, Moment, Waits};
 use ledger::NoticeId;
 use ports::Clock as _;
+use record::tried::{Tried, TriedEnd};
 
 use crate::Traffic;
 use crate::edge::Edge;
 
 /// A notice on its way, as of now. Attempts are those since this switch started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Underway {
     /// The notice.
     pub notice: NoticeId,
@@ -24,6 +25,8 @@ pub struct Underway {
     pub first_attempt_ms: Option<u64>,
     /// How the last one ended.
     pub last: Option<AttemptResult>,
+    /// Those that have ended, oldest first; the newest of many.
+    pub tried: Vec<Tried>,
     /// What it waits for.
     pub waits: Waits,
     /// When the next attempt may begin, if it waits for that; in milliseconds since the epoch.
@@ -86,10 +89,7 @@ pub(crate) fn answer(edge: &Edge) {
 
 fn look(edge: &Edge, notice: NoticeId) -> Option<Underway> {
     let course = edge.delivery.borrow().course(notice, edge.moment())?;
-    let now = edge.clock.now();
-    let at_ms = |moment: Moment| {
-        (now.wall.millis() + moment.0 / 1_000).saturating_sub(now.monotonic_us / 1_000)
-    };
+    let at_ms = wall_clock(edge);
     let next_attempt_ms = match course.waits {
         Waits::Until(moment) => Some(at_ms(moment)),
         _ => None,
@@ -99,7 +99,32 @@ fn look(edge: &Edge, notice: NoticeId) -> Option<Underway> {
         attempts: course.attempts,
         first_attempt_ms: course.first_attempt.map(at_ms),
         last: course.last,
+        tried: told(edge, edge.delivery.borrow().tried(notice)),
         waits: course.waits,
         next_attempt_ms,
     })
+}
+
+/// Attempts as they are told, by the wall clock of now.
+pub(crate) fn told(edge: &Edge, tried: &[delivery::Tried]) -> Vec<Tried> {
+    let at_ms = wall_clock(edge);
+    let told = |one: &delivery::Tried| {
+        let took_ms = one.ended.0.saturating_sub(one.began.0) / 1_000;
+        let end = match one.result {
+            AttemptResult::Status(status) => TriedEnd::Status(status),
+            AttemptResult::TimedOut => TriedEnd::TimedOut,
+            AttemptResult::ConnectFailed => TriedEnd::ConnectFailed,
+            AttemptResult::Broken => TriedEnd::Broken,
+            AttemptResult::Unsent => return None,
+        };
+        let took_ms = u32::try_from(took_ms).unwrap_or(u32::MAX);
+        Some(Tried { began_ms: at_ms(one.began), took_ms, end })
+    };
+    tried.iter().filter_map(told).collect()
+}
+
+/// Milliseconds since the epoch of a moment.
+fn wall_clock(edge: &Edge) -> impl Fn(Moment) -> u64 + Copy {
+    let now = edge.clock.now();
+    move |moment| (now.wall.millis() + moment.0 / 1_000).saturating_sub(now.monotonic_us / 1_000)
 }

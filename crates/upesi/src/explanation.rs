@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use delivery::{AttemptResult, Waits};
 use ledger::{Amount, NoticeKind, Outcome, Stamp};
+use record::tried::{Tried, TriedEnd};
 use serde::{Serialize, Serializer};
 
 use crate::offline::moment;
@@ -178,7 +179,40 @@ pub(crate) struct Delivery {
     pub(crate) last_status: Option<u16>,
     /// When the last attempt ended, by the wall clock.
     pub(crate) finished: String,
+    /// Those that were made since the switch that ended it started, the newest of many; none where
+    /// the first one delivered it.
+    pub(crate) tried: Vec<Attempt>,
 }
+
+/// An attempt that has ended.
+#[derive(Debug, Serialize)]
+pub(crate) struct Attempt {
+    /// When it began, by the wall clock.
+    pub(crate) began: String,
+    pub(crate) took_ms: u32,
+    /// HTTP status of the answer; none when there was no answer.
+    pub(crate) status: Option<u16>,
+    /// Why there was no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<&'static str>,
+}
+
+impl Attempt {
+    pub(crate) fn of(tried: &Tried) -> Self {
+        let (status, failure) = match tried.end {
+            TriedEnd::Status(status) => (Some(status), None),
+            TriedEnd::TimedOut => (None, Some(TIMED_OUT)),
+            TriedEnd::ConnectFailed => (None, Some(CONNECT_FAILED)),
+            TriedEnd::Broken => (None, Some(BROKEN)),
+        };
+        let began = moment(Stamp::from_millis(tried.began_ms));
+        Self { began, took_ms: tried.took_ms, status, failure }
+    }
+}
+
+const TIMED_OUT: &str = "no answer in time";
+const CONNECT_FAILED: &str = "no connection";
+const BROKEN: &str = "the connection broke before the answer was whole";
 
 /// A callback that has not come to its end, and what was tried since this switch started.
 #[derive(Debug, Serialize)]
@@ -197,6 +231,8 @@ pub(crate) struct Underway {
     pub(crate) last_failure: Option<&'static str>,
     /// When the next attempt may begin, if it waits for that.
     pub(crate) next_attempt: Option<String>,
+    /// The attempts that have ended, oldest first; the newest of many.
+    pub(crate) tried: Vec<Attempt>,
 }
 
 impl Underway {
@@ -221,12 +257,13 @@ impl Underway {
             last_status: underway.last.and_then(AttemptResult::status),
             last_failure: underway.last.and_then(|last| match last {
                 AttemptResult::Status(_) => None,
-                AttemptResult::TimedOut => Some("no answer in time"),
-                AttemptResult::ConnectFailed => Some("no connection"),
-                AttemptResult::Broken => Some("the connection broke before the answer was whole"),
+                AttemptResult::TimedOut => Some(TIMED_OUT),
+                AttemptResult::ConnectFailed => Some(CONNECT_FAILED),
+                AttemptResult::Broken => Some(BROKEN),
                 AttemptResult::Unsent => Some("nothing was sent: its message could not be read"),
             }),
             next_attempt: underway.next_attempt_ms.map(at),
+            tried: underway.tried.iter().map(Attempt::of).collect(),
         }
     }
 }
@@ -293,19 +330,41 @@ impl Display for What {
                 writeln!(f, "{change}, by {actor}, because: {reason}")?;
                 write!(f, "{decision}")
             }
-            Self::Delivery(delivery) => {
-                let Delivery { notice, recipient, request, result, attempts, .. } = delivery;
-                let status = match delivery.last_status {
-                    Some(status) => format!("last answer {status}"),
-                    None => "no answer".to_owned(),
-                };
-                writeln!(
-                    f,
-                    "notice {notice}, {request} to {recipient}: {result}\n  {attempts} attempt{}, \
-                     {status}, the last ended {}",
-                    if *attempts == 1 { "" } else { "s" },
-                    delivery.finished
-                )
+            Self::Delivery(delivery) => write!(f, "{delivery}"),
+        }
+    }
+}
+
+impl Display for Delivery {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { notice, recipient, request, result, attempts, tried, .. } = self;
+        let status = match self.last_status {
+            Some(status) => format!("last answer {status}"),
+            None => "no answer".to_owned(),
+        };
+        writeln!(
+            f,
+            "notice {notice}, {request} to {recipient}: {result}\n  \
+             {attempts} attempt{}, {status}, the last ended {}",
+            if *attempts == 1 { "" } else { "s" },
+            self.finished
+        )?;
+        let told_after = usize::from(*attempts).saturating_sub(tried.len());
+        for (number, attempt) in (told_after + 1..).zip(tried) {
+            writeln!(f, "  {number:>3}. {attempt}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Attempt {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { began, took_ms, status, failure } = self;
+        write!(f, "{began}: ")?;
+        match (status, failure) {
+            (Some(status), _) => write!(f, "answer {status} after {took_ms} ms"),
+            (None, failure) => {
+                write!(f, "{} after {took_ms} ms", failure.unwrap_or("no answer"))
             }
         }
     }

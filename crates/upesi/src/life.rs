@@ -18,8 +18,8 @@ use record::frame::{Payload, Record, payload_digest};
 use record::told::Told;
 
 use crate::explanation::{
-    Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict, What,
-    request_of,
+    Attempt, Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict,
+    What, request_of,
 };
 use crate::offline::moment;
 
@@ -151,7 +151,8 @@ impl Life {
     fn delivered(&mut self, owed: &Owed, owned: &OwnedRecord) -> Result<(), LogError> {
         let Command::FinishDeliveries(ends) = command_of(owned)? else { return Ok(()) };
         for end in ends.iter().filter(|end| end.notice == owed.notice) {
-            self.push(owned.position, owned.stamp, What::Delivery(delivery_of(owed, end)));
+            let tried = tried_of(owned, end.notice)?;
+            self.push(owned.position, owned.stamp, What::Delivery(delivery_of(owed, end, tried)));
         }
         Ok(())
     }
@@ -187,10 +188,25 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
 }
 
 fn command_of(owned: &OwnedRecord) -> Result<Command, LogError> {
-    record::command::read_fields(owned.kind, owned.version, &owned.fields).map_err(|error| {
-        let place = format!("record {}", owned.position.0);
-        LogError::Damaged { place, reason: error.to_string() }
-    })
+    record::command::read_fields(owned.kind, owned.version, &owned.fields)
+        .map_err(|error| damaged(owned, &error))
+}
+
+fn damaged(owned: &OwnedRecord, reason: &dyn std::fmt::Display) -> LogError {
+    let place = format!("record {}", owned.position.0);
+    LogError::Damaged { place, reason: reason.to_string() }
+}
+
+/// The attempts of a notice that stand beside its end; none where it took but one, or they are
+/// erased.
+fn tried_of(owned: &OwnedRecord, notice: NoticeId) -> Result<Vec<Attempt>, LogError> {
+    let OwnedPayload::Stored(bytes) = &owned.payload else { return Ok(Vec::new()) };
+    if payload_digest(bytes) != owned.payload_digest {
+        return Err(damaged(owned, &"what it says of attempts is not what was written"));
+    }
+    let all = record::tried::read(bytes).map_err(|error| damaged(owned, &error))?;
+    let own = all.iter().filter(|(other, _)| *other == notice);
+    Ok(own.flat_map(|(_, tried)| tried.iter().map(Attempt::of)).collect())
 }
 
 fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
@@ -260,7 +276,7 @@ fn leg_of((kind, held, owner): (AccountKind, Held, FspName), numbers: &Numbers) 
     })
 }
 
-fn delivery_of(owed: &Owed, end: &FinishedDelivery) -> Delivery {
+fn delivery_of(owed: &Owed, end: &FinishedDelivery, tried: Vec<Attempt>) -> Delivery {
     Delivery {
         notice: end.notice.0,
         recipient: owed.recipient.as_str().to_owned(),
@@ -273,6 +289,7 @@ fn delivery_of(owed: &Owed, end: &FinishedDelivery) -> Delivery {
         attempts: end.attempts,
         last_status: (end.status != 0).then_some(end.status),
         finished: moment(Stamp::from_millis(end.finished_ms)),
+        tried,
     }
 }
 

@@ -83,6 +83,8 @@ struct Item {
     began: Moment,
     /// It had a pause.
     paused: bool,
+    /// Every attempt that has ended.
+    tried: Vec<Tried>,
 }
 
 impl Item {
@@ -188,6 +190,7 @@ impl Pair {
             recorded: false,
             held,
             began,
+            tried: Vec::new(),
             paused: false,
         });
     }
@@ -265,6 +268,7 @@ impl Pair {
             self.probing[lane] |= self.policy.probe_after <= self.failures[lane];
         }
         let verdict = self.real.finished(NoticeId(at as u64), result, self.now);
+        self.check_tried(at, result);
         let last = self.items[at].attempts == self.policy.attempts_max;
         let expected = match result {
             AttemptResult::Status(200) => "delivered",
@@ -287,6 +291,18 @@ impl Pair {
         };
     }
 
+    fn check_tried(&mut self, at: usize, result: AttemptResult) {
+        let item = &mut self.items[at];
+        if result != AttemptResult::Unsent {
+            item.tried.push(Tried { began: item.began, ended: self.now, result });
+        }
+        let told = match &*item.tried {
+            [Tried { result: AttemptResult::Status(200), .. }] => &[],
+            all => &all[all.len().saturating_sub(TRIED_MAX)..],
+        };
+        assert_eq!(self.real.tried(NoticeId(at as u64)), told);
+    }
+
     fn reported(&self, report: Report, state: State) -> State {
         assert_eq!(report.attempts, self.items[report.notice.0 as usize].attempts);
         assert_eq!(report.finished, self.now);
@@ -296,6 +312,7 @@ impl Pair {
     fn record(&mut self, which: Vec<usize>) {
         let notices: Vec<_> = which.iter().map(|at| NoticeId(*at as u64)).collect();
         self.real.recorded(&notices);
+        assert!(notices.iter().all(|notice| self.real.tried(*notice).is_empty()));
         which.into_iter().for_each(|at| self.items[at].recorded = true);
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::net::TcpListener;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -804,6 +805,9 @@ fn a_callback_that_fails_is_explained_while_it_does() {
     assert!(1 <= one["attempts"].as_u64().unwrap(), "{one:#}");
     assert!(one["first_attempt"].as_str() <= one["next_attempt"].as_str(), "{one:#}");
     assert!(one["waits"].as_str().unwrap().contains("pause"), "{one:#}");
+    let tried = one["tried"].as_array().unwrap();
+    assert_eq!(tried.len() as u64, one["attempts"].as_u64().unwrap(), "{one:#}");
+    assert!(tried.iter().all(|attempt| attempt["status"] == 500), "{one:#}");
     scheme.payee.answer(|_| Reply::Status(202));
     scheme.settle();
     // Makes durable what is noted of deliveries.
@@ -812,10 +816,52 @@ fn a_callback_that_fails_is_explained_while_it_does() {
     let notice = one["notice"].clone();
     let told = explain();
     assert!(!told["notices_pending"].as_array().unwrap().contains(&notice), "{told:#}");
-    let attempts = |event: &Value| event["attempts"].as_u64().unwrap_or(0);
-    let most = told["events"].as_array().unwrap().iter().map(attempts).max();
-    assert!(Some(2) <= most, "{told:#}");
-    scheme.end();
+    let is_end = |event: &&Value| event["event"] == "delivery" && event["notice"] == notice;
+    let end = told["events"].as_array().unwrap().iter().find(is_end).unwrap();
+    let tried = end["tried"].as_array().unwrap();
+    assert!(2 <= tried.len() && tried.len() as u64 == end["attempts"], "{end:#}");
+    let (last, failed) = tried.split_last().unwrap();
+    assert_eq!(last["status"], 202);
+    assert!(failed.iter().all(|attempt| attempt["status"] == 500), "{end:#}");
+    assert!(tried.is_sorted_by_key(|attempt| attempt["began"].as_str()), "{end:#}");
+    assert!(last["began"].as_str() <= end["finished"].as_str(), "{end:#}");
+    scheme.switch.stop(Signal::TERM);
+    let later = life(&scheme.home, &transfer.id);
+    assert!(later["events"].as_array().unwrap().contains(end), "{later:#}");
+    let text = String::from_utf8(scheme.home.offline(&["explain", &transfer.id]).stdout).unwrap();
+    let line = |number: usize, began: &Value, answer: u16| {
+        format!("  {number:>3}. {}: answer {answer} after ", began.as_str().unwrap())
+    };
+    assert!(text.contains(&line(1, &tried[0]["began"], 500)), "{text}");
+    assert!(text.contains(&line(tried.len(), &last["began"], 202)), "{text}");
+}
+
+/// Why there was no answer is on record too; what the first attempt delivered takes no room.
+#[test]
+fn attempts_without_an_answer_are_told_with_their_cause() {
+    let scheme = Scheme::configured("[delivery]\nattempts_max = 3\n");
+    let transfer = Transfer::of("10");
+    let reached = Transfer::of("20");
+    scheme.send(&reached.prepare(), 202);
+    scheme.settle();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}/transfers");
+    scheme.admin.set_endpoint("payeefsp", "TRANSFER_POST", &url);
+    scheme.send(&transfer.prepare(), 202);
+    scheme.admin.wait_for("upesi_dead_letters", |dead| dead == 1);
+    scheme.switch.stop(Signal::TERM);
+    let ends = |id: &str| -> Vec<Value> {
+        let told = life(&scheme.home, id);
+        let events = told["events"].as_array().unwrap().iter();
+        events.filter(|event| event["event"] == "delivery").cloned().collect()
+    };
+    let [dead] = &ends(&transfer.id)[..] else { panic!("one end") };
+    assert_eq!((&dead["result"], &dead["last_status"]), (&json!("dead"), &Value::Null));
+    let causes: Vec<_> =
+        dead["tried"].as_array().unwrap().iter().map(|one| one["failure"].as_str()).collect();
+    assert_eq!(causes, [Some("no connection"); 3], "{dead:#}");
+    let [first] = &ends(&reached.id)[..] else { panic!("one end") };
+    assert_eq!((&first["attempts"], &first["tried"]), (&json!(1), &json!([])));
 }
 
 /// A store that does not do is left alone, and said; the answer is the same.

@@ -50,7 +50,7 @@ pub use catalogue::{CATALOGUE, CATALOGUE_VERSION};
 pub use copy::CopyLog;
 pub use file_log::{FileLog, Options, SEGMENT_BYTES_DEFAULT, Verify, admit};
 pub use frames::DurableFrames;
-pub use mark::{MARK, Marker};
+pub use mark::{MARK, Marker, Noted, noted};
 pub use memory_disk::{MemoryDisk, MemoryFile};
 pub use memory_log::MemoryLog;
 pub use packed::{BLOCK_BYTES, Contents, PACKED_VERSION};

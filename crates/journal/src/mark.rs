@@ -93,15 +93,41 @@ impl<D: Disk> Marker<D> {
     }
 }
 
-/// The mark of a directory, if there is one that can be read.
-pub(crate) fn read(disk: &impl Disk) -> Result<Option<Mark>, DiskError> {
+/// What the mark of a directory says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// There is none.
+    Nothing,
+    /// It is not what was written, which no crash explains.
+    Damaged,
+    /// This record of this log was durable.
+    Durable(LogIdentity, Position),
+}
+
+/// What the mark of a directory says; nothing is changed.
+///
+/// # Errors
+/// [`DiskError`] when it cannot be read.
+pub fn noted(disk: &impl Disk) -> Result<Noted, DiskError> {
     let file = match disk.open(MARK) {
-        Err(DiskError::NotFound(_)) => return Ok(None),
+        Err(DiskError::NotFound(_)) => return Ok(Noted::Nothing),
         opened => opened?,
     };
     let mut bytes = [0; SECTOR_BYTES];
-    let read = file.read_at(0, &mut bytes)?;
-    Ok(if read == SECTOR_BYTES { decode(&bytes) } else { None })
+    let sound =
+        file.length()? == SECTOR_BYTES as u64 && file.read_at(0, &mut bytes)? == SECTOR_BYTES;
+    Ok(match decode(&bytes).filter(|_| sound) {
+        Some(Mark { identity, position }) => Noted::Durable(identity, position),
+        None => Noted::Damaged,
+    })
+}
+
+/// The mark of a directory, if there is one that can be read.
+pub(crate) fn read(disk: &impl Disk) -> Result<Option<Mark>, DiskError> {
+    Ok(match noted(disk)? {
+        Noted::Durable(identity, position) => Some(Mark { identity, position }),
+        Noted::Nothing | Noted::Damaged => None,
+    })
 }
 
 fn encode(mark: &Mark) -> [u8; SECTOR_BYTES] {

@@ -133,6 +133,15 @@ mod tests {
     }
 
     #[test]
+    fn every_end_is_read_back() {
+        use TriedEnd::*;
+        for end in [Status(100), Status(u16::MAX), TimedOut, ConnectFailed, Broken] {
+            let deliveries = vec![(NoticeId(1), vec![Tried { began_ms: 1, took_ms: 2, end }])];
+            assert_eq!(read(&write(&deliveries)), Ok(deliveries));
+        }
+    }
+
+    #[test]
     fn anything_else_is_refused() {
         for length in 0..SAMPLE.len() {
             let expected = if length == 1 { Ok(Vec::new()) } else { Err(FieldError::Short) };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use journal::DamagedEnd;
 use ledger::Position;
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
@@ -12,7 +13,7 @@ use sequencer::{ColdSide, is_of_log};
 use store::{Behind, Disk, Options};
 
 use crate::config::Config;
-use crate::{Failure, printed};
+use crate::{Failure, log_end, printed};
 
 /// Name of the store's directory within the data directory.
 pub(crate) const DIRECTORY: &str = "store";
@@ -35,8 +36,14 @@ impl Place {
         }
     }
 
-    /// The store that is there, if it was made from this log; else an empty one.
-    pub(crate) fn open(&self, log: &mut impl Log) -> Result<Arc<Disk>, Failure> {
+    /// The store that is there, if it was made from this log; else an empty one. One that shows
+    /// that the end of a log of this node's `own` is missing is left as it is, unless that is given
+    /// up.
+    pub(crate) fn open(
+        &self,
+        log: &mut impl Log,
+        own: Option<DamagedEnd>,
+    ) -> Result<Arc<Disk>, Failure> {
         let opened = Disk::open(&self.path, self.identity, self.options);
         let (store, reason) = opened.map_err(|error| Failure::new(error.to_string()))?;
         if let Some(reason) = reason {
@@ -44,6 +51,10 @@ impl Place {
             return Ok(Arc::new(store));
         }
         let (mark, end) = (store.mark(), log.end());
+        if let Some(damaged_end) = own {
+            log_end::check_store(&store, end, damaged_end)
+                .map_err(|why| Failure::new(format!("{}: {why}", self.path.display())))?;
+        }
         let same = is_of_log(log, &mark)
             .map_err(|error| Failure::new(format!("{}: {error}", self.path.display())))?;
         if same {

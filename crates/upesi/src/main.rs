@@ -16,6 +16,7 @@ mod health;
 mod hub;
 mod keeper;
 mod life;
+mod log_end;
 mod mark;
 mod moving;
 mod offline;

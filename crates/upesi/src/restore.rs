@@ -306,7 +306,7 @@ fn prove(log: &OfflineLog, target: &Path, wanted: Option<&str>) -> Result<Proved
         claims.check(&tail_behind(placed), replay.state());
         Ok(Go::On)
     })?;
-    let snapshots = claims.close().map_err(|untrue| log.failure(untrue.line))?;
+    let snapshots = claims.close(&walked.tail).map_err(|untrue| log.failure(untrue.line))?;
     let state_hash = replay.state().hash().to_string();
     if wanted.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&state_hash)) {
         return Err(log.failure(format!(

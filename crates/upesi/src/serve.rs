@@ -29,6 +29,7 @@ use crate::cold;
 use crate::config::{self, Config};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
+use crate::log_end;
 use crate::mark::Marking;
 use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
@@ -315,13 +316,17 @@ pub(crate) fn open(
     let Served { log, recovery, topic } = served;
     report(&recovery, opening.damaged_end);
     report_places(&disk)?;
+    let own = topic.is_none().then_some(opening.damaged_end);
+    if let Some(damaged_end) = own {
+        log_end::check_snapshots(&disk, &log.tail(), damaged_end).map_err(failed)?;
+    }
     let segments = Segments { log: disk.clone(), closer: log.files().closer() };
     let started = Instant::now();
     let frames = log.files().frames();
     let log = SlowLog::new(log, opening.slowness);
     let mut log = WatchedLog::new(log, Arc::new(stages(config, place_of_log)));
     let place = cold::Place::new(config, data, log.tail().identity);
-    let mut store = place.open(&mut log)?;
+    let mut store = place.open(&mut log, own)?;
     let stored = Some(store.mark().position);
     let found = snapshots::newest(&disk, &frames, stored, &mut snapshots::Unpaced)
         .map_err(|error| failed(error.to_string()))?;
@@ -356,22 +361,22 @@ pub(crate) fn open(
     }
     let (mut sequencer, notes) = replayed.map_err(|error| failed(error.1.to_string()))?;
     if !recovery.created {
-        let records = sequencer.state().position().0 - from.0;
-        let seconds = started.elapsed().as_secs_f64();
-        match from {
-            Position(0) => {
-                printed::say(format_args!("replayed {records} records in {seconds:.1} s"))
-            }
-            Position(from) => printed::say(format_args!(
-                "went on from the snapshot of record {from} and replayed {records} records in \
-                 {seconds:.1} s"
-            )),
-        }
+        say_replayed(from, sequencer.state().position().0 - from.0, started.elapsed());
     }
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
     let following = Following { disk, frames, before };
     Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+}
+
+fn say_replayed(from: Position, records: u64, took: Duration) {
+    let replayed = format!("replayed {records} records in {:.1} s", took.as_secs_f64());
+    match from {
+        Position(0) => printed::say(format_args!("{replayed}")),
+        Position(from) => {
+            printed::say(format_args!("went on from the snapshot of record {from} and {replayed}"));
+        }
+    }
 }
 
 /// Where waterfalls are noted; one of several nodes has its own part of a transfer.
@@ -505,6 +510,10 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
         ..Options::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
+    if opening.place.node() == 0 && opening.damaged_end == DamagedEnd::Refuse {
+        let segments = disk.segments().map_err(|error| failed(error.to_string()))?;
+        log_end::check_begins(&disk, data, !segments.is_empty()).map_err(failed)?;
+    }
     let served = opening.place.open(data, disk.clone(), config.hub_name()?, options)?;
     Ok(OpenedLog { disk, served, quarantined })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use journal::{FileLog, Options, RealDisk, Tiered, Verify};
+use journal::{DamagedEnd, FileLog, Options, RealDisk, Tiered, Verify};
 use ledger::snapshot::Head;
 use ledger::{Cold, Digest, Position, State};
 use ports::{Disk, DiskError, Log, Stop};
@@ -15,6 +15,7 @@ use snapshots::{Beside, Fault, Pace, SnapshotFile, Source, Unpaced, list, load, 
 
 use crate::cold;
 use crate::config::Config;
+use crate::log_end;
 use crate::offline::print_json;
 use crate::quarantine;
 use crate::{Failure, SnapshotArguments};
@@ -59,7 +60,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     let mut progress = SignOfLife::new();
     let source = Source { frames: &log.frames(), quarantine: &without };
     let place = cold::Place::new(&Config::default(), &arguments.data, log.tail().identity);
-    let store = place.open(&mut log)?;
+    let store = place.open(&mut log, Some(DamagedEnd::Refuse))?;
     let beside = Beside { side: place.side(&store)?, store };
     let taken = take(&disk, (source, Some(beside)), &mut progress);
     progress.end();
@@ -159,9 +160,19 @@ impl Claims {
     ///
     /// # Errors
     /// The first that is not.
-    pub(crate) fn close(mut self) -> Result<u64, Untrue> {
+    pub(crate) fn close(mut self, end: &Tail) -> Result<u64, Untrue> {
         for claim in self.by_position.into_values() {
-            self.untrue.push(claim.untrue("no batch of the log ends with that record"));
+            let Claim { file, tail, .. } = &claim;
+            let ahead = tail.identity == end.identity && end.end < tail.end;
+            self.untrue.push(match ahead {
+                true => Untrue {
+                    file: file.name.clone(),
+                    offset: None,
+                    position: tail.end,
+                    line: log_end::missing(&format!("{} was", file.name), tail.end, end.end),
+                },
+                false => claim.untrue("no batch of the log ends with that record"),
+            });
         }
         match self.untrue.into_iter().next() {
             Some(untrue) => Err(untrue),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{Damage, Dropped, OpenError, Placed, Walked};
+use journal::{Damage, Dropped, MARK, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
 use ports::{DiskError, Stop, StoreError, byte_of};
 use record::frame::{LogIdentity, damaged_records};
@@ -63,6 +63,8 @@ struct Proof {
     quarantined: Vec<Noted>,
     /// Snapshots that are the states which the log came to.
     snapshots: u64,
+    /// The record up to which the log had to go, by `durable.mark`; none if there is no such file.
+    durable_mark: Option<u64>,
     chain_head: String,
     outcome_digest: String,
     state_hash: String,
@@ -139,6 +141,8 @@ impl From<Failure> for Unproved {
 fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unproved> {
     let log = OfflineLog::open(&arguments.data)?;
     let above = scratch_for(log.records_about(), arguments.scratch.as_deref());
+    // Read first: beside a switch the log may grow meanwhile, and the mark with it.
+    let mark = journal::noted(log.disk()).map_err(|error| log.failure(error))?;
     let scratch = above.as_deref().map(Scratch::within).transpose()?;
     let (cold, mut audit) = match &scratch {
         Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
@@ -178,14 +182,19 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
             stored.and(closed).map_err(|what| unproved(above.as_deref(), &replay, &what))?;
             let finding = audit.finding().cloned();
             let checked = notes.check(&log.quarantined, replay.state().position());
-            match (finding, checked, claims.close()) {
+            match (finding, checked, claims.close(&walked.tail)) {
                 (Some(finding), ..) | (None, Err(finding), _) => {
                     Fault::of_finding(&finding).placed(&log, finding.position)
                 }
                 (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
+                (None, Ok(_), Ok(_)) if mark == journal::Noted::Damaged => Fault::of_mark(),
                 (None, Ok(quarantined), Ok(snapshots)) => {
                     let proof = proof(&replay, &audit, &walked, started);
-                    return Ok(Proof { quarantined, snapshots, ..proof });
+                    let durable_mark = match mark {
+                        journal::Noted::Durable(of, at) if of == walked.tail.identity => Some(at.0),
+                        _ => None,
+                    };
+                    return Ok(Proof { quarantined, snapshots, durable_mark, ..proof });
                 }
             }
         }
@@ -348,6 +357,17 @@ impl Fault {
         }
     }
 
+    fn of_mark() -> Self {
+        let what =
+            "it is not what was written, and does not say how far the log was durable".into();
+        let line = format!(
+            "{MARK}: {what}. The log is sound; whether its end is missing is told by the snapshots \
+             and the cold store beside it when a switch starts, or by the last record and chain \
+             head as they were noted elsewhere. The next start writes the file anew"
+        );
+        Self { segment: Some(MARK.into()), what, line, ..Self::default() }
+    }
+
     fn of_snapshot(untrue: &Untrue) -> Self {
         let Untrue { file, offset, position, line } = untrue.clone();
         let (segment, position) = (Some(file), Some(position.0));
@@ -432,6 +452,7 @@ fn proof(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> P
         figures: audit.figures(),
         quarantined: Vec::new(),
         snapshots: 0,
+        durable_mark: None,
         chain_head: walked.tail.chain.to_string(),
         outcome_digest: state.digest().to_string(),
         state_hash,
@@ -482,6 +503,10 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     );
     for noted in &proof.quarantined {
         println!("  {noted}");
+    }
+    match proof.durable_mark {
+        Some(record) => println!("  its end is not before record {record}, as {MARK} has it"),
+        None => println!("  there is no {MARK}: whether its end is missing it cannot tell"),
     }
     if 0 < proof.snapshots {
         println!("  {} snapshots are the states that the log came to", proof.snapshots);

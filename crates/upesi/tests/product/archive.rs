@@ -113,6 +113,7 @@ pub(crate) fn names(data: &Path, ending: &str) -> Vec<PathBuf> {
 #[test]
 fn an_archived_log_is_proved_explained_replayed_and_served() {
     let (home, transfer) = played();
+    home.serve().stop(Signal::TERM);
     let (data, beside) = (home.data(), Beside::new());
     let (data, place) = (text(&data), beside.place("archive"));
     let all = || {
@@ -320,6 +321,57 @@ fn a_segment_that_is_gone_is_noticed_by_a_start_from_a_snapshot() {
     let switch = home.serve();
     assert!(switch.greeting.contains("went on from the snapshot"), "{}", switch.greeting);
     switch.stop(Signal::TERM);
+}
+
+/// A snapshot is of a record that was durable: a log that ends before it has lost its end, whatever
+/// became of the mark.
+#[test]
+fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
+    let (home, _) = played();
+    let data = home.data();
+    home.serve().stop(Signal::TERM);
+    answer(&["snapshot", "--json", "--data", text(&data)]);
+    let segments = names(&data, ".segment");
+    let (last, mark) = (segments.last().unwrap(), data.join("durable.mark"));
+    let missing = |what: &str| {
+        for said in
+            [complaint(&home.serve_in_vain(Ports::free())), complaint(&home.offline(&["verify"]))]
+        {
+            assert!(said.contains("its end is missing"), "{what}: {said}");
+            assert!(said.contains("--drop-damaged-end"), "{what}: {said}");
+        }
+    };
+    let mut damaged = fs::read(&mark).unwrap();
+    damaged[100] ^= 1;
+    fs::write(&mark, &damaged).unwrap();
+    refused(&["verify", "--data", text(&data)], "durable.mark: it is not what was written");
+    let kept = fs::read(last).unwrap();
+    fs::remove_file(last).unwrap();
+    missing("a damaged mark");
+    fs::remove_file(&mark).unwrap();
+    missing("no mark");
+    fs::remove_dir_all(data.join("store")).unwrap();
+    missing("no mark and no store");
+
+    let aside = home.data().with_file_name("aside");
+    fs::create_dir(&aside).unwrap();
+    let all = names(&data, ".segment");
+    let to = |file: &PathBuf| aside.join(file.file_name().unwrap());
+    all.iter().for_each(|file| fs::rename(file, to(file)).unwrap());
+    let said = complaint(&home.serve_in_vain(Ports::free()));
+    assert!(said.contains("there is no log here, but 0000"), "{said}");
+    assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
+    all.iter().for_each(|file| fs::rename(to(file), file).unwrap());
+
+    let copy = fs::read(all.last().unwrap()).unwrap();
+    fs::write(last, kept).unwrap();
+    home.serve().stop(Signal::TERM);
+    fs::remove_file(last).unwrap();
+    fs::remove_file(&mark).unwrap();
+    assert_eq!(fs::read(all.last().unwrap()).unwrap(), copy);
+    let home = home.told(&["--drop-damaged-end"]);
+    home.serve().stop(Signal::TERM);
+    assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
 }
 
 /// An end that is damaged, and of which there is no copy, is given up if an operator says so.

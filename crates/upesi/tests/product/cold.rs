@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::archive::complaint;
 use crate::support::fsp::Callback;
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
@@ -197,14 +198,14 @@ fn a_store_that_is_damaged_or_of_another_log_is_built_anew() {
 }
 
 #[test]
-fn a_store_that_is_ahead_of_its_log_is_built_anew() {
+fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
     let scheme = Scheme::start();
     let past = Past::new(&scheme);
     let aside = tempfile::tempdir().unwrap();
     let (log, store) = (aside.path().join("log"), aside.path().join("store"));
     // A copy of the log as it is now, and of the store as it is some time later.
     let keep_log = |data: &Path| replace(data, &log);
-    let scheme = restart(scheme, keep_log, None);
+    let mut scheme = restart(scheme, keep_log, None);
     drop(Past::new(&scheme));
     let end = |scheme: &Scheme| scheme.admin.metric("upesi_log_position");
     let later = end(&scheme);
@@ -212,7 +213,18 @@ fn a_store_that_is_ahead_of_its_log_is_built_anew() {
         replace(&data.join("store"), &store);
         restore_log(&log, data);
     };
-    let scheme = restart(scheme, go_back, Some("and the log ends at"));
+    let ports = scheme.switch.ports();
+    scheme.switch.kill();
+    go_back(&scheme.home.data());
+    for _ in 0..2 {
+        let said = complaint(&scheme.home.serve_in_vain(ports));
+        assert!(said.contains("its end is missing"), "{said}");
+    }
+    scheme.home = scheme.home.told(&["--drop-damaged-end"]);
+    scheme.switch = scheme.home.serve_on(ports);
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+    let greeting = &scheme.switch.greeting;
+    assert!(greeting.contains(REBUILT) && greeting.contains("and the log ends at"), "{greeting}");
     past.check(&scheme);
     // The log goes another way than the store that was put aside, and beyond it.
     let other = Past::new(&scheme);

@@ -22,6 +22,7 @@ use record::frame::{LogIdentity, Tail};
 use serde::{Deserialize, Serialize};
 
 use crate::packed::Contents;
+use crate::segment;
 
 /// Name of the file.
 pub const CATALOGUE: &str = "archive.catalogue";
@@ -58,7 +59,25 @@ impl Catalogue {
         }
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
-        Self::parse(&bytes[..read])
+        let catalogue = Self::parse(&bytes[..read])?;
+        let sound = catalogue.length.unwrap_or(0);
+        catalogue.check_cut(disk, (sound, &bytes[sound as usize..read]))?;
+        Ok(catalogue)
+    }
+
+    /// A line that is cut short is of a segment that was not removed yet, or a crash did not cut it.
+    fn check_cut(&self, disk: &impl Disk, (at, cut): (u64, &[u8])) -> Result<(), DiskError> {
+        let Some(first) = first_of(cut).filter(|first| !self.entries.contains_key(first)) else {
+            return Ok(());
+        };
+        let (plain, packed) = (segment::name_of(first), segment::packed_name_of(first));
+        match disk.list()?.iter().any(|name| *name == plain || *name == packed) {
+            true => Ok(()),
+            false => Err(damaged(
+                at,
+                format!("its last line is not whole, and neither {plain} nor {packed} is here"),
+            )),
+        }
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, DiskError> {
@@ -161,6 +180,13 @@ fn read_line(bytes: &[u8]) -> Result<(Position, Entry), &'static str> {
         return Err("it is of a version that this program does not read");
     }
     entry_of(&line).ok_or("a value of it is out of range")
+}
+
+/// The segment that a line is about which is not whole, if that much of it is there.
+fn first_of(cut: &[u8]) -> Option<Position> {
+    let text = String::from_utf8_lossy(cut);
+    let (number, _) = text.split_once("\"first\":")?.1.split_once(',')?;
+    number.parse().ok().map(Position)
 }
 
 fn entry_of(line: &Line) -> Option<(Position, Entry)> {

@@ -60,7 +60,8 @@ pub use real_disk::{
 };
 pub use records::Records;
 pub use recovery::{
-    Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, walk,
+    ADVICE_ON_FILE, Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked,
+    walk,
 };
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};
 pub use tiered::{PackedFile, SegmentInfo, Tier, Tiered, TieredFile};

@@ -139,12 +139,14 @@ pub enum OpenError {
 /// What the operator should do about an error of the disk, behind its text.
 fn advice(error: &DiskError) -> &'static str {
     match error {
-        DiskError::Damaged { .. } => {
-            ". Nothing was changed. Restore this file from a copy or the archive and start again."
-        }
+        DiskError::Damaged { .. } => ADVICE_ON_FILE,
         _ => "",
     }
 }
+
+/// What the operator should do about a damaged file, behind the text that says so.
+pub const ADVICE_ON_FILE: &str =
+    ". Nothing was changed. Restore this file from a copy or the archive and start again.";
 
 /// A place where a log is not as it was written, in a way no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -539,6 +541,7 @@ fn check_closed<D: Disk>(
     let mut frames = 0;
     let start = (SEGMENT_HEADER_BYTES, segment.base());
     let file = disk.open(&segment.name)?;
+    file.check_length()?;
     let part = Part { file: &file, limit: segment.length };
     let scanned = scan::scan(part, start, &mut |offset, frame| {
         frames += 1;

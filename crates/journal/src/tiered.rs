@@ -365,6 +365,13 @@ impl<F: DiskFile> DiskFile for TieredFile<F> {
         }
     }
 
+    fn check_length(&self) -> Result<(), DiskError> {
+        match self {
+            Self::Plain(file) => file.check_length(),
+            Self::Packed(file) => file.check_length(),
+        }
+    }
+
     fn known_end(&self) -> Option<Tail> {
         match self {
             Self::Plain(file) => file.known_end(),
@@ -394,6 +401,19 @@ impl<F: DiskFile> PackedFile<F> {
             return Err(packed::damaged(&self.bytes, None, reason));
         }
         Ok(self.opened.get_or_init(|| packed))
+    }
+
+    /// A local file says by its end how long it is; of an object the catalogue does.
+    fn check_length(&self) -> Result<(), DiskError> {
+        let PackedBytes::Object { place, name } = &self.bytes else { return Ok(()) };
+        match place.length(name).map_err(unreachable_place)? {
+            Some(length) if self.packed_bytes < length => {
+                let reason = "more bytes follow than the catalogue knows of";
+                Err(packed::damaged(&self.bytes, Some(self.packed_bytes), reason))
+            }
+            // Whoever reads one that is missing or cut short says so.
+            _ => Ok(()),
+        }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {

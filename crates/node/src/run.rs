@@ -26,6 +26,10 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How long a full disk is left alone by deadlines, which would otherwise try it at once again.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long notes of deliveries wait for a batch that makes them durable, before it is done for
+/// their own sake: on a busy node one always comes.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// The running node. Dropping it does not stop it; call [`Node::stop`].
 pub struct Node<M> {
     handle: Handle<M>,
@@ -54,7 +58,7 @@ where
     let shared = share(&sequencer, directory, mailboxes, (limits, Sharing::Alone));
     let handle = Handle { shared: Arc::clone(&shared) };
     let posting = Posting::new(Arc::clone(&shared));
-    let runner = Runner { sequencer, clock, shared, posting, no_tick_before: 0 };
+    let runner = Runner { sequencer, clock, shared, posting, no_tick_before: 0, last_batch_us: 0 };
     let thread = std::thread::Builder::new().name("sequencer".into()).spawn(|| runner.run())?;
     Ok(Node { handle, thread })
 }
@@ -125,6 +129,8 @@ struct Runner<L, C, M> {
     posting: Posting<M>,
     /// The disk was full: monotonic microseconds until which no tick is tried.
     no_tick_before: u64,
+    /// Monotonic microseconds of the last batch.
+    last_batch_us: u64,
 }
 
 /// Closes the inbox when the thread ends, however it ends.
@@ -158,7 +164,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
             if let Err(error) = self.answer(&mut questions) {
                 return self.give_up(&error.to_string(), waiting, questions);
             }
-            if let Err(error) = self.tend() {
+            if let Err(error) = self.tend().and_then(|()| self.settle_when_quiet()) {
                 return self.give_up(&error.to_string(), waiting, questions);
             }
             self.posting.publish_status(&self.sequencer);
@@ -184,11 +190,28 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         Ok(())
     }
 
-    /// How long to sleep when nobody brings work: until a deadline, or until what has ended can
-    /// leave memory.
+    /// How long to sleep when nobody brings work: until a deadline, until what has ended can leave
+    /// memory, or until notes that wait are made durable.
     fn patience(&self) -> Option<Duration> {
         let rest = self.sequencer.rest_us(self.clock.now()).map(Duration::from_micros);
-        [self.until_tick(), rest].into_iter().flatten().min()
+        [self.until_tick(), rest, self.until_settled()].into_iter().flatten().min()
+    }
+
+    /// While there is something in the log that is not durable.
+    fn until_settled(&self) -> Option<Duration> {
+        let tail = self.sequencer.log().tail();
+        let passed = self.clock.now().monotonic_us.saturating_sub(self.last_batch_us);
+        (tail.durable < tail.end).then(|| QUIET.saturating_sub(Duration::from_micros(passed)))
+    }
+
+    /// No batch came that would have synced the notes of deliveries.
+    fn settle_when_quiet(&mut self) -> Result<(), CommitError> {
+        if self.until_settled() == Some(Duration::ZERO) {
+            let durable = self.sequencer.sync()?;
+            self.posting.post_recorded(durable);
+            self.posting.post();
+        }
+        Ok(())
     }
 
     fn until_tick(&self) -> Option<Duration> {
@@ -231,6 +254,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                     taken
                         .into_iter()
                         .for_each(|taken| self.posting.mark(&self.sequencer, taken, batch));
+                    self.last_batch_us = self.clock.now().monotonic_us;
                     let last = self.sequencer.state().position().0;
                     self.shared.tally.committed.store(last, Ordering::Release);
                     self.release(&committed, batch);

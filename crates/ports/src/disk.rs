@@ -118,6 +118,15 @@ pub trait DiskFile: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
+    /// Whether what is stored is as long as what is kept about it says; most files are what they
+    /// are.
+    ///
+    /// # Errors
+    /// [`DiskError::Damaged`] when more was put behind it, [`DiskError::Failed`].
+    fn check_length(&self) -> Result<(), DiskError> {
+        Ok(())
+    }
+
     /// How far the log goes in this file, if that is known without reading it, from what is kept
     /// with or beside it. Of most files it is not.
     fn known_end(&self) -> Option<Tail> {

@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use journal::{
-    DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
-    Verify,
+    ADVICE_ON_FILE, DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery,
+    Tier, Tiered, Verify,
 };
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, Handle, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
-use ports::{Clock, ColdStore, Log as _};
+use ports::{Clock, ColdStore, Log as _, LogError};
 use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
 use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
 use switch::{Decisions, Signatures};
@@ -359,7 +359,7 @@ pub(crate) fn open(
             error => Err(Box::new((log, error))),
         };
     }
-    let (mut sequencer, notes) = replayed.map_err(|error| failed(error.1.to_string()))?;
+    let (mut sequencer, notes) = replayed.map_err(|error| failed(told(&error.1)))?;
     if !recovery.created {
         say_replayed(from, sequencer.state().position().0 - from.0, started.elapsed());
     }
@@ -367,6 +367,14 @@ pub(crate) fn open(
     sequencer.limit_batches(config.log.batch_records_max);
     let following = Following { disk, frames, before };
     Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+}
+
+/// Why a log is not decided again, and what to do about it.
+fn told(error: &ReplayError) -> String {
+    match error {
+        ReplayError::Log(LogError::Damaged { .. }) => format!("{error}{ADVICE_ON_FILE}"),
+        error => error.to_string(),
+    }
 }
 
 fn say_replayed(from: Position, records: u64, took: Duration) {

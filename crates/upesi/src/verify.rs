@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{Damage, Dropped, MARK, OpenError, Placed, Walked};
+use journal::{ADVICE_ON_FILE, Damage, Dropped, MARK, OpenError, Placed, Walked};
 use ledger::{Effects, Moment, Position, State};
 use ports::{DiskError, Stop, StoreError, byte_of};
 use record::frame::{LogIdentity, damaged_records};
@@ -172,7 +172,7 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
         }
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage, &log),
         (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
-            Fault::of_file(file, offset, reason)
+            Fault::of_file((file, offset), reason, Position(replay.state().position().0 + 1))
         }
         (None, Err(error)) => return Err(log.failure(error).into()),
         (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
@@ -331,10 +331,15 @@ impl Fault {
         }
     }
 
-    /// A segment that is kept in another form or place.
-    fn of_file(file: String, offset: Option<u64>, what: String) -> Self {
-        let line = format!("{}: {what}", byte_of(&file, offset));
-        Self { segment: Some(file), offset, what, line, ..Self::default() }
+    /// A segment that is kept in another form or place, read in blocks: `next` stands in the one
+    /// that is damaged, or soon behind it.
+    fn of_file((file, offset): (String, Option<u64>), what: String, next: Position) -> Self {
+        let place = byte_of(&file, offset);
+        let line = format!(
+            "{place}: {what}; record {} is the first that was not read{ADVICE_ON_FILE}",
+            next.0
+        );
+        Self { segment: Some(file), offset, position: Some(next.0), what, line, ..Self::default() }
     }
 
     /// Verifying repairs nothing and proves nothing about bytes it cannot read.

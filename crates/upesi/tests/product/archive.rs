@@ -166,8 +166,27 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
     assert!(disproof["fault"]["segment"].as_str().unwrap().ends_with(name), "{disproof}");
     assert!(disproof["fault"]["what"].as_str().unwrap().contains("checksum"), "{disproof}");
     assert_eq!(disproof["fault"]["offset"], 512, "where its first block begins: {disproof}");
+    let first: u64 = name.split('.').next().unwrap().parse().unwrap();
+    assert_eq!(disproof["fault"]["position"], first, "{disproof}");
+    let restore = "Restore this file from a copy or the archive";
+    refused(&["verify", "--data", data], restore);
     let said = complaint(&home.serve_in_vain(Ports::free()));
     assert!(said.contains(name) && said.contains("checksum"), "{said}");
+    assert!(said.contains(restore), "{said}");
+    for more in [&good[..], b"more"] {
+        fs::write(&object, [&good, more].concat()).unwrap();
+        refused(&["verify", "--data", data], "more bytes follow than the catalogue knows of");
+    }
+    fs::write(&object, &good).unwrap();
+    let catalogue = Path::new(data).join("archive.catalogue");
+    let lines = fs::read(&catalogue).unwrap();
+    for cut in [1, 9, 300] {
+        fs::write(&catalogue, &lines[..lines.len() - cut]).unwrap();
+        refused(&["verify", "--data", data], "archive.catalogue at byte");
+        let said = complaint(&home.serve_in_vain(Ports::free()));
+        assert!(said.contains("its last line is not whole"), "{said}");
+    }
+    fs::write(&catalogue, lines).unwrap();
     fs::remove_file(&object).unwrap();
     let missing = "it is missing, though this segment was archived there";
     refused(&["verify", "--data", data], missing);

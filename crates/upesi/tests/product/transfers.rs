@@ -1,6 +1,11 @@
 //! Transfers, from the payer's POST to what each side hears and what the positions show
 //! (hub-semantics 3, Rulings).
 
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
 use crate::support::fsp::{Callback, Reply};
 use crate::support::message::{
     CONDITION, FULFILMENT, Message, Transfer, WRONG_FULFILMENT, date_time, uuid,
@@ -514,4 +519,24 @@ fn positions_are_right_when_the_notice_comes() {
     scheme.positions("9", "-9");
     scheme.switch.stop(rustix::process::Signal::TERM);
     assert!(scheme.home.verify().status.success());
+}
+
+/// What is noted of a delivery needs no later message to become durable, and told.
+#[test]
+fn a_delivery_is_on_record_soon_after_though_nothing_follows() {
+    let scheme = Scheme::start();
+    let transfer = reserve(&scheme, "10");
+    let path = format!("/transfers/{}/explanation", transfer.id);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let told: Value = serde_json::from_str(&scheme.admin.get(&path)).unwrap();
+        if told["notices_pending"] == json!([]) {
+            let end = told["events"].as_array().unwrap().last().unwrap();
+            assert_eq!((&end["event"], &end["result"]), (&json!("delivery"), &json!("delivered")));
+            break;
+        }
+        assert!(Instant::now() < deadline, "{told:#}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    scheme.end();
 }

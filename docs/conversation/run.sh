@@ -43,7 +43,7 @@ start() {
 alike() {
     sed -E -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z/MOMENT/g' -e 's/[0-9a-f]{64}/DIGEST/g' \
         -e 's/in [0-9.]+ s, [0-9]+ records.s:/in SECONDS:/' -e 's/[0-9]+ records in [0-9]+ batches/RECORDS/' \
-        -e 's/for [0-9]+ of them/for SOME of them/'
+        -e 's/for [0-9]+ of them/for SOME of them/' -e 's/before record [0-9]+/before RECORD/'
 }
 
 # Performs the command at hand and compares, or writes, what came.

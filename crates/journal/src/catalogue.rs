@@ -65,7 +65,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// A line that is cut short is of a segment that was not removed yet, or a crash did not cut it.
+    /// A line that a crash cut short is of a segment that was not removed yet.
     fn check_cut(&self, disk: &impl Disk, (at, cut): (u64, &[u8])) -> Result<(), DiskError> {
         let Some(first) = first_of(cut).filter(|first| !self.entries.contains_key(first)) else {
             return Ok(());

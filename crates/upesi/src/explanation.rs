@@ -20,6 +20,8 @@ pub(crate) struct Explanation {
     pub(crate) events: Vec<Event>,
     /// Notices about it that are owed at the end.
     pub(crate) notices_pending: Vec<u64>,
+    /// Notices about it that were given up: nothing is tried until an operator asks for it.
+    pub(crate) dead_letters: Vec<u64>,
     /// How far these are, where a switch is running that sends them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) under_way: Vec<Underway>,
@@ -295,6 +297,14 @@ impl Display for Explanation {
             [] => writeln!(f, "nothing is owed about it at the end of the log"),
             pending => writeln!(f, "still owed at the end of the log: notices {pending:?}"),
         }?;
+        if !self.dead_letters.is_empty() {
+            writeln!(
+                f,
+                "given up, a dead letter each: notices {:?}; POST /deadletters/ID/resend of the \
+                 admin API sends one again",
+                self.dead_letters
+            )?;
+        }
         if let Some(missing) = self.missing {
             writeln!(f, "{missing}")?;
         }

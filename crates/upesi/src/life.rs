@@ -4,7 +4,7 @@
 //! Costs: a record read for each event.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
@@ -22,6 +22,9 @@ use crate::explanation::{
     What, request_of,
 };
 use crate::offline::moment;
+
+/// The end of a delivery that nothing follows.
+const DEAD: &str = "dead";
 
 /// What is told of one transfer.
 #[derive(Debug, Default)]
@@ -63,11 +66,13 @@ pub(crate) fn tell(
     }
     let Life { state, mut events, .. } = life;
     events.sort_by_key(|event| event.position);
+    let dead_letters = dead_letters(&events, &notices_pending);
     Ok(Explanation {
         transfer: id.to_string(),
         state,
         events,
         notices_pending,
+        dead_letters,
         under_way: Vec::new(),
         up_to: 0,
         source: Source::Store,
@@ -75,6 +80,19 @@ pub(crate) fn tell(
         records: reading.records.get(),
         seconds: 0.0,
     })
+}
+
+/// The notices of which nothing is tried any more, in order: the last end of each was a failure.
+fn dead_letters(events: &[Event], pending: &[u64]) -> Vec<u64> {
+    let mut dead = BTreeSet::new();
+    for event in events {
+        let What::Delivery(delivery) = &event.what else { continue };
+        match delivery.result {
+            DEAD => dead.insert(delivery.notice),
+            _ => dead.remove(&delivery.notice),
+        };
+    }
+    dead.into_iter().filter(|notice| !pending.contains(notice)).collect()
 }
 
 /// Reads records, and counts them.
@@ -283,7 +301,7 @@ fn delivery_of(owed: &Owed, end: &FinishedDelivery, tried: Vec<Attempt>) -> Deli
         request: request_of(owed.kind),
         result: match end.result {
             DeliveryResult::Delivered => "delivered",
-            DeliveryResult::Dead => "dead",
+            DeliveryResult::Dead => DEAD,
             DeliveryResult::Withdrawn => "withdrawn",
         },
         attempts: end.attempts,

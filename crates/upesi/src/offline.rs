@@ -51,7 +51,13 @@ impl OfflineLog {
             crate::restore::refuse_unfinished(data)?;
         }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
-        let disk = open(data).and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
+        let disk = open(data).and_then(Tiered::open).map_err(|error| match error {
+            DiskError::InUse(_) => failed(format!(
+                "{error}. A running switch tells by its admin API: GET /state, and GET \
+                 /transfers/ID/explanation; and a copy of the directory can be read meanwhile"
+            )),
+            error => failed(error.to_string()),
+        })?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, place, quarantined })
     }

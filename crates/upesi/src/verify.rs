@@ -499,7 +499,7 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     );
     println!("  {} fulfilments hash to their conditions", figures.fulfilments_hashed);
     println!(
-        "  {} notices owed: {} delivered, {} withdrawn, {} dead letters, {} pending",
+        "  {} notices came to be owed: {} delivered, {} withdrawn, {} dead letters, {} pending",
         figures.notices,
         figures.notices_delivered,
         figures.notices_withdrawn,

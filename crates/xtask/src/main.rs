@@ -91,6 +91,7 @@ enum Command {
         seed: u64,
         /// Runs with the seeds that follow, for this many minutes.
         #[arg(long)]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..))]
         minutes: Option<u64>,
     },
     /// Plants each deliberate bug and shows how the simulator catches it.

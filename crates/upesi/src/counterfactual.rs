@@ -11,16 +11,22 @@
 //! transfers on which log and copy differ (answers to them) is left out of the copy. Notices that
 //! the copy owes as the log did are delivered when they were; others at once.
 //!
-//! Costs: four decisions a record instead of one. Memory: four times the kernel's, and about 100
-//! bytes per transfer on which a copy differs.
+//! Deposits and withdrawals are decided in the copies as everything else is. A withdrawal that the
+//! log took can be refused in a copy, whose position is higher. What was not withdrawn then covers
+//! transfers there, so that each such movement is named, and what it covers is counted.
+//!
+//! Costs: four decisions a record instead of one. Memory: the log's state is held whole, with no
+//! store beside it. Of what ended before the period the copies share the rows, and have an index
+//! each; within the period everything is held four times, and some 250 bytes more are for each
+//! transfer on which a copy differs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ledger::{
-    Abort, Administer, Amount, Batch, Change, Command, Currency, Digest, Effects, EndFundsOut,
-    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Holding, Moment,
-    MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex, Position, Prepare, Stamp, State,
-    TransferId, TransferState,
+    Abort, AccountId, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult, Digest,
+    Effects, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
+    FundsDirection, Holding, Moment, MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex,
+    Position, Prepare, Stamp, State, TransferId, TransferState,
 };
 use sha2::Digest as _;
 
@@ -97,6 +103,14 @@ pub(crate) struct Course {
     pub(crate) appear: Tally,
     /// Refused by the log and reserved here.
     pub(crate) vanish: Tally,
+    /// Withdrawals that were more than could be spared.
+    pub(crate) withdrawals_refused: Tally,
+    /// So much more cover than in the log, beside what is assumed: of all that the log let out and
+    /// this course did not, less what only this course let out. As of the last record.
+    pub(crate) not_withdrawn: Amount,
+    /// Reserved here with a position above the cover that would be left without
+    /// [`Self::not_withdrawn`].
+    pub(crate) so_covered: Tally,
     /// The highest position reached.
     pub(crate) highest: Option<Amount>,
     /// The least that was left below cover and cap.
@@ -126,6 +140,33 @@ pub(crate) struct Differing {
     pub(crate) given_back: Outcome,
 }
 
+/// A deposit or a withdrawal, begun in the period, that ends otherwise in a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DifferingFunds {
+    /// The record that begins it.
+    pub(crate) mark: Mark,
+    pub(crate) participant: FspName,
+    pub(crate) direction: FundsDirection,
+    pub(crate) amount: Amount,
+    pub(crate) currency: Currency,
+    pub(crate) log: Standing,
+    pub(crate) all_commit: Standing,
+    pub(crate) none_commit: Standing,
+    pub(crate) given_back: Standing,
+}
+
+/// What became of a movement of funds up to the last record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Deposited,
+    Refused,
+    /// To be withdrawn: no longer cover.
+    Reserved,
+    Withdrawn,
+    /// Reserved once, and cover again.
+    CalledOff,
+}
+
 /// A log and its copies, in the order of [`Ending::ALL`].
 pub(crate) struct Counterfactual {
     assumptions: Vec<Assumption>,
@@ -139,8 +180,8 @@ pub(crate) struct Counterfactual {
     pub(crate) differing: Vec<Differing>,
     /// Changes of a cap in the log that the assumed one took the place of.
     pub(crate) overridden: u64,
-    /// Movements of funds that end otherwise in a copy.
-    pub(crate) funds_differing: u64,
+    /// Movements of funds that end otherwise in a copy, each one once.
+    pub(crate) funds_differing: Vec<DifferingFunds>,
     pub(crate) first: Option<(Position, Stamp)>,
     pub(crate) last: Option<(Position, Stamp)>,
     /// Why an assumption cannot be made.
@@ -174,7 +215,7 @@ impl Counterfactual {
             rows: BTreeMap::new(),
             differing: Vec::new(),
             overridden: 0,
-            funds_differing: 0,
+            funds_differing: Vec::new(),
             first: None,
             last: None,
             fault: None,
@@ -184,6 +225,11 @@ impl Counterfactual {
     /// Whether nothing that follows is looked at.
     pub(crate) fn is_over(&self) -> bool {
         self.over || self.fault.is_some()
+    }
+
+    /// The end of the period, if the log ended before it.
+    pub(crate) fn unreached(&self) -> Option<Edge> {
+        self.to.filter(|_| !self.over)
     }
 
     /// One moment of the log's own replay.
@@ -256,22 +302,26 @@ impl Counterfactual {
         let Some(copies) = &mut self.copies else { return };
         let overridden = is_overridden(&self.assumptions, command);
         self.overridden += u64::from(overridden);
-        let command = if overridden { &Command::Tick } else { command };
+        let followed = if overridden { &Command::Tick } else { command };
         let known = outcome == Outcome::Repeated;
         let outcomes = copies.each_mut().map(|copy| match known {
             true => copy.decide(state.stamp(), Some(&Command::Tick), new),
-            false => copy.follow(command, outcome, state.stamp(), new),
+            false => copy.follow(followed, outcome, state.stamp(), new),
         });
+        let mark = |transfer| Mark { position, stamp: state.stamp(), transfer };
         match command {
             Command::Prepare(prepare) if is_first(outcome) => {
-                let mark = Mark { position, stamp: state.stamp(), transfer: prepare.id };
-                self.note(prepare, mark, (outcome, outcomes), state);
+                self.note(prepare, mark(prepare.id), (outcome, outcomes), state);
             }
             Command::Administer(administer) => {
-                let funds =
-                    matches!(administer.change, Change::MoveFunds(_) | Change::EndFundsOut(_));
-                let differs = outcomes.iter().any(|one| *one != outcome);
-                self.funds_differing += u64::from(funds && differs);
+                match &administer.change {
+                    _ if known => {}
+                    Change::MoveFunds(funds) => {
+                        self.note_funds(funds, mark(funds.id), (outcome, outcomes), state);
+                    }
+                    Change::EndFundsOut(end) => self.note_funds_end(end, (outcome, outcomes)),
+                    _ => {}
+                }
                 self.observe_all(state);
             }
             _ => {}
@@ -304,7 +354,11 @@ impl Counterfactual {
                     (false, true) => course.vanish.add(mark, prepare.amount),
                     (true, true) | (false, false) => {}
                 }
-                course.observe_in(&copy.state, (&prepare.payer, prepare.currency));
+                let party = (&prepare.payer, prepare.currency);
+                course.observe_in(&copy.state, party);
+                if outcome == Outcome::PrepareReserved && course.is_so_covered(&copy.state, party) {
+                    course.so_covered.add(mark, prepare.amount);
+                }
             }
         }
         let differs = |one: &Outcome| (*one == Outcome::PrepareReserved) != reserved;
@@ -334,7 +388,60 @@ impl Counterfactual {
         }
     }
 
+    /// The beginning of a movement of funds.
+    fn note_funds(
+        &mut self,
+        funds: &MoveFunds,
+        mark: Mark,
+        (outcome, outcomes): (Outcome, [Outcome; 3]),
+        state: &State,
+    ) {
+        let MoveFunds { name, direction, amount, currency, .. } = *funds;
+        let [all_commit, none_commit, given_back] = outcomes;
+        if let Some((index, _)) = state.register().find(&name) {
+            let row = self.rows.entry((index, currency)).or_default();
+            let courses =
+                [&mut row.log, &mut row.all_commit, &mut row.none_commit, &mut row.given_back];
+            let all = [outcome, all_commit, none_commit, given_back];
+            for (course, outcome) in courses.into_iter().zip(all) {
+                if outcome == Outcome::FundsInsufficient {
+                    course.withdrawals_refused.add(mark, amount);
+                }
+            }
+        }
+        if outcomes.iter().any(|one| *one != outcome) {
+            let standing = |outcome| Standing::of(direction, outcome);
+            self.funds_differing.push(DifferingFunds {
+                mark,
+                participant: name,
+                direction,
+                amount,
+                currency,
+                log: standing(outcome),
+                all_commit: standing(all_commit),
+                none_commit: standing(none_commit),
+                given_back: standing(given_back),
+            });
+        }
+    }
+
+    /// The end of one: it is the same movement, and not counted again.
+    fn note_funds_end(&mut self, end: &EndFundsOut, (outcome, outcomes): (Outcome, [Outcome; 3])) {
+        let mut begun = self.funds_differing.iter_mut().rev();
+        let Some(found) = begun.find(|one| one.mark.transfer == end.id) else {
+            let same = outcomes.iter().all(|one| *one == outcome);
+            assert!(same, "a withdrawal ends otherwise only where it began otherwise");
+            return;
+        };
+        let [all_commit, none_commit, given_back] = outcomes;
+        found.log.end(end, outcome);
+        found.all_commit.end(end, all_commit);
+        found.none_commit.end(end, none_commit);
+        found.given_back.end(end, given_back);
+    }
+
     /// Positions, covers and caps of everybody: at the beginning, and after an operator's change.
+    /// Nothing else moves a cover.
     fn observe_all(&mut self, state: &State) {
         let Some(copies) = &self.copies else { return };
         for (index, participant) in state.register().iter() {
@@ -342,9 +449,14 @@ impl Counterfactual {
                 let row = self.rows.entry((index, holding.currency)).or_default();
                 row.log.observe(state, holding);
                 let party = (&participant.name, holding.currency);
-                row.all_commit.observe_in(&copies[0].state, party);
-                row.none_commit.observe_in(&copies[1].state, party);
-                row.given_back.observe_in(&copies[2].state, party);
+                let expected = cover(state, holding)
+                    .checked_add(assumed_cover(&self.assumptions, party))
+                    .expect("both are far from the range");
+                let courses = [&mut row.all_commit, &mut row.none_commit, &mut row.given_back];
+                for (course, copy) in courses.into_iter().zip(&**copies) {
+                    course.observe_in(&copy.state, party);
+                    course.observe_cover(&copy.state, party, expected);
+                }
             }
         }
     }
@@ -359,19 +471,53 @@ impl Counterfactual {
 }
 
 impl Course {
-    fn observe_in(&mut self, state: &State, (name, currency): (&FspName, Currency)) {
-        let found = state.register().find(name);
-        let holding = found.and_then(|(_, participant)| participant.holding(currency));
-        holding.iter().for_each(|holding| self.observe(state, holding));
+    fn observe_in(&mut self, state: &State, party: (&FspName, Currency)) {
+        holding_in(state, party).iter().for_each(|holding| self.observe(state, holding));
     }
 
     fn observe(&mut self, state: &State, holding: &Holding) {
-        let value = |id| state.books().get(id).map_or(Amount::ZERO, |account| account.value);
-        let (position, cover) = (value(holding.position), -value(holding.settlement));
+        let (position, cover) = (value(state, holding.position), cover(state, holding));
         let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
         let left = cover.min(cap).checked_sub(position).expect("both are far from the range");
         self.highest = Some(self.highest.map_or(position, |highest| highest.max(position)));
         self.headroom = Some(self.headroom.map_or(left, |least| least.min(left)));
+    }
+
+    /// The cover beside the one that is `expected` if all funds move as in the log.
+    fn observe_cover(&mut self, state: &State, party: (&FspName, Currency), expected: Amount) {
+        let found = holding_in(state, party).map_or(Amount::ZERO, |found| cover(state, &found));
+        self.not_withdrawn = found.checked_sub(expected).expect("both are far from the range");
+    }
+
+    /// Whether the position is within the cover only because a withdrawal was refused here.
+    fn is_so_covered(&self, state: &State, party: (&FspName, Currency)) -> bool {
+        let Some(holding) = holding_in(state, party) else { return false };
+        let left = cover(state, &holding).checked_sub(self.not_withdrawn);
+        let left = left.expect("both are far from the range");
+        Amount::ZERO < self.not_withdrawn && left < value(state, holding.position)
+    }
+}
+
+impl Standing {
+    fn of(direction: FundsDirection, outcome: Outcome) -> Self {
+        match (direction, outcome) {
+            (FundsDirection::In, Outcome::Accepted) => Self::Deposited,
+            (FundsDirection::Out, Outcome::Accepted) => Self::Reserved,
+            _ => Self::Refused,
+        }
+    }
+
+    fn end(&mut self, end: &EndFundsOut, outcome: Outcome) {
+        if outcome == Outcome::Accepted {
+            *self = if end.commit { Self::Withdrawn } else { Self::CalledOff };
+        }
+    }
+}
+
+impl DifferingFunds {
+    /// Whether it ends otherwise than in the log: with all commit, with none, and given back.
+    pub(crate) fn differs(&self) -> [bool; 3] {
+        [self.all_commit, self.none_commit, self.given_back].map(|one| one != self.log)
     }
 }
 
@@ -401,6 +547,10 @@ impl Copy {
             Command::FinishDeliveries(ends) => {
                 let own = ends.iter().filter_map(|end| self.own(end.notice).map(|own| (own, end)));
                 let own = own.map(|(notice, end)| FinishedDelivery { notice, ..*end }).collect();
+                // The log speaks again only of those that an operator can have sent again.
+                for end in ends.iter().filter(|end| end.result != DeliveryResult::Dead) {
+                    self.notices.remove(&end.notice);
+                }
                 self.decide(stamp, Some(&Command::FinishDeliveries(own)), new)
             }
             Command::Administer(administer) => {
@@ -505,9 +655,7 @@ impl Copy {
     fn assume(&mut self, assumption: &Assumption, at: usize, stamp: Stamp) -> Result<(), String> {
         let Assumption { name, currency, what } = *assumption;
         let whose = format!("{} in {currency}", name.as_str());
-        let found = self.state.register().find(&name);
-        let holding = found.and_then(|(_, participant)| participant.holding(currency).copied());
-        let holding = holding
+        let holding = holding_in(&self.state, (&name, currency))
             .ok_or_else(|| format!("{whose}: there is no such account when the period begins"))?;
         let changes = match what {
             Assumed::Cap(value) => {
@@ -554,6 +702,29 @@ impl Copy {
     }
 }
 
+fn value(state: &State, account: AccountId) -> Amount {
+    state.books().get(account).map_or(Amount::ZERO, |account| account.value)
+}
+
+fn cover(state: &State, holding: &Holding) -> Amount {
+    -value(state, holding.settlement)
+}
+
+fn holding_in(state: &State, (name, currency): (&FspName, Currency)) -> Option<Holding> {
+    let (_, participant) = state.register().find(name)?;
+    participant.holding(currency).copied()
+}
+
+/// How much more cover is assumed, or less.
+fn assumed_cover(assumptions: &[Assumption], (name, currency): (&FspName, Currency)) -> Amount {
+    let more = assumptions.iter().filter_map(|one| match one.what {
+        Assumed::Cover(more) if (&one.name, one.currency) == (name, currency) => Some(more),
+        Assumed::Cover(_) | Assumed::Cap(_) => None,
+    });
+    let sum = |sum: Amount, more| sum.checked_add(more).expect("amounts have 18 digits");
+    more.fold(Amount::ZERO, sum)
+}
+
 /// An id that no transfer has.
 fn unused_id(state: &State, at: usize) -> TransferId {
     let ids = (at as u64..).map(|number| {
@@ -598,7 +769,7 @@ fn is_want(outcome: Outcome) -> bool {
 fn delivered(notice: NoticeId, stamp: Stamp) -> FinishedDelivery {
     FinishedDelivery {
         notice,
-        result: ledger::DeliveryResult::Delivered,
+        result: DeliveryResult::Delivered,
         attempts: 1,
         status: 200,
         finished_ms: stamp.millis(),

@@ -1,17 +1,19 @@
 //! `upesi what-if`: which refusals for want of liquidity would have appeared or vanished in a
 //! period under other caps or other cover. See [`crate::counterfactual`] for how it is decided.
 
+use std::cmp::Ordering;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
-use ledger::{Amount, Currency, FspName, Position, State};
+use ledger::{Amount, Currency, FspName, FundsDirection, Position, State};
 use serde::Serialize;
 
 use crate::Failure;
 use crate::counterfactual::{
-    Assumed, Assumption, Counterfactual, Course, Differing, Edge, Mark, Row, Tally,
+    Assumed, Assumption, Counterfactual, Course, Differing, DifferingFunds, Edge, Mark, Row,
+    Standing, Tally,
 };
 use crate::explanation::Decimal;
 use crate::offline::{Go, OfflineLog, moment, print_json};
@@ -25,7 +27,23 @@ Examples:
   upesi what-if --data /var/lib/upesi --limit dfsp1:USD:50000 --from 48211 --list --json
 A cap that the log itself changes in the period stays the assumed one. Transfers that would not have
 been refused have no recorded end: the columns show all of them committed at once; none, each coming
-back at its deadline; and none, each given back by its payee at once.";
+back at its deadline; and none, each given back by its payee at once. A withdrawal that the log took
+and a column refuses is named: what was not withdrawn covers transfers there.";
+
+/// Movements of funds that are named without `--list`.
+const FUNDS_SHOWN: usize = 20;
+
+/// What a refused withdrawal means for the rest of its column.
+const KEPT: &str = "\
+Where a withdrawal of the log is refused, its amount stays in the cover from that record on (until
+the log called it off, if it did). There, refusals of transfers are fewer for that reason too, not
+by the change alone: \"transfers so covered\" were reserved above the cover that it would have left.
+";
+/// What one means that only the column takes.
+const GONE: &str = "\
+Where one is taken that the log refused, the cover is lower by its amount from that record on, and
+refusals of transfers are more for that reason too. It stays reserved unless the log has its end.
+";
 
 /// Arguments of `what-if`.
 #[derive(clap::Args)]
@@ -44,10 +62,12 @@ pub(crate) struct WhatIfArguments {
     /// later, as 2026-05-01T17:00:00Z.
     #[arg(long, value_name = "POSITION|TIME")]
     from: Until,
-    /// The last record looked at, or whatever has a stamp up to then; without it, all of the log.
+    /// The last record looked at, which the log must have, or whatever has a stamp up to then;
+    /// without it, all of the log.
     #[arg(long, value_name = "POSITION|TIME")]
     to: Option<Until>,
-    /// Name every transfer that would have been decided otherwise.
+    /// Name every transfer that would have been decided otherwise. Movements of funds are named
+    /// without it, up to 20 of them, and with --json all.
     #[arg(long)]
     list: bool,
     /// Print JSON; amounts are strings.
@@ -119,6 +139,10 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
         };
         return Err(log.failure(format!("no record is within the period; {beside}")));
     }
+    if let Some(Edge::Record(Position(to))) = period.unreached() {
+        let end = replay.state().position().0;
+        return Err(log.failure(format!("--to {to}: the log ends with record {end}")));
+    }
     let shown = Shown::of(&period, replay.state(), arguments, started);
     match arguments.json {
         true => print_json(&shown)?,
@@ -170,12 +194,16 @@ fn assumptions(arguments: &WhatIfArguments) -> Vec<Assumption> {
 struct Shown {
     from: Moment,
     to: Moment,
+    /// Whether `to` is the log's last record, and the moment that was asked for a later one.
+    log_ends_before: bool,
     assumed: Vec<String>,
     participants: Vec<ShownRow>,
     /// Changes of a cap in the log that the assumed one took the place of.
     caps_overridden: u64,
-    /// Movements of funds that would have ended otherwise.
-    funds_differing: u64,
+    /// Movements of funds that would have ended otherwise, in any column and in each.
+    funds_differing: usize,
+    funds_differing_in: Columns,
+    funds: Vec<ShownFunds>,
     transfers_differing: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     transfers: Option<Vec<ShownTransfer>>,
@@ -205,6 +233,32 @@ struct ShownCourse {
     refusals_that_vanish: ShownTally,
     highest_position: Decimal,
     least_headroom: Decimal,
+    withdrawals_refused: ShownTally,
+    /// At the end of the period; below zero if more was withdrawn than in the log.
+    cover_not_withdrawn: Decimal,
+    transfers_so_covered: ShownTally,
+}
+
+/// A count for each of the copies.
+#[derive(Debug, Serialize)]
+struct Columns {
+    all_commit: usize,
+    none_commit: usize,
+    given_back: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownFunds {
+    #[serde(flatten)]
+    mark: ShownMark,
+    participant: String,
+    direction: &'static str,
+    amount: Decimal,
+    currency: String,
+    log: &'static str,
+    all_commit: &'static str,
+    none_commit: &'static str,
+    given_back: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -253,9 +307,8 @@ impl Shown {
         };
         let rows = period.rows.iter().filter_map(|((index, currency), row)| {
             let name = state.register().get(*index).name;
-            let touched = [&row.log, &row.all_commit, &row.none_commit, &row.given_back]
-                .iter()
-                .any(|course| 0 < course.refused.count + course.vanish.count + course.appear.count);
+            let courses = [&row.log, &row.all_commit, &row.none_commit, &row.given_back];
+            let touched = courses.into_iter().any(is_touched);
             (touched || named(&name, currency)).then(|| ShownRow::of(&name, *currency, row))
         });
         let cap = arguments.limit.iter().map(|said| words(said, "cap", ""));
@@ -267,15 +320,25 @@ impl Shown {
         Self {
             from: at(period.first),
             to: at(period.last),
+            log_ends_before: period.unreached().is_some(),
             assumed: cap.chain(cover).collect(),
             participants: rows.collect(),
             caps_overridden: period.overridden,
-            funds_differing: period.funds_differing,
+            funds_differing: period.funds_differing.len(),
+            funds_differing_in: Columns::of(&period.funds_differing),
+            funds: period.funds_differing.iter().map(ShownFunds::of).collect(),
             transfers_differing: period.differing.len(),
             transfers: arguments.list.then(transfers),
             seconds: started.elapsed().as_secs_f64(),
         }
     }
+}
+
+/// Whether there is more to say of somebody than how high the position went.
+fn is_touched(course: &Course) -> bool {
+    let Course { refused, appear, vanish, withdrawals_refused, .. } = course;
+    let tallies = [refused, appear, vanish, withdrawals_refused];
+    tallies.iter().any(|tally| 0 < tally.count) || course.not_withdrawn != Amount::ZERO
 }
 
 fn words(said: &Said, what: &str, sign: &str) -> String {
@@ -304,7 +367,62 @@ impl ShownCourse {
             refusals_that_vanish: ShownTally::of(&course.vanish),
             highest_position: Decimal(course.highest.unwrap_or(Amount::ZERO)),
             least_headroom: Decimal(course.headroom.unwrap_or(Amount::ZERO)),
+            withdrawals_refused: ShownTally::of(&course.withdrawals_refused),
+            cover_not_withdrawn: Decimal(course.not_withdrawn),
+            transfers_so_covered: ShownTally::of(&course.so_covered),
         }
+    }
+}
+
+impl Columns {
+    fn of(funds: &[DifferingFunds]) -> Self {
+        let count = |column: usize| funds.iter().filter(|one| one.differs()[column]).count();
+        Self { all_commit: count(0), none_commit: count(1), given_back: count(2) }
+    }
+}
+
+impl ShownFunds {
+    fn of(one: &DifferingFunds) -> Self {
+        Self {
+            mark: ShownMark::of(&one.mark),
+            participant: one.participant.as_str().to_owned(),
+            direction: match one.direction {
+                FundsDirection::In => "in",
+                FundsDirection::Out => "out",
+            },
+            amount: Decimal(one.amount),
+            currency: one.currency.to_string(),
+            log: standing(one.log),
+            all_commit: standing(one.all_commit),
+            none_commit: standing(one.none_commit),
+            given_back: standing(one.given_back),
+        }
+    }
+
+    /// Whether a column refuses what the log took.
+    fn is_kept(&self) -> bool {
+        self.log != REFUSED && self.in_columns().contains(&REFUSED)
+    }
+
+    /// Whether a column took what the log refused.
+    fn is_gone(&self) -> bool {
+        self.log == REFUSED && self.in_columns().iter().any(|column| *column != REFUSED)
+    }
+
+    const fn in_columns(&self) -> [&'static str; 3] {
+        [self.all_commit, self.none_commit, self.given_back]
+    }
+}
+
+const REFUSED: &str = "refused";
+
+const fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Deposited => "deposited",
+        Standing::Refused => REFUSED,
+        Standing::Reserved => "reserved",
+        Standing::Withdrawn => "withdrawn",
+        Standing::CalledOff => "called off",
     }
 }
 
@@ -345,7 +463,8 @@ impl ShownTransfer {
 impl Display for Shown {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { from, to, assumed, .. } = self;
-        writeln!(f, "records {} to {}, {} to {}", from.position, to.position, from.time, to.time)?;
+        write!(f, "records {} to {}, {} to {}", from.position, to.position, from.time, to.time)?;
+        writeln!(f, "{}", if self.log_ends_before { "; there the log ends" } else { "" })?;
         writeln!(f, "assumed: {}", assumed.join(", "))?;
         for row in &self.participants {
             write!(f, "\n{row}")?;
@@ -354,9 +473,8 @@ impl Display for Shown {
             let count = self.caps_overridden;
             writeln!(f, "\n{count} changes of a cap in the log were passed over")?;
         }
-        if 0 < self.funds_differing {
-            let count = self.funds_differing;
-            writeln!(f, "\n{count} movements of funds would have ended otherwise")?;
+        if !self.funds.is_empty() {
+            self.write_funds(f)?;
         }
         for transfer in self.transfers.iter().flatten() {
             let ShownTransfer { mark, payer, payee, amount, currency, .. } = transfer;
@@ -368,6 +486,66 @@ impl Display for Shown {
         }
         write!(f, "\n{} transfers decided otherwise; ", self.transfers_differing)?;
         write!(f, "found in {:.1} s", self.seconds)
+    }
+}
+
+impl Shown {
+    /// Movements of funds that end otherwise, and what that means for the rest.
+    fn write_funds(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (count, Columns { all_commit, none_commit, given_back }) =
+            (self.funds_differing, &self.funds_differing_in);
+        write!(f, "\nmovements of funds that would have ended otherwise: {count} (all commit ")?;
+        writeln!(f, "{all_commit}, none commits {none_commit}, given back {given_back})")?;
+        let most = if self.transfers.is_some() { usize::MAX } else { FUNDS_SHOWN };
+        for one in self.funds.iter().take(most) {
+            writeln!(f, "{one}")?;
+        }
+        if let more @ 1.. = count.saturating_sub(most) {
+            writeln!(f, "and {more} more; --list and --json have them all")?;
+        }
+        for row in &self.participants {
+            row.write_cover(f)?;
+        }
+        let kept = if self.funds.iter().any(ShownFunds::is_kept) { KEPT } else { "" };
+        let gone = if self.funds.iter().any(ShownFunds::is_gone) { GONE } else { "" };
+        write!(f, "{kept}{gone}")
+    }
+}
+
+impl Display for ShownFunds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { mark, participant, direction, amount, currency, log, .. } = self;
+        let (position, id) = (mark.position, &mark.transfer);
+        let way = if *direction == "in" { "into" } else { "out of" };
+        write!(f, "record {position}: {id}, {amount} {currency} {way} {participant}: ")?;
+        let [all, none, back] = self.in_columns();
+        write!(f, "in the log {log}; all commit: {all}; none commits: {none}; given back: {back}")
+    }
+}
+
+impl ShownRow {
+    /// How much the cover differs in the end for what was not withdrawn, or was.
+    fn write_cover(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let columns = [
+            ("all commit", &self.all_commit),
+            ("none commits", &self.none_commit),
+            ("given back", &self.given_back),
+        ];
+        let differing = columns.into_iter().filter_map(|(name, course)| {
+            let Decimal(more) = course.cover_not_withdrawn;
+            match more.cmp(&Amount::ZERO) {
+                Ordering::Less => Some(format!("{name} {} lower", -more)),
+                Ordering::Equal => None,
+                Ordering::Greater => Some(format!("{name} {more} higher")),
+            }
+        });
+        let differing: Vec<_> = differing.collect();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        let (participant, currency) = (&self.participant, &self.currency);
+        let differing = differing.join(", ");
+        writeln!(f, "cover of {participant} in {currency} at the end for that: {differing}")
     }
 }
 
@@ -390,7 +568,13 @@ impl Display for ShownRow {
         line("refusals that vanish", &|course| course.refusals_that_vanish.count.to_string())?;
         line("  their value", &|course| course.refusals_that_vanish.value.to_string())?;
         line("highest position", &|course| course.highest_position.to_string())?;
-        line("least headroom", &|course| course.least_headroom.to_string())
+        line("least headroom", &|course| course.least_headroom.to_string())?;
+        if courses.iter().all(|course| course.withdrawals_refused.count == 0) {
+            return Ok(());
+        }
+        line("withdrawals refused", &|course| course.withdrawals_refused.count.to_string())?;
+        line("  their value", &|course| course.withdrawals_refused.value.to_string())?;
+        line("  transfers so covered", &|course| course.transfers_so_covered.count.to_string())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A period computed by hand, and what holds for every history.
 
-use ledger::{Abort, AccountId, AccountKind, DeliveryResult, Genesis};
+use ledger::{AccountKind, Genesis};
 
 use super::*;
 
@@ -29,16 +29,7 @@ impl World {
             world.change(Change::CreateParticipant { name, currency });
             let (limit, position) = (units(100), units(0));
             world.change(Change::SetInitialPositionAndLimits { name, currency, limit, position });
-            world.change(Change::MoveFunds(MoveFunds {
-                id: id(900 + at),
-                name,
-                // Five accounts of the hub come first, then two of each participant.
-                account: AccountId(7 + 2 * at as u32),
-                direction: FundsDirection::In,
-                currency,
-                amount: units(200),
-                hash: None,
-            }));
+            world.funds(900 + at, dfsp, FundsDirection::In, 200);
         }
         world
     }
@@ -52,6 +43,35 @@ impl World {
     fn change(&mut self, change: Change) -> Outcome {
         let (actor, reason) = ("tester".to_owned(), String::new());
         self.decide(&Command::Administer(Box::new(Administer { actor, reason, change })))
+    }
+
+    fn funds(
+        &mut self,
+        number: usize,
+        dfsp: &str,
+        direction: FundsDirection,
+        amount: i128,
+    ) -> Outcome {
+        self.change(Change::MoveFunds(MoveFunds {
+            id: id(number),
+            name: name(dfsp),
+            account: settlement(dfsp),
+            direction,
+            currency: usd(),
+            amount: units(amount),
+            hash: None,
+        }))
+    }
+
+    fn end_funds(&mut self, number: usize, dfsp: &str, commit: bool) -> Outcome {
+        let (id, name, account) = (id(number), name(dfsp), settlement(dfsp));
+        self.change(Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash: None }))
+    }
+
+    fn set_cap(&mut self, dfsp: &str, whole: i128) {
+        let (name, currency) = (name(dfsp), usd());
+        let (limit, alarm_percentage) = (units(whole), units(10));
+        self.change(Change::SetLimit { name, currency, limit, alarm_percentage });
     }
 
     /// One command in a batch of its own, a millisecond later.
@@ -129,6 +149,12 @@ impl World {
 
 fn name(text: &str) -> FspName {
     FspName::new(text).expect("a name")
+}
+
+/// Five accounts of the hub come first, then two of each participant.
+fn settlement(dfsp: &str) -> AccountId {
+    let at = DFSPS.iter().position(|one| *one == dfsp).expect("one of the three");
+    AccountId(7 + 2 * at as u32)
 }
 
 fn usd() -> Currency {
@@ -249,12 +275,125 @@ fn what_cannot_be_assumed_is_said() {
 fn the_assumed_cap_stays() {
     let mut world = World::new();
     world.watch(&[cap("alpha", 50)]);
-    let (name, currency) = (name("alpha"), usd());
-    let (limit, alarm_percentage) = (units(10), units(10));
-    world.change(Change::SetLimit { name, currency, limit, alarm_percentage });
+    world.set_cap("alpha", 10);
     assert_eq!(world.prepare(1, ("alpha", "beta"), 40), Outcome::PrepareCapExceeded);
     assert_eq!(world.watching[0].overridden, 1);
     assert_eq!(told(world.row("alpha").none_commit.vanish), (1, 40));
+}
+
+/// By the log's cap one transfer is refused that the assumed one lets through. Where that raises
+/// the position, a later withdrawal is refused, and its money covers a transfer that the log
+/// refused for want of it.
+#[test]
+fn a_withdrawal_that_only_the_log_takes_is_named_and_what_it_covers_is_counted() {
+    let mut world = World::new();
+    let route = ("alpha", "beta");
+    world.funds(910, "alpha", FundsDirection::In, 300);
+    world.set_cap("alpha", 250);
+    world.prepare(1, route, 200);
+    world.fulfil(1, "beta");
+    world.watch(&[cap("alpha", 1_000)]);
+    assert_eq!(world.prepare(2, route, 100), Outcome::PrepareCapExceeded);
+    assert_eq!(world.prepare(3, route, 50), Outcome::PrepareReserved);
+    assert_eq!(world.fulfil(3, "beta"), Outcome::Committed);
+    world.set_cap("alpha", 1_000);
+    // The log is at 250 with cover of 500; so is the copy where the second was given back. The
+    // others are at 350 and have 150 to spare.
+    assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 200), Outcome::Accepted);
+    let reserved_at = world.state.position();
+    assert_eq!(world.end_funds(911, "alpha", true), Outcome::Accepted);
+    // 350 of 300, in the others 450 of 500.
+    assert_eq!(world.prepare(4, route, 100), Outcome::PrepareLiquidityInsufficient);
+
+    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+    check(log, [(2, 200), (0, 0), (0, 0)], (250, 0));
+    check(all_commit, [(0, 0), (0, 0), (2, 200)], (450, 50));
+    check(none_commit, [(0, 0), (0, 0), (2, 200)], (450, 50));
+    check(given_back, [(1, 100), (0, 0), (1, 100)], (300, 50));
+    check_withdrawals(log, (0, 0), (0, 0), 0);
+    check_withdrawals(all_commit, (1, 200), (1, 100), 200);
+    check_withdrawals(none_commit, (1, 200), (1, 100), 200);
+    check_withdrawals(given_back, (0, 0), (0, 0), 0);
+    let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
+    assert_eq!((one.mark.position, one.mark.transfer), (reserved_at, id(911)));
+    assert_eq!((one.participant, one.amount), (name("alpha"), units(200)));
+    assert_eq!((one.log, one.given_back), (Standing::Withdrawn, Standing::Withdrawn));
+    assert_eq!((one.all_commit, one.none_commit), (Standing::Refused, Standing::Refused));
+    assert_eq!(one.differs(), [true, true, false]);
+}
+
+#[track_caller]
+fn check_withdrawals(course: Course, refused: (u64, i128), covered: (u64, i128), kept: i128) {
+    assert_eq!(told(course.withdrawals_refused), refused, "{course:?}");
+    assert_eq!(told(course.so_covered), covered, "{course:?}");
+    assert_eq!(course.not_withdrawn, units(kept), "{course:?}");
+}
+
+/// Called off in the log, it is cover again everywhere.
+#[test]
+fn a_withdrawal_that_is_called_off_makes_a_difference_until_then() {
+    let mut world = World::new();
+    world.watch(&[cover("alpha", -150)]);
+    assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 100), Outcome::Accepted);
+    check_withdrawals(world.row("alpha").all_commit, (1, 100), (0, 0), 100);
+    world.end_funds(911, "alpha", false);
+    check_withdrawals(world.row("alpha").all_commit, (1, 100), (0, 0), 0);
+    let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
+    assert_eq!((one.log, one.none_commit), (Standing::CalledOff, Standing::Refused));
+}
+
+/// More cover lets out what the log refused; its end, should an operator have tried, counts.
+#[test]
+fn a_withdrawal_that_only_the_copies_take_lowers_their_cover() {
+    let mut world = World::new();
+    world.watch(&[cover("alpha", 100)]);
+    assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 250), Outcome::FundsInsufficient);
+    let standing = |world: &World| {
+        let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
+        [one.log, one.all_commit, one.none_commit, one.given_back]
+    };
+    let [refused, reserved, withdrawn] =
+        [Standing::Refused, Standing::Reserved, Standing::Withdrawn];
+    assert_eq!(standing(&world), [refused, reserved, reserved, reserved]);
+    assert_eq!(world.end_funds(911, "alpha", true), Outcome::FundsOutNotReserved);
+    assert_eq!(standing(&world), [refused, withdrawn, withdrawn, withdrawn]);
+    let Row { log, all_commit, .. } = world.row("alpha");
+    check_withdrawals(log, (1, 250), (0, 0), 0);
+    check_withdrawals(all_commit, (0, 0), (0, 0), -250);
+}
+
+/// The cover of a copy is the log's but for the movements that are named.
+#[test]
+fn covers_differ_by_the_movements_that_are_named() {
+    let mut named = 0;
+    for seed in 0..60 {
+        let (mut world, mut random) = (World::new(), Random(seed));
+        world.watch(&[cap("alpha", 30), cap("beta", 1_000), cover("gamma", 80)]);
+        play_with_funds(&mut world, &mut random);
+        let funds = &world.watching[0].funds_differing;
+        for dfsp in DFSPS {
+            let whole = |standing, amount: Amount| match standing {
+                Standing::Reserved | Standing::Withdrawn => amount.units() / 10_000,
+                Standing::Deposited | Standing::Refused | Standing::CalledOff => 0,
+            };
+            let own = funds.iter().filter(|one| one.participant == name(dfsp));
+            let expected = own.fold([0; 3], |sum, one| {
+                let columns = [one.all_commit, one.none_commit, one.given_back];
+                let kept = columns.map(|it| whole(one.log, one.amount) - whole(it, one.amount));
+                [0, 1, 2].map(|at| sum[at] + kept[at])
+            });
+            let Row { all_commit, none_commit, given_back, .. } = world.row(dfsp);
+            let kept = [all_commit, none_commit, given_back]
+                .map(|course| course.not_withdrawn.units() / 10_000);
+            assert_eq!(kept, expected, "seed {seed}: {dfsp}, {funds:?}");
+        }
+        let mut ids: Vec<_> = funds.iter().map(|one| one.mark.transfer).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), funds.len(), "each one once");
+        named += funds.len();
+    }
+    assert!(50 < named, "the histories come near the covers: {named}");
 }
 
 /// A generator of histories: the same for the same seed.
@@ -271,15 +410,38 @@ impl Random {
 /// Up to 60 transfers of 1 to 60 among the three, answered, sent again, left to expire, their
 /// notices delivered, given up and sent again.
 fn play(world: &mut World, random: &mut Random) {
-    for _ in 0..150 {
-        let number = random.below(60);
-        let (payer, payee) = (DFSPS[number % 3], DFSPS[(number + 1) % 3]);
-        match random.below(10) {
-            0..=4 => drop(world.prepare(number, (payer, payee), 1 + number as i128)),
-            5 | 6 => drop(world.fulfil(number, payee)),
-            7 => drop(world.abort(number, payee)),
-            8 => deliver(world, random),
-            _ => world.wait(random.below(60) as u64),
+    (0..150).for_each(|_| play_on(world, random));
+}
+
+fn play_on(world: &mut World, random: &mut Random) {
+    let number = random.below(60);
+    let (payer, payee) = (DFSPS[number % 3], DFSPS[(number + 1) % 3]);
+    match random.below(10) {
+        0..=4 => drop(world.prepare(number, (payer, payee), 1 + number as i128)),
+        5 | 6 => drop(world.fulfil(number, payee)),
+        7 => drop(world.abort(number, payee)),
+        8 => deliver(world, random),
+        _ => world.wait(random.below(60) as u64),
+    }
+}
+
+/// The same with withdrawals of 1 to 120, ended or not, and deposits.
+fn play_with_funds(world: &mut World, random: &mut Random) {
+    for at in 0..150 {
+        play_on(world, random);
+        let (number, dfsp) = (1_000 + at, DFSPS[random.below(3)]);
+        let amount = 1 + random.below(120) as i128;
+        match random.below(12) {
+            0 => drop(world.funds(number, dfsp, FundsDirection::Out, amount)),
+            1 => drop(world.funds(number, dfsp, FundsDirection::In, amount)),
+            2..=7 => {
+                let begun = 1_000 + random.below(at + 1);
+                let commit = random.below(3) < 2;
+                for dfsp in DFSPS {
+                    world.end_funds(begun, dfsp, commit);
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -309,10 +471,11 @@ fn without_a_change_everything_is_as_in_the_log() {
         // One that changes nothing, and one that says what is the case: two records more.
         world.watch(&[]);
         world.watch(&[cap("alpha", 100), cap("beta", 100)]);
-        play(&mut world, &mut random);
+        play_with_funds(&mut world, &mut random);
         assert!(world.watching[0].is_the_same(&world.state), "seed {seed}");
         for one in &world.watching {
             assert!(one.differing.is_empty(), "seed {seed}: {:?}", one.differing);
+            assert!(one.funds_differing.is_empty(), "seed {seed}: {:?}", one.funds_differing);
             for row in one.rows.values() {
                 let courses = [row.all_commit, row.none_commit, row.given_back];
                 assert_eq!(courses, [row.log; 3], "seed {seed}");

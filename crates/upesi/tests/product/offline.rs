@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::apart::{Mounted, Need, apart};
 use crate::support::fsp::Reply;
-use crate::support::message::Transfer;
+use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, files};
 
@@ -724,6 +724,7 @@ fn other_caps_and_cover_are_tried_on_the_log() {
         (&["--limit", "payerfsp:USD:1", "--from", "12", "--to", "9"], "--to lies before --from"),
         (&["--limit", "payerfsp:USD:1", "--from", "2999-01-01T00:00:00Z", "--to", "9"], "within"),
         (&["--limit", "a:USD:1", "--limit", "a:USD:2", "--from", "9"], "a:USD is given twice"),
+        (&["--limit", "payerfsp:USD:1", "--from", "99", "--to", "999999"], "the log ends with"),
     ] {
         let mut arguments = arguments.to_vec();
         if arguments.last() == Some(&"--to") {
@@ -735,7 +736,102 @@ fn other_caps_and_cover_are_tried_on_the_log() {
     let said = scheme.home.offline(&["what-if", "--limit", "payerfsp:USD:9.5", "--from", "9"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.contains("refusals that appear") && said.contains("least headroom"), "{said}");
+    assert!(!said.contains("withdrawals refused"), "there is none: {said}");
+    // A period that is not over: what is shown ends with the log, and that is said.
+    let tomorrow = ["--limit", "payerfsp:USD:9", "--to", "2999-01-01T00:00:00Z"];
+    assert_eq!(ask(&tomorrow)["log_ends_before"], true);
+    assert_eq!(same["log_ends_before"], false);
+    let said = scheme.home.offline(&[&["what-if", "--from", "9"], &tomorrow[..]].concat());
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.lines().next().unwrap().ends_with("; there the log ends"), "{said}");
     scheme.end();
+}
+
+/// Another cap lets a transfer through, and for want of what it takes an operator would have been
+/// refused a withdrawal. That the money then stays is no merit of the cap, and is said.
+#[test]
+fn a_withdrawal_that_another_cap_would_have_stopped_is_named() {
+    let scheme = Scheme::start();
+    let admin = &scheme.admin;
+    let pay = |amount: &str| {
+        let transfer = Transfer::of(amount);
+        scheme.send(&transfer.prepare(), 202);
+        scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    };
+    // Cover of 2000, of which 1500 leave before the period.
+    withdraw(admin, "1500", "recordFundsOutCommit");
+    admin.set_limit("payerfsp", "250");
+    pay("200");
+    scheme.settle();
+    let from = (admin.metric("upesi_log_position") + 1).to_string();
+    let [by_cap, by_cover] = ["100", "100"].map(Transfer::of);
+    scheme.send(&by_cap.prepare(), 202);
+    pay("50");
+    admin.set_limit("payerfsp", "1000");
+    let movement = withdraw(admin, "200", "recordFundsOutCommit");
+    scheme.send(&by_cover.prepare(), 202);
+    scheme.settle();
+
+    let asked = ["what-if", "--limit", "payerfsp:USD:1000", "--from", &from];
+    let (shown, _) = answer(&scheme.home, &[&asked[..], &["--json"]].concat());
+    let rows = shown["participants"].as_array().unwrap();
+    let payer = rows.iter().find(|row| row["participant"] == "payerfsp").unwrap();
+    for (course, refused, withdrawals, kept, covered) in [
+        ("log", 2, 0, "0", 0),
+        ("all_commit", 0, 1, "200", 1),
+        ("none_commit", 0, 1, "200", 1),
+        ("given_back", 1, 0, "0", 0),
+    ] {
+        let course = &payer[course];
+        assert_eq!(course["refused"]["count"], refused, "{payer:#}");
+        assert_eq!(course["withdrawals_refused"]["count"], withdrawals, "{payer:#}");
+        assert_eq!(course["cover_not_withdrawn"], kept, "{payer:#}");
+        assert_eq!(course["transfers_so_covered"]["count"], covered, "{payer:#}");
+    }
+    let in_columns = json!({ "all_commit": 1, "none_commit": 1, "given_back": 0 });
+    assert_eq!((&shown["funds_differing"], &shown["funds_differing_in"]), (&json!(1), &in_columns));
+    let one = &shown["funds"][0];
+    for (name, expected) in [
+        ("transfer", &*movement),
+        ("participant", "payerfsp"),
+        ("direction", "out"),
+        ("amount", "200"),
+        ("currency", "USD"),
+        ("log", "withdrawn"),
+        ("all_commit", "refused"),
+        ("none_commit", "refused"),
+        ("given_back", "withdrawn"),
+    ] {
+        assert_eq!(one[name], expected, "{name}: {one:#}");
+    }
+    // Named to people too, without being asked to list.
+    let said = scheme.home.offline(&asked);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let (record, count) = (&one["position"], "(all commit 1, none commits 1, given back 0)");
+    for expected in [
+        &*format!("movements of funds that would have ended otherwise: 1 {count}"),
+        &format!("record {record}: {movement}, 200 USD out of payerfsp: in the log withdrawn; "),
+        "cover of payerfsp in USD at the end for that: all commit 200 higher, none commits 200 h",
+        "refusals of transfers are fewer for that reason too",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    scheme.end();
+}
+
+/// Takes funds of `payerfsp` out, and ends that; the id of the movement.
+fn withdraw(admin: &Admin, amount: &str, end: &str) -> String {
+    let (id, account) = (uuid(), admin.account("payerfsp", "SETTLEMENT").id);
+    let path = format!("/participants/payerfsp/accounts/{account}");
+    let reserve = format!(
+        "{{\"transferId\":\"{id}\",\"externalReference\":\"none\",\"reason\":\"less cover\",\
+         \"action\":\"recordFundsOutPrepareReserve\",\
+         \"amount\":{{\"amount\":\"{amount}\",\"currency\":\"USD\"}}}}"
+    );
+    admin.must("POST", &path, &reserve, 202);
+    let end = format!("{{\"action\":\"{end}\",\"reason\":\"less cover\"}}");
+    admin.must("PUT", &format!("{path}/transfers/{id}"), &end, 202);
+    id
 }
 
 /// A running switch tells of a transfer what its log says of it.
@@ -857,6 +953,8 @@ fn attempts_without_an_answer_are_told_with_their_cause() {
     };
     let [dead] = &ends(&transfer.id)[..] else { panic!("one end") };
     assert_eq!((&dead["result"], &dead["last_status"]), (&json!("dead"), &Value::Null));
+    let told = answer(&scheme.home, &["explain", &transfer.id, "--json"]).0;
+    assert_eq!((&told["notices_pending"], &told["dead_letters"]), (&json!([]), &json!([2])));
     let causes: Vec<_> =
         dead["tried"].as_array().unwrap().iter().map(|one| one["failure"].as_str()).collect();
     assert_eq!(causes, [Some("no connection"); 3], "{dead:#}");

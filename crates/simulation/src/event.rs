@@ -28,6 +28,8 @@ pub(crate) enum Event {
     Clerk,
     /// The examiner acts.
     Examine,
+    /// The treasurer acts.
+    Treasurer,
     /// Something breaks.
     Fault(Fault),
     /// What was broken for a while works again.

@@ -62,6 +62,7 @@ mod report;
 mod script;
 mod shelf;
 mod shrink;
+mod treasurer;
 mod without;
 mod witness;
 mod world;

@@ -107,7 +107,7 @@ impl World {
         self.ask_for(number);
     }
 
-    /// Number of an act of operator, clerk or examiner.
+    /// Number of an act of operator, clerk, examiner or treasurer.
     pub(crate) fn count_act(&mut self) -> u32 {
         self.desk.tally.acts += 1;
         self.desk.tally.acts - 1
@@ -230,7 +230,7 @@ impl World {
 }
 
 /// The operator asks for one thing with each id and action: those are its requests' digests.
-fn request_hash(id: TransferId, action: u8) -> Digest {
+pub(crate) fn request_hash(id: TransferId, action: u8) -> Digest {
     let mut digest = Digest([action; 32]);
     digest.0[..17].copy_from_slice(&id.to_bytes());
     digest

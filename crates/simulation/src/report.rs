@@ -59,8 +59,12 @@ pub struct Tally {
     pub thawed: u64,
     /// Faults that struck.
     pub faults: u32,
-    /// Acts of operator, clerk and examiner after the onboarding.
+    /// Acts of operator, clerk, examiner and treasurer after the onboarding.
     pub acts: u32,
+    /// First caps in a currency that were asked for beside an account that was off in another.
+    pub begun_beside: u64,
+    /// Ends of outflows that were asked for through the account of another currency.
+    pub ends_astray: u64,
     /// Times that the disk was slow.
     pub slow: u64,
     /// Messages that were lost.

@@ -39,13 +39,15 @@ pub enum Kind {
     Clerk,
     /// The examiner.
     Examiner,
+    /// The treasurer.
+    Treasurer,
     /// Zeros written ahead of the log.
     Room,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Crash,
         Self::Torn,
         Self::Sync,
@@ -59,6 +61,7 @@ impl Kind {
         Self::Operator,
         Self::Clerk,
         Self::Examiner,
+        Self::Treasurer,
         Self::Room,
     ];
 }
@@ -87,7 +90,7 @@ pub struct Without {
     pub transfers: BTreeSet<u32>,
     /// Faults, in the order in which they strike.
     pub faults: BTreeSet<u32>,
-    /// Acts of operator, clerk and examiner, in their order, onboarding not counted.
+    /// Acts of operator, clerk, examiner and treasurer, in their order, onboarding not counted.
     pub acts: BTreeSet<u32>,
 }
 
@@ -107,7 +110,7 @@ impl Without {
                 Kind::Twice => faults.twice_per_mille = 0,
                 Kind::Operator => plan.operator_us = None,
                 Kind::Room => plan.room_bytes = 0,
-                Kind::Slow | Kind::Damage | Kind::Clerk | Kind::Examiner => {}
+                Kind::Slow | Kind::Damage | Kind::Clerk | Kind::Examiner | Kind::Treasurer => {}
             }
         }
     }

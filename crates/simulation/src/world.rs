@@ -34,6 +34,7 @@ use crate::random::{Random, mix, spread16};
 use crate::report::Tally;
 use crate::script::{Cast, Draw, Request, Script, What, administer};
 use crate::shelf::Shelf;
+use crate::treasurer::Treasurer;
 use crate::without::{Kind, Without};
 use crate::witness::Witness;
 
@@ -52,6 +53,7 @@ pub(crate) struct World {
     pub(crate) operator: Operator,
     pub(crate) clerk: Clerk,
     pub(crate) examiner: Examiner,
+    pub(crate) treasurer: Treasurer,
     pub(crate) without: Without,
     pub(crate) archiver: Archiver,
     pub(crate) disk: MemoryDisk,
@@ -104,10 +106,15 @@ impl World {
         if options.without.kinds.contains(&Kind::Examiner) {
             examiner.leave();
         }
+        let mut treasurer = Treasurer::new(seed, desk.plan.chaos_us);
+        if options.without.kinds.contains(&Kind::Treasurer) {
+            treasurer.leave();
+        }
         Self {
             operator: Operator::new(&cast),
             clerk,
             examiner,
+            treasurer,
             without: options.without.clone(),
             desk,
             cast,
@@ -169,6 +176,7 @@ impl World {
             self.desk.after(0, Event::Snapshot);
         }
         self.seat_examiner();
+        self.seat_treasurer();
         self.seat_archiver();
         self.desk.after(0, Event::NewTransfer);
         let wait = self.desk.plan.chaos_us;
@@ -193,6 +201,7 @@ impl World {
             Event::Operate => self.operate(),
             Event::Clerk => self.clerk_acts(),
             Event::Examine => self.examine(),
+            Event::Treasurer => self.treasurer_acts(),
             Event::Fault(fault) => self.fault(fault),
             Event::Mend(fault) => self.mend(fault),
             Event::Start => self.start(),
@@ -595,6 +604,7 @@ fn kind_of(event: &Event) -> u64 {
         Event::Snapshot => 14,
         Event::Examine => 15,
         Event::Archive => 16,
+        Event::Treasurer => 17,
     }
 }
 

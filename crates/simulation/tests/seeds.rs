@@ -118,6 +118,8 @@ fn sixty_seeds_reach_every_kind_of_fault_and_every_outcome() {
             ("archived segments", tally.archived),
             ("failures of the archiver", tally.archiving_failed),
             ("transfers read from the store", tally.thawed),
+            ("caps beside accounts that are off", tally.begun_beside),
+            ("outflows ended through another account", tally.ends_astray),
             ("slow disks", tally.slow),
             ("damaged copies refused", tally.damage_refused),
             ("bits flipped", tally.bits_flipped),

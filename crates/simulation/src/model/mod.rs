@@ -91,7 +91,7 @@ impl Model {
         assert!(self.stamp <= stamp, "the stamp went back from {:?} to {stamp:?}", self.stamp);
         self.stamp = stamp;
         self.outbox.begin();
-        self.scheme.begin();
+        self.scheme.begin(stamp);
         self.expire();
     }
 
@@ -101,7 +101,7 @@ impl Model {
         match command {
             Command::Genesis(genesis) => {
                 self.hub = Some(genesis.hub);
-                self.scheme.join(genesis.hub, self.stamp);
+                self.scheme.join(genesis.hub);
                 Outcome::Accepted
             }
             Command::Tick => Outcome::Accepted,
@@ -229,7 +229,7 @@ impl Model {
                 true => Outcome::Accepted,
                 false => Outcome::DeadLetterNotFound,
             },
-            _ => self.scheme.administer(change, self.stamp),
+            _ => self.scheme.administer(change),
         }
     }
 

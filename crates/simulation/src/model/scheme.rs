@@ -18,6 +18,9 @@ pub(super) struct Account {
     pub(super) active: bool,
     /// Place of its owner among the participants.
     owner: usize,
+    created: Stamp,
+    /// When something last moved it, by however little.
+    changed: Stamp,
 }
 
 /// What a participant holds in one currency: places of accounts, and the cap with its alarm.
@@ -47,7 +50,9 @@ pub(super) struct Scheme {
     /// first account of a currency.
     pub(super) accounts: Vec<Account>,
     models: Vec<SettlementModel>,
-    /// Accounts that the batch at hand moved.
+    /// When the batch at hand was made.
+    stamp: Stamp,
+    /// Accounts that it moved or switched on.
     touched: Vec<usize>,
 }
 
@@ -70,21 +75,23 @@ impl Default for Scheme {
             participants: Vec::new(),
             accounts: Vec::new(),
             models: vec![model],
+            stamp: Stamp(0),
             touched: Vec::new(),
         }
     }
 }
 
 impl Scheme {
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, stamp: Stamp) {
+        self.stamp = stamp;
         self.touched.clear();
     }
 
-    pub(super) fn join(&mut self, name: FspName, created: Stamp) {
+    pub(super) fn join(&mut self, name: FspName) {
         self.participants.push(Participant {
             name,
             active: true,
-            created,
+            created: self.stamp,
             holdings: Vec::new(),
             accounts: Vec::new(),
             endpoints: Vec::new(),
@@ -132,10 +139,11 @@ impl Scheme {
 
     pub(super) fn add(&mut self, account: usize, by: Money) {
         self.accounts[account].value += by;
+        self.accounts[account].changed = self.stamp;
         self.touched.push(account);
     }
 
-    pub(super) fn administer(&mut self, change: &Change, stamp: Stamp) -> Outcome {
+    pub(super) fn administer(&mut self, change: &Change) -> Outcome {
         let outcome = match change {
             Change::CreateHubAccount { currency, kind } => self.open_of_hub(*currency, *kind),
             Change::CreateSettlementModel(model) => self.add_model(model),
@@ -143,7 +151,7 @@ impl Scheme {
                 let model = self.models.iter_mut().find(|model| model.name == *name);
                 model.map(|model| model.active = *active).ok_or(Outcome::SettlementModelNotFound)
             }
-            Change::CreateParticipant { name, currency } => self.create(*name, *currency, stamp),
+            Change::CreateParticipant { name, currency } => self.create(*name, *currency),
             Change::SetParticipantActive { name, active } => {
                 self.known(name).map(|place| self.participants[place].active = *active)
             }
@@ -214,6 +222,7 @@ impl Scheme {
         let own = &self.accounts[at];
         let kept = state.books().get(AccountId(at as u32 + 1)).expect("it was opened");
         let name = self.participants[own.owner].name;
+        let times = (kept.created, kept.changed);
         let kept = (kept.owner.at(), kept.kind, kept.currency, kept.active, kept.value.units());
         let expected = (own.owner, own.kind, own.currency, own.active, own.value);
         assert_eq!(
@@ -222,6 +231,8 @@ impl Scheme {
             "account {} of {name}: owner, kind, currency, active, value",
             at + 1
         );
+        let expected = (own.created, own.changed);
+        assert_eq!(times, expected, "account {} of {name}: created, changed", at + 1);
     }
 
     fn place_of(&self, name: &FspName) -> Option<usize> {
@@ -268,7 +279,7 @@ impl Scheme {
     }
 
     /// 4.3: a participant with its accounts in a currency, all switched off.
-    fn create(&mut self, name: FspName, currency: Currency, stamp: Stamp) -> Result<(), Outcome> {
+    fn create(&mut self, name: FspName, currency: Currency) -> Result<(), Outcome> {
         let lower = |name: &FspName| name.as_str().to_ascii_lowercase();
         let known = self.place_of(&name);
         let alike = self.participants.iter().any(|other| lower(&other.name) == lower(&name));
@@ -282,7 +293,7 @@ impl Scheme {
         }
         let kinds = self.kinds_for(currency).ok_or(Outcome::SettlementModelMissing)?;
         let place = known.unwrap_or_else(|| {
-            self.join(name, stamp);
+            self.join(name);
             self.participants.len() - 1
         });
         let opened: Vec<(AccountKind, usize)> =
@@ -338,8 +349,13 @@ impl Scheme {
             if self.accounts[at].currency == currency {
                 self.accounts[at].active = true;
             }
+            // Those in other currencies stay as they are.
+            self.touched.push(at);
         }
-        self.add(account, position);
+        // Nothing moves where nobody owes anything.
+        if position != 0 {
+            self.add(account, position);
+        }
         Ok(())
     }
 
@@ -362,7 +378,16 @@ impl Scheme {
         active: bool,
     ) -> usize {
         use AccountKind::{InFlight, Opening, Outflow};
-        let new = |owner, kind, active| Account { kind, currency, value: 0, active, owner };
+        let (created, changed) = (self.stamp, self.stamp);
+        let new = |owner, kind, active| Account {
+            kind,
+            currency,
+            value: 0,
+            active,
+            owner,
+            created,
+            changed,
+        };
         if self.accounts.iter().all(|known| known.currency != currency) {
             self.accounts.extend([InFlight, Outflow, Opening].map(|kind| new(0, kind, true)));
         }

@@ -141,6 +141,8 @@ const STATE_ERASED: u8 = 2;
 /// Pieces for the chain are gathered to this many bytes before they are hashed: BLAKE3 is several
 /// times as fast on long inputs.
 const GATHER_BYTES: usize = 16 << 10;
+/// The same for a frame of a few records, which takes less of the stack for it.
+const GATHER_SMALL_BYTES: usize = 2 << 10;
 
 /// What tells one log from every other: random bytes drawn when it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -960,7 +962,14 @@ impl<'a> RawRecord<'a> {
 
 /// The chain head after the frame in `bytes`, whose records must be sound.
 fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
-    let mut gather = Gather::default();
+    match bytes.len() <= GATHER_SMALL_BYTES {
+        true => chain_through::<GATHER_SMALL_BYTES>(before, bytes),
+        false => chain_through::<GATHER_BYTES>(before, bytes),
+    }
+}
+
+fn chain_through<const N: usize>(before: &Digest, bytes: &[u8]) -> Digest {
+    let mut gather = Gather::<N>::default();
     gather.add(&before.0);
     gather.add(&bytes[..AT_LENGTH]);
     gather.add(&bytes[AT_COUNT..AT_CHAIN]);
@@ -977,12 +986,12 @@ fn chain_after(before: &Digest, bytes: &[u8]) -> Digest {
 /// that a hasher is made of and moved with. The buffer is not cleared first, which would cost as
 /// much as to hash a small frame.
 #[derive(Default)]
-struct Gather {
+struct Gather<const N: usize> {
     hasher: Option<blake3::Hasher>,
-    buffer: ArrayVec<u8, GATHER_BYTES>,
+    buffer: ArrayVec<u8, N>,
 }
 
-impl Gather {
+impl<const N: usize> Gather<N> {
     fn add(&mut self, piece: &[u8]) {
         let room = self.buffer.remaining_capacity();
         if piece.len() <= room {
@@ -994,7 +1003,7 @@ impl Gather {
         self.gather_within(head);
         let hasher = self.hasher.get_or_insert_with(blake3::Hasher::new);
         hasher.update(&self.buffer);
-        let (whole, rest) = tail.split_at(tail.len() - tail.len() % GATHER_BYTES);
+        let (whole, rest) = tail.split_at(tail.len() - tail.len() % N);
         hasher.update(whole);
         self.buffer.clear();
         self.gather_within(rest);

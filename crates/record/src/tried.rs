@@ -77,7 +77,7 @@ fn number_of(end: TriedEnd) -> u16 {
 /// Reads them back.
 ///
 /// # Errors
-/// [`FieldError`] when the bytes are not what [`write`] writes.
+/// [`FieldError`] when the bytes are not what [`write()`] writes.
 pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<Tried>)>, FieldError> {
     let mut reader = Reader(bytes);
     if reader.u8()? != VERSION {

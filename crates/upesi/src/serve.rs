@@ -519,8 +519,8 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
     if opening.place.node() == 0 && opening.damaged_end == DamagedEnd::Refuse {
-        let segments = disk.segments().map_err(|error| failed(error.to_string()))?;
-        log_end::check_begins(&disk, data, !segments.is_empty()).map_err(failed)?;
+        // One that was being begun counts: opening it tells what became of it.
+        log_end::check_begins(&disk, data, has_segments(data)).map_err(failed)?;
     }
     let served = opening.place.open(data, disk.clone(), config.hub_name()?, options)?;
     Ok(OpenedLog { disk, served, quarantined })

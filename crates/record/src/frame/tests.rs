@@ -417,9 +417,12 @@ fn gathering_does_not_change_the_hash() {
     let bytes: Vec<u8> = (0..5 * GATHER_BYTES).map(|n| (n % 251) as u8).collect();
     let expected = payload_digest(&bytes);
     for step in [1, 100, GATHER_BYTES - 1, GATHER_BYTES, GATHER_BYTES + 1, 3 * GATHER_BYTES + 7] {
-        let mut gather = Gather::default();
+        let mut gather = Gather::<GATHER_BYTES>::default();
         bytes.chunks(step).for_each(|piece| gather.add(piece));
         assert_eq!(gather.finish(), expected, "pieces of {step} bytes");
+        let mut gather = Gather::<GATHER_SMALL_BYTES>::default();
+        bytes.chunks(step).for_each(|piece| gather.add(piece));
+        assert_eq!(gather.finish(), expected, "pieces of {step} bytes, small");
     }
 }
 

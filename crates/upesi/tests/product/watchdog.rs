@@ -18,6 +18,8 @@ use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, Ports};
 
 const GLANCE: Duration = Duration::from_millis(20);
+/// A table of the store that is so long has blocks that a start does not read.
+const SEVERAL_BLOCKS: usize = 16 << 10;
 const REPORT: &str = "[health]\nstuck_seconds = 2\n";
 const EXIT: &str = "[health]\nstuck_seconds = 2\nwatchdog = \"exit\"\n";
 
@@ -169,7 +171,7 @@ fn wait_until_well(admin: &Admin) {
 fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
     let scheme = Scheme::at(Home::configured(REPORT));
     // A table is several blocks long, of which the start reads one.
-    let transfers: Vec<_> = (0..100).map(|_| Transfer::of("1")).collect();
+    let transfers: Vec<_> = (0..300).map(|_| Transfer::of("1")).collect();
     for transfer in &transfers {
         scheme.send(&transfer.prepare(), 202);
         scheme.send(&transfer.fulfil("COMMITTED"), 200);
@@ -180,12 +182,17 @@ fn a_store_that_is_found_damaged_when_it_is_read_is_named() {
     switch.stop(Signal::TERM);
     // What is told of decisions.
     let tables = home.data().join("store/rows/keyspaces/4/tables");
+    let mut damaged = 0;
     for table in fs::read_dir(tables).unwrap().map(|entry| entry.unwrap().path()) {
         let mut bytes = fs::read(&table).unwrap();
-        let third = bytes.len() / 3;
-        bytes[third..third + 100].fill(7);
-        fs::write(table, bytes).unwrap();
+        if SEVERAL_BLOCKS <= bytes.len() {
+            let middle = bytes.len() / 2;
+            bytes[middle..middle + 100].fill(7);
+            fs::write(table, bytes).unwrap();
+            damaged += 1;
+        }
     }
+    assert!(0 < damaged, "no table is that long");
     let switch = home.serve();
     let admin = Admin::new(&home, &switch);
     assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);

@@ -322,9 +322,9 @@ impl<M: Clone> Delivery<M> {
         Some(Course { attempts: held.attempts, first_attempt, last: held.last, waits })
     }
 
-    /// The attempts of a notice that have ended, oldest first: the newest [`crate::TRIED_MAX`] since
-    /// this machine began. None of one that the first attempt delivered, and none once its end is
-    /// recorded.
+    /// The attempts of a notice that have ended, oldest first: the newest [`crate::TRIED_MAX`]
+    /// since this machine began. None of one that the first attempt delivered, and none once its
+    /// end is recorded.
     pub fn tried(&self, notice: NoticeId) -> &[Tried] {
         self.by_notice.get(&notice).map_or(&[], |slot| &self.entries[*slot].tried)
     }

@@ -18,7 +18,7 @@ use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, 
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, Handle, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
-use ports::{Clock, ColdStore, Log as _, LogError};
+use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
 use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
 use switch::{Decisions, Signatures};
@@ -348,7 +348,8 @@ pub(crate) fn open(
     if let Err(failed) = replayed {
         let (log, error) = *failed;
         replayed = match error {
-            ReplayError::Store(error) => {
+            // One that only cannot be written, as on a full disk, is not thrown away for that.
+            ReplayError::Store(error @ StoreError::Damaged(_)) => {
                 cold::say(&error.to_string());
                 drop(store);
                 store = place.begin()?;
@@ -518,7 +519,7 @@ fn open_log(config: &Config, data: &Path, opening: &Opening) -> Result<OpenedLog
         ..Options::default()
     };
     let quarantined = quarantine::load(&disk).map_err(failed)?;
-    if opening.place.node() == 0 && opening.damaged_end == DamagedEnd::Refuse {
+    if opening.place.node() == 0 {
         // One that was being begun counts: opening it tells what became of it.
         log_end::check_begins(&disk, data, has_segments(data)).map_err(failed)?;
     }

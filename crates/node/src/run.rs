@@ -200,8 +200,10 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     /// While there is something in the log that is not durable.
     fn until_settled(&self) -> Option<Duration> {
         let tail = self.sequencer.log().tail();
-        let passed = self.clock.now().monotonic_us.saturating_sub(self.last_batch_us);
-        (tail.durable < tail.end).then(|| QUIET.saturating_sub(Duration::from_micros(passed)))
+        (tail.durable < tail.end).then(|| {
+            let passed = self.clock.now().monotonic_us.saturating_sub(self.last_batch_us);
+            QUIET.saturating_sub(Duration::from_micros(passed))
+        })
     }
 
     /// No batch came that would have synced the notes of deliveries.
@@ -249,12 +251,13 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     ) -> Result<(), String> {
         while !waiting.is_empty() {
             let taken = self.shared.stages.now_ns();
-            match self.sequencer.commit(waiting, batch, self.clock.now()) {
+            let now = self.clock.now();
+            self.last_batch_us = now.monotonic_us;
+            match self.sequencer.commit(waiting, batch, now) {
                 Ok(committed) => {
                     taken
                         .into_iter()
                         .for_each(|taken| self.posting.mark(&self.sequencer, taken, batch));
-                    self.last_batch_us = self.clock.now().monotonic_us;
                     let last = self.sequencer.state().position().0;
                     self.shared.tally.committed.store(last, Ordering::Release);
                     self.release(&committed, batch);

@@ -7,7 +7,7 @@
 use ledger::{Amount, Change, Currency, Digest, LedgerAccountType, Oracle, OracleId, OracleUpdate};
 
 use crate::event::Event;
-use crate::random::{Random, mix, spread32};
+use crate::random::{Random, Visits, mix, spread32};
 use crate::script::GHOST;
 use crate::world::World;
 
@@ -25,30 +25,21 @@ const KEY_HOLDERS: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct Clerk {
     random: Random,
-    /// Time between two acts, on average.
-    every_us: Option<u64>,
+    pub(crate) visits: Visits,
 }
 
 impl Clerk {
     pub(crate) fn new(seed: u64, chaos_us: u64) -> Self {
         let mut random = Random::new(mix(seed ^ DICE));
-        let is_there = random.chance(500);
-        let acts = random.between((20, 120));
-        Self { random, every_us: is_there.then_some(chaos_us / acts) }
-    }
-}
-
-impl Clerk {
-    pub(crate) fn leave(&mut self) {
-        self.every_us = None;
+        let visits = Visits::draw(&mut random, 500, (20, 120), chaos_us);
+        Self { random, visits }
     }
 }
 
 impl World {
     /// The clerk comes in, if the run has one.
     pub(crate) fn seat_clerk(&mut self) {
-        if let Some(mean) = self.clerk.every_us {
-            let wait = self.clerk.random.around(mean);
+        if let Some(wait) = self.clerk.visits.next(&mut self.clerk.random) {
             self.desk.after(wait, Event::Clerk);
         }
     }

@@ -22,7 +22,7 @@ const COPIES_PER_MILLE: u32 = 250;
 impl World {
     /// Now and then, before a recovery: a damaged copy.
     pub(crate) fn lay_out_damage(&mut self) {
-        let wanted = self.examiner.is_there() && !self.without.kinds.contains(&Kind::Damage);
+        let wanted = self.examiner.visits.is_there() && !self.without.kinds.contains(&Kind::Damage);
         if self.desk.calm || !wanted || !self.examiner.random.chance(COPIES_PER_MILLE) {
             return;
         }

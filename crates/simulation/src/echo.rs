@@ -21,7 +21,7 @@ const ECHOES_PER_MILLE: u32 = 60;
 impl World {
     /// Now and then, before a recovery: the last batch stands in the log twice.
     pub(crate) fn echo(&mut self) {
-        let wanted = self.examiner.is_there() && !self.desk.calm && 0 < self.lives;
+        let wanted = self.examiner.visits.is_there() && !self.desk.calm && 0 < self.lives;
         if !wanted || !self.examiner.random.chance(ECHOES_PER_MILLE) {
             return;
         }

@@ -18,7 +18,7 @@ use ledger::{
 
 use crate::event::Event;
 use crate::plan::SECOND;
-use crate::random::{Random, mix, spread16, spread32};
+use crate::random::{Random, Visits, mix, spread16, spread32};
 use crate::script::{GHOST, Request, What};
 use crate::without::Kind;
 use crate::world::World;
@@ -73,8 +73,7 @@ const AIMS: [Outcome; 34] = [
 #[derive(Debug)]
 pub(crate) struct Examiner {
     pub(crate) random: Random,
-    /// Time between two acts, on average.
-    every_us: Option<u64>,
+    pub(crate) visits: Visits,
     /// Commands of its own that are no changes, and who sends them.
     strays: Vec<Command>,
     newcomers: u32,
@@ -85,18 +84,8 @@ pub(crate) struct Examiner {
 impl Examiner {
     pub(crate) fn new(seed: u64, chaos_us: u64) -> Self {
         let mut random = Random::new(mix(seed ^ DICE));
-        let is_there = random.chance(600);
-        let acts = random.between((20, 150));
-        let every_us = is_there.then_some(chaos_us / acts);
-        Self { random, every_us, strays: Vec::new(), newcomers: 0, ids: 0 }
-    }
-
-    pub(crate) fn leave(&mut self) {
-        self.every_us = None;
-    }
-
-    pub(crate) fn is_there(&self) -> bool {
-        self.every_us.is_some()
+        let visits = Visits::draw(&mut random, 600, (20, 150), chaos_us);
+        Self { random, visits, strays: Vec::new(), newcomers: 0, ids: 0 }
     }
 
     /// The command of a request of its own.
@@ -126,8 +115,7 @@ impl Examiner {
 impl World {
     /// The examiner comes in, if the run has one.
     pub(crate) fn seat_examiner(&mut self) {
-        if let Some(mean) = self.examiner.every_us {
-            let wait = self.examiner.random.around(mean);
+        if let Some(wait) = self.examiner.visits.next(&mut self.examiner.random) {
             self.desk.after(wait, Event::Examine);
         }
     }

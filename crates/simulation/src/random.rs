@@ -41,6 +41,40 @@ impl Random {
     }
 }
 
+/// When somebody acts who comes in some of the runs only.
+#[derive(Debug)]
+pub(crate) struct Visits {
+    /// Time between two acts, on average.
+    every_us: Option<u64>,
+}
+
+impl Visits {
+    /// So many times in a thousand there is somebody, who acts between so many times and so many.
+    pub(crate) fn draw(
+        random: &mut Random,
+        per_mille: u32,
+        acts: (u64, u64),
+        chaos_us: u64,
+    ) -> Self {
+        let is_there = random.chance(per_mille);
+        let acts = random.between(acts);
+        Self { every_us: is_there.then_some(chaos_us / acts) }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.every_us = None;
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.every_us.is_some()
+    }
+
+    /// How long it is until the next act, if there is one.
+    pub(crate) fn next(&self, random: &mut Random) -> Option<u64> {
+        self.every_us.map(|mean| random.around(mean))
+    }
+}
+
 /// Spreads every bit of a number over all the others.
 pub(crate) fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -17,7 +17,7 @@ use ledger::{
 
 use crate::event::Event;
 use crate::operator::request_hash;
-use crate::random::{Random, mix, spread16};
+use crate::random::{Random, Visits, mix, spread16};
 use crate::world::World;
 
 /// What sets its dice apart from those of the run. This number gives none of the seeds that
@@ -32,8 +32,7 @@ const UNIT: i128 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Treasurer {
     random: Random,
-    /// Time between two acts, on average.
-    every_us: Option<u64>,
+    pub(crate) visits: Visits,
     /// Outflows that it asked for; some stay after they were ended, to be ended again.
     outflows: Vec<MoveFunds>,
 }
@@ -41,21 +40,15 @@ pub(crate) struct Treasurer {
 impl Treasurer {
     pub(crate) fn new(seed: u64, chaos_us: u64) -> Self {
         let mut random = Random::new(mix(seed ^ DICE));
-        let is_there = random.chance(250);
-        let acts = random.between((20, 100));
-        Self { random, every_us: is_there.then_some(chaos_us / acts), outflows: Vec::new() }
-    }
-
-    pub(crate) fn leave(&mut self) {
-        self.every_us = None;
+        let visits = Visits::draw(&mut random, 250, (20, 100), chaos_us);
+        Self { random, visits, outflows: Vec::new() }
     }
 }
 
 impl World {
     /// The treasurer comes in, if the run has one.
     pub(crate) fn seat_treasurer(&mut self) {
-        if let Some(mean) = self.treasurer.every_us {
-            let wait = self.treasurer.random.around(mean);
+        if let Some(wait) = self.treasurer.visits.next(&mut self.treasurer.random) {
             self.desk.after(wait, Event::Treasurer);
         }
     }

@@ -100,15 +100,15 @@ impl World {
         };
         let mut clerk = Clerk::new(seed, desk.plan.chaos_us);
         if options.without.kinds.contains(&Kind::Clerk) {
-            clerk.leave();
+            clerk.visits.leave();
         }
         let mut examiner = Examiner::new(seed, desk.plan.chaos_us);
         if options.without.kinds.contains(&Kind::Examiner) {
-            examiner.leave();
+            examiner.visits.leave();
         }
         let mut treasurer = Treasurer::new(seed, desk.plan.chaos_us);
         if options.without.kinds.contains(&Kind::Treasurer) {
-            treasurer.leave();
+            treasurer.visits.leave();
         }
         Self {
             operator: Operator::new(&cast),

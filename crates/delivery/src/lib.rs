@@ -27,7 +27,7 @@
 //! opens at once. Waiting entries keep their attempts meanwhile, and no other lane is delayed.
 //!
 //! **Bounds.** A lane keeps at most [`Policy::bytes_max`] of messages. Beyond that an entry is
-//! its id alone, about 150 bytes, and its attempt carries no message: the driver loads it from
+//! its id alone, about 180 bytes, and its attempt carries no message: the driver loads it from
 //! the log. A notice owed is never refused; how many there can be is bounded by the kernel, which
 //! refuses prepares for a full lane.
 //!

@@ -96,7 +96,7 @@ impl<D: Disk> Marker<D> {
 /// What the mark of a directory says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// There is none, or a crash or a full disk left it shorter than a sector when it was made.
+    /// There is none, or a crash or a full disk left the first one shorter than a sector, or zeros.
     Nothing,
     /// It is not what was written, which no crash explains.
     Damaged,
@@ -118,7 +118,10 @@ pub fn noted(disk: &impl Disk) -> Result<Noted, DiskError> {
         return Ok(Noted::Nothing);
     }
     let mut bytes = [0; SECTOR_BYTES];
-    let sound = length == SECTOR_BYTES as u64 && file.read_at(0, &mut bytes)? == SECTOR_BYTES;
+    let sound = file.read_at(0, &mut bytes)? == SECTOR_BYTES && length == SECTOR_BYTES as u64;
+    if bytes == [0; SECTOR_BYTES] {
+        return Ok(Noted::Nothing);
+    }
     Ok(match decode(&bytes).filter(|_| sound) {
         Some(Mark { identity, position }) => Noted::Durable(identity, position),
         None => Noted::Damaged,

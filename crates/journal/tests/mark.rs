@@ -4,7 +4,8 @@
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after};
 use journal::{
-    DamageReason, DamagedEnd, FileLog, MARK, Marker, MemoryDisk, OpenError, Options, Verify,
+    DamageReason, DamagedEnd, FileLog, MARK, Marker, MemoryDisk, Noted, OpenError, Options, Verify,
+    noted,
 };
 use ledger::Position;
 use ports::{Disk, DiskFile, Log};
@@ -167,6 +168,27 @@ fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
     }
 }
 
+/// What a crash or a full disk leaves of a first note is none; anything else that is not a mark was
+/// changed.
+#[test]
+fn an_unfinished_mark_is_none_and_a_changed_one_is_damaged() {
+    let disk = marked();
+    let sound = disk.content(MARK).expect("exists");
+    assert_eq!(noted(&disk), Ok(Noted::Durable(IDENTITY, Position(11))));
+    let longer = [&sound[..], &[0]].concat();
+    let flipped: Vec<u8> = sound.iter().map(|byte| byte ^ 1).collect();
+    for (found, bytes) in [
+        (Noted::Nothing, &sound[..0]),
+        (Noted::Nothing, &sound[..256]),
+        (Noted::Nothing, &[0; 512]),
+        (Noted::Damaged, &longer),
+        (Noted::Damaged, &flipped),
+    ] {
+        disk.put(MARK, bytes);
+        assert_eq!(noted(&disk), Ok(found), "{} bytes", bytes.len());
+    }
+}
+
 /// Marks are written among batches of which some are not synced, and the power goes off at each
 /// operation in turn.
 #[test]
@@ -193,7 +215,11 @@ fn no_crash_leaves_a_mark_ahead_of_its_log() {
             let disk = MemoryDisk::new(seed);
             disk.crash_at(operation);
             assert!(script(&disk).is_err(), "operation {operation} is reached");
-            match FileLog::open(disk.crash(), OPTIONS) {
+            let disk = disk.crash();
+            // Unfinished it may be, and then it is none.
+            let found = noted(&disk).expect("it is read");
+            assert_ne!(found, Noted::Damaged, "operation {operation}, seed {seed}");
+            match FileLog::open(disk, OPTIONS) {
                 Ok(_) | Err(OpenError::NoLog) => {}
                 Err(error) => panic!("operation {operation}, seed {seed}: {error}"),
             }

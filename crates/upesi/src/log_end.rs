@@ -36,8 +36,8 @@ pub(crate) fn check_begins(disk: &impl Disk, data: &Path, has_log: bool) -> Resu
     ))
 }
 
-/// Once it is open: the snapshots of this log that are of later records. Given up, they are
-/// removed.
+/// Once it is open: the snapshots of this log that are of later records. With the end given up,
+/// they are removed, and said.
 ///
 /// # Errors
 /// The first of them, unless the end is given up.
@@ -52,7 +52,10 @@ pub(crate) fn check_snapshots(
             return Err(missing(&format!("{} was", file.name), file.position, tail.end));
         }
         disk.remove(&file.name).map_err(failed)?;
-        say_given_up(tail.end, file.position);
+        printed::say(format_args!(
+            "removed {}: the log went as far as record {}, and ends with record {}",
+            file.name, file.position.0, tail.end.0
+        ));
     }
     Ok(())
 }
@@ -63,7 +66,8 @@ fn is_ahead(disk: &impl Disk, file: &SnapshotFile, tail: &Tail) -> bool {
     at.is_ok_and(|at| at.identity == tail.identity && tail.end < at.end)
 }
 
-/// The same of the cold store, which knows its log.
+/// The same of the cold store, which knows its log. With the end given up, it is built anew, and
+/// that is said.
 ///
 /// # Errors
 /// What it shows, unless the end is given up.
@@ -73,22 +77,10 @@ pub(crate) fn check_store(
     damaged_end: DamagedEnd,
 ) -> Result<(), String> {
     let reached = store.mark().position;
-    if reached <= end {
-        return Ok(());
+    match end < reached && damaged_end == DamagedEnd::Refuse {
+        true => Err(missing("the cold store beside it was", reached, end)),
+        false => Ok(()),
     }
-    if damaged_end == DamagedEnd::Refuse {
-        return Err(missing("the cold store beside it was", reached, end));
-    }
-    say_given_up(end, reached);
-    Ok(())
-}
-
-fn say_given_up(end: Position, reached: Position) {
-    printed::say(format_args!(
-        "records {} to {} at least are given up: what they acknowledged is to be settled by hand",
-        end.0 + 1,
-        reached.0
-    ));
 }
 
 /// What is to be said, and done.

@@ -511,7 +511,7 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     }
     match proof.durable_mark {
         Some(record) => println!("  its end is not before record {record}, as {MARK} has it"),
-        None => println!("  there is no {MARK}: whether its end is missing it cannot tell"),
+        None => println!("  no {MARK} of it is there to tell whether its end is missing"),
     }
     if 0 < proof.snapshots {
         println!("  {} snapshots are the states that the log came to", proof.snapshots);

@@ -389,8 +389,17 @@ fn a_log_that_ends_before_a_snapshot_of_it_is_refused() {
     fs::remove_file(&mark).unwrap();
     assert_eq!(fs::read(all.last().unwrap()).unwrap(), copy);
     let home = home.told(&["--drop-damaged-end"]);
-    home.serve().stop(Signal::TERM);
+    let switch = home.serve();
+    for part in ["removed 0000", "the cold store is built anew"] {
+        assert_eq!(switch.greeting.matches(part).count(), 1, "{}", switch.greeting);
+    }
+    switch.stop(Signal::TERM);
     assert_eq!(answer(&["verify", "--json", "--data", text(&data)])["ok"], json!(true));
+
+    names(&data, ".segment").iter().for_each(|file| fs::remove_file(file).unwrap());
+    let said = complaint(&home.serve_in_vain(Ports::free()));
+    assert!(said.contains("there is no log here, but store"), "nor by a flag: {said}");
+    assert_eq!(names(&data, ".segment").len(), 0, "none was begun");
 }
 
 /// An end that is damaged, and of which there is no copy, is given up if an operator says so.

@@ -266,6 +266,35 @@ mod tests {
         );
     }
 
+    /// A crash cuts the line of a segment that is still here, plain or packed; no other is cut by one.
+    #[test]
+    fn a_line_cut_short_is_of_a_segment_that_is_here() {
+        let line = write_line(&Entry { place: "file:///here".into(), contents: contents() });
+        let other = line.replace("\"first\":7", "\"first\":70");
+        let sealed = |text: &str| {
+            let text = text.split('\t').next().expect("a line");
+            format!("{text}\t{:08x}\n", crc32c(text.as_bytes()))
+        };
+        let load = |bytes: &str, beside: &[&str]| {
+            let disk = crate::MemoryDisk::new(1);
+            disk.put(CATALOGUE, bytes.as_bytes());
+            beside.iter().for_each(|name| disk.put(name, b"a segment"));
+            Catalogue::load(&disk).map(|catalogue| catalogue.entries.len())
+        };
+        let (plain, packed) =
+            (segment::name_of(Position(70)), segment::packed_name_of(Position(70)));
+        let whole = sealed(&line);
+        let cut = format!("{whole}{}", &other[..other.len() - 9]);
+        let error = load(&cut, &[]).expect_err("it is nowhere");
+        let DiskError::Damaged { file, offset, .. } = &error else { panic!("{error}") };
+        assert_eq!((&**file, *offset), (CATALOGUE, Some(whole.len() as u64)));
+        assert_eq!(load(&cut, &[&plain]), Ok(1));
+        assert_eq!(load(&cut, &[&packed]), Ok(1));
+        // A later line of a segment that is known, and one of which nobody knows what it is about.
+        assert_eq!(load(&format!("{whole}{}", &line[..200]), &[]), Ok(1));
+        assert_eq!(load(&format!("{whole}{}", &other[..20]), &[]), Ok(1));
+    }
+
     /// Thousands of segments stand in one place, whose name is kept once.
     #[test]
     fn a_place_is_kept_once() {

@@ -556,6 +556,32 @@ fn a_header_that_no_crash_leaves_is_refused() {
     }
 }
 
+/// What a replay says where a frame of a segment is another one on another chain, with checksums
+/// that are right. It is put back.
+fn replay_with_forged(
+    log: &mut FileLog<MemoryDisk>,
+    disk: &MemoryDisk,
+    (name, at): (&str, usize),
+) -> Result<(), String> {
+    let bytes = disk.content(name).expect("exists");
+    let offsets = frame_offsets(disk, name);
+    let (start, end) = (offsets[at], offsets[at + 1]);
+    let header = *Frame::parse(&bytes[start..end]).expect("sound").header();
+    let before = Tail {
+        end: Position(header.first.0 - 1),
+        durable: header.durable,
+        stamp: Stamp(header.batch.stamp.0 - 10),
+        ..Tail::genesis(IDENTITY)
+    };
+    let forged = frame_after(&before, &[100]);
+    assert_eq!(forged.len(), end - start);
+    let file = disk.open(name).expect("opens");
+    file.write_at(start as u64, &forged).expect("writes");
+    let result = log.replay(Position(1), &mut |_| Ok(()));
+    file.write_at(start as u64, &bytes[start..end]).expect("writes");
+    result.map_err(|error| error.to_string())
+}
+
 /// Opening has hashed what was there, and a replay goes by its checksums; what came later is
 /// hashed, and holds what was there before it.
 #[test]
@@ -566,29 +592,29 @@ fn a_replay_hashes_what_opening_has_not() {
     log.append(&frame_after(&log.tail(), &[100])).expect("appends");
     log.append(&frame_after(&log.tail(), &[100])).expect("appends");
     let offsets = frame_offsets(&disk, &name);
-    // The same frame on another chain, with checksums that are right.
-    let mut replay_with_forged = |at: usize| {
-        let bytes = disk.content(&name).expect("exists");
-        let (start, end) = (offsets[at], offsets[at + 1]);
-        let header = *Frame::parse(&bytes[start..end]).expect("sound").header();
-        let before = Tail {
-            end: Position(header.first.0 - 1),
-            durable: header.durable,
-            stamp: Stamp(header.batch.stamp.0 - 10),
-            ..Tail::genesis(IDENTITY)
-        };
-        let forged = frame_after(&before, &[100]);
-        assert_eq!(forged.len(), end - start);
-        let file = disk.open(&name).expect("opens");
-        file.write_at(start as u64, &forged).expect("writes");
-        let result = log.replay(Position(1), &mut |_| Ok(()));
-        file.write_at(start as u64, &bytes[start..end]).expect("writes");
-        result.map_err(|error| error.to_string())
-    };
-    assert_eq!(replay_with_forged(10), Ok(()), "opening has seen another one");
+    let seen = replay_with_forged(&mut log, &disk, (&name, 10));
+    assert_eq!(seen, Ok(()), "opening has seen another one");
     for (forged, found) in [(11, 12), (12, 12), (13, 13)] {
-        let error = replay_with_forged(forged).expect_err("a link is broken");
+        let error =
+            replay_with_forged(&mut log, &disk, (&name, forged)).expect_err("a broken link");
         assert!(error.contains(&format!("byte {}", offsets[found])), "{forged}: {error}");
+    }
+    assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Ok(()), "all was put back");
+}
+
+/// That goes for the segment that opening has read, as long as it is the last one.
+#[test]
+fn a_replay_hashes_every_segment_begun_since() {
+    let disk = sample_of(100);
+    let (mut log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
+    while disk.list().expect("lists").len() < 2 {
+        log.append(&frame_after(&log.tail(), &[100])).expect("appends");
+    }
+    log.append(&frame_after(&log.tail(), &[100])).expect("appends");
+    for (at, frame) in [(0, 10), (1, 0), (1, 1)] {
+        let name = segment(&disk, at);
+        let error = replay_with_forged(&mut log, &disk, (&name, frame)).expect_err("a broken link");
+        assert!(error.contains(&name), "{error}");
     }
     assert_eq!(log.replay(Position(1), &mut |_| Ok(())), Ok(()), "all was put back");
 }

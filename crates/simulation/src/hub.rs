@@ -181,6 +181,10 @@ impl Hub {
                 let ends = desk.plan.commit_us;
                 desk.random.between(ends) + desk.drag()
             }
+            // As a switch ends whose log cannot be begun.
+            Err(CommitError::Full) if self.sequencer.state().position() == Position(0) => {
+                return Err(Stopped);
+            }
             Err(CommitError::Full) => {
                 desk.tally.full += 1;
                 self.full_until = desk.now + FULL_PAUSE_US;

@@ -32,6 +32,7 @@ mod signals;
 mod signatures;
 mod slow_log;
 mod snapshot;
+mod stopping;
 mod verify;
 mod watchdog;
 mod what_if;

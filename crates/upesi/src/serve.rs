@@ -16,12 +16,12 @@ use journal::{
 };
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
-use node::{Directory, Handle, SystemClock};
+use node::{Directory, Handle, Node, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
 use ports::{Clock, ColdStore, Log as _, LogError, StoreError};
 use sequencer::{Durability, Quarantine, ReplayError, Sequencer, Start, Submission};
 use snapshots::{Aside, Followed, Follower, News, SnapshotFile};
-use switch::{Decisions, Signatures};
+use switch::{Decisions, Message, Signatures};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
@@ -37,6 +37,7 @@ use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic, has_
 use crate::signals::{Signals, Unready, start_runtime};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
+use crate::stopping::Deadline;
 use crate::watchdog::{Injected, Watchdog};
 use crate::{Failure, ServeArguments};
 
@@ -101,9 +102,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     });
     let admin_address = address_of(&admin_listener)?;
     warn(decisions, slowness);
-    if let Some(injected) = arguments.inject_stuck {
-        injected.break_node(&node.handle());
-    }
+    Injected::break_one(arguments.inject_stuck, &node.handle());
     say_ready(fspiop_address, admin_address);
     let options = admin_options(&config, auth, keys.admin);
     let ended = || {
@@ -111,13 +110,27 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         node.has_ended() || running.has_ended()
     };
     let admin = AdminSide { listener: admin_listener, hub, options };
-    let waited = runtime.block_on(run_admin(admin, signals, &stop, stopping, ended));
+    let patience = patience(&config.health);
+    let end = Stop { stop: &stop, stopping, patience };
+    let (waited, deadline) = runtime.block_on(run_admin(admin, signals, end, ended))?;
     let broken = running.has_ended() && !node.has_ended();
     running.join();
+    drop(deadline);
     follower.stop();
     keeper.stop();
-    node.stop().map_err(Failure::new)?;
-    conclude(waited, broken)
+    stop_node(node, patience)?;
+    conclude(&waited, broken)
+}
+
+/// How long an orderly stop may take: what requests under way are given, and after that what a
+/// stage without progress is.
+fn patience(health: &config::Health) -> Duration {
+    switch::GRACE + Duration::from_secs(health.stuck_seconds)
+}
+
+fn stop_node(node: Node<Message>, patience: Duration) -> Result<(), Failure> {
+    let _deadline = Deadline::begin("the sequencer", patience);
+    node.stop().map_err(Failure::new)
 }
 
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
@@ -126,10 +139,10 @@ fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 }
 
 /// How the program ends, once everything has stopped.
-fn conclude(waited: Result<Ending, Failure>, broken: bool) -> Result<(), Failure> {
+fn conclude(waited: &Ending, broken: bool) -> Result<(), Failure> {
     match (waited, broken) {
-        (Ok(Ending::Broken), true) => Err(Failure::new("an I/O thread ended; see above")),
-        (waited, _) => waited.map(|_| ()),
+        (Ending::Broken, true) => Err(Failure::new("an I/O thread ended; see above")),
+        _ => Ok(()),
     }
 }
 
@@ -250,14 +263,21 @@ struct AdminSide {
     options: AdminOptions,
 }
 
-/// Serves the admin API on this thread until a signal comes or the log stops.
+/// How everybody is told to stop, and how long that may take.
+struct Stop<'a> {
+    stop: &'a watch::Sender<bool>,
+    stopping: watch::Receiver<bool>,
+    patience: Duration,
+}
+
+/// Serves the admin API on this thread until a signal comes or the log stops. With the deadline
+/// for all connections to end.
 async fn run_admin(
     admin: AdminSide,
     signals: Signals,
-    stop: &watch::Sender<bool>,
-    mut stopping: watch::Receiver<bool>,
+    Stop { stop, mut stopping, patience }: Stop<'_>,
     mut ended: impl FnMut() -> bool,
-) -> Result<Ending, Failure> {
+) -> Result<(Ending, Deadline), Failure> {
     let listener = tokio::net::TcpListener::from_std(admin.listener)
         .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))?;
     let shutdown = async move {
@@ -268,10 +288,10 @@ async fn run_admin(
     let end = async {
         let ending = wait_for_end(signals, &mut ended).await;
         stop.send_replace(true);
-        ending
+        (ending, Deadline::begin("a connection or its thread", patience))
     };
-    let (_served, ending) = tokio::join!(admin, end);
-    Ok(ending)
+    let (_served, ended) = tokio::join!(admin, end);
+    Ok(ended)
 }
 
 /// Why serving ends.

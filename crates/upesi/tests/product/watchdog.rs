@@ -299,6 +299,20 @@ fn the_watchdog_ends_a_process_that_leaves_work_undone() {
     }
 }
 
+/// Requests under way have three seconds, and after that what stands still has two.
+#[test]
+fn what_stands_still_does_not_hold_up_a_stop() {
+    for (stage, named) in [("sequencer", "the sequencer"), ("io", "a connection or its thread")] {
+        let home = injured(REPORT, stage);
+        let switch = home.serve();
+        switch.signal(Signal::TERM);
+        let (status, said) = switch.end();
+        assert_eq!(status.code(), Some(70), "{said}");
+        assert!(said.contains(&format!("{named} did not stop within 5 s")), "{said}");
+        assert!(home.verify().status.success(), "the log is whole");
+    }
+}
+
 #[track_caller]
 fn bites((status, said): (std::process::ExitStatus, String), named: &str) {
     assert_eq!(status.code(), Some(70), "{said}");

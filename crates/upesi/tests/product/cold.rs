@@ -239,7 +239,7 @@ fn a_store_that_is_ahead_of_its_log_shows_that_its_end_is_missing() {
 }
 
 /// Makes `to` a copy of the directory `from`.
-fn replace(from: &Path, to: &Path) {
+pub(crate) fn replace(from: &Path, to: &Path) {
     if to.exists() {
         fs::remove_dir_all(to).unwrap();
     }

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
+use crate::cold::replace;
 use crate::disk_operations::{Record, check, onboard, send_all};
 use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::fsp::{Callback, Reply, Server};
@@ -27,6 +28,8 @@ const SMALL: &str = "[log]\nsegment_mib = 1\n[snapshot]\nevery_records = 50\ncpu
 const MEBIBYTES: u32 = 96;
 /// Transfers before the fault, at least.
 const BEFORE: u64 = 25;
+/// Transfers that a store must be given when it is behind by them.
+const MANY: u64 = 3_000;
 /// More than will be accepted before the fault comes.
 const TOO_MANY: u64 = 1_000_000;
 
@@ -93,6 +96,41 @@ fn nothing_acknowledged_is_lost_when_the_file_system_is_full() {
         drop(switch);
         check(&home, &mut record);
         prove(&home);
+    });
+}
+
+/// What a start cannot write of the store stays in memory, or ends the start: it is no reason to
+/// throw away what is there.
+#[test]
+fn a_start_on_a_full_disk_keeps_the_store() {
+    let test = "faults::a_start_on_a_full_disk_keeps_the_store";
+    apart(test, Need::Memory, || {
+        let server = Server::start(|_| Reply::Accept);
+        let home = Home::configured(SMALL);
+        let _mounted = Mounted::memory(&home.data(), MEBIBYTES);
+        onboard(&home, &server);
+        let mut record = Record::default();
+        let [store, aside] = ["store", "store-before"].map(|name| home.data().join(name));
+        replace(&store, &aside);
+        let switch = home.serve();
+        assert!(!send_all(&switch, &mut record, MANY), "{}", switch.complaints());
+        switch.kill();
+        replace(&aside, &store);
+        let fill = home.data().join("ballast");
+        fill_up(&fill);
+
+        let kept = |switch: &Switch| {
+            assert!(!switch.greeting.contains("built anew"), "{}", switch.greeting);
+        };
+        if let Ok(switch) = home.serve_or_not() {
+            kept(&switch);
+            switch.signal(Signal::KILL);
+        }
+        fs::remove_file(&fill).unwrap();
+        let switch = home.serve();
+        kept(&switch);
+        switch.kill();
+        check(&home, &mut record);
     });
 }
 

@@ -131,7 +131,6 @@ impl Home {
     }
 
     /// Starts a switch that may refuse to start, and then says why.
-    #[cfg(feature = "real-brokers")]
     pub(crate) fn serve_or_not(&self) -> Result<Switch, String> {
         let mut switch = self.spawned(self.command(Ports::free()));
         match switch.is_ready() {

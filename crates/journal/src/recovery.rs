@@ -694,3 +694,17 @@ fn assemble<F: DiskFile>(found: Vec<Found<F>>, end: End, report: Recovery) -> Re
     }
     Recovered { segments, active, length: end.scanned.offset, tail: end.scanned.tail, report }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_comes_with_advice_and_nothing_else_does() {
+        let (file, reason) = ("00.pack".to_owned(), "it is cut".to_owned());
+        let damaged = DiskError::Damaged { file, offset: Some(7), reason };
+        let said = OpenError::Disk(damaged).to_string();
+        assert_eq!(said, format!("00.pack at byte 7: it is cut{ADVICE_ON_FILE}"));
+        assert_eq!(OpenError::Disk(DiskError::Full).to_string(), "the disk is full");
+    }
+}

@@ -113,8 +113,10 @@ struct Opened {
     tales: Tales,
     /// Whether something was written to it.
     written: AtomicBool,
-    /// Whether that failed, or something was found damaged.
+    /// Whether that failed, for which there may be no more than no room.
     failed: AtomicBool,
+    /// Whether something was found damaged.
+    damaged: AtomicBool,
     /// Whether nobody but its owner may say that it must not be used again.
     only_asked: bool,
     /// Behind the database and its keyspaces: it is dropped after them.
@@ -124,7 +126,8 @@ struct Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         // After a failure its tables are not to be relied on, nor the library's threads.
-        if *self.written.get_mut() && !*self.failed.get_mut() {
+        let is_sound = !*self.failed.get_mut() && !*self.damaged.get_mut();
+        if *self.written.get_mut() && is_sound {
             let named: Vec<_> = self.named().map(|(_, keyspace)| keyspace).collect();
             self.journals.needless = flush(&[&named[..], &[&self.about]].concat());
         }
@@ -308,7 +311,7 @@ impl ColdStore for Disk {
     fn is_damaged(&self) -> bool {
         // While it is being opened again nobody knows.
         self.opened.try_read().is_ok_and(|opened| {
-            opened.as_ref().is_none_or(|opened| opened.failed.load(Ordering::Relaxed))
+            opened.as_ref().is_none_or(|opened| opened.damaged.load(Ordering::Relaxed))
         })
     }
 
@@ -468,13 +471,14 @@ impl Opened {
             tales,
             written: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
             only_asked: false,
         })
     }
 
     /// Notes that the store must not be used again, and passes the error on.
     fn condemn(&self, error: StoreError) -> StoreError {
-        self.failed.store(true, Ordering::Relaxed);
+        self.damaged.store(true, Ordering::Relaxed);
         if !self.only_asked {
             // When even that fails, the next start finds the damage by itself.
             let _noted = fs::write(self.path.join(DAMAGED), error.to_string());

@@ -65,6 +65,7 @@ fn fill(place: &Path, room: u64) {
     let mended = store.mend();
     assert!(matches!(mended, Err(StoreError::Failed(_))), "{room} MiB: {mended:?}");
     check(&store, mark);
+    assert!(store.is_failing() && !store.is_damaged(), "{room} MiB: it is only full");
     fs::remove_file(&ballast).expect("it is there");
     go_on(&store, (mark, room));
     let mark = store.mark().position;

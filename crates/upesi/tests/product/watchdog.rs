@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::faults::fill_up;
 use crate::support::apart::{Mounted, Need, apart, make_image, run};
 use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Message, Transfer};
@@ -250,6 +251,70 @@ fn a_store_that_hangs_is_named() {
         scheme.switch.signal(Signal::TERM);
         let (status, said) = scheme.switch.end();
         assert!(status.success(), "{said}");
+    });
+}
+
+/// Commands come and each is refused: the position of the last record does not move. Another start
+/// would find the disk just as full, so nothing ends, and with room everything goes on.
+#[test]
+fn a_log_without_room_is_named_and_ends_nothing() {
+    apart("watchdog::a_log_without_room_is_named_and_ends_nothing", Need::Memory, || {
+        let home = Home::configured(&format!("[log]\nsegment_mib = 1\n{EXIT}"));
+        let _mounted = Mounted::memory(&home.data(), 96);
+        let scheme = Scheme::at(home);
+        let fill = scheme.home.data().join("ballast");
+        fill_up(&fill);
+        let prepare = || scheme.ask(&Transfer::of("1").prepare()).status();
+        let deadline = Instant::now() + PATIENCE;
+        let log = loop {
+            // Where the log has room in its segment yet, this uses it up.
+            while prepare() == 202 {}
+            let answer = scheme.admin.call("GET", "/health", "").text();
+            let page: Value = serde_json::from_str(&answer).unwrap();
+            let stuck = page["stuck"].as_array().into_iter().flatten();
+            if let Some(log) = stuck.into_iter().find(|one| one["stage"] == "log") {
+                break log.clone();
+            }
+            assert!(Instant::now() < deadline, "the log stays well: {answer}");
+            thread::sleep(GLANCE);
+        };
+        assert!(log["detail"].as_str().unwrap().contains("the disk is full"), "{log}");
+        fs::remove_file(&fill).unwrap();
+        while prepare() != 202 {
+            assert!(Instant::now() < deadline, "it does not go on: {}", scheme.switch.complaints());
+        }
+        wait_until_well(&scheme.admin);
+        assert!(scheme.switch.complaints().contains("log gets on again\n"));
+    });
+}
+
+/// A disk that takes nothing and says nothing holds the thread that waits for it.
+#[test]
+fn a_log_that_hangs_is_named() {
+    apart("watchdog::a_log_that_hangs_is_named", Need::Disk, || {
+        let home = Home::configured(REPORT);
+        let image = home.configuration().with_file_name("image");
+        make_image(&image, 96);
+        let data = home.data();
+        let _mounted = Mounted::image(&image, &data);
+        let scheme = Scheme::at(home);
+        let frozen = Frozen::freeze(&data);
+        let transfer = Transfer::of("10");
+        thread::scope(|scope| {
+            let (fspiop, prepare) = (scheme.switch.fspiop, transfer.prepare().render());
+            let send = move || Connection::open(fspiop).unwrap().exchange(&prepare).unwrap();
+            let sending = scope.spawn(move || send().status());
+            let (names, page) = down(|| {
+                let answer = scheme.admin.call("GET", "/health", "");
+                (answer.status(), answer.text())
+            });
+            assert!(names.contains(&"sequencer".to_owned()), "{page}");
+            assert!(!sending.is_finished(), "nothing is acknowledged meanwhile");
+            drop(frozen);
+            assert_eq!(sending.join().unwrap(), 202);
+        });
+        scheme.payee.wait("POST", "/transfers");
+        wait_until_well(&scheme.admin);
     });
 }
 

@@ -355,6 +355,26 @@ fn a_damaged_archive_is_named() {
     walk(&scene.log()).expect("all of it was put back");
 }
 
+/// What follows what the catalogue knows of is never read, and found by whoever reads everything.
+#[test]
+fn bytes_behind_an_archived_segment_are_named() {
+    let scene = Scene::new();
+    let place = scene.place();
+    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    let length = fs::metadata(scene.object(1)).expect("is there").len();
+    walk(&scene.log()).expect("as it was written");
+    change(&scene.object(1), |bytes| bytes.push(0));
+    let error = walk(&scene.log()).expect_err("it is seen");
+    let OpenError::Disk(DiskError::Damaged { file, offset, reason }) = &error else {
+        panic!("{error}")
+    };
+    assert!(file.ends_with("00000000000000000035.packed"), "{file}");
+    assert_eq!(
+        (*offset, &**reason),
+        (Some(length), "more bytes follow than the catalogue knows of")
+    );
+}
+
 /// Every flipped byte of a packed file is found by reading all of it.
 #[test]
 fn every_flipped_byte_of_a_packed_file_is_found() {

@@ -61,7 +61,7 @@ pub use real_disk::{
 pub use records::Records;
 pub use recovery::{
     ADVICE_ON_FILE, Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked,
-    walk,
+    walk, walk_beside,
 };
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};
 pub use tiered::{PackedFile, SegmentInfo, Tier, Tiered, TieredFile};

@@ -44,6 +44,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, Stop};
@@ -58,6 +60,11 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Bytes written once more are copied in pieces of this size.
 const REWRITE_BYTES: usize = 1 << 20;
+
+/// How often what looks damaged is looked at again, where it may be being written, and how long
+/// after another: half a second in all.
+const LOOKS: u32 = 25;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What happens to frames at the end of the log that are damaged rather than torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -367,6 +374,34 @@ pub fn walk<D: Disk>(
     disk: &D,
     visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
 ) -> Result<Walked, OpenError> {
+    walk_with(disk, Neighbour::None, visit)
+}
+
+/// The same beside somebody who may be writing: up to what was whole when the walk came there, and
+/// not before what was whole when it began. A frame that is being written is no damage.
+///
+/// # Errors
+/// As [`walk`]. Whether something damaged is only being written is looked at for up to half a
+/// second.
+pub fn walk_beside<D: Disk>(
+    disk: &D,
+    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+) -> Result<Walked, OpenError> {
+    walk_with(disk, Neighbour::Writer, visit)
+}
+
+/// Who else may be at the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Neighbour {
+    None,
+    Writer,
+}
+
+fn walk_with<D: Disk>(
+    disk: &D,
+    neighbour: Neighbour,
+    visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+) -> Result<Walked, OpenError> {
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
     let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
@@ -387,11 +422,14 @@ pub fn walk<D: Disk>(
     }
     let mut frames = 0;
     let start = (SEGMENT_HEADER_BYTES, last.base());
-    let scanned = scan::scan(last.part(), start, &mut |offset, frame| {
+    let mut scanned = scan::scan(last.part(), start, &mut |offset, frame| {
         frames += 1;
         visit(&Placed { segment: &last.name, offset, frame })
     })?;
     walked.note(frames, &scanned);
+    if neighbour == Neighbour::Writer {
+        scanned.cause = settled(last.file(), &scanned)?;
+    }
     if scanned.cause != Cause::Visitor {
         let end = End { scanned, frames, index: Index::default(), unproven: scanned.offset };
         let known = Known { unfinished: unfinished.as_ref(), mark };
@@ -399,6 +437,25 @@ pub fn walk<D: Disk>(
         walked.torn = cut.map(|reason| note_cut(last, &scanned, reason));
     }
     Ok(walked)
+}
+
+/// What a scan of the last segment really ended with, where somebody may be writing: what was no
+/// frame may be whole by now, and nothing may be there any more. Damage stays as it is.
+fn settled<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
+    let start = (scanned.offset, scanned.tail);
+    for _ in 0..LOOKS {
+        if !matches!(scanned.cause, Cause::Frame(_)) {
+            break;
+        }
+        let part = Part { file, limit: file.length()? };
+        let again = scan::scan(part, start, &mut |_, _| Err(Stop))?;
+        match again.cause {
+            Cause::Visitor | Cause::Limit => return Ok(again.cause),
+            _ if scan::is_room(part, scanned.offset)? => return Ok(Cause::Limit),
+            _ => thread::sleep(LOOK_AGAIN),
+        }
+    }
+    Ok(scanned.cause)
 }
 
 impl Walked {

@@ -39,6 +39,8 @@ pub struct Tiered<D: Disk> {
 struct Inner<D: Disk> {
     disk: D,
     catalogue: RwLock<Catalogue>,
+    /// Somebody else may move segments meanwhile.
+    beside: bool,
     places: Mutex<HashMap<Arc<str>, Arc<dyn Place>>>,
     cache: Arc<Cache>,
 }
@@ -107,9 +109,22 @@ impl<D: Disk> Tiered<D> {
     /// # Errors
     /// [`DiskError::Damaged`] for the catalogue, [`DiskError::Failed`].
     pub fn open(disk: D) -> Result<Self, DiskError> {
+        Self::open_with(disk, false)
+    }
+
+    /// The same beside its owner, who may archive segments meanwhile: they are found where they
+    /// are then.
+    ///
+    /// # Errors
+    /// As [`Tiered::open`].
+    pub fn open_beside(disk: D) -> Result<Self, DiskError> {
+        Self::open_with(disk, true)
+    }
+
+    fn open_with(disk: D, beside: bool) -> Result<Self, DiskError> {
         let catalogue = RwLock::new(Catalogue::load(&disk)?);
         let (places, cache) = (Mutex::default(), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { disk, catalogue, places, cache }) })
+        Ok(Self { inner: Arc::new(Inner { disk, catalogue, beside, places, cache }) })
     }
 
     /// The disk below.
@@ -267,6 +282,17 @@ impl<D: Disk> Tiered<D> {
         catalogue.add(&self.inner.disk, entry)
     }
 
+    /// What the catalogue says by now, where it is not written here. It names a segment before
+    /// that goes from the directory.
+    fn look_again(&self) -> Result<(), DiskError> {
+        if !self.inner.beside {
+            return Ok(());
+        }
+        let mut catalogue = self.inner.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        *catalogue = Catalogue::load(&self.inner.disk)?;
+        Ok(())
+    }
+
     fn catalogue(&self) -> std::sync::RwLockReadGuard<'_, Catalogue> {
         self.inner.catalogue.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -277,6 +303,7 @@ impl<D: Disk> Disk for Tiered<D> {
 
     fn list(&self) -> Result<Vec<String>, DiskError> {
         let mut names: Vec<String> = self.inner.disk.list()?;
+        self.look_again()?;
         for name in &mut names {
             if let Some(first) = segment::first_of_packed(name) {
                 *name = segment::name_of(first);
@@ -299,8 +326,12 @@ impl<D: Disk> Disk for Tiered<D> {
             Err(error) => return Err(error),
         };
         let Some(first) = segment::first_of(name) else { return Err(missing) };
-        let packed = self.open_packed(first)?.map(Box::new);
-        packed.map(TieredFile::Packed).ok_or(missing)
+        let mut packed = self.open_packed(first)?;
+        if packed.is_none() {
+            self.look_again()?;
+            packed = self.open_packed(first)?;
+        }
+        packed.map(Box::new).map(TieredFile::Packed).ok_or(missing)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {

@@ -375,6 +375,27 @@ fn bytes_behind_an_archived_segment_are_named() {
     );
 }
 
+/// Whoever reads beside a switch finds what that has moved since.
+#[test]
+fn what_is_archived_under_a_readers_eyes_is_read_where_it_is() {
+    let scene = Scene::new();
+    let beside = || {
+        let disk = RealDisk::open_beside(&scene.path("data")).expect("opens");
+        Tiered::open_beside(disk).expect("opens")
+    };
+    let (early, later) = (beside(), beside());
+    let plain = journal::walk_beside(&early, &mut |_| Ok(())).expect("sound");
+    let place = scene.place();
+    hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves");
+    let mut firsts = Vec::new();
+    let moved = journal::walk_beside(&later, &mut |placed| {
+        firsts.push(placed.frame.header().first);
+        Ok(())
+    });
+    assert_eq!(moved.expect("sound"), plain);
+    assert_eq!(firsts.len(), 60);
+}
+
 /// Every flipped byte of a packed file is found by reading all of it.
 #[test]
 fn every_flipped_byte_of_a_packed_file_is_found() {

@@ -532,6 +532,14 @@ impl Copy {
     ) -> Outcome {
         let left_out = |id: &TransferId| self.differing.contains(id);
         match command {
+            // Whether a lane has room is no matter of cap or cover: what the log refused for that,
+            // or for anything else, is refused here, and nothing of it stays.
+            Command::Prepare(prepare) if is_refused_otherwise(outcome) => {
+                if self.decide(stamp, Some(command), new) == Outcome::PrepareReserved {
+                    self.give_back(prepare, stamp);
+                }
+                outcome
+            }
             // Its condition is one that this copy can meet, should it be taken here.
             Command::Prepare(prepare) if is_want(outcome) && self.ending == Ending::Commit => {
                 let condition = sha2::Sha256::digest(FULFILMENT).into();
@@ -764,6 +772,11 @@ fn is_first(outcome: Outcome) -> bool {
 /// Refused for want of cover, or by the cap.
 fn is_want(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::PrepareLiquidityInsufficient | Outcome::PrepareCapExceeded)
+}
+
+/// Refused, and not for want of anything.
+fn is_refused_otherwise(outcome: Outcome) -> bool {
+    is_first(outcome) && outcome != Outcome::PrepareReserved && !is_want(outcome)
 }
 
 fn delivered(notice: NoticeId, stamp: Stamp) -> FinishedDelivery {

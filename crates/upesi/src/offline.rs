@@ -23,24 +23,34 @@ const PROGRESS: Duration = Duration::from_millis(500);
 /// A log to be read.
 pub(crate) struct OfflineLog {
     disk: Tiered<RealDisk>,
+    walk: Walk,
     place: String,
     /// Records that operators have set aside.
     pub(crate) quarantined: Vec<Entry>,
 }
 
+/// [`journal::walk`], or the same beside a switch.
+type Walk = fn(
+    &Tiered<RealDisk>,
+    &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
+) -> Result<Walked, OpenError>;
+
 impl OfflineLog {
     pub(crate) fn open(data: &Path) -> Result<Self, Failure> {
-        Self::open_with(data, RealDisk::open_to_read)
+        let open = |data: &Path| RealDisk::open_to_read(data).and_then(Tiered::open);
+        Self::open_with(data, open, journal::walk)
     }
 
     /// The same beside a switch that may be running there: the log is read as far as it goes now.
     pub(crate) fn open_beside(data: &Path) -> Result<Self, Failure> {
-        Self::open_with(data, RealDisk::open_beside)
+        let open = |data: &Path| RealDisk::open_beside(data).and_then(Tiered::open_beside);
+        Self::open_with(data, open, journal::walk_beside)
     }
 
     fn open_with(
         data: &Path,
-        open: fn(&Path) -> Result<RealDisk, DiskError>,
+        open: fn(&Path) -> Result<Tiered<RealDisk>, DiskError>,
+        walk: Walk,
     ) -> Result<Self, Failure> {
         let place = data.display().to_string();
         if !data.is_dir() {
@@ -51,7 +61,7 @@ impl OfflineLog {
             crate::restore::refuse_unfinished(data)?;
         }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
-        let disk = open(data).and_then(Tiered::open).map_err(|error| match error {
+        let disk = open(data).map_err(|error| match error {
             DiskError::InUse(_) => failed(format!(
                 "{error}. A running switch tells by its admin API: GET /state, and GET \
                  /transfers/ID/explanation; and a copy of the directory can be read meanwhile"
@@ -59,7 +69,7 @@ impl OfflineLog {
             error => failed(error.to_string()),
         })?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
-        Ok(Self { disk, place, quarantined })
+        Ok(Self { disk, walk, place, quarantined })
     }
 
     /// The directory, to be read.
@@ -97,7 +107,7 @@ impl OfflineLog {
         visit: &mut dyn FnMut(&Placed<'_>) -> Result<(), Stop>,
     ) -> Result<Walked, OpenError> {
         let mut progress = Progress::new();
-        let walked = journal::walk(&self.disk, &mut |placed| {
+        let walked = (self.walk)(&self.disk, &mut |placed| {
             progress.tell(placed.frame.header().last().0);
             visit(placed)
         });

@@ -138,7 +138,7 @@ mod work {
         if marked != topic {
             return Err(failed(format!("it is no copy of topic {topic}")));
         }
-        let disk = RealDisk::open_beside(data).and_then(Tiered::open);
+        let disk = RealDisk::open_beside(data).and_then(Tiered::open_beside);
         let disk = disk.map_err(|error| failed(error.to_string()))?;
         Records::open(disk).map_err(|error| failed(error.to_string()))
     }

@@ -1,6 +1,6 @@
 //! A period computed by hand, and what holds for every history.
 
-use ledger::{AccountKind, Genesis};
+use ledger::{AccountKind, Genesis, Settings};
 
 use super::*;
 
@@ -235,6 +235,30 @@ fn what_is_given_back_at_once_leaves_its_room_to_others() {
     check(all_commit, [(1, 60), (1, 60), (1, 110)], (110, 40));
     check(none_commit, [(1, 60), (1, 60), (1, 110)], (110, 40));
     check(given_back, [(0, 0), (0, 0), (1, 110)], (110, 40));
+}
+
+/// A copy that owes a payee less than the log has room where the log had none.
+#[test]
+fn what_was_refused_for_a_full_lane_stays_refused() {
+    let mut world = World::new();
+    let lane_of = |lane_capacity| Settings { lane_capacity, ..Settings::default() };
+    world.change(Change::Configure(lane_of(2)));
+    world.watch(&[cap("alpha", 70)]);
+    assert_eq!(world.prepare(1, ("alpha", "beta"), 60), Outcome::PrepareReserved);
+    assert_eq!(world.prepare(2, ("alpha", "beta"), 30), Outcome::PrepareReserved);
+    assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PreparePayeeLaneFull);
+    world.change(Change::Configure(lane_of(9)));
+    assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PrepareResentAborted);
+    assert_eq!(world.prepare(4, ("gamma", "beta"), 90), Outcome::PrepareReserved);
+    let Row { log, all_commit, none_commit, given_back } = world.row("gamma");
+    for course in [log, all_commit, none_commit, given_back] {
+        check(course, [(0, 0); 3], (90, 10));
+    }
+    let alpha = world.row("alpha");
+    for course in [alpha.all_commit, alpha.none_commit, alpha.given_back] {
+        check(course, [(1, 30), (1, 30), (0, 0)], (60, 10));
+    }
+    assert_eq!(world.watching[0].differing.len(), 1);
 }
 
 #[test]

@@ -75,7 +75,9 @@ impl Catalogue {
             true => Ok(()),
             false => Err(damaged(
                 at,
-                format!("its last line is not whole, and neither {plain} nor {packed} is here"),
+                format!(
+                    "its last line is cut short or changed, and neither {plain} nor {packed} is here"
+                ),
             )),
         }
     }

@@ -60,7 +60,7 @@ pub use real_disk::{
 };
 pub use records::Records;
 pub use recovery::{
-    ADVICE_ON_FILE, Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked,
+    Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, advice_on,
     walk, walk_beside,
 };
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};

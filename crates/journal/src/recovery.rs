@@ -51,6 +51,7 @@ use ledger::Position;
 use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::{Discontinuity, Frame, FrameError, LogIdentity, Tail};
 
+use crate::catalogue::CATALOGUE;
 use crate::file_log::{Options, Verify, same_end};
 use crate::joint;
 use crate::mark::{self, MARK, Mark};
@@ -146,14 +147,25 @@ pub enum OpenError {
 /// What the operator should do about an error of the disk, behind its text.
 fn advice(error: &DiskError) -> &'static str {
     match error {
-        DiskError::Damaged { .. } => ADVICE_ON_FILE,
+        DiskError::Damaged { file, .. } => advice_on(file),
         _ => "",
     }
 }
 
 /// What the operator should do about a damaged file, behind the text that says so.
-pub const ADVICE_ON_FILE: &str =
+#[must_use]
+pub fn advice_on(file: &str) -> &'static str {
+    match file {
+        CATALOGUE => ADVICE_ON_CATALOGUE,
+        _ => ADVICE_ON_FILE,
+    }
+}
+
+const ADVICE_ON_FILE: &str =
     ". Nothing was changed. Restore this file from a copy or the archive and start again.";
+/// Nobody has a copy of it, and nothing is lost with it.
+const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below segments/ of the archive into this directory, \
+     delete this file, and start again: every segment is checked, and archived once more.";
 
 /// A place where a log is not as it was written, in a way no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -672,8 +684,13 @@ fn judge_end<F: DiskFile>(
     let cut = mark.filter(|mark| mark.is_ahead(&tail) && damaged_end == DamagedEnd::Refuse);
     let ended = || {
         missing_before(last, end, unfinished)?;
-        let cut = cut.map(|mark| damage(DamageReason::Cut { until: mark.position }));
-        cut.unwrap_or(Ok(None))
+        let Some(mark) = cut else { return Ok(None) };
+        let reason = DamageReason::Cut { until: mark.position };
+        // What was durable began behind the frame before it.
+        Err(match unfinished {
+            Some(segment) => segment.damage(segment.length, segment.first, reason),
+            None => last.damage(offset, tail.next(), reason),
+        })
     };
     let error = match cause {
         Cause::Limit | Cause::Visitor => return ended(),
@@ -762,6 +779,7 @@ mod tests {
         let damaged = DiskError::Damaged { file, offset: Some(7), reason };
         let said = OpenError::Disk(damaged).to_string();
         assert_eq!(said, format!("00.pack at byte 7: it is cut{ADVICE_ON_FILE}"));
+        assert!(advice_on(CATALOGUE).contains("delete this file"));
         assert_eq!(OpenError::Disk(DiskError::Full).to_string(), "the disk is full");
     }
 }

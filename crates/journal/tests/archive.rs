@@ -537,6 +537,15 @@ fn a_torn_catalogue_loses_nothing_and_a_damaged_one_is_refused() {
     change(&catalogue, |bytes| bytes[40] ^= 1);
     let error = Tiered::open(scene.disk()).err().expect("refused").to_string();
     assert!(error.contains("at byte 0: a line of it: its checksum is wrong"), "{error}");
+    // As the advice says: nothing is lost with it.
+    for object in (0..3).map(|at| scene.object(at)) {
+        let name = object.file_name().expect("it has one");
+        fs::copy(&object, scene.path("data").join(name)).expect("copies");
+    }
+    fs::remove_file(&catalogue).expect("removes");
+    assert_eq!(walk(&scene.log()), Ok(plain));
+    assert_eq!(hand_over_all(&scene.log(), Destination::Place(&*place)).expect("moves").len(), 3);
+    assert_eq!(fs::read(&catalogue).expect("reads"), whole);
 }
 
 /// A full disk, at any moment of packing in place: the plain file stays until the packed one is

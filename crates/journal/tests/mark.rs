@@ -110,6 +110,14 @@ fn an_end_that_was_cut_off_is_refused_wherever_it_was_cut() {
         assert_eq!(read.to_string(), said, "{gone}");
     }
 
+    // Within the header of the last segment, which looks as if it was being begun.
+    let disk = marked();
+    let last = segments(&disk).pop().expect("there is one");
+    disk.put(&last, &disk.content(&last).expect("exists")[..487]);
+    let said = refused(&disk);
+    let place = format!("in {last} at byte 487, where record 10 should start");
+    assert!(said.contains(&place), "{said}");
+
     // Torn, as a crash would leave it; but it was durable.
     let disk = marked();
     let last = segments(&disk).pop().expect("there is one");

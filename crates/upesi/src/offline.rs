@@ -29,6 +29,25 @@ pub(crate) struct OfflineLog {
     pub(crate) quarantined: Vec<Entry>,
 }
 
+/// Why a log was not opened.
+pub(crate) struct Unopened {
+    pub(crate) failure: Failure,
+    /// What the disk said, if it did.
+    pub(crate) error: Option<DiskError>,
+}
+
+impl From<Failure> for Unopened {
+    fn from(failure: Failure) -> Self {
+        Self { failure, error: None }
+    }
+}
+
+impl From<Unopened> for Failure {
+    fn from(unopened: Unopened) -> Self {
+        unopened.failure
+    }
+}
+
 /// [`journal::walk`], or the same beside a switch.
 type Walk = fn(
     &Tiered<RealDisk>,
@@ -36,13 +55,13 @@ type Walk = fn(
 ) -> Result<Walked, OpenError>;
 
 impl OfflineLog {
-    pub(crate) fn open(data: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(data: &Path) -> Result<Self, Unopened> {
         let open = |data: &Path| RealDisk::open_to_read(data).and_then(Tiered::open);
         Self::open_with(data, open, journal::walk)
     }
 
     /// The same beside a switch that may be running there: the log is read as far as it goes now.
-    pub(crate) fn open_beside(data: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open_beside(data: &Path) -> Result<Self, Unopened> {
         let open = |data: &Path| RealDisk::open_beside(data).and_then(Tiered::open_beside);
         Self::open_with(data, open, journal::walk_beside)
     }
@@ -51,22 +70,25 @@ impl OfflineLog {
         data: &Path,
         open: fn(&Path) -> Result<Tiered<RealDisk>, DiskError>,
         walk: Walk,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Unopened> {
         let place = data.display().to_string();
         if !data.is_dir() {
-            return Err(Failure::new(format!("{place}: there is no such directory")));
+            return Err(Failure::new(format!("{place}: there is no such directory")).into());
         }
         crate::restore::refuse_half(data)?;
         if !has_segments(data) {
             crate::restore::refuse_unfinished(data)?;
         }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
-        let disk = open(data).map_err(|error| match error {
-            DiskError::InUse(_) => failed(format!(
-                "{error}. A running switch tells by its admin API: GET /state, and GET \
-                 /transfers/ID/explanation; and a copy of the directory can be read meanwhile"
-            )),
-            error => failed(error.to_string()),
+        let disk = open(data).map_err(|error| Unopened {
+            failure: match &error {
+                DiskError::InUse(_) => failed(format!(
+                    "{error}. A running switch tells by its admin API: GET /state, and GET \
+                     /transfers/ID/explanation; and a copy of the directory can be read meanwhile"
+                )),
+                error => failed(OpenError::from(error.clone()).to_string()),
+            },
+            error: Some(error),
         })?;
         let quarantined = quarantine::load(&disk).map_err(failed)?;
         Ok(Self { disk, walk, place, quarantined })

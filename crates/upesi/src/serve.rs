@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use journal::{
-    ADVICE_ON_FILE, DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery,
-    Tier, Tiered, Verify,
+    DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
+    Verify, advice_on,
 };
 use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
@@ -393,7 +393,9 @@ pub(crate) fn open(
 /// Why a log is not decided again, and what to do about it.
 fn told(error: &ReplayError) -> String {
     match error {
-        ReplayError::Log(LogError::Damaged { .. }) => format!("{error}{ADVICE_ON_FILE}"),
+        ReplayError::Log(LogError::Damaged { place, .. }) => {
+            format!("{error}{}", advice_on(place))
+        }
         error => error.to_string(),
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{ADVICE_ON_FILE, Damage, Dropped, MARK, OpenError, Placed, Walked};
+use journal::{Damage, Dropped, MARK, OpenError, Placed, Walked, advice_on};
 use ledger::{Effects, Moment, Position, State};
 use ports::{DiskError, Stop, StoreError, byte_of};
 use record::frame::{LogIdentity, damaged_records};
@@ -18,7 +18,7 @@ use serde::Serialize;
 use store::{Behind, Disk, Options};
 
 use crate::audit::{Audit, Figures, Finding, first_untrue};
-use crate::offline::{OfflineLog, moment, print_json};
+use crate::offline::{OfflineLog, Unopened, moment, print_json};
 use crate::quarantine::{self, Noted, Notes};
 use crate::restore::tail_behind;
 use crate::snapshot::{Claims, Untrue};
@@ -139,7 +139,7 @@ impl From<Failure> for Unproved {
 
 /// Reads the log from end to end.
 fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unproved> {
-    let log = OfflineLog::open(&arguments.data)?;
+    let log = OfflineLog::open(&arguments.data).map_err(unopened)?;
     let above = scratch_for(log.records_about(), arguments.scratch.as_deref());
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
     let mark = journal::noted(log.disk()).map_err(|error| log.failure(error))?;
@@ -201,6 +201,17 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
     };
     let failure = log.failure(&fault.line);
     Err(Unproved { fault: Some(Box::new(fault)), records: replay.records(), failure })
+}
+
+/// A file without which the log is not read may be damaged itself.
+fn unopened(unopened: Unopened) -> Unproved {
+    let fault = match unopened.error {
+        Some(DiskError::Damaged { file, offset, reason }) => {
+            Some(Box::new(Fault::of_file((file, offset), reason, Position(1))))
+        }
+        _ => None,
+    };
+    Unproved { fault, records: 0, failure: unopened.failure }
 }
 
 /// What was kept beside the proof let it down: that says nothing of the log.
@@ -336,8 +347,9 @@ impl Fault {
     fn of_file((file, offset): (String, Option<u64>), what: String, next: Position) -> Self {
         let place = byte_of(&file, offset);
         let line = format!(
-            "{place}: {what}; record {} is the first that was not read{ADVICE_ON_FILE}",
-            next.0
+            "{place}: {what}; record {} is the first that was not read{}",
+            next.0,
+            advice_on(&file)
         );
         Self { segment: Some(file), offset, position: Some(next.0), what, line, ..Self::default() }
     }

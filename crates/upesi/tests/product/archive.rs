@@ -184,8 +184,13 @@ fn an_archived_log_is_proved_explained_replayed_and_served() {
         fs::write(&catalogue, &lines[..lines.len() - cut]).unwrap();
         refused(&["verify", "--data", data], "archive.catalogue at byte");
         let said = complaint(&home.serve_in_vain(Ports::free()));
-        assert!(said.contains("its last line is not whole"), "{said}");
+        assert!(said.contains("its last line is cut short or changed"), "{said}");
+        assert!(said.contains("Copy the files below segments/ of the archive"), "{said}");
     }
+    let disproof = run(&["verify", "--json", "--data", data]);
+    let disproof: Value = serde_json::from_slice(&disproof.stdout).unwrap();
+    assert_eq!(disproof["ok"], false, "{disproof}");
+    assert_eq!(disproof["fault"]["segment"], "archive.catalogue", "{disproof}");
     fs::write(&catalogue, lines).unwrap();
     fs::remove_file(&object).unwrap();
     let missing = "it is missing, though this segment was archived there";

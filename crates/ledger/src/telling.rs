@@ -120,7 +120,10 @@ impl Teller {
                 let at = Position(state.position.0 + 1);
                 self.begin(id, at, of_open(state, &id), effects);
             }
-            Moment::Expired(_) => self.end(Outcome::Expired, state, effects, listener),
+            Moment::Expired(_) => {
+                self.look_again(state);
+                self.end(Outcome::Expired, state, effects, listener);
+            }
             Moment::Before(position, Command::FinishDeliveries(ends)) => {
                 let owed = ends.iter().filter(|end| state.outbox.owes(end.notice));
                 owed.for_each(|end| listener.delivered(end.notice, position));
@@ -130,7 +133,12 @@ impl Teller {
                     self.begin(id, position, numbers, effects);
                 }
             }
-            Moment::After(_, _, outcome) => self.end(outcome, state, effects, listener),
+            Moment::After(_, command, outcome) => {
+                if let Some(numbers) = self.look_again(state) {
+                    hold(numbers, ended_at_once(state, command, outcome));
+                }
+                self.end(outcome, state, effects, listener);
+            }
         }
     }
 
@@ -146,6 +154,13 @@ impl Teller {
         self.under_way = Some((decided, effects.notices.len()));
     }
 
+    /// The numbers of the decision under way, as they are after it.
+    fn look_again(&mut self, state: &State) -> Option<&mut Numbers> {
+        let numbers = self.under_way.as_mut()?.0.numbers.as_mut()?;
+        look_again(numbers, state);
+        Some(numbers)
+    }
+
     fn end(
         &mut self,
         outcome: Outcome,
@@ -156,9 +171,6 @@ impl Teller {
         // It is heavy: whoever wants to keep it copies it.
         let Some((decided, noticed)) = &mut self.under_way else { return };
         decided.outcome = outcome;
-        if let Some(numbers) = &mut decided.numbers {
-            look_again(numbers, state);
-        }
         let id = decided.transfer;
         let new = effects.notices[*noticed..].iter().filter(|notice| notice.transfer == id);
         let owed = new.map(|notice| Owed {
@@ -276,6 +288,32 @@ fn look_again(numbers: &mut Numbers, state: &State) {
     }
     for (_, held) in numbers.hub.iter_mut().flatten() {
         look(held);
+    }
+}
+
+/// What a prepare reserved that met its deadline within its own decision, and so holds no more.
+fn ended_at_once(state: &State, command: &Command, outcome: Outcome) -> Amount {
+    match command {
+        Command::Prepare(prepare)
+            if outcome == Outcome::PrepareReserved
+                && prepare.expiration_ms <= state.stamp.millis() =>
+        {
+            prepare.amount
+        }
+        _ => Amount::ZERO,
+    }
+}
+
+/// The numbers as they are while the payer's amount is reserved.
+fn hold(numbers: &mut Numbers, amount: Amount) {
+    let add = |held: &mut Held, more: Amount| {
+        held.after = held.after.checked_add(more).expect("it was that within the decision");
+    };
+    numbers.sides[0].iter_mut().for_each(|payer| add(&mut payer.position, amount));
+    for (kind, held) in numbers.hub.iter_mut().flatten() {
+        if *kind == AccountKind::InFlight {
+            add(held, -amount);
+        }
     }
 }
 

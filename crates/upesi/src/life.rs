@@ -152,7 +152,7 @@ impl Life {
         self.state = state_after(&command, decided.outcome).or(self.state);
         self.push(decided.position, owned.stamp, what);
         if expired {
-            self.expire(decided, &of_end, owned.stamp);
+            self.expire(&back(decided), &of_end, owned.stamp);
         }
         Ok(())
     }
@@ -245,6 +245,17 @@ fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
         postings: numbers.map(legs_of).unwrap_or_default(),
         owes: owes.collect(),
     }
+}
+
+/// The end of a reservation within its own decision: what that moved goes back.
+fn back(decided: &Decided) -> Decided {
+    let mut back = decided.clone();
+    let turn = |held: &mut Held| std::mem::swap(&mut held.before, &mut held.after);
+    if let Some(numbers) = &mut back.numbers {
+        numbers.sides.iter_mut().flatten().for_each(|side| turn(&mut side.position));
+        numbers.hub.iter_mut().flatten().for_each(|(_, held)| turn(held));
+    }
+    back
 }
 
 fn party_of(side: &Side, numbers: &Numbers) -> Party {

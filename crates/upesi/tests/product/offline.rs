@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::apart::{Mounted, Need, apart};
 use crate::support::fsp::Reply;
+use crate::support::http::PATIENCE;
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, files};
@@ -484,6 +485,46 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
     for (id, named) in [("nobody", "no transfer id"), (&*Transfer::of("1").id, "none of the")] {
         let output = home.offline(&["explain", id]);
         assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
+    }
+}
+
+/// Both are told with their numbers, though the balances around the record are the same.
+#[test]
+fn a_reservation_that_expires_in_its_own_millisecond_is_explained_as_two_decisions() {
+    let scheme = Scheme::start();
+    let explain = |id: &str| -> Value {
+        let text = scheme.admin.get(&format!("/transfers/{id}/explanation"));
+        serde_json::from_str(&text).unwrap()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let found = loop {
+        assert!(Instant::now() < deadline, "no deadline is met by the clock of its own batch");
+        let transfer = Transfer::of("7").expiring(1);
+        if scheme.ask(&transfer.prepare()).status() != 202 {
+            continue;
+        }
+        scheme.settle();
+        let events = explain(&transfer.id)["events"].clone();
+        let expiry = events.as_array().unwrap().iter().find(|one| one["event"] == "expiry");
+        if expiry.is_some_and(|expiry| expiry["position"] == events[0]["position"]) {
+            break events;
+        }
+    };
+    let expiry = found.as_array().unwrap().iter().find(|one| one["event"] == "expiry").unwrap();
+    for (event, outcome, positions, legs) in [
+        (&found[0], "PrepareReserved", ["0", "7"], ["credit IN_FLIGHT", "debit POSITION"]),
+        (expiry, "Expired", ["7", "0"], ["debit IN_FLIGHT", "credit POSITION"]),
+    ] {
+        let decision = &event["decision"];
+        assert_eq!(decision["outcome"], outcome);
+        let payer = &decision["parties"][0];
+        assert_eq!([&payer["position_before"], &payer["position_after"]], positions, "{outcome}");
+        assert_eq!(decision["parties"][1]["position_after"], "0", "{outcome}");
+        let told = decision["postings"].as_array().unwrap().iter().map(|leg| {
+            assert_eq!(leg["amount"], "7", "{leg}");
+            format!("{} {}", leg["side"], leg["kind"]).replace('"', "")
+        });
+        assert_eq!(told.collect::<Vec<_>>(), legs, "{outcome}");
     }
 }
 

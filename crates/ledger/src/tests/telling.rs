@@ -28,6 +28,8 @@ struct Before {
     about: Option<TransferId>,
     values: Vec<Amount>,
     noticed: usize,
+    /// What was reserved by it, and by whom, and came back within it.
+    reserved: Option<(FspName, Amount)>,
 }
 
 /// Decides a batch, and holds what is told of it against what happens.
@@ -56,6 +58,7 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                     assert_eq!((decided.position, decided.outcome), (position, outcome));
                 }
                 if before.about.is_some() {
+                    before.reserved = ended_at_once(state, command, outcome);
                     before.check(&ear.told, state, effects);
                 }
             }
@@ -85,7 +88,7 @@ fn ends(state: &State, position: Position, command: &Command) -> Vec<(NoticeId, 
 impl Before {
     fn of(state: &State, effects: &Effects, about: Option<TransferId>) -> Self {
         let values = state.books().iter().map(|account| account.value).collect();
-        Self { about, values, noticed: effects.notices.len() }
+        Self { about, values, noticed: effects.notices.len(), reserved: None }
     }
 
     /// Everything that moved and everything that became owed is told, and nothing else.
@@ -100,9 +103,27 @@ impl Before {
             let told = own.map(|held| (held.before, held.after)).next();
             let moved = account.value != *before;
             assert!(told.is_some() || !moved, "{account:?} moved, and is not told of");
-            assert!(told.is_none_or(|told| told == (*before, account.value)), "{account:?}");
+            let after = account.value.checked_add(self.held_of(account, state)).unwrap();
+            assert!(told.is_none_or(|told| told == (*before, after)), "{account:?}");
         }
     }
+
+    /// By how much more an account stood while that was reserved which came back.
+    fn held_of(&self, account: &Account, state: &State) -> Amount {
+        let Some((payer, amount)) = self.reserved else { return Amount::ZERO };
+        let payer = state.register().find(&payer).map(|(index, _)| index);
+        match account.kind {
+            AccountKind::Position if Some(account.owner) == payer => amount,
+            AccountKind::InFlight => -amount,
+            _ => Amount::ZERO,
+        }
+    }
+}
+
+fn ended_at_once(state: &State, command: &Command, outcome: Outcome) -> Option<(FspName, Amount)> {
+    let Command::Prepare(prepare) = command else { return None };
+    let is_open = state.view(&prepare.id).is_some_and(|view| view.state == TransferState::Reserved);
+    (outcome == Outcome::PrepareReserved && !is_open).then_some((prepare.payer, prepare.amount))
 }
 
 fn held(numbers: &Numbers) -> Vec<Held> {

@@ -97,7 +97,11 @@ pub enum ReplayError {
         position: Position,
     },
     /// The quarantine names a record, and another stands in its place.
-    #[error("record {} is not the one that was quarantined", .position.0)]
+    #[error(
+        "record {} is not the one that was quarantined: quarantine.json was changed, or is of \
+         another log; put back the one that belongs here",
+        .position.0
+    )]
     NotTheQuarantined {
         /// The record.
         position: Position,

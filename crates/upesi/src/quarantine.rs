@@ -30,6 +30,11 @@ const REASON_BYTES_MAX: usize = 2_000;
 /// Batches behind a record in quarantine within which the log says so.
 const BATCHES_TO_NOTE: u32 = 16;
 const VERSION: u32 = 1;
+/// Between which record and when and why.
+const WAS_QUARANTINED: &str = " was quarantined at ";
+/// What to do where the file is not what it was.
+const ADVICE: &str = ". The file was changed, or is of another log: put back the one that `upesi \
+                      quarantine` wrote, from a copy";
 
 /// The file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,10 +57,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Which record it is, as the log is to say.
+    fn subject(&self) -> String {
+        format!("record {} with digest {}", self.position, self.digest)
+    }
+
     /// The words that the log is to hold.
     fn words(&self) -> String {
-        let Self { position, digest, reason, time, .. } = self;
-        format!("record {position} with digest {digest} was quarantined at {time}: {reason}")
+        format!("{}{WAS_QUARANTINED}{}: {}", self.subject(), self.time, self.reason)
     }
 
     /// The record that says so: a change that changes nothing, for the sake of who and why.
@@ -73,6 +82,9 @@ pub(crate) struct Noted {
     entry: Entry,
     /// The record that says so; none while the switch was not started since.
     noted: Option<u64>,
+    /// What another record said of it before that, as where each node of a shared log was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said_before: Option<String>,
 }
 
 impl Display for Noted {
@@ -80,17 +92,38 @@ impl Display for Noted {
         let Entry { position, by, reason, time, .. } = &self.entry;
         write!(f, "record {position} decides nothing: quarantined by {by} at {time}: {reason}; ")?;
         match self.noted {
-            Some(noted) => write!(f, "so says record {noted}"),
-            None => write!(f, "the next start will put that on record"),
+            Some(noted) => write!(f, "so says record {noted}")?,
+            None => write!(f, "the next start will put that on record")?,
         }
+        self.said_before.iter().try_for_each(|said| write!(f, ". Before that, {said}"))
+    }
+}
+
+/// One record that says of another that it is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Word {
+    at: Position,
+    actor: String,
+    words: String,
+}
+
+impl Word {
+    fn is_of(&self, entry: &Entry) -> bool {
+        self.actor == entry.by && self.words == entry.words()
+    }
+}
+
+impl Display for Word {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} says, by {}: {}", self.at.0, self.actor, self.words)
     }
 }
 
 /// What a log says about its quarantine.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// By actor and words: the record that says so.
-    noted: HashMap<(String, String), Position>,
+    /// Of each record, as [`Entry::subject`] names it; no words twice.
+    noted: HashMap<String, Vec<Word>>,
     /// The last record of each of the last two batches.
     last: Position,
     before_last: Position,
@@ -105,8 +138,13 @@ impl Notes {
     pub(crate) fn see(&mut self, position: Position, command: &Command) {
         let Command::Administer(administer) = command else { return };
         let Administer { actor, reason, change } = &**administer;
-        if matches!(change, Change::Configure(_)) && reason.contains("was quarantined at") {
-            self.noted.entry((actor.clone(), reason.clone())).or_insert(position);
+        let Some((subject, _)) = reason.split_once(WAS_QUARANTINED) else { return };
+        if matches!(change, Change::Configure(_)) {
+            let all = self.noted.entry(subject.to_owned()).or_default();
+            if all.iter().all(|word| (&word.actor, &word.words) != (actor, reason)) {
+                all.push(Word { at: position, actor: actor.clone(), words: reason.clone() });
+                all.sort_by_key(|word| word.at);
+            }
         }
     }
 
@@ -136,8 +174,26 @@ impl Notes {
         Ok(())
     }
 
+    /// What the log says of the record of an entry, the first words first.
+    fn all(&self, entry: &Entry) -> &[Word] {
+        self.noted.get(&entry.subject()).map_or(&[], Vec::as_slice)
+    }
+
     fn of(&self, entry: &Entry) -> Option<Position> {
-        self.noted.get(&(entry.by.clone(), entry.words())).copied()
+        self.all(entry).iter().find(|word| word.is_of(entry)).map(|word| word.at)
+    }
+
+    /// Holds the file against what the log says already, where nobody else writes to the log: who
+    /// and why are said once.
+    pub(crate) fn check_words(&self, entries: &[Entry]) -> Result<(), String> {
+        let other = |entry: &Entry| self.all(entry).first().filter(|word| !word.is_of(entry));
+        match entries.iter().find_map(|entry| Some((entry, other(entry)?))) {
+            Some((entry, word)) => Err(format!(
+                "{FILE}: of record {} it says other words than the log, where {word}{ADVICE}",
+                entry.position
+            )),
+            None => Ok(()),
+        }
     }
 
     /// What the log does not say yet.
@@ -161,9 +217,12 @@ impl Notes {
             }
             if at.is_none() && entry.position <= self.before_last.0 {
                 let what = "the log went on without a word of it: the file was changed";
-                return Err(find(entry, what));
+                let said = self.all(entry).first().map(|word| format!("; {word}"));
+                return Err(find(entry, &format!("{what}{}", said.unwrap_or_default())));
             }
-            noted.push(Noted { entry: entry.clone(), noted: at });
+            let first = self.all(entry).first().filter(|word| !word.is_of(entry));
+            let said_before = first.map(ToString::to_string);
+            noted.push(Noted { entry: entry.clone(), noted: at, said_before });
         }
         Ok(noted)
     }
@@ -181,15 +240,17 @@ pub(crate) fn load(disk: &impl Disk) -> Result<Vec<Entry>, String> {
     }
     let mut bytes = vec![0; length as usize];
     let read = file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
-    let sheet: Sheet =
-        serde_json::from_slice(&bytes[..read]).map_err(|error| format!("{FILE}: {error}"))?;
+    let sheet: Sheet = serde_json::from_slice(&bytes[..read])
+        .map_err(|error| format!("{FILE}: {error}{ADVICE}"))?;
     if sheet.version != VERSION || ENTRIES_MAX < sheet.records.len() {
         return Err(format!(
             "{FILE} is of another version, or has more than {ENTRIES_MAX} records"
         ));
     }
     match sheet.records.iter().find(|entry| digest_of(entry).is_none()) {
-        Some(entry) => Err(format!("{FILE}: the digest of record {} is none", entry.position)),
+        Some(entry) => {
+            Err(format!("{FILE}: the digest of record {} is none{ADVICE}", entry.position))
+        }
         None => Ok(sheet.records),
     }
 }

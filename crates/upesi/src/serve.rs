@@ -426,6 +426,7 @@ fn begin_or_share(
 ) -> Result<Option<Sharing>, Failure> {
     let missing = notes.missing(quarantined);
     let Some(topic) = topic else {
+        notes.check_words(quarantined).map_err(Failure::new)?;
         begin(sequencer, config, clock, missing)?;
         return Ok(None);
     };

@@ -699,6 +699,9 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
         let (disproof, _) = answer(&home, &["verify", "--json"]);
         let what = disproof["fault"]["what"].as_str().unwrap();
         assert!(what.contains(named), "{from}: {what}");
+        // No start puts other words on record, nor any for another record.
+        let said = complaint(&home.serve_in_vain(Ports::free()));
+        assert!(said.contains("put back the one that"), "{from}: {said}");
     }
     fs::write(&file, "{").unwrap();
     let output = home.offline(&["verify"]);
@@ -706,7 +709,8 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     fs::remove_file(&file).unwrap();
     stopped(home.serve_in_vain(Ports::free()));
     fs::write(&file, &sheet).unwrap();
-    assert_eq!(answer(&home, &["verify", "--json"]).0["ok"], true);
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    assert_eq!((&proof["ok"], &proof["records"]), (&json!(true), &json!(poison + 2)));
 }
 
 /// Beside a running switch, and without a trace.

@@ -18,6 +18,10 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<&'static str>,
     pub(crate) events: Vec<Event>,
+    /// Decisions in the middle that are not told, nor what became of their notices: those about
+    /// messages that came again and again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) left_out: u64,
     /// Notices about it that are owed at the end.
     pub(crate) notices_pending: Vec<u64>,
     /// Notices about it that were given up: nothing is tried until an operator asks for it.
@@ -286,6 +290,10 @@ impl Serialize for Decimal {
     }
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "transfer {}: {}", self.transfer, self.state.unwrap_or("never made"))?;
@@ -293,6 +301,14 @@ impl Display for Explanation {
             write!(f, "\nrecord {}, {}: {}", event.position, event.time, event.what)?;
         }
         writeln!(f)?;
+        if 0 < self.left_out {
+            writeln!(
+                f,
+                "{} more messages about it, between the first and the last ones, decided nothing \
+                 new and are left out",
+                self.left_out
+            )?;
+        }
         match &*self.notices_pending {
             [] => writeln!(f, "nothing is owed about it at the end of the log"),
             pending => writeln!(f, "still owed at the end of the log: notices {pending:?}"),

@@ -1,10 +1,12 @@
 //! The life of one transfer, made of what is told of its decisions ([`ledger::Decided`]) and of the
 //! records that they were made on. Nothing is decided here, and no state is looked at.
 //!
-//! Costs: a record read for each event.
+//! Costs: a record read for each event, of which there are some thousands at most: where a message
+//! came more often, those in the middle are counted and not told.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 
 use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
@@ -17,12 +19,15 @@ use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
 use record::told::Told;
 
+use crate::audit::is_end;
 use crate::explanation::{
     Attempt, Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict,
     What, request_of,
 };
 use crate::offline::moment;
 
+/// Decisions about a transfer that are told of its beginning, and of its end.
+const TOLD_AT_EITHER_END: usize = 500;
 /// The end of a delivery that nothing follows.
 const DEAD: &str = "dead";
 
@@ -46,8 +51,12 @@ pub(crate) fn tell(
 ) -> Result<Explanation, LogError> {
     let reading = Reading { reader, records: Cell::new(0) };
     let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
-    for told in &tale.told {
+    let left_out = left_out(&tale.told);
+    let is_told = |at: &usize| !left_out.contains(at) || is_turn(tale.told[*at].decided.outcome);
+    let mut shown = HashSet::new();
+    for told in (0..tale.told.len()).filter(is_told).map(|at| &tale.told[at]) {
         life.decided(told, &reading.read(told.decided.position)?)?;
+        shown.extend(told.owed.iter().map(|owed| owed.notice));
     }
     let mut owed = BTreeMap::new();
     for one in tale.told.iter().flat_map(|told| &told.owed) {
@@ -57,7 +66,7 @@ pub(crate) fn tell(
     let mut notices_pending = Vec::new();
     for (notice, (owed, again)) in owed {
         let ends = tale.ends.get(&notice).map_or(&[][..], |ends| ends);
-        for position in ends {
+        for position in ends.iter().filter(|_| shown.contains(&notice)) {
             life.delivered(&owed, &reading.read(*position)?)?;
         }
         if ends.len() <= again {
@@ -67,10 +76,12 @@ pub(crate) fn tell(
     let Life { state, mut events, .. } = life;
     events.sort_by_key(|event| event.position);
     let dead_letters = dead_letters(&events, &notices_pending);
+    let left_out = left_out.clone().filter(|at| !is_told(at)).count() as u64;
     Ok(Explanation {
         transfer: id.to_string(),
         state,
         events,
+        left_out,
         notices_pending,
         dead_letters,
         under_way: Vec::new(),
@@ -80,6 +91,21 @@ pub(crate) fn tell(
         records: reading.records.get(),
         seconds: 0.0,
     })
+}
+
+/// Which decisions are not told, turns of the transfer's life excepted: those in the middle, where
+/// somebody sent the same again and again.
+fn left_out(told: &[Told]) -> Range<usize> {
+    if told.len() <= 2 * TOLD_AT_EITHER_END {
+        0..0
+    } else {
+        TOLD_AT_EITHER_END..told.len() - TOLD_AT_EITHER_END
+    }
+}
+
+/// Whether a transfer has few decisions that come out so: those it begins and ends with.
+fn is_turn(outcome: Outcome) -> bool {
+    is_end(outcome) || matches!(outcome, Outcome::PrepareReserved | Outcome::Expired)
 }
 
 /// The notices of which nothing is tried any more, in order: the last end of each was a failure.

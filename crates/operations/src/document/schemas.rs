@@ -411,6 +411,7 @@ fn answers_of_measurement() -> Vec<Named> {
                 [
                     ("transfer", json!({"type": "string"})),
                     ("state", one_of(&["RESERVED", "COMMITTED", "ABORTED"])),
+                    ("left_out", json!({"type": "integer", "minimum": 1})),
                     ("notices_pending", json!({"type": "array", "items": {"type": "integer"}})),
                     ("dead_letters", json!({"type": "array", "items": {"type": "integer"}})),
                     ("under_way", json!({"type": "array", "items": {"type": "object"}})),

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::apart::{Mounted, Need, apart};
 use crate::support::fsp::Reply;
-use crate::support::http::PATIENCE;
+use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, files};
@@ -486,6 +486,38 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
         let output = home.offline(&["explain", id]);
         assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
     }
+}
+
+/// Who sends the same again and again makes no explanation longer than some thousand events, and
+/// hides nothing by it.
+#[test]
+fn a_message_that_came_again_and_again_is_counted() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("7");
+    let mut connection = Connection::open(scheme.switch.fspiop).unwrap();
+    let prepare = transfer.prepare().render();
+    let mut send = |count: usize| {
+        for _ in 0..count {
+            assert_eq!(connection.exchange(&prepare).unwrap().status(), 202);
+        }
+    };
+    send(600);
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    send(600);
+    scheme.settle();
+    let text = scheme.admin.get(&format!("/transfers/{}/explanation", transfer.id));
+    let live: Value = serde_json::from_str(&text).unwrap();
+    scheme.switch.stop(Signal::TERM);
+    for told in [live, life(&scheme.home, &transfer.id)] {
+        let outcomes = messages(&told);
+        let outcomes = outcomes.iter().map(|one| one["decision"]["outcome"].as_str().unwrap());
+        let outcomes: Vec<_> = outcomes.collect();
+        assert_eq!((outcomes.len(), &told["left_out"]), (1_001, &json!(200)));
+        assert_eq!([outcomes[0], outcomes[500]], ["PrepareReserved", "Committed"]);
+        assert_eq!(told["state"], "COMMITTED");
+    }
+    let said = scheme.home.offline(&["explain", &transfer.id]).stdout;
+    assert!(String::from_utf8_lossy(&said).contains("200 more messages about it"));
 }
 
 /// Both are told with their numbers, though the balances around the record are the same.

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -277,13 +278,33 @@ pub(crate) fn finish(command: Command) -> Output {
 pub(crate) fn finish_within(mut command: Command, within: Duration) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
+    // Read meanwhile: a pipe that is full would hold the command.
+    let (out, err) = (drain(child.stdout.take()), drain(child.stderr.take()));
     let deadline = Instant::now() + within;
-    while child.try_wait().unwrap().is_none() {
+    let ended = |child: &mut Child| child.try_wait().unwrap();
+    let status = loop {
+        if let Some(status) = ended(&mut child) {
+            break Some(status);
+        }
         if deadline < Instant::now() {
             child.kill().unwrap();
-            panic!("{command:?} does not end: {:?}", child.wait_with_output());
+            break None;
         }
         std::thread::sleep(GLANCE);
-    }
-    child.wait_with_output().unwrap()
+    };
+    let [stdout, stderr] = [out, err].map(|reading| reading.join().unwrap());
+    let Some(status) = status else {
+        let said = String::from_utf8_lossy(&stderr);
+        panic!("{command:?} does not end; it printed {} bytes and {said}", stdout.len());
+    };
+    Output { status, stdout, stderr }
+}
+
+/// Everything that comes out of a pipe.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }

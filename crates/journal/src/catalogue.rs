@@ -76,7 +76,8 @@ impl Catalogue {
             false => Err(damaged(
                 at,
                 format!(
-                    "its last line is cut short or changed, and neither {plain} nor {packed} is here"
+                    "its last line is cut short or changed, and neither {plain} nor {packed} is \
+                     here"
                 ),
             )),
         }

@@ -164,8 +164,9 @@ pub fn advice_on(file: &str) -> &'static str {
 const ADVICE_ON_FILE: &str =
     ". Nothing was changed. Restore this file from a copy or the archive and start again.";
 /// Nobody has a copy of it, and nothing is lost with it.
-const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below segments/ of the archive into this directory, \
-     delete this file, and start again: every segment is checked, and archived once more.";
+const ADVICE_ON_CATALOGUE: &str = ". Nothing was changed. Copy the files below segments/ of the \
+     archive into this directory, delete this file, and start again: every segment is checked, and \
+     archived once more.";
 
 /// A place where a log is not as it was written, in a way no crash explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

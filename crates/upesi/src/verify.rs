@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use journal::{Damage, Dropped, MARK, OpenError, Placed, Walked, advice_on};
 use ledger::{Effects, Moment, Position, State};
 use ports::{DiskError, Stop, StoreError, byte_of};
+use record::command::read_fields;
 use record::frame::{LogIdentity, damaged_records};
 use sequencer::{ColdSide, Replay, ReplayError, Start};
 use serde::Serialize;
@@ -102,6 +103,9 @@ struct Fault {
     /// Whether it says nothing of the log, but of what was kept beside the proof.
     #[serde(skip)]
     of_scratch: bool,
+    /// Whether its record stands in a frame before the one in which it was seen.
+    #[serde(skip)]
+    is_behind: bool,
 }
 
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
@@ -166,9 +170,14 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
             return Err(unproved(above.as_deref(), &replay, &fault.what));
         }
         (Some(fault), _) => {
+            // What a record does may show only in the frame behind.
+            let fault = match fault.position {
+                Some(position) if fault.is_behind => fault.placed(&log, Position(position)),
+                _ => *fault,
+            };
             let before = fault.position.map_or(u64::MAX, |position| position.saturating_sub(1));
             let (records, failure) = (replay.records().min(before), log.failure(&fault.line));
-            return Err(Unproved { fault: Some(fault), records, failure });
+            return Err(Unproved { fault: Some(Box::new(fault)), records, failure });
         }
         (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage, &log),
         (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
@@ -303,10 +312,10 @@ fn step(
         audit.watch(moment, &mut records, state, effects);
     };
     let applied = replay.apply(placed.frame, &mut watch);
-    applied.map_err(|error| Box::new(Fault::of_replay(&error).at(placed)))?;
+    applied.map_err(|error| Box::new(Fault::of_replay(&error).seen_at(placed)))?;
     audit.close_batch(replay.state());
     match (audit.finding(), audit.failure()) {
-        (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).at(placed))),
+        (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).seen_at(placed))),
         (None, Some(error)) => Err(Box::new(Fault::of_list(error))),
         (None, None) => Ok(()),
     }
@@ -440,10 +449,33 @@ impl Fault {
         found.or(fault).expect("it was moved once at most")
     }
 
+    /// Seen while this frame was decided: at it, unless its record stands in an earlier one.
+    fn seen_at(self, placed: &Placed<'_>) -> Self {
+        let first = placed.frame.header().first.0;
+        match self.position {
+            Some(position) if position < first => Self { is_behind: true, ..self },
+            _ => self.at(placed),
+        }
+    }
+
     fn at(self, placed: &Placed<'_>) -> Self {
-        let Placed { segment, offset, .. } = *placed;
-        let line = format!("{segment} at byte {offset}: {}", self.line);
-        Self { segment: Some(segment.to_owned()), offset: Some(offset), line, ..self }
+        let Placed { segment, offset, frame } = *placed;
+        let mut records = frame.records();
+        let record = records.find(|record| Some(record.position.0) == self.position);
+        let command =
+            record.and_then(|record| read_fields(record.kind, record.version, record.fields).ok());
+        let of_record = command.and_then(|command| command.transfer().map(ToString::to_string));
+        let of = match (&self.transfer, &of_record) {
+            (None, Some(id)) => format!(" (transfer {id})"),
+            _ => String::new(),
+        };
+        Self {
+            segment: Some(segment.to_owned()),
+            offset: Some(offset),
+            line: format!("{segment} at byte {offset}: {}{of}", self.line),
+            transfer: self.transfer.or(of_record),
+            ..self
+        }
     }
 }
 

@@ -625,27 +625,80 @@ fn a_running_switch_is_left_alone() {
     scheme.end();
 }
 
+/// What a record decided is told by the frame behind it; a fault in it is the record's, where that
+/// stands, and the transfer's that it is about.
+#[test]
+fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
+    let (home, transfers) = played();
+    let disk = RealDisk::open(&home.data()).unwrap();
+    let mut prepare = None;
+    journal::walk(&disk, &mut |placed| {
+        let of_first = |command: &ledger::Command| {
+            command.transfer().is_some_and(|id| id.to_string() == transfers[0].id)
+        };
+        let read = |record: record::frame::Record<'_>| {
+            record::command::read_fields(record.kind, record.version, record.fields).unwrap()
+        };
+        let found = placed.frame.records().map(read).find(of_first);
+        prepare = prepare.take().or(found);
+        Ok(())
+    })
+    .unwrap();
+    let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
+    let at = log.tail().end.0 + 1;
+    // The second frame says of the first one's outcomes what is not so.
+    let commands = [prepare.expect("it is in the log"), ledger::Command::Tick];
+    for (command, applied) in commands.iter().zip([Position(0), Position(at)]) {
+        let header = BatchHeader { applied, ..of_nobody(&log.tail()) };
+        append(&mut log, &[command], header);
+    }
+    drop(log);
+    let mut offset = 0;
+    journal::walk(&RealDisk::open(&home.data()).unwrap(), &mut |placed| {
+        if placed.frame.header().first.0 == at {
+            offset = placed.offset;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let (disproof, output) = answer(&home, &["verify", "--json"]);
+    let fault = &disproof["fault"];
+    assert_eq!((&fault["position"], &fault["offset"]), (&json!(at), &json!(offset)), "{fault}");
+    assert_eq!(fault["transfer"], *transfers[0].id, "{fault}");
+    assert!(complaint(&output).contains(&format!("(transfer {})", transfers[0].id)));
+}
+
 /// Appends a record that no sound edge would send, and another of the same batch: a log cannot
 /// begin twice. Answers with its position.
 fn poison(home: &Home) -> u64 {
     let disk = RealDisk::open(&home.data()).unwrap();
     let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
     let genesis = ledger::Genesis { seed: [0; 16], hub: FspName::new("Hub").unwrap() };
+    let tail = log.tail();
+    let commands = [&ledger::Command::Genesis(genesis), &ledger::Command::Tick];
+    append(&mut log, &commands, of_nobody(&tail));
+    assert_eq!(log.end(), Position(tail.end.0 + 2));
+    tail.end.0 + 1
+}
+
+/// A batch of a node that there is not.
+fn of_nobody(tail: &Tail) -> BatchHeader {
+    let stamp = ledger::Stamp(tail.stamp.0 + 1);
+    BatchHeader { stamp, node: 9, epoch: 1, sequence: tail.end.0, ..BatchHeader::default() }
+}
+
+fn append(log: &mut FileLog<RealDisk>, commands: &[&ledger::Command], header: BatchHeader) {
     let mut builder = FrameBuilder::new();
-    for command in [ledger::Command::Genesis(genesis), ledger::Command::Tick] {
+    for command in commands {
         let mut fields = Vec::new();
-        record::command::write_fields(&command, &mut fields);
-        let (kind, version) = (record::command::kind_of(&command), 1);
+        record::command::write_fields(command, &mut fields);
+        let (kind, version) = (record::command::kind_of(command), 1);
         let new = NewRecord { kind, version, fields: &fields, payload: None };
         builder.push(&new.encode().unwrap()).unwrap();
     }
     let tail = log.tail();
-    let stamp = ledger::Stamp(tail.stamp.0 + 1);
-    let header = BatchHeader { stamp, node: 9, epoch: 1, sequence: 1, ..BatchHeader::default() };
     log.append(builder.seal(&tail, &header).bytes).unwrap();
     log.sync().unwrap();
-    assert_eq!(log.end(), Position(tail.end.0 + 2));
-    tail.end.0 + 1
 }
 
 #[test]

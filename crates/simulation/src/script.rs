@@ -12,9 +12,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::plan::Plan;
 use crate::random::{Random, mix, spread16, spread32};
+use crate::treasurer;
 
 /// Number of the FSP that does not exist.
 pub(crate) const GHOST: u8 = u8::MAX;
+/// Number of the first currency that only the treasurer brings in.
+const OF_TREASURER: u8 = 100;
 /// Number of the operator among those who send requests.
 pub(crate) const OPERATOR: u8 = u8::MAX - 1;
 
@@ -172,8 +175,20 @@ impl Cast {
     }
 
     pub(crate) fn currency(&self, number: u8) -> Currency {
-        let unknown = || Currency::parse("XTS").expect("three letters");
-        self.currencies.get(usize::from(number)).copied().unwrap_or_else(unknown)
+        let parse = |code| Currency::parse(code).expect("three letters");
+        let own = |at: u8| treasurer::CURRENCIES.get(usize::from(at)).copied().map(parse);
+        let found = match number.checked_sub(OF_TREASURER) {
+            None => self.currencies.get(usize::from(number)).copied(),
+            Some(at) => own(at),
+        };
+        found.unwrap_or_else(|| parse("XTS"))
+    }
+
+    /// The number of a currency of the run, or of the treasurer.
+    pub(crate) fn number_of(&self, currency: Currency) -> u8 {
+        let numbers = (0..self.currencies.len() as u8).chain(OF_TREASURER..OF_TREASURER + 2);
+        let mut found = numbers.filter(|number| self.currency(*number) == currency);
+        found.next().expect("it is one of those")
     }
 
     /// The digest that the edge would make of a message's body.

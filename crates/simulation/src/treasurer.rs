@@ -7,6 +7,10 @@
 //! ended through its own SETTLEMENT account or through that of another currency, which must
 //! refuse.
 //!
+//! Some caps it sets where the position stands, or beside it, or at nothing; transfers that are drawn
+//! next are then paid from there, of no amount or next to none, also in its own currencies: what
+//! passes at the very edge of cap and cover is seen.
+//!
 //! Only some runs have one, and what it does comes from dice of its own: a run without it is,
 //! event for event, the run that its seed gave before there were treasurers.
 
@@ -18,13 +22,16 @@ use ledger::{
 use crate::event::Event;
 use crate::operator::request_hash;
 use crate::random::{Random, Visits, mix, spread16};
+use crate::script::{Script, Twist};
 use crate::world::World;
 
 /// What sets its dice apart from those of the run. This number gives none of the seeds that
 /// found something a treasurer, so that they still find it.
 const DICE: u64 = 0x7472_6561_7307;
 /// Currencies that only the treasurer brings in.
-const CURRENCIES: [&str; 2] = ["UGX", "RWF"];
+pub(crate) const CURRENCIES: [&str; 2] = ["UGX", "RWF"];
+/// Transfers that are paid from an account whose cap was set to its edge.
+const AT_EDGE: usize = 4;
 /// Participants that it looks after: few, so that each gets far.
 const CLIENTS: u64 = 2;
 const UNIT: i128 = 10_000;
@@ -35,13 +42,15 @@ pub(crate) struct Treasurer {
     pub(crate) visits: Visits,
     /// Outflows that it asked for; some stay after they were ended, to be ended again.
     outflows: Vec<MoveFunds>,
+    /// Who pays next, in which currency, of next to nothing.
+    edges: Vec<(u8, Currency)>,
 }
 
 impl Treasurer {
     pub(crate) fn new(seed: u64, chaos_us: u64) -> Self {
         let mut random = Random::new(mix(seed ^ DICE));
         let visits = Visits::draw(&mut random, 250, (20, 100), chaos_us);
-        Self { random, visits, outflows: Vec::new() }
+        Self { random, visits, outflows: Vec::new(), edges: Vec::new() }
     }
 }
 
@@ -58,9 +67,9 @@ impl World {
         if self.desk.calm {
             return;
         }
-        let name = self.cast.name(self.treasurer.random.below(CLIENTS) as u8);
+        let client = self.treasurer.random.below(CLIENTS) as u8;
         let currency = self.currency_of_treasurer();
-        for change in self.next_step(name, currency) {
+        for change in self.next_step(client, currency) {
             self.ask_for_change(change);
         }
         self.seat_treasurer();
@@ -75,7 +84,8 @@ impl World {
         }
     }
 
-    fn next_step(&mut self, name: FspName, currency: Currency) -> Vec<Change> {
+    fn next_step(&mut self, client: u8, currency: Currency) -> Vec<Change> {
+        let name = self.cast.name(client);
         if self.hub.is_none() {
             return Vec::new();
         }
@@ -85,7 +95,8 @@ impl World {
         let change = match (held.limit, step) {
             (None, 0 | 1) => self.switch(name, &held),
             (None, _) => self.begin(name, currency),
-            (Some(_), 0 | 1) => self.change_cap(name, currency),
+            (Some(_), 0) => self.change_cap(name, currency),
+            (Some(_), 1) => self.cap_at_edge((client, name), &held),
             (Some(_), 2) => self.switch(name, &held),
             (Some(_), 3 | 4) => self.ask_to_move((name, currency), &held, FundsDirection::In),
             (Some(_), 5 | 6) => self.ask_to_move((name, currency), &held, FundsDirection::Out),
@@ -115,6 +126,29 @@ impl World {
         // From 0 to 100 percent, with all its digits.
         let alarm_percentage = Amount::from_units(random.between((0, 1_000_000)).into());
         Change::SetLimit { name, currency, limit, alarm_percentage }
+    }
+
+    /// What is paid from there next is paid at the edge.
+    fn cap_at_edge(&mut self, (client, name): (u8, FspName), held: &Holding) -> Change {
+        let found = self.state().and_then(|state| state.books().get(held.position));
+        let position = found.map_or(Amount::ZERO, |account| account.value).units();
+        let random = &mut self.treasurer.random;
+        let limit = random.pick(&[0, position - 1, position, position, position + 1]);
+        self.treasurer.edges.extend([(client, held.currency); AT_EDGE]);
+        let (limit, alarm_percentage) = (Amount::from_units(limit.max(0)), Amount::ZERO);
+        Change::SetLimit { name, currency: held.currency, limit, alarm_percentage }
+    }
+
+    /// An ordinary transfer becomes one of those, if any is wanted.
+    pub(crate) fn move_to_edge(&mut self, script: &mut Script) {
+        if script.twist != Twist::None {
+            return;
+        }
+        let Some((client, currency)) = self.treasurer.edges.pop() else { return };
+        script.amount = Amount::from_units(self.treasurer.random.pick(&[0, 0, 1, 2]));
+        script.currency = self.cast.number_of(currency);
+        // The other client has its currencies too.
+        (script.payer, script.payee) = (client, 1 - client);
     }
 
     fn ask_to_move(

@@ -464,7 +464,8 @@ impl World {
             amount: self.desk.plan.amount,
             odd_per_mille: self.desk.plan.odd_per_mille,
         };
-        let script = Script::draw(&mut self.desk.random, &self.cast, &draw);
+        let mut script = Script::draw(&mut self.desk.random, &self.cast, &draw);
+        self.move_to_edge(&mut script);
         self.desk.tally.transfers += 1;
         self.scripts.push(script);
         self.parties.push(Parties::default());

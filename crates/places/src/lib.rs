@@ -254,7 +254,7 @@ pub fn owner(place: &dyn Place) -> Result<Option<LogIdentity>, PlaceError> {
     let failed = |error: &str| PlaceError::Failed {
         url: place.url().to_owned(),
         what: format!("read {MARKER}"),
-        error: error.to_owned(),
+        error: format!("it was changed: {error}. Put it back from a copy, or name an empty place"),
     };
     let mut bytes = vec![0; length.min(MARKER_BYTES_MAX) as usize];
     let read = place.read_at(MARKER, 0, &mut bytes)?;
@@ -263,7 +263,7 @@ pub fn owner(place: &dyn Place) -> Result<Option<LogIdentity>, PlaceError> {
     match (marker.version, parse_hexadecimal(&marker.identity)) {
         (MARKER_VERSION, Some(identity)) => Ok(Some(LogIdentity(identity))),
         (MARKER_VERSION, None) => Err(failed("its identity is none")),
-        _ => Err(failed("it is of a version that this program does not read")),
+        _ => Err(failed("its version is none that this program reads")),
     }
 }
 

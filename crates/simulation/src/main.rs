@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many seeds, one after the other.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// How long to go on, in seconds of real time.
     #[arg(long)]
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     println!("seed {seed}, {} transfers a run", options.transfers);
     let (start, mut total) = (Instant::now(), Total::default());
     while is_wanted(&arguments, total.runs, start.elapsed()) {
-        let report = run(seed + total.runs, &options);
+        let report = run(seed.wrapping_add(total.runs), &options);
         total.add(&report);
         if report.failure.is_some() {
             print_failure(report, &options, arguments.shrink);
@@ -133,7 +133,7 @@ fn run_clusters(arguments: &Arguments) -> ExitCode {
     println!("seed {seed}, three nodes, {transfers} transfers a run");
     let (start, mut runs, mut made) = (Instant::now(), 0, 0);
     while is_wanted(arguments, runs, start.elapsed()) {
-        let report = run_cluster(seed + runs, transfers, verbose);
+        let report = run_cluster(seed.wrapping_add(runs), transfers, verbose);
         runs += 1;
         made += report.tally.transfers;
         if let Some((failure, place)) = &report.failure {

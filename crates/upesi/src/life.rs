@@ -379,7 +379,7 @@ fn words_of(change: &Change) -> String {
         Change::MoveFunds(funds) => {
             let way = match funds.direction {
                 FundsDirection::In => "funds in",
-                FundsDirection::Out => "funds out, reserved",
+                FundsDirection::Out => "funds out, to be reserved",
             };
             format!("{way}: {} {} of {}", funds.amount, funds.currency, funds.name.as_str())
         }

@@ -238,6 +238,13 @@ impl Refusal {
         Self::new(ErrorCode::SERVICE_UNAVAILABLE, "")
     }
 
+    /// 503, 2003: the sender takes none of its callbacks; nothing was done.
+    #[must_use]
+    pub fn owed() -> Self {
+        let detail = "too many callbacks are owed to the sender, whose endpoint does not take them";
+        Self::new(ErrorCode::SERVICE_UNAVAILABLE, detail)
+    }
+
     /// 500, 2001: a fault of the hub.
     #[must_use]
     pub fn internal(detail: &str) -> Self {

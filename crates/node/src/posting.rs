@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use ledger::{Command, NoticeId, Outcome, ParticipantIndex, Position, State};
+use ledger::{Command, FspName, NoticeId, Outcome, ParticipantIndex, Position, State};
 use ports::Log;
 use sequencer::Sequencer;
 
@@ -16,6 +16,9 @@ use crate::{Shared, Submission, Ticket};
 
 /// The sequencer's place among the threads that leave marks.
 const SEQUENCER: usize = 0;
+
+/// Answers that may be owed to a participant beside a full lane, at least.
+const OWED_BESIDE_MIN: u32 = 1_000;
 
 /// Where the message is that the record at a position was made from, if it is at hand.
 pub(crate) type MessageOf<'a, M> = &'a dyn Fn(Position) -> Option<Arc<M>>;
@@ -117,6 +120,26 @@ impl<M> Posting<M> {
         self.post();
     }
 
+    /// Refuses what comes from those to whom more is owed than fits two lanes. Their endpoints take
+    /// nothing, and an answer to each message of theirs would be owed beside the rest; what was
+    /// taken from them before is answered. Costs nothing while less than that is owed in all.
+    pub(crate) fn turn_away(&mut self, state: &State, waiting: &mut VecDeque<Submission<M>>) {
+        let capacity = state.settings().lane_capacity;
+        let most = capacity.saturating_mul(2).max(capacity.saturating_add(OWED_BESIDE_MIN));
+        if state.notices_owed_count() < most as usize {
+            return;
+        }
+        let is_owed = |one: &Submission<M>| {
+            let found = sender_of(&one.command).and_then(|name| state.register().find(name));
+            found.is_some_and(|(sender, _)| most <= state.notices_owed_to(sender))
+        };
+        let (away, kept): (VecDeque<_>, VecDeque<_>) = waiting.drain(..).partition(is_owed);
+        *waiting = kept;
+        if !away.is_empty() {
+            self.refuse(away.into_iter(), Refused::Owed);
+        }
+    }
+
     /// What is owed to those whom this node serves.
     pub(crate) fn resume(&mut self, state: &State, serves: Serves<'_>) {
         for (notice, is_stale) in state.notices_to_resume() {
@@ -195,5 +218,15 @@ pub(crate) fn finished_notices(command: &Command) -> Vec<NoticeId> {
     match command {
         Command::FinishDeliveries(ends) => ends.iter().map(|end| end.notice).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// The participant that a message of the scheme comes from.
+fn sender_of(command: &Command) -> Option<&FspName> {
+    match command {
+        Command::Prepare(prepare) => Some(&prepare.source),
+        Command::Fulfil(fulfil) => Some(&fulfil.source),
+        Command::Abort(abort) => Some(&abort.source),
+        _ => None,
     }
 }

@@ -801,6 +801,7 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
         }
         let now = self.clock.now();
         let mut waiting = std::mem::take(&mut self.taken.submissions);
+        self.posting.turn_away(self.replica.sequencer().state(), &mut waiting);
         if waiting.is_empty() && self.under_way.is_empty() && self.must_say_the_time(now) {
             waiting.push_back(unattended(Command::Tick));
             self.ticked_us = now.monotonic_us;

@@ -157,6 +157,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         let mut questions = Vec::new();
         let mut turns = 0;
         while self.shared.inbox.take(&mut waiting, &mut questions, self.patience()) {
+            self.posting.turn_away(self.sequencer.state(), &mut waiting);
             self.add_tick(&mut waiting);
             if let Err(reason) = self.commit_all(&mut waiting, &mut batch) {
                 return self.give_up(&reason, waiting, questions);

@@ -76,6 +76,7 @@ impl Decision {
         }
         match reply {
             Ok(_) => Ok(self.watched),
+            Err(Refused::Owed) => Err(Refusal::owed()),
             Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
                 Err(Refusal::unavailable())
             }

@@ -316,7 +316,8 @@ impl NodeHub {
 
 fn unavailable(refused: Refused) -> Unavailable {
     match refused {
-        Refused::Full => Unavailable::InboxFull,
+        // Nothing that operators send comes from a participant.
+        Refused::Full | Refused::Owed => Unavailable::InboxFull,
         Refused::DiskFull => Unavailable::DiskFull,
         Refused::Unacknowledged => Unavailable::Unacknowledged,
         Refused::Stopped => Unavailable::Stopped,

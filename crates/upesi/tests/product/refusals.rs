@@ -430,3 +430,37 @@ fn one_connection_carries_many_requests_good_and_bad() {
     }
     scheme.end();
 }
+
+/// An answer to each message of a participant whose endpoint takes none would be owed without end.
+#[test]
+fn who_takes_no_callbacks_is_heard_until_two_lanes_are_full() {
+    let scheme = Scheme::configured("[transfers]\nlane_capacity = 1\n");
+    let endpoint = |url: &str| scheme.admin.set_endpoint("payerfsp", "TRANSFER_PUT", url);
+    endpoint("http://127.0.0.1:9");
+    let transfer = Transfer::of("10");
+    let mut connection = Connection::open(scheme.switch.fspiop).unwrap();
+    let prepare = transfer.prepare().render();
+    let mut answers = 0;
+    let refusal = loop {
+        let answer = connection.exchange(&prepare).unwrap();
+        if answer.status() != 202 {
+            break answer;
+        }
+        answers += 1;
+        assert!(answers < 3_000, "they are taken without end");
+    };
+    assert_eq!(refusal.status(), 503);
+    assert!(refusal.text().contains("\"2003\""), "{}", refusal.text());
+    assert!(refusal.text().contains("too many callbacks are owed"), "{}", refusal.text());
+    // The first one owes nothing to its sender; a thousand have room beside a lane of one.
+    assert_eq!(answers, 1 + 1_001);
+    // The others are heard, and so is it once it takes what it is owed.
+    scheme.send(&transfer.fulfil("COMMITTED"), 200);
+    scheme.positions("10", "-10");
+    let address = scheme.payer.address();
+    endpoint(&format!("http://{address}"));
+    scheme.settle();
+    assert_eq!(connection.exchange(&prepare).unwrap().status(), 202);
+    scheme.settle();
+    scheme.positions("10", "-10");
+}

@@ -7,9 +7,9 @@
 //! ended through its own SETTLEMENT account or through that of another currency, which must
 //! refuse.
 //!
-//! Some caps it sets where the position stands, or beside it, or at nothing; transfers that are drawn
-//! next are then paid from there, of no amount or next to none, also in its own currencies: what
-//! passes at the very edge of cap and cover is seen.
+//! Some caps it sets where the position stands, or beside it, or at nothing. Transfers that are
+//! drawn next are then paid from there, of no amount or next to none, also in its own currencies:
+//! what passes at the very edge of cap and cover is seen.
 //!
 //! Only some runs have one, and what it does comes from dice of its own: a run without it is,
 //! event for event, the run that its seed gave before there were treasurers.

@@ -417,7 +417,10 @@ fn walk_with<D: Disk>(
 ) -> Result<Walked, OpenError> {
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
     let mark = mark::read(disk)?;
-    let mut found = find_segments(disk)?;
+    let mut found = match neighbour {
+        Neighbour::None => find_segments(disk)?,
+        Neighbour::Writer => find_beside(disk)?,
+    };
     let unfinished = take_unfinished(&mut found)?;
     let (closed, last) =
         split_last(&found).map_err(|none| mark.map_or(none, Mark::damage_without_log))?;
@@ -534,6 +537,17 @@ fn find_segments<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
         }
     }
     Ok(found)
+}
+
+/// The same where a segment that could not be begun for want of room may go meanwhile.
+fn find_beside<D: Disk>(disk: &D) -> Result<Vec<Found<D::File>>, DiskError> {
+    for _ in 1..LOOKS {
+        match find_segments(disk) {
+            Err(DiskError::NotFound(_)) => thread::sleep(LOOK_AGAIN),
+            found => return found,
+        }
+    }
+    find_segments(disk)
 }
 
 /// Takes the last segment out if it is one that was being started: no frame can be in it.

@@ -81,7 +81,7 @@ pub enum Refused {
     /// the same message again hears which.
     #[error("the brokers of the log did not answer in time")]
     Unacknowledged,
-    /// More callbacks are owed to the sender than a lane takes: its endpoint takes none.
+    /// More callbacks are owed to the sender than two lanes take: its endpoint takes none.
     #[error("too many callbacks are owed to the sender")]
     Owed,
     /// The node has stopped.

@@ -586,7 +586,10 @@ impl Opened {
         batch.insert(&self.about, MARK_KEY, &write_mark(&portion.mark)[..]);
         batch.commit().map_err(|error| {
             self.failed.store(true, Ordering::Relaxed);
-            of_library(&error)
+            match of_library(&error) {
+                damaged @ StoreError::Damaged(_) => self.condemn(damaged),
+                failed @ StoreError::Failed(_) => failed,
+            }
         })?;
         self.change_large_buffers();
         self.show(writing);

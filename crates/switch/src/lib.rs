@@ -76,7 +76,7 @@ use edge::{Counters, Edge, Seat};
 /// Connections the kernel may hold before they are accepted.
 const BACKLOG: i32 = 4_096;
 /// How long requests under way may take to end once the switch stops: 3 s.
-pub const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(3);
 /// How long callbacks under way may take to end after that.
 const LAST_CALLBACKS: Duration = Duration::from_millis(500);
 

@@ -535,7 +535,8 @@ impl Copy {
             // Whether a lane has room is no matter of cap or cover: what the log refused for that,
             // or for anything else, is refused here, and nothing of it stays.
             Command::Prepare(prepare) if is_refused_otherwise(outcome) => {
-                if self.decide(stamp, Some(command), new) == Outcome::PrepareReserved {
+                self.decide(stamp, Some(command), new);
+                if self.holds(&prepare.id) {
                     self.give_back(prepare, stamp);
                 }
                 outcome
@@ -621,8 +622,7 @@ impl Copy {
 
     /// Ends a transfer that the log refused.
     fn end(&mut self, prepare: &Prepare, stamp: Stamp) {
-        let reserved = |view: ledger::TransferView| view.state == TransferState::Reserved;
-        if !self.state.view(&prepare.id).is_some_and(reserved) {
+        if !self.holds(&prepare.id) {
             return;
         }
         match self.ending {
@@ -630,6 +630,11 @@ impl Copy {
             Ending::ComeBack => {}
             Ending::GiveBack => self.give_back(prepare, stamp),
         }
+    }
+
+    /// Whether it is reserved, and did not end within its own decision.
+    fn holds(&self, id: &TransferId) -> bool {
+        self.state.view(id).is_some_and(|view| view.state == TransferState::Reserved)
     }
 
     fn give_back(&mut self, prepare: &Prepare, stamp: Stamp) {

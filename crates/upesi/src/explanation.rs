@@ -305,7 +305,7 @@ impl Display for Explanation {
             writeln!(
                 f,
                 "{} more messages about it, between the first and the last ones, decided nothing \
-                 new and are left out",
+                 new and are left out, with what became of the callbacks that they made owed",
                 self.left_out
             )?;
         }

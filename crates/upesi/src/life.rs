@@ -52,7 +52,7 @@ pub(crate) fn tell(
     let reading = Reading { reader, records: Cell::new(0) };
     let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
     let left_out = left_out(&tale.told);
-    let is_told = |at: &usize| !left_out.contains(at) || is_turn(tale.told[*at].decided.outcome);
+    let is_told = |at: &usize| !left_out.contains(at) || is_turn(&tale.told[*at].decided);
     let mut shown = HashSet::new();
     for told in (0..tale.told.len()).filter(is_told).map(|at| &tale.told[at]) {
         life.decided(told, &reading.read(told.decided.position)?)?;
@@ -103,9 +103,25 @@ fn left_out(told: &[Told]) -> Range<usize> {
     }
 }
 
-/// Whether a transfer has few decisions that come out so: those it begins and ends with.
-fn is_turn(outcome: Outcome) -> bool {
-    is_end(outcome) || matches!(outcome, Outcome::PrepareReserved | Outcome::Expired)
+/// Whether a transfer, or a movement of funds, begins or ends with a decision. What is answered
+/// from what is stored has no numbers; answers that leave a transfer open have some.
+fn is_turn(decided: &Decided) -> bool {
+    use Outcome::{
+        AnswerExpired, AnswerFromStranger, AnswerModified, AnswerResent, AnswerStateNotReserved,
+        Expired, FulfilAbortedIgnored, FulfilVersionIgnored,
+    };
+    let leaves_it_open = matches!(
+        decided.outcome,
+        AnswerExpired
+            | AnswerFromStranger
+            | AnswerModified
+            | AnswerResent
+            | AnswerStateNotReserved
+            | FulfilAbortedIgnored
+            | FulfilVersionIgnored
+    );
+    let is_new = decided.numbers.is_some() && !leaves_it_open;
+    is_new || is_end(decided.outcome) || decided.outcome == Expired
 }
 
 /// The notices of which nothing is tried any more, in order: the last end of each was a failure.

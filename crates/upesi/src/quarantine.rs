@@ -183,10 +183,11 @@ impl Notes {
         self.all(entry).iter().find(|word| word.is_of(entry)).map(|word| word.at)
     }
 
-    /// Holds the file against what the log says already, where nobody else writes to the log: who
-    /// and why are said once.
+    /// Holds the file against what the log says already, where nobody else writes to the log: no
+    /// other words are added to those.
     pub(crate) fn check_words(&self, entries: &[Entry]) -> Result<(), String> {
-        let other = |entry: &Entry| self.all(entry).first().filter(|word| !word.is_of(entry));
+        let is_said = |entry: &Entry| self.of(entry).is_some();
+        let other = |entry: &Entry| self.all(entry).first().filter(|_| !is_said(entry));
         match entries.iter().find_map(|entry| Some((entry, other(entry)?))) {
             Some((entry, word)) => Err(format!(
                 "{FILE}: of record {} it says other words than the log, where {word}{ADVICE}",

@@ -48,6 +48,14 @@ type Replayed = (Sequencer<Log>, Notes);
 /// How often the main thread looks whether the log has stopped, or a stage is stuck.
 const WATCH: Duration = Duration::from_millis(200);
 
+/// What a stop gives its parts before one that has not ended is stuck: requests under way, of
+/// participants 3 s and of operators 5;
+const CONNECTIONS: Duration = Duration::from_secs(5);
+/// what is being copied, archived or stored, for a place far away may take its time;
+const COPIES: Duration = Duration::from_secs(60);
+/// and the sequencer, whose store may work off its queue for 10 s after a node's last word.
+const SEQUENCER: Duration = Duration::from_secs(15);
+
 /// How long the thread that takes snapshots waits for the sequencer's.
 const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -110,22 +118,21 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         node.has_ended() || running.has_ended()
     };
     let admin = AdminSide { listener: admin_listener, hub, options };
-    let patience = patience(&config.health);
-    let end = Stop { stop: &stop, stopping, patience };
+    let stuck = Duration::from_secs(config.health.stuck_seconds);
+    let end = Stop { stop: &stop, stopping, patience: CONNECTIONS + stuck };
     let (waited, deadline) = runtime.block_on(run_admin(admin, signals, end, ended))?;
     let broken = running.has_ended() && !node.has_ended();
     running.join();
     drop(deadline);
-    follower.stop();
-    keeper.stop();
-    stop_node(node, patience)?;
+    stop_copies(follower, keeper, stuck);
+    stop_node(node, SEQUENCER + stuck)?;
     conclude(&waited, broken)
 }
 
-/// How long an orderly stop may take: what requests under way are given, and after that what a
-/// stage without progress is.
-fn patience(health: &config::Health) -> Duration {
-    switch::GRACE + Duration::from_secs(health.stuck_seconds)
+fn stop_copies(follower: Follower, keeper: Keeper, stuck: Duration) {
+    let _deadline = Deadline::begin("a copy, an archive or a snapshot", COPIES + stuck);
+    follower.stop();
+    keeper.stop();
 }
 
 fn stop_node(node: Node<Message>, patience: Duration) -> Result<(), Failure> {

@@ -103,6 +103,9 @@ struct Fault {
     /// Whether it says nothing of the log, but of what was kept beside the proof.
     #[serde(skip)]
     of_scratch: bool,
+    /// Whether it is about that record alone.
+    #[serde(skip)]
+    is_of_record: bool,
     /// Whether its record stands in a frame before the one in which it was seen.
     #[serde(skip)]
     is_behind: bool,
@@ -415,7 +418,8 @@ impl Fault {
             }
             error => (error.to_string(), false),
         };
-        Self { position, line: what.clone(), what, of_scratch, ..Self::default() }
+        let is_of_record = !matches!(error, ReplayError::Diverged { .. });
+        Self { position, line: what.clone(), what, of_scratch, is_of_record, ..Self::default() }
     }
 
     fn of_list(error: &io::Error) -> Self {
@@ -464,6 +468,8 @@ impl Fault {
         let record = records.find(|record| Some(record.position.0) == self.position);
         let command =
             record.and_then(|record| read_fields(record.kind, record.version, record.fields).ok());
+        // What is told of a whole batch may be any record's, unless it has only one.
+        let command = command.filter(|_| self.is_of_record || frame.header().count == 1);
         let of_record = command.and_then(|command| command.transfer().map(ToString::to_string));
         let of = match (&self.transfer, &of_record) {
             (None, Some(id)) => format!(" (transfer {id})"),

@@ -96,6 +96,15 @@ impl World {
 
     /// A transfer that expires 100 ms from now.
     fn prepare(&mut self, number: usize, route: (&str, &str), amount: i128) -> Outcome {
+        self.prepare_for(100, (number, route, amount))
+    }
+
+    /// One that expires so many milliseconds from now; its own batch is one from now.
+    fn prepare_for(
+        &mut self,
+        ms: u64,
+        (number, route, amount): (usize, (&str, &str), i128),
+    ) -> Outcome {
         let mut hash = Digest::default();
         hash.0[0] = number as u8;
         let prepare = Prepare {
@@ -106,7 +115,7 @@ impl World {
             currency: usd(),
             amount: units(amount),
             condition: sha2::Sha256::digest(PREIMAGE).into(),
-            expiration_ms: self.at_ms + 100,
+            expiration_ms: self.at_ms + ms,
             hash,
             trace: [0; 16],
         };
@@ -247,6 +256,8 @@ fn what_was_refused_for_a_full_lane_stays_refused() {
     assert_eq!(world.prepare(1, ("alpha", "beta"), 60), Outcome::PrepareReserved);
     assert_eq!(world.prepare(2, ("alpha", "beta"), 30), Outcome::PrepareReserved);
     assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PreparePayeeLaneFull);
+    let at_once = (5, ("gamma", "beta"), 20);
+    assert_eq!(world.prepare_for(1, at_once), Outcome::PreparePayeeLaneFull);
     world.change(Change::Configure(lane_of(9)));
     assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PrepareResentAborted);
     assert_eq!(world.prepare(4, ("gamma", "beta"), 90), Outcome::PrepareReserved);

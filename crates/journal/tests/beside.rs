@@ -2,13 +2,13 @@
 //! is not taken for one.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use journal::contract::{IDENTITY, frame_after};
 use journal::{DamageReason, FileLog, OpenError, Options, RealDisk, walk_beside};
 use ledger::Position;
-use ports::Log;
+use ports::{Disk, DiskError, Log};
 use tempfile::TempDir;
 
 const SEGMENT: &str = "00000000000000000001.segment";
@@ -58,6 +58,56 @@ fn a_log_that_is_written_meanwhile_is_read_as_far_as_it_goes() {
             over.store(true, Ordering::Relaxed);
         });
     }
+}
+
+/// A disk on which a segment is listed that could not be begun, and is gone.
+struct Ghost {
+    disk: RealDisk,
+    listed: AtomicU32,
+}
+
+impl Disk for Ghost {
+    type File = <RealDisk as Disk>::File;
+
+    fn list(&self) -> Result<Vec<String>, DiskError> {
+        let mut names = self.disk.list()?;
+        if self.listed.fetch_add(1, Ordering::Relaxed) < 2 {
+            names.push("00000000000000000999.segment".into());
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> Result<Self::File, DiskError> {
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Self::File, DiskError> {
+        self.disk.open(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.remove(name)
+    }
+
+    fn sync_directory(&self) -> Result<(), DiskError> {
+        self.disk.sync_directory()
+    }
+}
+
+#[test]
+fn a_segment_that_is_gone_again_is_looked_for_again() {
+    let directory = quiet();
+    let whole = walk(&directory).expect("sound");
+    let disk = RealDisk::open_beside(directory.path()).expect("opens");
+    let ghost = Ghost { disk, listed: AtomicU32::new(0) };
+    assert_eq!(walk_beside(&ghost, &mut |_| Ok(())), Ok(whole));
+    // Where nobody writes, it is missing.
+    ghost.listed.store(0, Ordering::Relaxed);
+    assert!(journal::walk(&ghost, &mut |_| Ok(())).is_err());
 }
 
 /// A log of some frames that nobody writes any more.

@@ -62,9 +62,9 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES};
 /// Bytes written once more are copied in pieces of this size.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// How often what looks damaged is looked at again, where it may be being written, and how long
-/// after another: half a second in all.
+/// How often what looks damaged is looked at, where it may only be being written.
 const LOOKS: u32 = 25;
+/// How long after one look the next one is: half a second for all of them.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What happens to frames at the end of the log that are damaged rather than torn.
@@ -458,11 +458,9 @@ fn walk_with<D: Disk>(
 /// What a scan of the last segment really ended with, where somebody may be writing: what was no
 /// frame may be whole by now, and nothing may be there any more. Damage stays as it is.
 fn settled<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
+    let Cause::Frame(_) = scanned.cause else { return Ok(scanned.cause) };
     let start = (scanned.offset, scanned.tail);
     for _ in 0..LOOKS {
-        if !matches!(scanned.cause, Cause::Frame(_)) {
-            break;
-        }
         let part = Part { file, limit: file.length()? };
         let again = scan::scan(part, start, &mut |_, _| Err(Stop))?;
         match again.cause {

@@ -120,10 +120,7 @@ impl Teller {
                 let at = Position(state.position.0 + 1);
                 self.begin(id, at, of_open(state, &id), effects);
             }
-            Moment::Expired(_) => {
-                self.look_again(state);
-                self.end(Outcome::Expired, state, effects, listener);
-            }
+            Moment::Expired(_) => self.end((Outcome::Expired, None), state, effects, listener),
             Moment::Before(position, Command::FinishDeliveries(ends)) => {
                 let owed = ends.iter().filter(|end| state.outbox.owes(end.notice));
                 owed.for_each(|end| listener.delivered(end.notice, position));
@@ -134,10 +131,8 @@ impl Teller {
                 }
             }
             Moment::After(_, command, outcome) => {
-                if let Some(numbers) = self.look_again(state) {
-                    hold(numbers, ended_at_once(state, command, outcome));
-                }
-                self.end(outcome, state, effects, listener);
+                let back = ended_at_once(state, command, outcome);
+                self.end((outcome, back), state, effects, listener);
             }
         }
     }
@@ -154,16 +149,10 @@ impl Teller {
         self.under_way = Some((decided, effects.notices.len()));
     }
 
-    /// The numbers of the decision under way, as they are after it.
-    fn look_again(&mut self, state: &State) -> Option<&mut Numbers> {
-        let numbers = self.under_way.as_mut()?.0.numbers.as_mut()?;
-        look_again(numbers, state);
-        Some(numbers)
-    }
-
+    /// The decision is made. What it reserved may be `back` already.
     fn end(
         &mut self,
-        outcome: Outcome,
+        (outcome, back): (Outcome, Option<Amount>),
         state: &State,
         effects: &Effects,
         listener: &mut impl Listener,
@@ -171,6 +160,10 @@ impl Teller {
         // It is heavy: whoever wants to keep it copies it.
         let Some((decided, noticed)) = &mut self.under_way else { return };
         decided.outcome = outcome;
+        if let Some(numbers) = &mut decided.numbers {
+            look_again(numbers, state);
+            back.into_iter().for_each(|amount| hold(numbers, amount));
+        }
         let id = decided.transfer;
         let new = effects.notices[*noticed..].iter().filter(|notice| notice.transfer == id);
         let owed = new.map(|notice| Owed {
@@ -292,16 +285,11 @@ fn look_again(numbers: &mut Numbers, state: &State) {
 }
 
 /// What a prepare reserved that met its deadline within its own decision, and so holds no more.
-fn ended_at_once(state: &State, command: &Command, outcome: Outcome) -> Amount {
-    match command {
-        Command::Prepare(prepare)
-            if outcome == Outcome::PrepareReserved
-                && prepare.expiration_ms <= state.stamp.millis() =>
-        {
-            prepare.amount
-        }
-        _ => Amount::ZERO,
-    }
+fn ended_at_once(state: &State, command: &Command, outcome: Outcome) -> Option<Amount> {
+    let (Command::Prepare(prepare), Outcome::PrepareReserved) = (command, outcome) else {
+        return None;
+    };
+    (prepare.expiration_ms <= state.stamp.millis()).then_some(prepare.amount)
 }
 
 /// The numbers as they are while the payer's amount is reserved.

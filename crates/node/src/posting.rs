@@ -133,9 +133,9 @@ impl<M> Posting<M> {
             let found = sender_of(&one.command).and_then(|name| state.register().find(name));
             found.is_some_and(|(sender, _)| most <= state.notices_owed_to(sender))
         };
-        let (away, kept): (VecDeque<_>, VecDeque<_>) = waiting.drain(..).partition(is_owed);
-        *waiting = kept;
-        if !away.is_empty() {
+        if waiting.iter().any(is_owed) {
+            let (away, kept): (VecDeque<_>, VecDeque<_>) = waiting.drain(..).partition(is_owed);
+            *waiting = kept;
             self.refuse(away.into_iter(), Refused::Owed);
         }
     }

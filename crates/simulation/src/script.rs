@@ -176,17 +176,17 @@ impl Cast {
 
     pub(crate) fn currency(&self, number: u8) -> Currency {
         let parse = |code| Currency::parse(code).expect("three letters");
-        let own = |at: u8| treasurer::CURRENCIES.get(usize::from(at)).copied().map(parse);
         let found = match number.checked_sub(OF_TREASURER) {
             None => self.currencies.get(usize::from(number)).copied(),
-            Some(at) => own(at),
+            Some(at) => treasurer::CURRENCIES.get(usize::from(at)).copied().map(parse),
         };
         found.unwrap_or_else(|| parse("XTS"))
     }
 
     /// The number of a currency of the run, or of the treasurer.
     pub(crate) fn number_of(&self, currency: Currency) -> u8 {
-        let numbers = (0..self.currencies.len() as u8).chain(OF_TREASURER..OF_TREASURER + 2);
+        let own = OF_TREASURER..OF_TREASURER + treasurer::CURRENCIES.len() as u8;
+        let numbers = (0..self.currencies.len() as u8).chain(own);
         let mut found = numbers.filter(|number| self.currency(*number) == currency);
         found.next().expect("it is one of those")
     }

@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::Range;
 
 use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
@@ -51,13 +50,12 @@ pub(crate) fn tell(
 ) -> Result<Explanation, LogError> {
     let reading = Reading { reader, records: Cell::new(0) };
     let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
-    let left_out = left_out(&tale.told);
-    let is_told = |at: &usize| !left_out.contains(at) || is_turn(&tale.told[*at].decided);
-    let mut shown = HashSet::new();
-    for told in (0..tale.told.len()).filter(is_told).map(|at| &tale.told[at]) {
+    let shown = shown(&tale.told);
+    for told in &shown {
         life.decided(told, &reading.read(told.decided.position)?)?;
-        shown.extend(told.owed.iter().map(|owed| owed.notice));
     }
+    let made_owed: HashSet<_> =
+        shown.iter().flat_map(|told| &told.owed).map(|owed| owed.notice).collect();
     let mut owed = BTreeMap::new();
     for one in tale.told.iter().flat_map(|told| &told.owed) {
         *owed.entry(one.notice).or_insert((*one, 0)) =
@@ -66,7 +64,7 @@ pub(crate) fn tell(
     let mut notices_pending = Vec::new();
     for (notice, (owed, again)) in owed {
         let ends = tale.ends.get(&notice).map_or(&[][..], |ends| ends);
-        for position in ends.iter().filter(|_| shown.contains(&notice)) {
+        for position in ends.iter().filter(|_| made_owed.contains(&notice)) {
             life.delivered(&owed, &reading.read(*position)?)?;
         }
         if ends.len() <= again {
@@ -76,12 +74,11 @@ pub(crate) fn tell(
     let Life { state, mut events, .. } = life;
     events.sort_by_key(|event| event.position);
     let dead_letters = dead_letters(&events, &notices_pending);
-    let left_out = left_out.clone().filter(|at| !is_told(at)).count() as u64;
     Ok(Explanation {
         transfer: id.to_string(),
         state,
         events,
-        left_out,
+        left_out: (tale.told.len() - shown.len()) as u64,
         notices_pending,
         dead_letters,
         under_way: Vec::new(),
@@ -93,14 +90,12 @@ pub(crate) fn tell(
     })
 }
 
-/// Which decisions are not told, turns of the transfer's life excepted: those in the middle, where
-/// somebody sent the same again and again.
-fn left_out(told: &[Told]) -> Range<usize> {
-    if told.len() <= 2 * TOLD_AT_EITHER_END {
-        0..0
-    } else {
-        TOLD_AT_EITHER_END..told.len() - TOLD_AT_EITHER_END
-    }
+/// The decisions that are told: those at either end, and in the middle, where somebody sent the
+/// same again and again, the turns of the transfer's life.
+fn shown(told: &[Told]) -> Vec<&Told> {
+    let middle = TOLD_AT_EITHER_END..told.len().saturating_sub(TOLD_AT_EITHER_END);
+    let is_shown = |(at, told): &(usize, &Told)| !middle.contains(at) || is_turn(&told.decided);
+    told.iter().enumerate().filter(is_shown).map(|(_, told)| told).collect()
 }
 
 /// Whether a transfer, or a movement of funds, begins or ends with a decision. What is answered

@@ -48,12 +48,12 @@ type Replayed = (Sequencer<Log>, Notes);
 /// How often the main thread looks whether the log has stopped, or a stage is stuck.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// What a stop gives its parts before one that has not ended is stuck: requests under way, of
-/// participants 3 s and of operators 5;
+/// What a stop gives requests under way, before what still holds it up is stuck: participants'
+/// have 3 s of it, operators' all.
 const CONNECTIONS: Duration = Duration::from_secs(5);
-/// what is being copied, archived or stored, for a place far away may take its time;
+/// The same for what is being copied, archived or stored; a place may be far away.
 const COPIES: Duration = Duration::from_secs(60);
-/// and the sequencer, whose store may work off its queue for 10 s after a node's last word.
+/// The same for the sequencer: a node's last word has 5 s of it, the store's queue 10.
 const SEQUENCER: Duration = Duration::from_secs(15);
 
 /// How long the thread that takes snapshots waits for the sequencer's.
@@ -110,7 +110,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     });
     let admin_address = address_of(&admin_listener)?;
     warn(decisions, slowness);
-    Injected::break_one(arguments.inject_stuck, &node.handle());
+    arguments.inject_stuck.iter().for_each(|injected| injected.break_node(&node.handle()));
     say_ready(fspiop_address, admin_address);
     let options = admin_options(&config, auth, keys.admin);
     let ended = || {

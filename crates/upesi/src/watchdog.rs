@@ -43,14 +43,8 @@ impl Injected {
         }
     }
 
-    /// Breaks what is the node's of what is to be broken, and says so.
-    pub(crate) fn break_one(this: Option<Self>, node: &Handle<Message>) {
-        if let Some(injected) = this {
-            injected.break_node(node);
-        }
-    }
-
-    fn break_node(self, node: &Handle<Message>) {
+    /// Breaks what is the node's, and says so.
+    pub(crate) fn break_node(self, node: &Handle<Message>) {
         printed::say(format_args!("INJECTED: {} will be stuck; only to test", self.name()));
         match self {
             Self::Sequencer => {

@@ -2,9 +2,9 @@
 //! about each, never from the kernel's sums.
 //!
 //! Of every decision it posts what that decision must move, ends what it must end, and notes what
-//! it makes the hub owe. After each it holds the accounts that were touched against the kernel's,
-//! after each batch the counts, every [`FULL_INTERVAL`] batches and at the end every account. The
-//! first difference is kept, with its place; nothing after it is looked at.
+//! it makes the hub owe. After each it holds the accounts that were touched and the counts against
+//! the kernel's, every [`FULL_INTERVAL`] batches and at the end every account. The first difference
+//! is kept, with its place; nothing after it is looked at.
 //!
 //! Memory: 25 bytes per transfer, or of a file ([`reserved`]), 200 per transfer in flight, 40 per
 //! notice owed. Nothing of a message is kept.
@@ -76,6 +76,8 @@ pub(crate) struct Audit {
     finding: Option<Finding>,
     /// The record that is being decided.
     at: Position,
+    /// The transfer that it is about.
+    about: Option<TransferId>,
     batches: u64,
     /// By number of the account.
     own: Vec<Amount>,
@@ -139,23 +141,24 @@ impl Audit {
         }
         match moment {
             Moment::Opened => {
-                (self.at, self.noticed) = (Position(state.position().0 + 1), 0);
+                (self.at, self.about) = (Position(state.position().0 + 1), None);
+                self.noticed = 0;
             }
             Moment::DeadlinesFired => {
                 let new = &effects.notices[self.noticed..];
                 self.expire_due(state, new);
-                self.note_new(effects);
-                self.compare_touched(state);
+                self.close_decision(state, effects);
             }
             Moment::Expiring(_) | Moment::Expired(_) => {}
-            Moment::Before(position, _) => self.at = position,
+            Moment::Before(position, command) => {
+                (self.at, self.about) = (position, command.transfer().copied());
+            }
             Moment::After(_, command, outcome) => {
                 let record = records.next();
                 record.iter().for_each(|record| self.check_message(record, command));
                 let new = &effects.notices[self.noticed..];
                 self.follow(command, outcome, state, new);
-                self.note_new(effects);
-                self.compare_touched(state);
+                self.close_decision(state, effects);
             }
         }
     }
@@ -163,6 +166,16 @@ impl Audit {
     /// The end of a batch.
     pub(crate) fn close_batch(&mut self, state: &State) {
         self.batches += 1;
+        self.about = None;
+        if self.batches.is_multiple_of(FULL_INTERVAL) {
+            self.compare_all(state);
+        }
+    }
+
+    /// The end of a decision, or of what deadlines brought about.
+    fn close_decision(&mut self, state: &State, effects: &Effects) {
+        self.note_new(effects);
+        self.compare_touched(state);
         for (what, own, kernel) in [
             ("transfers are in flight", self.open.len(), state.transfers_in_flight()),
             ("notices are owed", self.owed.len(), state.notices_owed_count()),
@@ -171,9 +184,6 @@ impl Audit {
             if own != kernel {
                 self.find(None, format!("{own} {what} by this account, {kernel} by the kernel's"));
             }
-        }
-        if self.batches.is_multiple_of(FULL_INTERVAL) {
-            self.compare_all(state);
         }
     }
 
@@ -208,7 +218,7 @@ impl Audit {
     }
 
     fn find(&mut self, transfer: Option<TransferId>, what: String) {
-        let position = self.at;
+        let (position, transfer) = (self.at, transfer.or(self.about));
         self.finding.get_or_insert(Finding { position, transfer, what });
     }
 

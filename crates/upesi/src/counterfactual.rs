@@ -337,10 +337,15 @@ impl Counterfactual {
     ) {
         let Some(copies) = &mut self.copies else { return };
         let reserved = outcome == Outcome::PrepareReserved;
+        let gone = gone_at_once(prepare, mark.stamp);
         if let Some((payer, participant)) = state.register().find(&prepare.payer) {
             let row = self.rows.entry((payer, prepare.currency)).or_default();
             let holding = participant.holding(prepare.currency);
-            holding.iter().for_each(|holding| row.log.observe(state, holding));
+            let besides = |outcome| match outcome {
+                Outcome::PrepareReserved => gone,
+                _ => Amount::ZERO,
+            };
+            holding.iter().for_each(|holding| row.log.observe(state, holding, besides(outcome)));
             if is_want(outcome) {
                 row.log.refused.add(mark, prepare.amount);
             }
@@ -355,8 +360,9 @@ impl Counterfactual {
                     (true, true) | (false, false) => {}
                 }
                 let party = (&prepare.payer, prepare.currency);
-                course.observe_in(&copy.state, party);
-                if outcome == Outcome::PrepareReserved && course.is_so_covered(&copy.state, party) {
+                course.observe_in(&copy.state, party, besides(outcome));
+                let is_so_covered = || course.is_so_covered(&copy.state, party, gone);
+                if outcome == Outcome::PrepareReserved && is_so_covered() {
                     course.so_covered.add(mark, prepare.amount);
                 }
             }
@@ -447,14 +453,14 @@ impl Counterfactual {
         for (index, participant) in state.register().iter() {
             for holding in participant.holdings.iter() {
                 let row = self.rows.entry((index, holding.currency)).or_default();
-                row.log.observe(state, holding);
+                row.log.observe(state, holding, Amount::ZERO);
                 let party = (&participant.name, holding.currency);
                 let expected = cover(state, holding)
                     .checked_add(assumed_cover(&self.assumptions, party))
                     .expect("both are far from the range");
                 let courses = [&mut row.all_commit, &mut row.none_commit, &mut row.given_back];
                 for (course, copy) in courses.into_iter().zip(&**copies) {
-                    course.observe_in(&copy.state, party);
+                    course.observe_in(&copy.state, party, Amount::ZERO);
                     course.observe_cover(&copy.state, party, expected);
                 }
             }
@@ -471,12 +477,14 @@ impl Counterfactual {
 }
 
 impl Course {
-    fn observe_in(&mut self, state: &State, party: (&FspName, Currency)) {
-        holding_in(state, party).iter().for_each(|holding| self.observe(state, holding));
+    fn observe_in(&mut self, state: &State, party: (&FspName, Currency), besides: Amount) {
+        holding_in(state, party).iter().for_each(|holding| self.observe(state, holding, besides));
     }
 
-    fn observe(&mut self, state: &State, holding: &Holding) {
+    /// The position, with what was reserved `besides` and is gone again.
+    fn observe(&mut self, state: &State, holding: &Holding, besides: Amount) {
         let (position, cover) = (value(state, holding.position), cover(state, holding));
+        let position = position.checked_add(besides).expect("both are far from the range");
         let cap = holding.limit.map_or(Amount::ZERO, |limit| limit.value);
         let left = cover.min(cap).checked_sub(position).expect("both are far from the range");
         self.highest = Some(self.highest.map_or(position, |highest| highest.max(position)));
@@ -489,10 +497,11 @@ impl Course {
         self.not_withdrawn = found.checked_sub(expected).expect("both are far from the range");
     }
 
-    /// Whether the position is within the cover only because a withdrawal was refused here.
-    fn is_so_covered(&self, state: &State, party: (&FspName, Currency)) -> bool {
+    /// Whether the position was within the cover only because a withdrawal was refused here.
+    fn is_so_covered(&self, state: &State, party: (&FspName, Currency), besides: Amount) -> bool {
         let Some(holding) = holding_in(state, party) else { return false };
         let left = cover(state, &holding).checked_sub(self.not_withdrawn);
+        let left = left.and_then(|left| left.checked_sub(besides));
         let left = left.expect("both are far from the range");
         Amount::ZERO < self.not_withdrawn && left < value(state, holding.position)
     }
@@ -760,6 +769,14 @@ fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
     assumptions.iter().any(|one| {
         matches!(one.what, Assumed::Cap(_)) && (&one.name, &one.currency) == (name, currency)
     })
+}
+
+/// What a reservation no longer holds once it is decided: all of it, if its deadline had passed.
+fn gone_at_once(prepare: &Prepare, stamp: Stamp) -> Amount {
+    match prepare.expiration_ms <= stamp.millis() {
+        true => prepare.amount,
+        false => Amount::ZERO,
+    }
 }
 
 /// Whether a prepare was neither a resend nor a change of one.

@@ -429,7 +429,7 @@ impl Fault {
 
     fn of_finding(finding: &Finding) -> Self {
         let transfer = finding.transfer.map(|id| id.to_string());
-        let about = transfer.as_ref().map_or(String::new(), |id| format!("transfer {id} "));
+        let about = transfer.as_ref().map_or(String::new(), |id| format!("transfer {id}: "));
         Self {
             position: Some(finding.position.0),
             line: format!("record {}: {about}{}. {UNTRUE}", finding.position.0, finding.what),

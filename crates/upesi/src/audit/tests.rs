@@ -142,10 +142,14 @@ fn check(told: Told, message: Option<&Message>, expected: Option<&str>) {
         .collect();
     assert!(outcomes.ends_with(&[Outcome::Committed, Outcome::Accepted, Outcome::AnswerResent]));
     bench.audit.close(&bench.state).expect("it needs no file");
-    let found = bench.audit.finding().map(|finding| finding.what.clone());
-    match (found, expected) {
+    match (bench.audit.finding(), expected) {
         (None, None) => assert_eq!(bench.audit.figures().fulfilments_hashed, 1),
-        (Some(found), Some(expected)) => assert!(found.contains(expected), "{found}"),
+        (Some(Finding { transfer, what, position }), Some(expected)) => {
+            assert!(what.contains(expected), "{what}");
+            let commands = commands();
+            let decided = &commands[position.0 as usize - 1];
+            assert_eq!(*transfer, decided.transfer().copied(), "{what}");
+        }
         (found, expected) => panic!("found {found:?}, expected {expected:?}"),
     }
 }

@@ -246,6 +246,22 @@ fn what_is_given_back_at_once_leaves_its_room_to_others() {
     check(given_back, [(0, 0), (0, 0), (1, 110)], (110, 40));
 }
 
+/// Its deadline had passed when it was decided: it came back within its own decision.
+#[test]
+fn a_position_that_lasted_no_millisecond_was_reached() {
+    let mut world = World::new();
+    world.watch(&[cap("alpha", 70)]);
+    let route = ("alpha", "beta");
+    assert_eq!(world.prepare(1, route, 30), Outcome::PrepareReserved);
+    assert_eq!(world.prepare_for(1, (2, route, 60)), Outcome::PrepareReserved);
+    assert_eq!(world.prepare_for(1, (3, route, 35)), Outcome::PrepareReserved);
+    let Row { log, all_commit, none_commit, given_back } = world.row("alpha");
+    check(log, [(0, 0); 3], (90, 10));
+    for course in [all_commit, none_commit, given_back] {
+        check(course, [(1, 60), (1, 60), (0, 0)], (65, 5));
+    }
+}
+
 /// A copy that owes a payee less than the log has room where the log had none.
 #[test]
 fn what_was_refused_for_a_full_lane_stays_refused() {

@@ -97,6 +97,7 @@ fn print(shown: &Shown, json: bool) -> Result<(), Failure> {
 
 /// What snapshots say, to be held against a log that is decided again from its first record. What
 /// is wrong with one is kept until the log itself was read: the log is what counts.
+#[derive(Default)]
 pub(crate) struct Claims {
     by_position: BTreeMap<Position, Claim>,
     good: u64,
@@ -124,7 +125,7 @@ pub(crate) struct Untrue {
 impl Claims {
     /// Reads and checks every snapshot, one at a time.
     pub(crate) fn read(disk: &impl Disk) -> Result<Self, DiskError> {
-        let mut claims = Self { by_position: BTreeMap::new(), good: 0, untrue: Vec::new() };
+        let mut claims = Self::default();
         for file in list(disk)? {
             let position = file.position;
             match Claim::read(disk, file) {

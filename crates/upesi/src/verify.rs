@@ -4,6 +4,7 @@
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::mem;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,68 +152,146 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
     // Read first: beside a switch the log may grow meanwhile, and the mark with it.
     let mark = journal::noted(log.disk()).map_err(|error| log.failure(error))?;
     let scratch = above.as_deref().map(Scratch::within).transpose()?;
-    let (cold, mut audit) = match &scratch {
-        Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
-        None => (None, Audit::default()),
-    };
-    let quarantine = quarantine::of(&log.quarantined);
-    let mut replay = Replay::from(Start { state: State::new(), quarantine, cold });
-    let mut notes = Notes::default();
-    let mut claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
-    let mut fault = None;
-    let walked = log.walk(&mut |placed| {
-        step(&mut replay, &mut audit, &mut notes, placed).map_err(|found| {
-            fault = Some(found);
-            Stop
-        })?;
-        claims.check(&tail_behind(placed), replay.state());
-        Ok(())
-    });
-    let fault = match (fault, walked) {
-        (Some(fault), _) if fault.of_scratch => {
-            return Err(unproved(above.as_deref(), &replay, &fault.what));
-        }
-        (Some(fault), _) => {
-            // What a record does may show only in the frame behind.
-            let fault = match fault.position {
-                Some(position) if fault.is_behind => fault.placed(&log, Position(position)),
-                _ => *fault,
-            };
-            let before = fault.position.map_or(u64::MAX, |position| position.saturating_sub(1));
-            let (records, failure) = (replay.records().min(before), log.failure(&fault.line));
-            return Err(Unproved { fault: Some(Box::new(fault)), records, failure });
-        }
-        (None, Err(OpenError::Damaged(damage))) => Fault::of_damage(&damage, &log),
-        (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
-            Fault::of_file((file, offset), reason, Position(replay.state().position().0 + 1))
-        }
-        (None, Err(error)) => return Err(log.failure(error).into()),
-        (None, Ok(Walked { torn: Some(torn), tail, .. })) => Fault::of_torn(&torn, tail.next()),
-        (None, Ok(walked)) => {
-            let closed = audit.close(replay.state()).map_err(|error| Fault::of_list(&error).what);
-            let stored = replay.close().map_err(|error| Fault::of_replay(&error).what);
-            stored.and(closed).map_err(|what| unproved(above.as_deref(), &replay, &what))?;
-            let finding = audit.finding().cloned();
-            let checked = notes.check(&log.quarantined, replay.state().position());
-            match (finding, checked, claims.close(&walked.tail)) {
-                (Some(finding), ..) | (None, Err(finding), _) => {
-                    Fault::of_finding(&finding).placed(&log, finding.position)
-                }
-                (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
-                (None, Ok(_), Ok(_)) if mark == journal::Noted::Damaged => Fault::of_mark(),
-                (None, Ok(quarantined), Ok(snapshots)) => {
-                    let proof = proof(&replay, &audit, &walked, started);
-                    let durable_mark = match mark {
-                        journal::Noted::Durable(of, at) if of == walked.tail.identity => Some(at.0),
-                        _ => None,
-                    };
-                    return Ok(Proof { quarantined, snapshots, durable_mark, ..proof });
-                }
+    let mut pass = Pass::over(&log, above.as_deref(), scratch.as_ref())?;
+    let walked = pass.read()?;
+    let proof = pass.close(&walked, mark)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let records_per_second = (proof.records as f64 / seconds) as u64;
+    Ok(Proof { seconds, records_per_second, ..proof })
+}
+
+/// One pass over a log, with what is held against it.
+struct Pass<'a> {
+    log: &'a OfflineLog,
+    /// Below which directory is kept what grows with the log.
+    above: Option<&'a Path>,
+    replay: Replay,
+    audit: Audit,
+    notes: Notes,
+    claims: Claims,
+}
+
+impl<'a> Pass<'a> {
+    fn over(
+        log: &'a OfflineLog,
+        above: Option<&'a Path>,
+        scratch: Option<&Scratch>,
+    ) -> Result<Self, Failure> {
+        let (cold, audit) = match scratch {
+            Some(scratch) => (Some(scratch.side()?), Audit::within(scratch.list()?)),
+            None => (None, Audit::default()),
+        };
+        let quarantine = quarantine::of(&log.quarantined);
+        let replay = Replay::from(Start { state: State::new(), quarantine, cold });
+        let claims = Claims::read(log.disk()).map_err(|error| log.failure(error))?;
+        Ok(Self { log, above, replay, audit, notes: Notes::default(), claims })
+    }
+
+    /// Every frame, up to the first fault.
+    fn read(&mut self) -> Result<Walked, Unproved> {
+        let (mut fault, log) = (None, self.log);
+        let walked = log.walk(&mut |placed| {
+            self.step(placed).map_err(|found| {
+                fault = Some(found);
+                Stop
+            })
+        });
+        let next = Position(self.replay.state().position().0 + 1);
+        Err(match (fault, walked) {
+            (Some(fault), _) if fault.of_scratch => self.unproved(&fault.what),
+            (Some(fault), _) => self.disproved_by_record(*fault),
+            (None, Ok(Walked { torn: Some(torn), tail, .. })) => {
+                self.disproved(Fault::of_torn(&torn, tail.next()))
+            }
+            (None, Ok(walked)) => return Ok(walked),
+            (None, Err(OpenError::Damaged(damage))) => {
+                self.disproved(Fault::of_damage(&damage, log))
+            }
+            (None, Err(OpenError::Disk(DiskError::Damaged { file, offset, reason }))) => {
+                self.disproved(Fault::of_file((file, offset), reason, next))
+            }
+            (None, Err(error)) => log.failure(error).into(),
+        })
+    }
+
+    fn step(&mut self, placed: &Placed<'_>) -> Result<(), Box<Fault>> {
+        let Self { replay, audit, notes, claims, .. } = self;
+        notes.batch(placed.frame.header().last());
+        let mut records = placed.frame.records();
+        let mut watch = |moment: Moment<'_>, state: &State, effects: &Effects| {
+            if let Moment::After(position, command, _) = moment {
+                notes.see(position, command);
+            }
+            audit.watch(moment, &mut records, state, effects);
+        };
+        let applied = replay.apply(placed.frame, &mut watch);
+        applied.map_err(|error| Box::new(Fault::of_replay(&error).seen_at(placed)))?;
+        audit.close_batch(replay.state());
+        match (audit.finding(), audit.failure()) {
+            (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).seen_at(placed))),
+            (None, Some(error)) => Err(Box::new(Fault::of_list(error))),
+            (None, None) => {
+                claims.check(&tail_behind(placed), replay.state());
+                Ok(())
             }
         }
-    };
-    let failure = log.failure(&fault.line);
-    Err(Unproved { fault: Some(Box::new(fault)), records: replay.records(), failure })
+    }
+
+    /// What shows only when all is read, and the proof if nothing does.
+    fn close(mut self, walked: &Walked, mark: journal::Noted) -> Result<Proof, Unproved> {
+        let closed = self.audit.close(self.replay.state());
+        let closed = closed.map_err(|error| Fault::of_list(&error).what);
+        let stored = self.replay.close().map_err(|error| Fault::of_replay(&error).what);
+        stored.and(closed).map_err(|what| self.unproved(&what))?;
+        let finding = self.audit.finding().cloned();
+        let checked = self.notes.check(&self.log.quarantined, self.replay.state().position());
+        let claimed = mem::take(&mut self.claims).close(&walked.tail);
+        let fault = match (finding, checked, claimed) {
+            (Some(finding), ..) | (None, Err(finding), _) => {
+                Fault::of_finding(&finding).placed(self.log, finding.position)
+            }
+            (None, Ok(_), Err(untrue)) => Fault::of_snapshot(&untrue),
+            (None, Ok(_), Ok(_)) if mark == journal::Noted::Damaged => Fault::of_mark(),
+            (None, Ok(quarantined), Ok(snapshots)) => {
+                let durable_mark = match mark {
+                    journal::Noted::Durable(of, at) if of == walked.tail.identity => Some(at.0),
+                    _ => None,
+                };
+                let proof = proof(&self.replay, &self.audit, walked);
+                return Ok(Proof { quarantined, snapshots, durable_mark, ..proof });
+            }
+        };
+        Err(self.disproved(fault))
+    }
+
+    /// By a record that was decided; what it does may show only in the frame behind.
+    fn disproved_by_record(&self, fault: Fault) -> Unproved {
+        let fault = match fault.position {
+            Some(position) if fault.is_behind => fault.placed(self.log, Position(position)),
+            _ => fault,
+        };
+        let before = fault.position.map_or(u64::MAX, |position| position.saturating_sub(1));
+        let unproved = self.disproved(fault);
+        Unproved { records: unproved.records.min(before), ..unproved }
+    }
+
+    fn disproved(&self, fault: Fault) -> Unproved {
+        let (records, failure) = (self.replay.records(), self.log.failure(&fault.line));
+        Unproved { fault: Some(Box::new(fault)), records, failure }
+    }
+
+    /// What was kept beside the proof let it down: that says nothing of the log.
+    fn unproved(&self, why: &str) -> Unproved {
+        let scratch = self.above.unwrap_or(Path::new("memory"));
+        let records = self.replay.records();
+        let failure = Failure::new(format!(
+            "--scratch {}: {why}. The log is neither proved nor found wrong; {records} of its \
+             records were read. Make room there, or give another directory: it takes some 300 \
+             bytes for every transfer",
+            scratch.display()
+        ));
+        Unproved { records, ..failure.into() }
+    }
 }
 
 /// A file without which the log is not read may be damaged itself.
@@ -224,19 +303,6 @@ fn unopened(unopened: Unopened) -> Unproved {
         _ => None,
     };
     Unproved { fault, records: 0, failure: unopened.failure }
-}
-
-/// What was kept beside the proof let it down: that says nothing of the log.
-fn unproved(scratch: Option<&Path>, replay: &Replay, why: &str) -> Unproved {
-    let scratch = scratch.unwrap_or(Path::new("memory"));
-    let records = replay.records();
-    let failure = Failure::new(format!(
-        "--scratch {}: {why}. The log is neither proved nor found wrong; {records} of its records \
-         were read. Make room there, or give another directory: it takes some 300 bytes for every \
-         transfer",
-        scratch.display()
-    ));
-    Unproved { records, ..failure.into() }
 }
 
 /// Below which directory is kept what grows with the log: the one that was asked for, for a long
@@ -297,30 +363,6 @@ impl Drop for Scratch {
         if let Err(error) = fs::remove_dir_all(&self.path) {
             eprintln!("upesi: {} was left: {error}", self.path.display());
         }
-    }
-}
-
-fn step(
-    replay: &mut Replay,
-    audit: &mut Audit,
-    notes: &mut Notes,
-    placed: &Placed<'_>,
-) -> Result<(), Box<Fault>> {
-    notes.batch(placed.frame.header().last());
-    let mut records = placed.frame.records();
-    let mut watch = |moment: Moment<'_>, state: &State, effects: &Effects| {
-        if let Moment::After(position, command, _) = moment {
-            notes.see(position, command);
-        }
-        audit.watch(moment, &mut records, state, effects);
-    };
-    let applied = replay.apply(placed.frame, &mut watch);
-    applied.map_err(|error| Box::new(Fault::of_replay(&error).seen_at(placed)))?;
-    audit.close_batch(replay.state());
-    match (audit.finding(), audit.failure()) {
-        (Some(finding), _) => Err(Box::new(Fault::of_finding(finding).seen_at(placed))),
-        (None, Some(error)) => Err(Box::new(Fault::of_list(error))),
-        (None, None) => Ok(()),
     }
 }
 
@@ -485,11 +527,9 @@ impl Fault {
     }
 }
 
-fn proof(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> Proof {
+fn proof(replay: &Replay, audit: &Audit, walked: &Walked) -> Proof {
     let state = replay.state();
-    // The hash of the state is part of the proof and of its time.
     let state_hash = state.hash().to_string();
-    let seconds = started.elapsed().as_secs_f64();
     Proof {
         ok: true,
         segments: walked.segments,
@@ -511,8 +551,8 @@ fn proof(replay: &Replay, audit: &Audit, walked: &Walked, started: Instant) -> P
         chain_head: walked.tail.chain.to_string(),
         outcome_digest: state.digest().to_string(),
         state_hash,
-        seconds,
-        records_per_second: (replay.records() as f64 / seconds) as u64,
+        seconds: 0.0,
+        records_per_second: 0,
     }
 }
 

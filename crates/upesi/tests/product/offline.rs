@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use journal::{FileLog, RealDisk};
@@ -46,6 +47,22 @@ fn answer(home: &Home, arguments: &[&str]) -> (Value, Output) {
     let value = serde_json::from_str(&said)
         .unwrap_or_else(|error| panic!("{error}: {said} {}", complaint(&output)));
     (value, output)
+}
+
+/// Waits until a running switch leaves its files alone: notes of deliveries are synced half a second
+/// after them, and the mark beside the log a second later at most.
+fn wait_until_quiet(data: &Path) {
+    let end = Instant::now() + PATIENCE;
+    let mut before = content(data);
+    loop {
+        thread::sleep(Duration::from_millis(1_500));
+        let now = content(data);
+        if now == before {
+            return;
+        }
+        assert!(Instant::now() < end, "the files change all the time");
+        before = now;
+    }
 }
 
 fn complaint(output: &Output) -> String {
@@ -809,6 +826,7 @@ fn other_caps_and_cover_are_tried_on_the_log() {
     }
     scheme.send(&small.fulfil("COMMITTED"), 200);
     scheme.settle();
+    wait_until_quiet(&scheme.home.data());
     let ask = |changes: &[&str]| {
         let from = from.to_string();
         let mut arguments = vec!["what-if", "--list", "--json", "--from", &from];

@@ -21,6 +21,9 @@ use http::{HeaderMap, HeaderValue};
 const VERSION: u8 = 1;
 /// Name byte of a header that is spelled out.
 const SPELLED: u8 = 0;
+/// Name bytes of the headers that say from whom to whom.
+const SOURCE: u8 = 4;
+const DESTINATION: u8 = 5;
 /// Most header lines that are read back: what 64 KiB can hold, at four bytes a line on the wire.
 const LINES_MAX: usize = 16 * 1024;
 
@@ -85,20 +88,38 @@ pub fn decode(stored: &Bytes) -> Result<Payload, PayloadError> {
     Ok(Payload { headers, body: stored.slice(reader.at..) })
 }
 
-/// The body alone, where [`decode`] reads the message: a tenth of the work, and no allocation.
+/// What a stored message says of itself that is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated<'a> {
+    /// `FSPIOP-Source`, the last one; empty when absent.
+    pub source: &'a [u8],
+    /// `FSPIOP-Destination`, the last one; empty when absent.
+    pub destination: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Sender, recipient and body alone, where [`decode`] reads the message: a tenth of the work, and
+/// no allocation.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn body_of(stored: &[u8]) -> Result<&[u8], PayloadError> {
+pub fn stated(stored: &[u8]) -> Result<Stated<'_>, PayloadError> {
     let mut reader = Reader { stored, at: 0 };
+    let mut stated = Stated { source: &[], destination: &[], body: &[] };
     for _ in 0..reader.begin()? {
-        reader.skip_name()?;
-        let value = reader.text()?;
-        if !stored[value].iter().all(|byte| is_of_value(*byte)) {
+        let code = reader.skip_name()?;
+        let value = &stored[reader.text()?];
+        if !value.iter().all(|byte| is_of_value(*byte)) {
             return Err(PayloadError::Corrupt);
         }
+        match code {
+            SOURCE => stated.source = value,
+            DESTINATION => stated.destination = value,
+            _ => {}
+        }
     }
-    Ok(&stored[reader.at..])
+    Ok(Stated { body: &stored[reader.at..], ..stated })
 }
 
 /// What a value of a header is made of, as `http` has it.
@@ -223,13 +244,14 @@ impl Reader<'_> {
         }
     }
 
-    fn skip_name(&mut self) -> Result<(), PayloadError> {
+    /// Its code, also where it is spelled out.
+    fn skip_name(&mut self) -> Result<u8, PayloadError> {
         match self.stored.get(self.at) {
             Some(code) if (1..=DICTIONARY_LENGTH).contains(code) => {
                 self.at += 1;
-                Ok(())
+                Ok(*code)
             }
-            _ => self.name().map(drop),
+            _ => self.name().map(|name| code_of(name.as_str())),
         }
     }
 }
@@ -282,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn sender_and_recipient_are_found_however_they_are_stored() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(stated(&encoded(&headers, b"{}")).expect("it was written").source, b"");
+        headers.insert("fspiop-destination", HeaderValue::from_static("payerfsp"));
+        headers.insert("date", HeaderValue::from_static("now"));
+        headers.insert("fspiop-source", HeaderValue::from_static("payeefsp"));
+        let (source, destination, body) = (&b"payeefsp"[..], &b"payerfsp"[..], &b"{}"[..]);
+        let expected = Ok(Stated { source, destination, body });
+        assert_eq!(stated(&encoded(&headers, b"{}")), expected);
+        let spelled = b"\x01\x02\x00\x0dFSPIOP-Source\x08payeefsp\x05\x08payerfsp{}";
+        assert_eq!(stated(spelled), expected);
+    }
+
+    #[test]
     fn long_values_and_other_versions() {
         let mut headers = HeaderMap::new();
         headers.insert("date", HeaderValue::from_str(&"a".repeat(70_000)).expect("a value"));
@@ -303,7 +339,7 @@ mod tests {
         ] {
             let found = decode(&Bytes::from_static(bytes)).map(|payload| payload.body);
             assert_eq!(found, Err(error), "{bytes:?}");
-            assert_eq!(body_of(bytes), Err(error), "{bytes:?}");
+            assert_eq!(stated(bytes), Err(error), "{bytes:?}");
         }
     }
 
@@ -325,7 +361,7 @@ mod tests {
             let payload = decode(&stored).expect("it was written");
             prop_assert_eq!(payload.headers, headers);
             prop_assert_eq!(&payload.body[..], &body[..]);
-            prop_assert_eq!(body_of(&stored), Ok(&body[..]));
+            prop_assert_eq!(stated(&stored).map(|stated| stated.body), Ok(&body[..]));
         }
 
         #[test]
@@ -336,7 +372,8 @@ mod tests {
             versioned.extend(&bytes);
             for bytes in [bytes, versioned] {
                 let whole = decode(&Bytes::from(bytes.clone())).map(|payload| payload.body);
-                prop_assert_eq!(body_of(&bytes), whole.as_deref().map_err(|error| *error));
+                let found = stated(&bytes).map(|stated| stated.body);
+                prop_assert_eq!(found, whole.as_deref().map_err(|error| *error));
             }
         }
     }

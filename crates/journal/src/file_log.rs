@@ -121,7 +121,7 @@ impl<D: Disk> FileLog<D> {
     /// # Errors
     /// [`OpenError::Exists`] if there already is a log, [`OpenError::Disk`].
     pub fn create(disk: D, identity: LogIdentity, options: Options) -> Result<Self, OpenError> {
-        recovery::clear_unfinished_creation(&disk, options.damaged_end)?;
+        recovery::clear_unfinished_creation(&disk)?;
         let tail = Tail::genesis(identity);
         let opened = Arc::new(start_segment(&disk, &tail)?);
         let segments = vec![Segment { first: tail.next(), opened: Some(opened.clone()) }];

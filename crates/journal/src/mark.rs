@@ -87,6 +87,8 @@ impl<D: Disk> Marker<D> {
             opened => opened?,
         };
         file.write_at(0, &encode(mark))?;
+        // Whatever was there before.
+        file.truncate(SECTOR_BYTES as u64)?;
         file.sync()?;
         self.disk.sync_directory()?;
         Ok(file)
@@ -96,7 +98,7 @@ impl<D: Disk> Marker<D> {
 /// What the mark of a directory says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// There is none, or a crash or a full disk left the first one shorter than a sector, or zeros.
+    /// There is none, or a crash or a full disk left the first one empty, or zeros.
     Nothing,
     /// It is not what was written, which no crash explains.
     Damaged,
@@ -113,15 +115,12 @@ pub fn noted(disk: &impl Disk) -> Result<Noted, DiskError> {
         Err(DiskError::NotFound(_)) => return Ok(Noted::Nothing),
         opened => opened?,
     };
-    let length = file.length()?;
-    if length < SECTOR_BYTES as u64 {
-        return Ok(Noted::Nothing);
-    }
     let mut bytes = [0; SECTOR_BYTES];
-    let sound = file.read_at(0, &mut bytes)? == SECTOR_BYTES && length == SECTOR_BYTES as u64;
+    let read = file.read_at(0, &mut bytes)?;
     if bytes == [0; SECTOR_BYTES] {
         return Ok(Noted::Nothing);
     }
+    let sound = read == SECTOR_BYTES && file.length()? == SECTOR_BYTES as u64;
     Ok(match decode(&bytes).filter(|_| sound) {
         Some(Mark { identity, position }) => Noted::Durable(identity, position),
         None => Noted::Damaged,

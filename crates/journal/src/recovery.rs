@@ -124,7 +124,18 @@ pub struct Dropped {
     /// How many bytes were cut off.
     pub bytes: u64,
     /// What was wrong with the frame.
-    pub reason: FrameError,
+    pub reason: Unsound,
+}
+
+/// Why a log ends before what stands behind its last frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsound {
+    /// It is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// It is a frame that does not continue the log.
+    #[error(transparent)]
+    Order(#[from] Discontinuity),
 }
 
 /// Why a log was not opened.
@@ -227,10 +238,16 @@ pub enum DamageReason {
         /// How far the log is known to have been durable.
         until: Position,
     },
-    /// A frame that is stored in full but wrong.
+    /// There is a mark, and no segment.
+    #[error("no segment is there, though {MARK} says that the records up to {} were durable", .until.0)]
+    Gone {
+        /// How far the log is known to have been durable.
+        until: Position,
+    },
+    /// What stands at the log's end is stored in full but wrong.
     #[error("{0}, and no part of it is missing as after a crash")]
-    Stored(FrameError),
-    /// A sound frame that does not continue the log.
+    Stored(Unsound),
+    /// A sound frame that does not continue the log, and was durable.
     #[error("{0}")]
     Order(Discontinuity),
 }
@@ -254,6 +271,10 @@ impl DamageReason {
                 "Put the end back from a copy, or restore the log from its backup. If there is \
                  none, start once with --drop-damaged-end: the switch goes on with what is left, \
                  and what was acknowledged behind it must be settled by hand."
+            }
+            Self::Gone { .. } => {
+                "Put the segments back from a copy, or restore the log from its backup. To begin a \
+                 new one, take an empty directory."
             }
             Self::Stored(_) => {
                 "Restore this segment from a copy. If there is none, start once with \
@@ -328,20 +349,15 @@ pub(crate) fn recover<D: Disk>(
 }
 
 /// Before a log is made: removes a first segment whose making was cut short.
-pub(crate) fn clear_unfinished_creation<D: Disk>(
-    disk: &D,
-    damaged_end: DamagedEnd,
-) -> Result<(), OpenError> {
+pub(crate) fn clear_unfinished_creation<D: Disk>(disk: &D) -> Result<(), OpenError> {
     let mark = mark::read(disk)?;
     let mut found = find_segments(disk)?;
     let unfinished = take_unfinished(&mut found)?;
     if !found.is_empty() {
         return Err(OpenError::Exists);
     }
-    match mark {
-        Some(_) if damaged_end == DamagedEnd::Drop => disk.remove(MARK)?,
-        Some(mark) => return Err(mark.damage_without_log()),
-        None => {}
+    if let Some(mark) = mark {
+        return Err(mark.damage_without_log());
     }
     if let Some(unfinished) = unfinished {
         disk.remove(&unfinished.name)?;
@@ -679,7 +695,7 @@ impl Mark {
     /// Where the log itself is gone.
     fn damage_without_log(self) -> OpenError {
         let (segment, position) = (segment::name_of(Position(1)), Position(1));
-        let reason = DamageReason::Cut { until: self.position };
+        let reason = DamageReason::Gone { until: self.position };
         OpenError::Damaged(Box::new(Damage { segment, offset: 0, position, reason }))
     }
 }
@@ -690,7 +706,7 @@ fn judge_end<F: DiskFile>(
     end: &End,
     known: Known<'_, F>,
     damaged_end: DamagedEnd,
-) -> Result<Option<FrameError>, OpenError> {
+) -> Result<Option<Unsound>, OpenError> {
     let Known { unfinished, mark } = known;
     let Scanned { offset, tail, cause } = end.scanned;
     let damage = |reason| Err(last.damage(offset, tail.next(), reason));
@@ -705,27 +721,34 @@ fn judge_end<F: DiskFile>(
             None => last.damage(offset, tail.next(), reason),
         })
     };
-    let error = match cause {
+    let unsound = match cause {
         Cause::Limit | Cause::Visitor => return ended(),
-        Cause::Order(error) => return damage(DamageReason::Order(error)),
         Cause::Frame(_) if scan::is_room(last.part(), offset)? => return ended(),
-        Cause::Frame(error) => error,
+        Cause::Frame(error) => Unsound::Frame(error),
+        Cause::Order(error) => Unsound::Order(error),
     };
     // The frame before which the next segment was started was synced.
     let started = unfinished.map(|segment| Position(segment.first.0 - 1));
     let marked = scan::durable_mark_behind(last.part(), offset, tail.identity)?;
     let durable = started.max(marked).unwrap_or(Position(0));
     if tail.end < durable {
-        return damage(DamageReason::Durable { error, durable });
+        return damage(match unsound {
+            Unsound::Frame(error) => DamageReason::Durable { error, durable },
+            Unsound::Order(error) => DamageReason::Order(error),
+        });
     }
-    let torn = !matches!(error, FrameError::Malformed(_)) && scan::is_torn(last.part(), offset)?;
+    let may_be_torn = match unsound {
+        Unsound::Frame(FrameError::Malformed(_)) | Unsound::Order(_) => false,
+        Unsound::Frame(_) => true,
+    };
+    let torn = may_be_torn && scan::is_torn(last.part(), offset)?;
     if !torn && damaged_end == DamagedEnd::Refuse {
-        return damage(DamageReason::Stored(error));
+        return damage(DamageReason::Stored(unsound));
     }
     if let Some(mark) = cut {
         return damage(DamageReason::Cut { until: mark.position });
     }
-    Ok(Some(error))
+    Ok(Some(unsound))
 }
 
 /// With nothing unsound at the end: whether the log goes as far as the segment being started says.
@@ -744,7 +767,7 @@ fn missing_before<F: DiskFile>(
     }
 }
 
-fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: FrameError) -> Dropped {
+fn note_cut<F>(last: &Found<F>, scanned: &Scanned, reason: Unsound) -> Dropped {
     let bytes = last.length - scanned.offset;
     Dropped { segment: last.name.clone(), offset: scanned.offset, bytes, reason }
 }

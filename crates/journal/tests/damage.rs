@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use journal::contract::{IDENTITY, frame_after, frames_of};
-use journal::{DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Verify};
+use journal::{DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Unsound, Verify};
 use ledger::{Position, Stamp};
 use ports::{Disk, DiskFile, Log, LogError};
 use record::frame::{FRAME_HEADER_BYTES, Frame, LogIdentity, Tail};
@@ -237,8 +237,30 @@ fn sound_frames_out_of_place_are_refused() {
     for (content, offset) in [(twice, end), (other_history, start)] {
         disk.put(&name, &content);
         let OpenError::Damaged(damage) = refused(&disk) else { panic!("typed as damage") };
-        assert!(matches!(damage.reason, DamageReason::Order(_)), "{damage}");
+        let out_of_place = matches!(damage.reason, DamageReason::Stored(Unsound::Order(_)));
+        assert!(out_of_place, "{damage}");
         assert_eq!(damage.offset, offset as u64);
+        // At the end it is dropped by an operator's word.
+        let given_up = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+        let (log, report) = FileLog::open(disk.clone(), given_up).expect("opens");
+        assert_eq!(log.tail().end, Position(damage.position.0 - 1));
+        let dropped = report.dropped.expect("it is said");
+        assert_eq!(
+            (dropped.offset, dropped.bytes),
+            (offset as u64, (content.len() - offset) as u64)
+        );
+        assert!(matches!(dropped.reason, Unsound::Order(_)), "{dropped:?}");
+    }
+    // Further inside it, what stands behind was durable.
+    let (start, end) = (offsets[0], offsets[1]);
+    let inside = [&bytes[..end], &bytes[start..end], &bytes[end..]].concat();
+    disk.put(&name, &inside);
+    let given_up = Options { damaged_end: DamagedEnd::Drop, ..OPTIONS };
+    for options in [OPTIONS, given_up] {
+        let opened = FileLog::open(disk.clone(), options);
+        let Err(OpenError::Damaged(damage)) = opened else { panic!("typed as damage") };
+        assert!(matches!(damage.reason, DamageReason::Order(_)), "{damage}");
+        assert_eq!(damage.offset, end as u64);
     }
 }
 

@@ -70,7 +70,12 @@ fn refused(disk: &MemoryDisk) -> String {
         Ok((log, _)) => panic!("opened up to {:?}", log.tail().end),
     };
     let OpenError::Damaged(damage) = &error else { panic!("{error}") };
-    assert_eq!(damage.reason, DamageReason::Cut { until: Position(11) });
+    let until = Position(11);
+    let expected = match segments(disk).is_empty() {
+        true => DamageReason::Gone { until },
+        false => DamageReason::Cut { until },
+    };
+    assert_eq!(damage.reason, expected);
     error.to_string()
 }
 
@@ -142,15 +147,15 @@ fn an_operator_who_has_no_copy_gives_the_end_up() {
         drop(log);
         assert!(FileLog::open(disk, OPTIONS).is_ok(), "once");
     }
-    // All of it.
+    // But not all of it.
     let disk = marked();
     segments(&disk).iter().for_each(|name| disk.remove(name).expect("removes"));
-    assert!(FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), OPTIONS).is_err());
-    let (log, made) =
-        FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), given_up).expect("begins anew");
-    assert!(made.created);
-    drop(log);
-    assert!(FileLog::open(disk, OPTIONS).is_ok(), "the mark of the other one is gone");
+    for options in [OPTIONS, given_up] {
+        let begun = FileLog::open_or_create(disk.clone(), LogIdentity([9; 16]), options);
+        let said = begun.expect_err("no log is begun where one was").to_string();
+        assert!(said.contains("To begin a new one, take an empty directory"), "{said}");
+        assert!(segments(&disk).is_empty(), "and nothing is");
+    }
 }
 
 #[test]
@@ -176,6 +181,19 @@ fn a_mark_that_cannot_be_read_or_is_of_another_log_says_nothing() {
     }
 }
 
+/// Whatever the file was, the next note is a whole one.
+#[test]
+fn a_changed_mark_is_written_anew() {
+    let disk = marked();
+    let sound = disk.content(MARK).expect("exists");
+    for bytes in [&sound[..256], &[&sound[..], &[0]].concat()] {
+        disk.put(MARK, bytes);
+        let (log, _) = FileLog::open(disk.clone(), OPTIONS).expect("opens");
+        Marker::new(disk.clone(), log.frames()).note().expect("writes");
+        assert_eq!(noted(&disk), Ok(Noted::Durable(IDENTITY, Position(11))));
+    }
+}
+
 /// What a crash or a full disk leaves of a first note is none; anything else that is not a mark was
 /// changed.
 #[test]
@@ -187,8 +205,8 @@ fn an_unfinished_mark_is_none_and_a_changed_one_is_damaged() {
     let flipped: Vec<u8> = sound.iter().map(|byte| byte ^ 1).collect();
     for (found, bytes) in [
         (Noted::Nothing, &sound[..0]),
-        (Noted::Nothing, &sound[..256]),
         (Noted::Nothing, &[0; 512]),
+        (Noted::Damaged, &sound[..256]),
         (Noted::Damaged, &longer),
         (Noted::Damaged, &flipped),
     ] {

@@ -119,6 +119,19 @@ pub enum ReplayError {
         /// Last record of the batch that differs.
         position: Position,
     },
+    /// A frame does not say what was decided before it.
+    #[error(
+        "the frame behind record {} gives the outcomes up to record {}, and not those up to where \
+         it stands: nothing confirms what was decided live",
+        .position.0,
+        .applied.0
+    )]
+    Unconfirmed {
+        /// Last record before the frame.
+        position: Position,
+        /// The record that it speaks of.
+        applied: Position,
+    },
 }
 
 /// Replays the whole log. `observe` sees each command after its batch was decided.
@@ -229,12 +242,14 @@ impl Replay {
             let version = header.batch.rules_version;
             return Err(ReplayError::UnknownRules { position: header.first, version });
         }
-        if header.batch.applied == state.position() {
-            if header.batch.outcome_digest != *state.digest() {
-                return Err(ReplayError::Diverged { position: state.position() });
-            }
-            self.confirmed += u64::from(0 < state.position().0);
+        if header.batch.applied != state.position() {
+            let applied = header.batch.applied;
+            return Err(ReplayError::Unconfirmed { position: state.position(), applied });
         }
+        if header.batch.outcome_digest != *state.digest() {
+            return Err(ReplayError::Diverged { position: state.position() });
+        }
+        self.confirmed += u64::from(0 < state.position().0);
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
         for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {

@@ -6,7 +6,7 @@
 //! the kernel's, every [`FULL_INTERVAL`] batches and at the end every account. The first difference
 //! is kept, with its place; nothing after it is looked at.
 //!
-//! Memory: 25 bytes per transfer, or of a file ([`reserved`]), 200 per transfer in flight, 40 per
+//! Memory: 25 bytes per transfer, or of a file ([`reserved`]), 200 per transfer in flight, 80 per
 //! notice owed. Nothing of a message is kept.
 
 mod folding;
@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 
-use fspiop::body;
+use fspiop::body::{self, TransferState};
+use fspiop::payload::Stated;
 use ledger::{
     AccountId, AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Effects,
-    FinishedDelivery, Fulfil, Fulfilment, FundsDirection, Moment, MoveFunds, Notice, NoticeId,
-    Outcome, ParticipantIndex, Position, Prepare, State, TransferId,
+    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Moment, MoveFunds,
+    Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, Prepare, State, TransferId,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -89,10 +90,16 @@ pub(crate) struct Audit {
     /// Every transfer that ever was in flight.
     reserved: Reserved,
     outflows: HashMap<TransferId, Amount>,
-    owed: HashSet<NoticeId, Folding>,
+    owed: HashMap<NoticeId, Owed, Folding>,
     dead: HashSet<NoticeId, Folding>,
     /// Notices of this batch that were looked at.
     noticed: usize,
+}
+
+/// A notice that waits for its delivery.
+struct Owed {
+    transfer: TransferId,
+    kind: NoticeKind,
 }
 
 /// A reserved transfer.
@@ -348,8 +355,13 @@ impl Audit {
     }
 
     fn finish(&mut self, end: &FinishedDelivery) {
-        if !self.owed.remove(&end.notice) {
-            return;
+        let Some(owed) = self.owed.remove(&end.notice) else { return };
+        if !self.is_end_of(&owed, end) {
+            let what = format!(
+                "its notice {} ({:?}) counts as {:?} after {} attempts and status {}",
+                end.notice.0, owed.kind, end.result, end.attempts, end.status
+            );
+            self.find(Some(owed.transfer), what);
         }
         match end.result {
             DeliveryResult::Delivered => self.figures.notices_delivered += 1,
@@ -358,12 +370,28 @@ impl Audit {
         }
     }
 
+    /// Whether a delivery can have ended so. Withdrawn is only a prepare that nobody has heard of,
+    /// of a transfer that has ended.
+    fn is_end_of(&self, owed: &Owed, end: &FinishedDelivery) -> bool {
+        let taken = (200..=299).contains(&end.status);
+        match end.result {
+            DeliveryResult::Delivered => 0 < end.attempts && taken,
+            DeliveryResult::Dead => 0 < end.attempts && !taken,
+            DeliveryResult::Withdrawn => {
+                owed.kind == NoticeKind::Prepare
+                    && end.attempts == 0
+                    && !self.open.contains_key(&owed.transfer)
+            }
+        }
+    }
+
     /// Notices that the last decision made the hub owe, or owe again.
     fn note_new(&mut self, effects: &Effects) {
         for notice in &effects.notices[self.noticed..] {
             let again = !self.dead.is_empty() && self.dead.remove(&notice.id);
             self.figures.notices += u64::from(!again);
-            if !self.owed.insert(notice.id) {
+            let owed = Owed { transfer: notice.transfer, kind: notice.kind };
+            if self.owed.insert(notice.id, owed).is_some() {
                 let what = format!("notice {} is owed twice", notice.id.0);
                 self.find(Some(notice.transfer), what);
             }
@@ -491,21 +519,27 @@ impl Audit {
 
     /// The message is the one that was stored, and says what the kernel was told.
     fn check_message(&mut self, record: &Record<'_>, command: &Command) {
+        let transfer = transfer_of(command);
         let stored = match record.payload {
-            Payload::None => return,
+            Payload::None if transfer.is_none() => return,
+            Payload::None => return self.find(transfer, "no message is stored with it".into()),
             Payload::Erased => return self.figures.messages_erased += 1,
             Payload::Stored(stored) => stored,
         };
         self.figures.messages += 1;
-        let transfer = transfer_of(command);
         if !record.verify_payload() {
             let what = "the stored message is not the one that its digest was taken of";
             return self.find(transfer, what.into());
         }
         let Some((_, hash)) = transfer.zip(hash_of(command)) else { return };
-        let Ok(body) = fspiop::payload::body_of(stored) else {
+        let Ok(stated) = fspiop::payload::stated(stored) else {
             return self.find(transfer, "the stored message cannot be read".into());
         };
+        let body = stated.body;
+        if !names_the_same(&stated, command) {
+            let what = "the stored headers name other participants than what was decided on";
+            return self.find(transfer, what.into());
+        }
         if fspiop::significant_hash(body) != hash.0 {
             let what = "the stored body is not the one that the hash of the record was taken of";
             return self.find(transfer, what.into());
@@ -542,8 +576,8 @@ pub(crate) fn first_untrue<'a>(records: impl Iterator<Item = Record<'a>>) -> Opt
 /// The transfer that a stored prepare is about, by its body.
 fn transfer_of_body(record: &Record<'_>) -> Option<TransferId> {
     let Payload::Stored(stored) = record.payload else { return None };
-    let body = fspiop::payload::body_of(stored).ok().filter(|_| record.verify_payload())?;
-    body::Prepare::parse(body).ok().map(|prepare| prepare.transfer)
+    let stated = fspiop::payload::stated(stored).ok().filter(|_| record.verify_payload())?;
+    body::Prepare::parse(stated.body).ok().map(|prepare| prepare.transfer)
 }
 
 /// The transfer that a message is about.
@@ -578,6 +612,22 @@ fn hash_of(command: &Command) -> Option<ledger::Digest> {
     }
 }
 
+/// Whether the headers say from whom to whom the command is. A prepare goes to its payee, whatever
+/// they say.
+fn names_the_same(stated: &Stated<'_>, command: &Command) -> bool {
+    let (source, destination) = match command {
+        Command::Prepare(prepare) => (prepare.source, None),
+        Command::Fulfil(fulfil) => (fulfil.source, Some(fulfil.destination)),
+        Command::Abort(abort) => (abort.source, Some(abort.destination)),
+        _ => return true,
+    };
+    let written = |name: Option<FspName>| {
+        let written = name.as_ref().map_or("", FspName::as_str);
+        written.as_bytes() == stated.destination
+    };
+    stated.source == source.as_str().as_bytes() && destination.is_none_or(written)
+}
+
 /// Whether a body says what the command has; `None` if the rules of today do not take the body.
 fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
     match command {
@@ -596,16 +646,31 @@ fn says_the_same(body: &[u8], command: &Command) -> Option<bool> {
         }
         Command::Fulfil(fulfil) => {
             let read = body::Fulfil::parse(body).ok()?;
+            let state = states_the_same(read.state, fulfil.state);
             match (read.fulfilment, fulfil.fulfilment) {
-                (Some(said), Fulfilment::Present(taken)) => Some(said == taken),
-                (None, Fulfilment::Absent) => Some(true),
+                (Some(said), Fulfilment::Present(taken)) => Some(said == taken && state),
+                (None, Fulfilment::Absent) => Some(state),
                 // What earlier rules did not read, those of today do.
                 (Some(_), Fulfilment::Undecodable) => None,
                 _ => Some(false),
             }
         }
-        Command::Abort(_) => body::ErrorInformation::parse(body).ok().map(|_| true),
+        Command::Abort(abort) => {
+            let read = body::ErrorInformation::parse(body).ok()?;
+            Some(read.code.is_accepted() == abort.code_is_known)
+        }
         _ => Some(true),
+    }
+}
+
+/// Whether a body's state is the one decided on. Which version it came under is not looked at.
+fn states_the_same(read: TransferState, taken: FulfilState) -> bool {
+    match read {
+        TransferState::Committed | TransferState::Received => taken == FulfilState::Committed,
+        TransferState::Aborted => taken == FulfilState::Aborted,
+        TransferState::Reserved => {
+            matches!(taken, FulfilState::Reserved | FulfilState::ReservedUnderVersion10)
+        }
     }
 }
 

@@ -452,7 +452,8 @@ impl Fault {
             | ReplayError::UnknownRules { position, .. }
             | ReplayError::Poison { position }
             | ReplayError::NotTheQuarantined { position }
-            | ReplayError::Diverged { position } => Some(position.0),
+            | ReplayError::Diverged { position }
+            | ReplayError::Unconfirmed { position, .. } => Some(position.0),
         };
         let (what, of_scratch) = match error {
             ReplayError::Store(StoreError::Failed(what) | StoreError::Damaged(what)) => {
@@ -460,7 +461,8 @@ impl Fault {
             }
             error => (error.to_string(), false),
         };
-        let is_of_record = !matches!(error, ReplayError::Diverged { .. });
+        let is_of_record =
+            !matches!(error, ReplayError::Diverged { .. } | ReplayError::Unconfirmed { .. });
         Self { position, line: what.clone(), what, of_scratch, is_of_record, ..Self::default() }
     }
 

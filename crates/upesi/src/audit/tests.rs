@@ -1,7 +1,8 @@
 //! The account apart is told something else than what the kernel decided, and must find it.
 
+use http::{HeaderName, HeaderValue};
 use ledger::{
-    Batch, DeliveryResult, Digest as Hash, FspName, FulfilState, Genesis, Stamp, TransferId,
+    Abort, Batch, DeliveryResult, Digest as Hash, FspName, FulfilState, Genesis, Stamp, TransferId,
 };
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, NewRecord, Tail};
 
@@ -11,7 +12,15 @@ const FULFILMENT: [u8; 32] = [7; 32];
 
 /// What the account is told of a decision.
 type Told = fn(Command, Outcome) -> (Command, Outcome);
+/// What is stored with a message, and the digest that the record has of it.
 type Message = (Vec<u8>, Hash);
+/// A message in the place of the one that was stored, or none.
+type Other<'a> = (fn(&Command) -> bool, Option<&'a Message>);
+
+const PREPARE: fn(&Command) -> bool = |command| matches!(command, Command::Prepare(_));
+const FULFIL: fn(&Command) -> bool = |command| matches!(command, Command::Fulfil(_));
+/// What the rules of today do not take, so that nothing is held against it.
+const BODY: &[u8] = b"{}";
 
 struct Bench {
     state: State,
@@ -19,7 +28,12 @@ struct Bench {
 }
 
 impl Bench {
-    fn decide(&mut self, command: &Command, told: Told, message: Option<&Message>) -> Outcome {
+    fn decide(&mut self, command: &Command, told: Told, other: Option<Other<'_>>) -> Outcome {
+        let own = usual(command);
+        let message = match other.filter(|(is_meant, _)| is_meant(command)) {
+            Some((_, message)) => message,
+            None => own.as_ref(),
+        };
         let payload = message.map(|(payload, digest)| (&**payload, *digest));
         let record = NewRecord { kind: 1, version: 1, fields: &[], payload };
         let mut builder = FrameBuilder::new();
@@ -43,6 +57,29 @@ impl Bench {
         self.audit.close_batch(&self.state);
         effects.outcomes[0]
     }
+}
+
+/// The message that a command was made of.
+fn usual(command: &Command) -> Option<Message> {
+    let source = match command {
+        Command::Prepare(_) => "payer",
+        Command::Fulfil(_) => "payee",
+        _ => return None,
+    };
+    Some(stored(&[("fspiop-source", source)], BODY))
+}
+
+fn stored(headers: &[(&'static str, &'static str)], body: &[u8]) -> Message {
+    let value = HeaderValue::from_static;
+    let headers = headers.iter().map(|(name, text)| (HeaderName::from_static(name), value(text)));
+    let mut payload = Vec::new();
+    fspiop::payload::encode(&headers.collect(), body, &mut payload);
+    let digest = record::frame::payload_digest(&payload);
+    (payload, digest)
+}
+
+fn hash(body: &[u8]) -> Hash {
+    Hash(fspiop::significant_hash(body))
 }
 
 fn name(text: &str) -> FspName {
@@ -101,7 +138,7 @@ fn commands() -> Vec<Command> {
         amount: units(5),
         condition: Sha256::digest(FULFILMENT).into(),
         expiration_ms: 1_000_000,
-        hash: Hash::default(),
+        hash: hash(BODY),
         trace: [0; 16],
     })));
     let fulfil = Command::Fulfil(Box::new(Fulfil {
@@ -110,7 +147,7 @@ fn commands() -> Vec<Command> {
         destination: None,
         state: FulfilState::Committed,
         fulfilment: Fulfilment::Present(FULFILMENT),
-        hash: Hash::default(),
+        hash: hash(BODY),
         trace: [0; 16],
     }));
     commands.push(fulfil.clone());
@@ -131,15 +168,10 @@ fn honest(command: Command, outcome: Outcome) -> (Command, Outcome) {
 }
 
 #[track_caller]
-fn check(told: Told, message: Option<&Message>, expected: Option<&str>) {
+fn check(told: Told, other: Option<Other<'_>>, expected: Option<&str>) {
     let mut bench = Bench { state: State::new(), audit: Audit::default() };
-    let outcomes: Vec<_> = commands()
-        .iter()
-        .map(|command| {
-            let message = message.filter(|_| matches!(command, Command::Prepare(_)));
-            bench.decide(command, told, message)
-        })
-        .collect();
+    let outcomes: Vec<_> =
+        commands().iter().map(|command| bench.decide(command, told, other)).collect();
     assert!(outcomes.ends_with(&[Outcome::Committed, Outcome::Accepted, Outcome::AnswerResent]));
     bench.audit.close(&bench.state).expect("it needs no file");
     match (bench.audit.finding(), expected) {
@@ -148,7 +180,8 @@ fn check(told: Told, message: Option<&Message>, expected: Option<&str>) {
             assert!(what.contains(expected), "{what}");
             let commands = commands();
             let decided = &commands[position.0 as usize - 1];
-            assert_eq!(*transfer, decided.transfer().copied(), "{what}");
+            let of_notice = what.starts_with("its notice").then(id);
+            assert_eq!(*transfer, decided.transfer().copied().or(of_notice), "{what}");
         }
         (found, expected) => panic!("found {found:?}, expected {expected:?}"),
     }
@@ -227,17 +260,130 @@ fn what_differs_from_the_kernel_is_found() {
 }
 
 #[test]
-fn a_message_that_is_not_the_one_decided_on_is_found() {
-    let stored = |body: &[u8]| {
-        let mut payload = Vec::new();
-        fspiop::payload::encode(&http::HeaderMap::new(), body, &mut payload);
-        let digest = record::frame::payload_digest(&payload);
-        (payload, digest)
+fn a_delivery_that_cannot_have_ended_so_is_found() {
+    /// A delivery in the place of the first that ended.
+    fn told(command: Command, outcome: Outcome, other: FinishedDelivery) -> (Command, Outcome) {
+        match command {
+            Command::FinishDeliveries(_) => (Command::FinishDeliveries(vec![other]), outcome),
+            command => (command, outcome),
+        }
+    }
+    const END: FinishedDelivery = FinishedDelivery {
+        notice: NoticeId(2),
+        result: DeliveryResult::Delivered,
+        attempts: 1,
+        status: 200,
+        finished_ms: 1,
     };
-    let (payload, _) = stored(b"{}");
-    check(honest, Some(&(payload, Hash([1; 32]))), Some("the one that its digest was taken of"));
-    check(honest, Some(&stored(b"{}")), Some("the hash of the record was taken of"));
+    let cases: [(Told, &str); 6] = [
+        (
+            |command, outcome| told(command, outcome, FinishedDelivery { attempts: 0, ..END }),
+            "its notice 2 (Fulfil) counts as Delivered after 0 attempts and status 200",
+        ),
+        (
+            |command, outcome| told(command, outcome, FinishedDelivery { status: 503, ..END }),
+            "counts as Delivered after 1 attempts and status 503",
+        ),
+        (
+            |command, outcome| {
+                let result = DeliveryResult::Dead;
+                told(command, outcome, FinishedDelivery { result, ..END })
+            },
+            "counts as Dead after 1 attempts and status 200",
+        ),
+        (
+            |command, outcome| {
+                let (result, status) = (DeliveryResult::Dead, 503);
+                told(command, outcome, FinishedDelivery { result, status, attempts: 0, ..END })
+            },
+            "counts as Dead after 0 attempts and status 503",
+        ),
+        // A callback that says how a transfer ended is never withdrawn.
+        (
+            |command, outcome| {
+                let (result, status) = (DeliveryResult::Withdrawn, 0);
+                told(command, outcome, FinishedDelivery { result, status, attempts: 0, ..END })
+            },
+            "its notice 2 (Fulfil) counts as Withdrawn",
+        ),
+        // Nor is a prepare that somebody may have heard of.
+        (
+            |command, outcome| {
+                let (result, notice) = (DeliveryResult::Withdrawn, NoticeId(1));
+                told(command, outcome, FinishedDelivery { result, notice, ..END })
+            },
+            "its notice 1 (Prepare) counts as Withdrawn after 1 attempts",
+        ),
+    ];
+    for (told, expected) in cases {
+        check(told, None, Some(expected));
+    }
+    // Nor one of a transfer that is still in flight.
+    let early: Told = |command, outcome| match command {
+        Command::Fulfil(_) => {
+            let (result, notice) = (DeliveryResult::Withdrawn, NoticeId(1));
+            let end = FinishedDelivery { result, notice, attempts: 0, status: 0, ..END };
+            (Command::FinishDeliveries(vec![end]), Outcome::Accepted)
+        }
+        command => (command, outcome),
+    };
+    let expected = "its notice 1 (Prepare) counts as Withdrawn after 0 attempts";
+    check(early, None, Some(expected));
+}
+
+#[test]
+fn a_message_that_is_not_the_one_decided_on_is_found() {
+    let (payload, _) = stored(&[("fspiop-source", "payer")], BODY);
+    let another = (payload, Hash([1; 32]));
     let unreadable = b"\xff".to_vec();
     let digest = record::frame::payload_digest(&unreadable);
-    check(honest, Some(&(unreadable, digest)), Some("cannot be read"));
+    let participants = "the stored headers name other participants";
+    let stranger = ("fspiop-destination", "stranger");
+    for (is_meant, message, expected) in [
+        (PREPARE, None, "no message is stored"),
+        (FULFIL, None, "no message is stored"),
+        (PREPARE, Some(another), "the one that its digest was taken of"),
+        (PREPARE, Some((unreadable, digest)), "cannot be read"),
+        (PREPARE, Some(stored(&[], BODY)), participants),
+        (PREPARE, Some(stored(&[("fspiop-source", "payee")], BODY)), participants),
+        (FULFIL, Some(stored(&[("fspiop-source", "payer")], BODY)), participants),
+        (FULFIL, Some(stored(&[("fspiop-source", "payee"), stranger], BODY)), participants),
+        (
+            PREPARE,
+            Some(stored(&[("fspiop-source", "payer")], b"{\"\":0}")),
+            "the hash of the record was taken of",
+        ),
+    ] {
+        check(honest, Some((is_meant, message.as_ref())), Some(expected));
+    }
+    // A prepare goes to its payee, whatever its header says.
+    let message = stored(&[("fspiop-source", "payer"), stranger], BODY);
+    check(honest, Some((PREPARE, Some(&message))), None);
+}
+
+#[test]
+fn a_body_that_says_something_else_is_found() {
+    const ABORTED: &[u8] = br#"{"transferState":"ABORTED"}"#;
+    const UNKNOWN_CODE: &[u8] =
+        br#"{"errorInformation":{"errorCode":"9999","errorDescription":"none"}}"#;
+    let states: Told = |command, outcome| match command {
+        Command::Fulfil(fulfil) => {
+            let (fulfilment, hash) = (Fulfilment::Absent, hash(ABORTED));
+            (Command::Fulfil(Box::new(Fulfil { fulfilment, hash, ..*fulfil })), outcome)
+        }
+        command => (command, outcome),
+    };
+    let codes: Told = |command, outcome| match command {
+        Command::Fulfil(fulfil) => {
+            let Fulfil { id, source, destination, trace, .. } = *fulfil;
+            let (code_is_known, hash) = (true, hash(UNKNOWN_CODE));
+            let abort = Abort { id, source, destination, code_is_known, hash, trace };
+            (Command::Abort(Box::new(abort)), outcome)
+        }
+        command => (command, outcome),
+    };
+    for (told, body) in [(states, ABORTED), (codes, UNKNOWN_CODE)] {
+        let message = stored(&[("fspiop-source", "payee")], body);
+        check(told, Some((FULFIL, Some(&message))), Some("says something else"));
+    }
 }

@@ -37,7 +37,7 @@ use ports::{Disk, DiskError, DiskFile, Log, LogError, RecordReader, Rejection, V
 use record::frame::{FRAME_BYTES_MAX, Frame, FrameError, FrameHeader, LogIdentity, Tail};
 
 use crate::frames::DurableFrames;
-use crate::reader::{Index, Opened, Segment, Shared, damaged, open_segment, storage};
+use crate::reader::{Index, Opened, Segment, Shared, damaged_behind, open_segment, storage};
 use crate::recovery::{self, DamagedEnd, OpenError, Recovered, Recovery};
 use crate::scan::{self, Cause, Part};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
@@ -435,8 +435,8 @@ fn replay_segment<D: Disk>(
     match scanned.cause {
         Cause::Limit => Ok(Some(scanned.tail)),
         Cause::Visitor => Ok(None),
-        Cause::Frame(error) => Err(damaged(first, scanned.offset, &error)),
-        Cause::Order(error) => Err(damaged(first, scanned.offset, &error)),
+        Cause::Frame(error) => Err(damaged_behind(first, &scanned, &error)),
+        Cause::Order(error) => Err(damaged_behind(first, &scanned, &error)),
     }
 }
 

@@ -12,7 +12,7 @@ use ledger::Position;
 use ports::{Disk, DiskFile, LogError, Stop, Visitor};
 use record::frame::{LogIdentity, Tail};
 
-use crate::reader::{Shared, damaged, open_segment, storage};
+use crate::reader::{Shared, damaged_behind, open_segment, storage};
 use crate::scan::{self, Cause, Part, Scanned};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
@@ -65,8 +65,8 @@ impl<D: Disk> DurableFrames<D> {
             match scanned.cause {
                 Cause::Visitor => return Ok(()),
                 Cause::Limit => before = Some(scanned.tail),
-                Cause::Frame(error) => return Err(damaged(first, scanned.offset, &error)),
-                Cause::Order(error) => return Err(damaged(first, scanned.offset, &error)),
+                Cause::Frame(error) => return Err(damaged_behind(first, &scanned, &error)),
+                Cause::Order(error) => return Err(damaged_behind(first, &scanned, &error)),
             }
         }
         let reason = format!("the log ends before record {}, which was durable", end.0);

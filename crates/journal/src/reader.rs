@@ -18,7 +18,7 @@ use ports::{Disk, DiskError, DiskFile, LogError, OwnedRecord, RecordReader, byte
 use record::frame::{FRAME_HEADER_BYTES, FrameError, LogIdentity, OwnedFrame, Tail};
 
 use crate::file_log::same_end;
-use crate::scan::{Part, Window, frame_at, header_at, header_behind};
+use crate::scan::{Part, Scanned, Window, frame_at, header_at, header_behind};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError, RwLock};
@@ -349,6 +349,17 @@ pub(crate) fn storage(error: DiskError) -> LogError {
 
 pub(crate) fn damaged(first: Position, offset: u64, reason: &dyn ToString) -> LogError {
     let place = format!("{} at byte {offset}", segment::name_of(first));
+    LogError::Damaged { place, reason: reason.to_string() }
+}
+
+/// The same behind the frames that a scan found sound.
+pub(crate) fn damaged_behind(
+    first: Position,
+    scanned: &Scanned,
+    reason: &dyn ToString,
+) -> LogError {
+    let (name, next) = (segment::name_of(first), scanned.tail.next());
+    let place = format!("{name} at byte {}, where record {} should start", scanned.offset, next.0);
     LogError::Damaged { place, reason: reason.to_string() }
 }
 

@@ -10,6 +10,7 @@ use journal::{FileLog, Options as LogOptions};
 use ledger::Position;
 use ports::{Log, LogError};
 use record::frame::{BatchHeader, FrameBuilder, NewRecord, Payload};
+use sequencer::Replayed;
 
 use crate::archive::HubDisk;
 use crate::faults::NEVER;
@@ -44,7 +45,8 @@ impl World {
     }
 }
 
-/// Appends the last batch again and syncs it; gives the number of its records.
+/// Appends the last batch again and syncs it; gives the number of its records. None where part of
+/// the log is out of reach.
 fn append_again(log: &mut FileLog<HubDisk>) -> Result<u64, LogError> {
     let mut last: Option<(BatchHeader, FrameBuilder, u64)> = None;
     let from = Position(log.tail().end.0.max(1));
@@ -64,6 +66,10 @@ fn append_again(log: &mut FileLog<HubDisk>) -> Result<u64, LogError> {
         Ok(())
     })?;
     let Some((header, mut builder, records)) = last else { return Ok(0) };
+    // Whoever makes a frame says what was decided before it.
+    let Ok(Replayed { state, .. }) = sequencer::replay(log, &mut |_| {}) else { return Ok(0) };
+    let (applied, outcome_digest) = (state.position(), *state.digest());
+    let header = BatchHeader { applied, outcome_digest, ..header };
     let tail = log.tail();
     log.append(builder.seal(&tail, &header).bytes)?;
     log.sync()?;

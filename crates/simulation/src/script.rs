@@ -174,6 +174,19 @@ impl Cast {
         self.fsps.get(usize::from(fsp)).copied().unwrap_or_else(unknown)
     }
 
+    /// The same in other letters, which some checks of the hub ignore and others do not.
+    fn shouted(&self, fsp: u8) -> FspName {
+        FspName::new(&self.name(fsp).as_str().to_uppercase()).expect("as long as it was")
+    }
+
+    /// One of the two, by what is drawn.
+    fn written(&self, fsp: u8, drawn: u64) -> FspName {
+        match drawn.is_multiple_of(8) {
+            true => self.shouted(fsp),
+            false => self.name(fsp),
+        }
+    }
+
     pub(crate) fn currency(&self, number: u8) -> Currency {
         let parse = |code| Currency::parse(code).expect("three letters");
         let found = match number.checked_sub(OF_TREASURER) {
@@ -210,16 +223,24 @@ impl Cast {
     /// The command that the hub's edge makes of a prepare.
     pub(crate) fn prepare(&self, script: &Script, request: Request) -> Command {
         let What::Prepare { variant, .. } = request.what else { panic!("not a prepare") };
+        let next = script.payer.wrapping_add(1) % self.fsps.len() as u8;
+        let shouts = script.number.is_multiple_of(3);
         let source = match script.twist {
-            Twist::ForeignSource => script.payer.wrapping_add(1) % self.fsps.len() as u8,
-            _ => request.from,
+            Twist::ForeignSource if shouts => self.shouted(script.payer),
+            Twist::ForeignSource => self.name(next),
+            _ => self.name(request.from),
+        };
+        let payee = match script.twist {
+            Twist::UnknownPayee if shouts => self.shouted(next),
+            Twist::OwnPayee if shouts => self.shouted(script.payer),
+            _ => self.name(script.payee),
         };
         let more = Amount::from_units(i128::from(variant));
         Command::Prepare(Box::new(Prepare {
             id: self.id(script.number),
-            source: self.name(source),
+            source,
             payer: self.name(script.payer),
-            payee: self.name(script.payee),
+            payee,
             currency: self.currency(script.currency),
             amount: script.amount.checked_add(more).expect("amounts of scripts are small"),
             condition: script.condition,
@@ -233,6 +254,7 @@ impl Cast {
     /// transfer are refusals, the others the same with another body.
     pub(crate) fn answer(&self, script: &Script, request: Request) -> Command {
         let What::Answer { variant, .. } = request.what else { panic!("not an answer") };
+        let drawn = mix(self.salt ^ u64::from(script.number) << 8 ^ u64::from(variant));
         let refuses = matches!(script.reply, Reply::Abort | Reply::AbortUnknownCode);
         let changed = variant != 0 && script.number.is_multiple_of(2);
         let astray =
@@ -240,9 +262,9 @@ impl Cast {
         let destination = match script.reply {
             Reply::NoDestination => None,
             _ if astray && variant == 0 => Some(self.name(GHOST)),
-            _ => Some(self.name(script.payer)),
+            _ => Some(self.written(script.payer, drawn >> 32)),
         };
-        let (id, source) = (self.id(script.number), self.name(request.from));
+        let (id, source) = (self.id(script.number), self.written(request.from, drawn));
         let (hash, trace) = (self.hash(request), self.trace(request));
         if refuses != changed {
             let code_is_known = script.reply != Reply::AbortUnknownCode;
@@ -310,7 +332,7 @@ impl Script {
         match self.twist {
             Twist::None | Twist::ForeignSource => {}
             Twist::Past => self.expiration_ms = now_ms.saturating_sub(5),
-            Twist::Precision => self.amount = Amount::from_units(1_000_000_000_000_000_001),
+            Twist::Precision => self.amount = amount_of_many_digits(self.number),
             Twist::UnknownPayee => self.payee = GHOST,
             Twist::UnknownCurrency => self.currency = u8::MAX,
             Twist::OwnPayee => self.payee = self.payer,
@@ -318,6 +340,17 @@ impl Script {
             Twist::Zero => self.amount = Amount::ZERO,
         }
     }
+}
+
+/// One of eighteen digits, which may be sent, or of more; in two ways each.
+fn amount_of_many_digits(number: u32) -> Amount {
+    let ten_thousandths = [
+        1_000_000_000_000_000_001,
+        999_999_999_999_999_999,
+        1_000_000_000_000_000_000_000,
+        1_000_000_000_000_000_000_001,
+    ];
+    Amount::from_units(ten_thousandths[number as usize % 4])
 }
 
 fn twist(random: &mut Random) -> Twist {

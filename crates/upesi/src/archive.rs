@@ -9,7 +9,7 @@ use ledger::Stamp;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::offline::{Progress, print_json};
+use crate::offline::{Progress, print_json, refuse_without_log};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,17 +67,12 @@ struct Line {
 pub(crate) fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
     let place = arguments.data.display().to_string();
     let failed = |what: String| Failure::new(format!("{place}: {what}"));
-    if !arguments.data.is_dir() {
-        return Err(failed("there is no such directory".into()));
-    }
+    refuse_without_log(&arguments.data)?;
     let disk = match arguments.dry_run {
         true => RealDisk::open_to_read(&arguments.data),
         false => RealDisk::open(&arguments.data),
     };
     let log = disk.and_then(Tiered::open).map_err(|error| failed(error.to_string()))?;
-    if log.segments().map_err(|error| failed(error.to_string()))?.is_empty() {
-        return Err(failed("there is no log here".into()));
-    }
     let to = arguments.to.as_deref().map(journal::open_place).transpose();
     let to = to.map_err(|error| Failure::new(error.to_string()))?;
     let destination = to.as_deref().map_or(Destination::Here, Destination::Place);

@@ -172,6 +172,16 @@ impl OfflineLog {
     }
 }
 
+/// Before a directory is owned, which makes a file in it: whether a log is there.
+pub(crate) fn refuse_without_log(data: &Path) -> Result<(), Failure> {
+    let what = match (data.is_dir(), has_segments(data)) {
+        (false, _) => "there is no such directory",
+        (true, false) => "there is no log here",
+        (true, true) => return Ok(()),
+    };
+    Err(Failure::new(format!("{}: {what}", data.display())))
+}
+
 /// Whether the next frame is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Go {

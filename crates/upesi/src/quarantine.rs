@@ -16,7 +16,7 @@ use sequencer::{Quarantine, Replay, ReplayError};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::{Finding, transfer_of};
-use crate::offline::moment;
+use crate::offline::{moment, refuse_without_log};
 use crate::{Failure, QuarantineArguments};
 
 const FILE: &str = "quarantine.json";
@@ -287,9 +287,7 @@ pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure>
             return Err(Failure::new(what));
         }
     }
-    if !arguments.data.is_dir() {
-        return Err(failed("there is no such directory".into()));
-    }
+    refuse_without_log(&arguments.data)?;
     let disk = RealDisk::open(&arguments.data)
         .and_then(Tiered::open)
         .map_err(|error| failed(error.to_string()))?;

@@ -16,7 +16,7 @@ use snapshots::{Beside, Fault, Pace, SnapshotFile, Source, Unpaced, list, load, 
 use crate::cold;
 use crate::config::Config;
 use crate::log_end;
-use crate::offline::print_json;
+use crate::offline::{print_json, refuse_without_log};
 use crate::quarantine;
 use crate::{Failure, SnapshotArguments};
 
@@ -42,9 +42,7 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let data = arguments.data.display();
     let failed = |what: String| Failure::new(format!("{data}: {what}"));
-    if !arguments.data.is_dir() {
-        return Err(failed("there is no such directory".into()));
-    }
+    refuse_without_log(&arguments.data)?;
     let disk = RealDisk::open(&arguments.data).and_then(Tiered::open).map_err(|error| match error {
         DiskError::InUse(_) => failed(format!(
             "a switch is running there; have it take one: curl -X POST -H \"Authorization: Bearer \

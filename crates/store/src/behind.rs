@@ -15,6 +15,7 @@
 //! is written and nothing is taken any more.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use ledger::{Ended, Position, TransferId};
@@ -58,6 +59,8 @@ pub struct Behind {
 struct Shared {
     /// Rows, decisions told and entries that may wait.
     queue_max: usize,
+    /// Whether failures are told where operators look.
+    tells: bool,
     /// Position up to which everything is readable.
     visible: AtomicU64,
     queue: Mutex<Queue>,
@@ -97,18 +100,28 @@ impl Behind {
     /// # Errors
     /// When the thread cannot be started.
     pub fn start(store: Arc<dyn ColdStore>) -> std::io::Result<Self> {
-        Self::start_with(store, QUEUE_MAX)
+        Self::start_with(store, QUEUE_MAX, true)
     }
 
-    /// The same with another bound than [`QUEUE_MAX`]: what is written in one go stays in memory
-    /// several times over, until the database has it in its tables.
+    /// The same for whoever reports failures himself, with another bound than [`QUEUE_MAX`]: what
+    /// is written in one go stays in memory several times over, until the database has it in its
+    /// tables.
     ///
     /// # Errors
     /// As [`Behind::start`].
-    pub fn start_with(store: Arc<dyn ColdStore>, queue_max: usize) -> std::io::Result<Self> {
+    pub fn start_silent(store: Arc<dyn ColdStore>, queue_max: usize) -> std::io::Result<Self> {
+        Self::start_with(store, queue_max, false)
+    }
+
+    fn start_with(
+        store: Arc<dyn ColdStore>,
+        queue_max: usize,
+        tells: bool,
+    ) -> std::io::Result<Self> {
         let at = store.mark().position;
         let shared = Arc::new(Shared {
             queue_max,
+            tells,
             visible: AtomicU64::new(at.0),
             queue: Mutex::new(Queue { offered: at, ..Queue::default() }),
             work: Condvar::new(),
@@ -262,12 +275,12 @@ impl Shared {
         let mut queue = self.lock();
         self.done.notify_all();
         if let StoreError::Damaged(_) = error {
-            ports::tell(format_args!("nothing leaves memory any more: {error}"));
+            self.tell(format_args!("nothing leaves memory any more: {error}"));
             queue.failed = Some(error);
             return false;
         }
         if queue.failing.is_none() {
-            ports::tell(format_args!(
+            self.tell(format_args!(
                 "{error}. What ended stays in memory; it is tried again every second"
             ));
             queue.failing = Some(error);
@@ -275,6 +288,12 @@ impl Shared {
         let is_open = |queue: &mut Queue| !queue.closed;
         let waited = self.work.wait_timeout_while(queue, AGAIN, is_open);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    fn tell(&self, what: fmt::Arguments<'_>) {
+        if self.tells {
+            ports::tell(what);
+        }
     }
 
     /// What is to be written next, once there is something and it is time. `None` when there is
@@ -410,7 +429,7 @@ mod tests {
     #[test]
     fn who_is_waited_for_writes_much_at_once_and_what_finds_no_room_is_refused() {
         let store = Arc::new(Held::default());
-        let mut behind = Behind::start_with(Arc::clone(&store) as _, 10_000).expect("it works");
+        let mut behind = Behind::start_silent(Arc::clone(&store) as _, 10_000).expect("it works");
         let held = store.hold.lock().expect("it works");
         assert!(behind.offer(&mut portion(1, 10)));
         while !behind.shared.lock().portions.is_empty() {
@@ -434,7 +453,7 @@ mod tests {
     #[test]
     fn who_waits_for_room_has_it_then() {
         let store = Arc::new(Held::default());
-        let mut behind = Behind::start_with(Arc::clone(&store) as _, 10_000).expect("it works");
+        let mut behind = Behind::start_silent(Arc::clone(&store) as _, 10_000).expect("it works");
         for position in 1..=20 {
             let mut offered = portion(position, 6_000);
             if !behind.offer(&mut offered) {

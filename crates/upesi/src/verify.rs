@@ -341,7 +341,7 @@ impl Scratch {
         let store = store.map_err(|(StoreError::Failed(what) | StoreError::Damaged(what))| {
             Failure::new(format!("--scratch: the store: {what}"))
         })?;
-        let behind = Behind::start_with(Arc::new(store), QUEUE_MAX);
+        let behind = Behind::start_silent(Arc::new(store), QUEUE_MAX);
         let behind = behind.map_err(|error| Self::failure(&path, &error))?;
         Ok(ColdSide::new(Box::new(behind), KEEP).silent())
     }

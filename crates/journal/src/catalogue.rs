@@ -45,6 +45,9 @@ pub(crate) struct Catalogue {
     pub(crate) entries: BTreeMap<Position, Entry>,
     /// Length of the sound lines of the file; `None` while there is no file.
     length: Option<u64>,
+    /// Up to where they are known to be durable. The last one that was found may not be: it can be
+    /// of a process that died after its sync had failed, and is seen only until the power goes.
+    proven: u64,
 }
 
 impl Catalogue {
@@ -84,7 +87,7 @@ impl Catalogue {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, DiskError> {
-        let mut catalogue = Self { entries: BTreeMap::new(), length: Some(0) };
+        let mut catalogue = Self { length: Some(0), ..Self::default() };
         let mut at = 0;
         while at < bytes.len() {
             // Cut short: the segment was not removed yet.
@@ -92,7 +95,10 @@ impl Catalogue {
             let line = &bytes[at..at + length];
             let last = at + length + 1 == bytes.len();
             match (read_line(line), last) {
-                (Ok((first, entry)), _) => catalogue.take(first, entry),
+                (Ok((first, entry)), _) => {
+                    catalogue.take(first, entry);
+                    catalogue.proven = at as u64;
+                }
                 (Err(_), true) => break,
                 (Err(reason), false) => {
                     return Err(damaged(at as u64, format!("a line of it: {reason}")));
@@ -112,10 +118,14 @@ impl Catalogue {
             None => (disk.create(CATALOGUE)?, 0),
         };
         self.length = Some(at);
-        // What is behind the sound lines is cut off first, or it would end the new line.
-        let added = file.truncate(at).and_then(|()| file.write_at(at, line.as_bytes()));
-        added.and_then(|()| file.sync()).and_then(|()| disk.sync_directory())?;
-        self.length = Some(at + line.len() as u64);
+        cut_off(&file, at)?;
+        let mut bytes = read_between(&file, (self.proven, at))?;
+        bytes.extend_from_slice(line.as_bytes());
+        file.write_at(self.proven, &bytes)?;
+        file.sync()?;
+        disk.sync_directory()?;
+        let length = at + line.len() as u64;
+        (self.length, self.proven) = (Some(length), length);
         self.take(entry.contents.base.next(), entry);
         Ok(())
     }
@@ -128,6 +138,25 @@ impl Catalogue {
             None => Arc::clone(&entry.place),
         };
         self.entries.insert(first, Entry { place, ..entry });
+    }
+}
+
+/// What is behind the sound lines goes before the next one is written, or a crash may leave parts
+/// of both, which would be no line and not the last.
+fn cut_off(file: &impl DiskFile, at: u64) -> Result<(), DiskError> {
+    if file.length()? <= at {
+        return Ok(());
+    }
+    file.truncate(at)?;
+    file.sync()
+}
+
+/// What is to be written again: nothing, or the last line found.
+fn read_between(file: &impl DiskFile, (from, to): (u64, u64)) -> Result<Vec<u8>, DiskError> {
+    let mut bytes = vec![0; (to - from) as usize];
+    match file.read_at(from, &mut bytes)? == bytes.len() {
+        true => Ok(bytes),
+        false => Err(damaged(from, "it has become shorter".into())),
     }
 }
 
@@ -267,6 +296,32 @@ mod tests {
             matches!(&error, DiskError::Damaged { offset, .. } if *offset == Some(line.len() as u64)),
             "{error}"
         );
+    }
+
+    /// A sync fails while a line is added, the process dies, the next one adds a line behind what it
+    /// sees, or the same again; then the power goes.
+    #[test]
+    fn a_line_that_was_never_durable_damages_no_list() {
+        let entry = |first: u64| {
+            let mut contents = contents();
+            contents.base.end = Position(first - 1);
+            Entry { place: format!("file:///{first:0300}").into(), contents }
+        };
+        for (seed, next) in (0..200).flat_map(|seed| [(seed, 20), (seed, 30)]) {
+            let disk = crate::MemoryDisk::new(seed);
+            let mut catalogue = Catalogue::default();
+            catalogue.add(&disk, entry(10)).expect("adds");
+            disk.fail_sync_at(disk.operations());
+            catalogue.add(&disk, entry(20)).expect_err("its sync fails");
+            let disk = disk.kill();
+            disk.put(&segment::name_of(Position(20)), b"still here");
+            let mut catalogue = Catalogue::load(&disk).expect("sound by what is seen");
+            catalogue.add(&disk, entry(next)).expect("adds");
+            catalogue.add(&disk, entry(40)).expect("adds");
+            let found = Catalogue::load(&disk.crash()).expect("it is a list").entries;
+            let sure = [10, next, 40].map(Position);
+            assert!(sure.iter().all(|first| found.contains_key(first)), "seed {seed}");
+        }
     }
 
     /// A crash cuts the line of a segment that is still here, plain or packed; no other is cut by one.

@@ -170,12 +170,18 @@ pub(crate) fn replay_from(
     Ok((replay.replayed, replay.cold))
 }
 
+/// What a frame has where it says nothing of what was decided before: no switch writes that, but
+/// tools that append to a log by hand may.
+const SAYS_NOTHING: (Position, Digest) = (Position(0), Digest([0; 32]));
+
 /// A replay that is fed frame by frame, for whoever wants to look between two, or into one.
 #[derive(Debug)]
 pub struct Replay {
     replayed: Replayed,
-    /// Batches whose digest a later frame has confirmed.
+    /// Batches whose digest the next frame has confirmed.
     confirmed: u64,
+    /// Whether the last frame said nothing of what was decided before it.
+    is_silent: bool,
     commands: Vec<Command>,
     effects: Effects,
     quarantine: Quarantine,
@@ -210,7 +216,7 @@ impl Replay {
         }
         let replayed = Replayed { state, batches: 0, records: 0 };
         let (commands, effects) = (Vec::new(), Effects::default());
-        Self { replayed, confirmed: 0, commands, effects, quarantine, cold }
+        Self { replayed, confirmed: 0, is_silent: false, commands, effects, quarantine, cold }
     }
 
     /// Decides the next frame again. `watch` looks on, as [`State::apply_watched`] says.
@@ -242,14 +248,18 @@ impl Replay {
             let version = header.batch.rules_version;
             return Err(ReplayError::UnknownRules { position: header.first, version });
         }
-        if header.batch.applied != state.position() {
-            let applied = header.batch.applied;
-            return Err(ReplayError::Unconfirmed { position: state.position(), applied });
+        let (position, applied) = (state.position(), header.batch.applied);
+        let said = (applied, header.batch.outcome_digest);
+        self.is_silent = applied != position && said == SAYS_NOTHING;
+        if !self.is_silent {
+            if applied != position {
+                return Err(ReplayError::Unconfirmed { position, applied });
+            }
+            if header.batch.outcome_digest != *state.digest() {
+                return Err(ReplayError::Diverged { position });
+            }
+            self.confirmed += u64::from(0 < position.0);
         }
-        if header.batch.outcome_digest != *state.digest() {
-            return Err(ReplayError::Diverged { position: state.position() });
-        }
-        self.confirmed += u64::from(0 < state.position().0);
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
         for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
@@ -329,11 +339,18 @@ impl Replay {
         self.replayed.records
     }
 
-    /// Batches whose outcomes were found to be those that a later frame recorded. The last batch
+    /// Batches whose outcomes were found to be those that the next frame recorded. The last batch
     /// of a log has nothing behind it that could.
     #[must_use]
     pub fn confirmed(&self) -> u64 {
         self.confirmed
+    }
+
+    /// Whether the last frame said nothing of what was decided before it: digests are chained, so
+    /// that one that speaks speaks for all that were silent before.
+    #[must_use]
+    pub fn ends_in_silence(&self) -> bool {
+        self.is_silent
     }
 }
 

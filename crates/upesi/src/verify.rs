@@ -246,6 +246,7 @@ impl<'a> Pass<'a> {
         let finding = self.audit.finding().cloned();
         let checked = self.notes.check(&self.log.quarantined, self.replay.state().position());
         let claimed = mem::take(&mut self.claims).close(&walked.tail);
+        let finding = finding.or_else(|| self.silence());
         let fault = match (finding, checked, claimed) {
             (Some(finding), ..) | (None, Err(finding), _) => {
                 Fault::of_finding(&finding).placed(self.log, finding.position)
@@ -262,6 +263,15 @@ impl<'a> Pass<'a> {
             }
         };
         Err(self.disproved(fault))
+    }
+
+    /// That the log's last frame leaves what was decided before it to be believed.
+    fn silence(&self) -> Option<Finding> {
+        self.replay.ends_in_silence().then(|| Finding {
+            position: self.replay.state().position(),
+            transfer: None,
+            what: "its frame, the last one, does not say what was decided before it".into(),
+        })
     }
 
     /// By a record that was decided; what it does may show only in the frame behind.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use journal::{FileLog, RealDisk};
-use ledger::{FspName, Position};
+use ledger::{FspName, Position, TransferId};
 use ports::Log;
 use record::frame::{BatchHeader, Frame, FrameBuilder, NewRecord, Payload, Tail};
 use rustix::process::Signal;
@@ -648,23 +648,19 @@ fn a_running_switch_is_left_alone() {
 fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
     let (home, transfers) = played();
     let disk = RealDisk::open(&home.data()).unwrap();
-    let mut prepare = None;
-    journal::walk(&disk, &mut |placed| {
-        let of_first = |command: &ledger::Command| {
-            command.transfer().is_some_and(|id| id.to_string() == transfers[0].id)
-        };
-        let read = |record: record::frame::Record<'_>| {
-            record::command::read_fields(record.kind, record.version, record.fields).unwrap()
-        };
-        let found = placed.frame.records().map(read).find(of_first);
-        prepare = prepare.take().or(found);
-        Ok(())
-    })
-    .unwrap();
     let (mut log, _) = FileLog::open(disk, journal::Options::default()).unwrap();
     let at = log.tail().end.0 + 1;
     // The second frame says of the first one's outcomes what is not so.
-    let commands = [prepare.expect("it is in the log"), ledger::Command::Tick];
+    let change = ledger::Change::EndFundsOut(ledger::EndFundsOut {
+        id: TransferId::parse(&transfers[0].id).unwrap(),
+        name: FspName::new("payerfsp").unwrap(),
+        account: ledger::AccountId(1),
+        commit: false,
+        hash: None,
+    });
+    let (actor, reason) = ("nobody".to_owned(), String::new());
+    let change = ledger::Administer { actor, reason, change };
+    let commands = [ledger::Command::Administer(Box::new(change)), ledger::Command::Tick];
     for (command, applied) in commands.iter().zip([Position(0), Position(at)]) {
         let header = BatchHeader { applied, ..of_nobody(&log.tail()) };
         append(&mut log, &[command], header);
@@ -685,6 +681,45 @@ fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
     assert!(complaint(&output).contains(&format!("(transfer {})", transfers[0].id)));
 }
 
+/// A frame that says nothing of what was decided before it is vouched for by the next one that does;
+/// the log's last one has none behind it, and one that speaks of something else is a fault.
+#[test]
+fn a_log_does_not_end_in_a_frame_that_confirms_nothing() {
+    let (home, _) = played();
+    let open = || {
+        let disk = RealDisk::open(&home.data()).unwrap();
+        FileLog::open(disk, journal::Options::default()).unwrap().0
+    };
+    let tick = [&ledger::Command::Tick];
+    let refused = |named: &str| {
+        let (disproof, output) = answer(&home, &["verify", "--json"]);
+        assert!(complaint(&output).contains(named), "{}", complaint(&output));
+        disproof
+    };
+    let mut log = open();
+    let (end, header) = (log.tail().end.0, of_nobody(&log.tail()));
+    append(&mut log, &tick, header);
+    drop(log);
+    let disproof = refused("does not say what was decided before it");
+    assert_eq!(disproof["fault"]["position"], end + 1, "{disproof:#}");
+
+    let mut log = open();
+    let header = that_speaks(&mut log);
+    append(&mut log, &tick, header);
+    drop(log);
+    let (proof, _) = answer(&home, &["verify", "--json"]);
+    let batches = proof["batches"].as_u64().unwrap();
+    assert_eq!(proof["batches_confirmed"], batches - 2, "the next one speaks for it");
+
+    let mut log = open();
+    let header = BatchHeader { applied: Position(1), ..of_nobody(&log.tail()) };
+    append(&mut log, &tick, header);
+    drop(log);
+    let named = "gives the outcomes up to record 1, and not those up to where it stands";
+    refused(named);
+    assert!(complaint(&home.serve_in_vain(Ports::free())).contains(named), "nor does it start");
+}
+
 /// Appends a record that no sound edge would send, and another of the same batch: a log cannot
 /// begin twice. Answers with its position.
 fn poison(home: &Home) -> u64 {
@@ -693,7 +728,8 @@ fn poison(home: &Home) -> u64 {
     let genesis = ledger::Genesis { seed: [0; 16], hub: FspName::new("Hub").unwrap() };
     let tail = log.tail();
     let commands = [&ledger::Command::Genesis(genesis), &ledger::Command::Tick];
-    append(&mut log, &commands, of_nobody(&tail));
+    let header = that_speaks(&mut log);
+    append(&mut log, &commands, header);
     assert_eq!(log.end(), Position(tail.end.0 + 2));
     tail.end.0 + 1
 }
@@ -702,6 +738,13 @@ fn poison(home: &Home) -> u64 {
 fn of_nobody(tail: &Tail) -> BatchHeader {
     let stamp = ledger::Stamp(tail.stamp.0 + 1);
     BatchHeader { stamp, node: 9, epoch: 1, sequence: tail.end.0, ..BatchHeader::default() }
+}
+
+/// One that says what was decided before it.
+fn that_speaks(log: &mut FileLog<RealDisk>) -> BatchHeader {
+    let state = sequencer::replay(log, &mut |_| {}).unwrap().state;
+    let (applied, outcome_digest) = (state.position(), *state.digest());
+    BatchHeader { applied, outcome_digest, ..of_nobody(&log.tail()) }
 }
 
 fn append(log: &mut FileLog<RealDisk>, commands: &[&ledger::Command], header: BatchHeader) {

@@ -239,7 +239,10 @@ pub enum DamageReason {
         until: Position,
     },
     /// There is a mark, and no segment.
-    #[error("no segment is there, though {MARK} says that the records up to {} were durable", .until.0)]
+    #[error(
+        "no segment is there, though {MARK} says that the records up to {} were durable",
+        .until.0
+    )]
     Gone {
         /// How far the log is known to have been durable.
         until: Position,

@@ -3,7 +3,8 @@
 //! The file [`CATALOGUE`] has one line per segment: an object of JSON, a tab, and the CRC-32C of
 //! the object in hexadecimal. A line is appended and synced before the local copy of its segment
 //! is removed; so every segment is in the directory or in the catalogue, whenever a crash comes. A
-//! last line that is cut short belongs to a segment that is still there, and is left out.
+//! last line that is cut short belongs to a segment that is still there, and is left out. The last
+//! line that is found is written again with the next one: nobody knows that it is durable.
 //!
 //! The header of a segment follows from its line, and the `seal` from every byte of the object, so
 //! that opening a log reads nothing of an archive, and reading takes no object for another.

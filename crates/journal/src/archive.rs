@@ -350,8 +350,7 @@ fn check<F: DiskFile>(file: &F, due: &Due, watch: &mut Watch<'_>) -> Result<Chec
         Cause::Visitor if stopped => return Err(ArchiveError::Stopped),
         Cause::Limit if same_end(&scanned.tail, &due.after) => return Ok(checked),
         Cause::Limit | Cause::Visitor => "the next segment does not continue it".to_owned(),
-        Cause::Frame(error) => error.to_string(),
-        Cause::Order(error) => error.to_string(),
+        Cause::Unsound(error) => error.to_string(),
     };
     let (file, offset) = (segment::name_of(first), Some(scanned.offset));
     let reason = format!("{reason}; it was not archived");

@@ -435,8 +435,7 @@ fn replay_segment<D: Disk>(
     match scanned.cause {
         Cause::Limit => Ok(Some(scanned.tail)),
         Cause::Visitor => Ok(None),
-        Cause::Frame(error) => Err(damaged_behind(first, &scanned, &error)),
-        Cause::Order(error) => Err(damaged_behind(first, &scanned, &error)),
+        Cause::Unsound(error) => Err(damaged_behind(first, &scanned, &error)),
     }
 }
 

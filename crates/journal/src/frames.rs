@@ -65,8 +65,7 @@ impl<D: Disk> DurableFrames<D> {
             match scanned.cause {
                 Cause::Visitor => return Ok(()),
                 Cause::Limit => before = Some(scanned.tail),
-                Cause::Frame(error) => return Err(damaged_behind(first, &scanned, &error)),
-                Cause::Order(error) => return Err(damaged_behind(first, &scanned, &error)),
+                Cause::Unsound(error) => return Err(damaged_behind(first, &scanned, &error)),
             }
         }
         let reason = format!("the log ends before record {}, which was durable", end.0);

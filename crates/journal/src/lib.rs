@@ -60,8 +60,9 @@ pub use real_disk::{
 };
 pub use records::Records;
 pub use recovery::{
-    Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Unsound, Walked,
-    advice_on, walk, walk_beside,
+    Damage, DamageReason, DamagedEnd, Dropped, OpenError, Placed, Recovery, Walked, advice_on,
+    walk, walk_beside,
 };
+pub use scan::Unsound;
 pub use segment::{SEGMENT_HEADER_BYTES, SEGMENT_VERSION};
 pub use tiered::{PackedFile, SegmentInfo, Tier, Tiered, TieredFile};

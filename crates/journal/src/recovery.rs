@@ -56,7 +56,7 @@ use crate::file_log::{Options, Verify, same_end};
 use crate::joint;
 use crate::mark::{self, MARK, Mark};
 use crate::reader::{Index, Opened, Segment};
-use crate::scan::{self, Cause, Part, Scanned};
+use crate::scan::{self, Cause, Part, Scanned, Unsound};
 use crate::segment::{self, SEGMENT_HEADER_BYTES};
 
 /// Bytes written once more are copied in pieces of this size.
@@ -125,17 +125,6 @@ pub struct Dropped {
     pub bytes: u64,
     /// What was wrong with the frame.
     pub reason: Unsound,
-}
-
-/// Why a log ends before what stands behind its last frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsound {
-    /// It is no frame.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// It is a frame that does not continue the log.
-    #[error(transparent)]
-    Order(#[from] Discontinuity),
 }
 
 /// Why a log was not opened.
@@ -256,6 +245,14 @@ pub enum DamageReason {
 }
 
 impl DamageReason {
+    /// Of what stands where the records up to `durable` should.
+    fn durable(unsound: Unsound, durable: Position) -> Self {
+        match unsound {
+            Unsound::Frame(error) => Self::Durable { error, durable },
+            Unsound::Order(error) => Self::Order(error),
+        }
+    }
+
     /// What the operator should do.
     #[must_use]
     pub fn advice(&self) -> &'static str {
@@ -477,7 +474,7 @@ fn walk_with<D: Disk>(
 /// What a scan of the last segment really ended with, where somebody may be writing: what was no
 /// frame may be whole by now, and nothing may be there any more. Damage stays as it is.
 fn settled<F: DiskFile>(file: &F, scanned: &Scanned) -> Result<Cause, DiskError> {
-    let Cause::Frame(_) = scanned.cause else { return Ok(scanned.cause) };
+    let Cause::Unsound(Unsound::Frame(_)) = scanned.cause else { return Ok(scanned.cause) };
     let start = (scanned.offset, scanned.tail);
     for _ in 0..LOOKS {
         let part = Part { file, limit: file.length()? };
@@ -655,8 +652,7 @@ fn check_closed<D: Disk>(
         Cause::Limit if same_end(&tail, &base) => return Ok(Closed { frames, scanned }),
         Cause::Limit if tail.end < base.end => DamageReason::Missing { until: base.end },
         Cause::Limit => return Err(next.damage(0, next.first, DamageReason::Unconnected)),
-        Cause::Frame(error) => DamageReason::Durable { error, durable: base.end },
-        Cause::Order(error) => DamageReason::Order(error),
+        Cause::Unsound(unsound) => DamageReason::durable(unsound, base.end),
     };
     Err(segment.damage(offset, tail.next(), reason))
 }
@@ -726,19 +722,15 @@ fn judge_end<F: DiskFile>(
     };
     let unsound = match cause {
         Cause::Limit | Cause::Visitor => return ended(),
-        Cause::Frame(_) if scan::is_room(last.part(), offset)? => return ended(),
-        Cause::Frame(error) => Unsound::Frame(error),
-        Cause::Order(error) => Unsound::Order(error),
+        Cause::Unsound(Unsound::Frame(_)) if scan::is_room(last.part(), offset)? => return ended(),
+        Cause::Unsound(unsound) => unsound,
     };
     // The frame before which the next segment was started was synced.
     let started = unfinished.map(|segment| Position(segment.first.0 - 1));
     let marked = scan::durable_mark_behind(last.part(), offset, tail.identity)?;
     let durable = started.max(marked).unwrap_or(Position(0));
     if tail.end < durable {
-        return damage(match unsound {
-            Unsound::Frame(error) => DamageReason::Durable { error, durable },
-            Unsound::Order(error) => DamageReason::Order(error),
-        });
+        return damage(DamageReason::durable(unsound, durable));
     }
     let may_be_torn = match unsound {
         Unsound::Frame(FrameError::Malformed(_)) | Unsound::Order(_) => false,

@@ -127,10 +127,19 @@ pub(crate) enum Cause {
     Limit,
     /// The visitor had enough.
     Visitor,
-    /// What follows is no frame.
-    Frame(FrameError),
-    /// What follows is a frame that does not belong there.
-    Order(Discontinuity),
+    /// What follows is not the frame that comes next.
+    Unsound(Unsound),
+}
+
+/// Why what stands behind the last sound frame is not the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsound {
+    /// It is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// It is a frame that does not belong there.
+    #[error(transparent)]
+    Order(#[from] Discontinuity),
 }
 
 /// Visits the frames from `offset` on, where the log stood at `tail`. Each is checked in full, the
@@ -159,7 +168,7 @@ pub(crate) fn scan_again<F: DiskFile>(
         }
         let frame = match frame_at(&mut window, part, offset)? {
             Ok(frame) => frame,
-            Err(error) => break Cause::Frame(error),
+            Err(error) => break Cause::Unsound(error.into()),
         };
         let link = match offset < hashed {
             true => frame.header().follows(&tail),
@@ -167,7 +176,7 @@ pub(crate) fn scan_again<F: DiskFile>(
         };
         let after = match link {
             Ok(after) => after,
-            Err(error) => break Cause::Order(error),
+            Err(error) => break Cause::Unsound(error.into()),
         };
         if visit(offset, &frame).is_err() {
             break Cause::Visitor;

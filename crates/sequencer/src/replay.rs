@@ -248,18 +248,10 @@ impl Replay {
             let version = header.batch.rules_version;
             return Err(ReplayError::UnknownRules { position: header.first, version });
         }
-        let (position, applied) = (state.position(), header.batch.applied);
-        let said = (applied, header.batch.outcome_digest);
-        self.is_silent = applied != position && said == SAYS_NOTHING;
-        if !self.is_silent {
-            if applied != position {
-                return Err(ReplayError::Unconfirmed { position, applied });
-            }
-            if header.batch.outcome_digest != *state.digest() {
-                return Err(ReplayError::Diverged { position });
-            }
-            self.confirmed += u64::from(0 < position.0);
-        }
+        let said = (header.batch.applied, header.batch.outcome_digest);
+        let is_said = is_said_of(state, said)?;
+        self.is_silent = !is_said;
+        self.confirmed += u64::from(is_said && 0 < state.position().0);
         self.commands.clear();
         let wanted = last.0.saturating_sub(header.first.0).saturating_add(1);
         for record in frame.records().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
@@ -351,6 +343,17 @@ impl Replay {
     #[must_use]
     pub fn ends_in_silence(&self) -> bool {
         self.is_silent
+    }
+}
+
+/// Whether a frame says what was decided before it, rather than nothing.
+fn is_said_of(state: &State, said: (Position, Digest)) -> Result<bool, ReplayError> {
+    let position = state.position();
+    match said {
+        (applied, digest) if (applied, digest) == (position, *state.digest()) => Ok(true),
+        (applied, _) if applied == position => Err(ReplayError::Diverged { position }),
+        SAYS_NOTHING => Ok(false),
+        (applied, _) => Err(ReplayError::Unconfirmed { position, applied }),
     }
 }
 

@@ -337,14 +337,16 @@ impl Counterfactual {
     ) {
         let Some(copies) = &mut self.copies else { return };
         let reserved = outcome == Outcome::PrepareReserved;
-        let gone = gone_at_once(prepare, mark.stamp);
+        // What was reserved with its deadline passed came back within its own decision.
+        let besides = |outcome| match outcome {
+            Outcome::PrepareReserved if prepare.expiration_ms <= mark.stamp.millis() => {
+                prepare.amount
+            }
+            _ => Amount::ZERO,
+        };
         if let Some((payer, participant)) = state.register().find(&prepare.payer) {
             let row = self.rows.entry((payer, prepare.currency)).or_default();
             let holding = participant.holding(prepare.currency);
-            let besides = |outcome| match outcome {
-                Outcome::PrepareReserved => gone,
-                _ => Amount::ZERO,
-            };
             holding.iter().for_each(|holding| row.log.observe(state, holding, besides(outcome)));
             if is_want(outcome) {
                 row.log.refused.add(mark, prepare.amount);
@@ -361,7 +363,7 @@ impl Counterfactual {
                 }
                 let party = (&prepare.payer, prepare.currency);
                 course.observe_in(&copy.state, party, besides(outcome));
-                let is_so_covered = || course.is_so_covered(&copy.state, party, gone);
+                let is_so_covered = || course.is_so_covered(&copy.state, party, besides(outcome));
                 if outcome == Outcome::PrepareReserved && is_so_covered() {
                     course.so_covered.add(mark, prepare.amount);
                 }
@@ -769,14 +771,6 @@ fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
     assumptions.iter().any(|one| {
         matches!(one.what, Assumed::Cap(_)) && (&one.name, &one.currency) == (name, currency)
     })
-}
-
-/// What a reservation no longer holds once it is decided: all of it, if its deadline had passed.
-fn gone_at_once(prepare: &Prepare, stamp: Stamp) -> Amount {
-    match prepare.expiration_ms <= stamp.millis() {
-        true => prepare.amount,
-        false => Amount::ZERO,
-    }
 }
 
 /// Whether a prepare was neither a resend nor a change of one.

@@ -154,10 +154,15 @@ fn prove(arguments: &VerifyArguments, started: Instant) -> Result<Proof, Unprove
     let scratch = above.as_deref().map(Scratch::within).transpose()?;
     let mut pass = Pass::over(&log, above.as_deref(), scratch.as_ref())?;
     let walked = pass.read()?;
-    let proof = pass.close(&walked, mark)?;
-    let seconds = started.elapsed().as_secs_f64();
-    let records_per_second = (proof.records as f64 / seconds) as u64;
-    Ok(Proof { seconds, records_per_second, ..proof })
+    let besides = pass.close(&walked, mark)?;
+    Ok(proof(&pass, &walked, besides, started))
+}
+
+/// What of a proof the replay and the account do not know.
+struct Besides {
+    quarantined: Vec<Noted>,
+    snapshots: u64,
+    durable_mark: Option<u64>,
 }
 
 /// One pass over a log, with what is held against it.
@@ -237,8 +242,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What shows only when all is read, and the proof if nothing does.
-    fn close(mut self, walked: &Walked, mark: journal::Noted) -> Result<Proof, Unproved> {
+    /// What shows only when all is read.
+    fn close(&mut self, walked: &Walked, mark: journal::Noted) -> Result<Besides, Unproved> {
         let closed = self.audit.close(self.replay.state());
         let closed = closed.map_err(|error| Fault::of_list(&error).what);
         let stored = self.replay.close().map_err(|error| Fault::of_replay(&error).what);
@@ -258,8 +263,7 @@ impl<'a> Pass<'a> {
                     journal::Noted::Durable(of, at) if of == walked.tail.identity => Some(at.0),
                     _ => None,
                 };
-                let proof = proof(&self.replay, &self.audit, walked);
-                return Ok(Proof { quarantined, snapshots, durable_mark, ..proof });
+                return Ok(Besides { quarantined, snapshots, durable_mark });
             }
         };
         Err(self.disproved(fault))
@@ -539,9 +543,13 @@ impl Fault {
     }
 }
 
-fn proof(replay: &Replay, audit: &Audit, walked: &Walked) -> Proof {
+fn proof(pass: &Pass<'_>, walked: &Walked, besides: Besides, started: Instant) -> Proof {
+    let Pass { replay, audit, .. } = pass;
+    let Besides { quarantined, snapshots, durable_mark } = besides;
     let state = replay.state();
+    // The hash of the state is part of the proof and of its time.
     let state_hash = state.hash().to_string();
+    let seconds = started.elapsed().as_secs_f64();
     Proof {
         ok: true,
         segments: walked.segments,
@@ -557,14 +565,14 @@ fn proof(replay: &Replay, audit: &Audit, walked: &Walked) -> Proof {
         participants: state.register().iter().count(),
         accounts: state.books().iter().count(),
         figures: audit.figures(),
-        quarantined: Vec::new(),
-        snapshots: 0,
-        durable_mark: None,
+        quarantined,
+        snapshots,
+        durable_mark,
         chain_head: walked.tail.chain.to_string(),
         outcome_digest: state.digest().to_string(),
         state_hash,
-        seconds: 0.0,
-        records_per_second: 0,
+        seconds,
+        records_per_second: (replay.records() as f64 / seconds) as u64,
     }
 }
 

@@ -124,6 +124,8 @@ fn either_signal_stops_it_in_order_and_it_comes_back_as_it_was() {
     let mut scheme = Scheme::start();
     let committed = Transfer::of("10");
     scheme.send(&committed.prepare(), 202);
+    // A prepare that nobody has heard of when its transfer ends is withdrawn.
+    scheme.payee.wait("POST", "/transfers");
     scheme.send(&committed.fulfil("COMMITTED"), 200);
     let open = Transfer::of("5");
     scheme.send(&open.prepare(), 202);

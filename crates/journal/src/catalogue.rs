@@ -88,7 +88,7 @@ impl Catalogue {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, DiskError> {
-        let mut catalogue = Self { length: Some(0), ..Self::default() };
+        let mut catalogue = Self::default();
         let mut at = 0;
         while at < bytes.len() {
             // Cut short: the segment was not removed yet.
@@ -322,6 +322,34 @@ mod tests {
             let found = Catalogue::load(&disk.crash()).expect("it is a list").entries;
             let sure = [10, next, 40].map(Position);
             assert!(sure.iter().all(|first| found.contains_key(first)), "seed {seed}");
+        }
+    }
+
+    /// A crash spoils a last line that is longer than the next one; the power goes again in any
+    /// operation of adding that.
+    #[test]
+    fn two_crashes_in_a_row_damage_no_list() {
+        let entry = |first: u64, place: String| {
+            let mut contents = contents();
+            contents.base.end = Position(first - 1);
+            Entry { place: place.into(), contents }
+        };
+        for (seed, operation) in (0..200).flat_map(|seed| (1..6).map(move |at| (seed, at))) {
+            let disk = crate::MemoryDisk::new(seed);
+            Catalogue::default().add(&disk, entry(10, "file:///here".into())).expect("adds");
+            let mut lines = disk.content(CATALOGUE).expect("a list");
+            lines.extend_from_slice(&[0; 512]);
+            lines.extend_from_slice(&[b'/'; 5_000]);
+            lines.push(b'\n');
+            disk.put(CATALOGUE, &lines);
+            let mut catalogue = Catalogue::load(&disk).expect("its last line is spoilt");
+            disk.crash_at(disk.operations() + operation);
+            let added = catalogue.add(&disk, entry(20, format!("file:///{:0900}", 0)));
+            let disk = disk.crash();
+            disk.put(&segment::name_of(Position(20)), b"still here");
+            let found = Catalogue::load(&disk).expect("it is a list").entries;
+            assert!(found.contains_key(&Position(10)), "seed {seed}");
+            assert!(added.is_err() || found.contains_key(&Position(20)), "seed {seed}");
         }
     }
 

@@ -150,6 +150,8 @@ struct Tally {
     offered_to_store: AtomicU64,
     /// [`Progress::due_us`]; `u64::MAX` for none.
     due_us: AtomicU64,
+    /// [`Progress::deadline`]; `u64::MAX` for none.
+    deadline: AtomicU64,
     /// [`Progress::heard_us`]; `u64::MAX` for none.
     heard_us: AtomicU64,
     /// Deadlines are left alone: see [`Handle::inject_no_ticks`].
@@ -165,9 +167,17 @@ impl Tally {
             refused_full: AtomicU64::new(0),
             offered_to_store: AtomicU64::new(0),
             due_us: AtomicU64::new(u64::MAX),
+            deadline: AtomicU64::new(u64::MAX),
             heard_us: AtomicU64::new(u64::MAX),
             no_ticks: AtomicBool::new(false),
         }
+    }
+
+    /// The earliest deadline, and when it falls due by the node's monotonic clock.
+    fn publish_due(&self, due: Option<(Stamp, u64)>) {
+        let (deadline, due_us) = due.unwrap_or((Stamp(u64::MAX), u64::MAX));
+        self.deadline.store(deadline.0, Ordering::Relaxed);
+        self.due_us.store(due_us, Ordering::Relaxed);
     }
 }
 
@@ -307,6 +317,7 @@ impl<M: Send + Sync + 'static> Handle<M> {
             stored: directory.store().map_or(offered, |store| store.mark().position.0),
             offered_to_store: offered,
             due_us: moment(&tally.due_us),
+            deadline: moment(&tally.deadline).map(Stamp),
             heard_us: moment(&tally.heard_us),
         }
     }

@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use ledger::Stamp;
+
 /// How much a pause between two samples counts at most.
 pub const GAP_MAX: Duration = Duration::from_millis(500);
 
@@ -62,6 +64,8 @@ pub struct Progress {
     pub offered_to_store: u64,
     /// When the earliest deadline falls due, in microseconds of the node's monotonic clock.
     pub due_us: Option<u64>,
+    /// That deadline itself, by the log's time: another one once its transfers have expired.
+    pub deadline: Option<Stamp>,
     /// When the last message of a shared log came, by the same clock; this node's own come too, so
     /// that there is one every second.
     pub heard_us: Option<u64>,
@@ -114,7 +118,7 @@ pub struct Watch {
     since_refused: Duration,
     topic: Still<Option<u64>>,
     store: Still<u64>,
-    expiry: Still<()>,
+    expiry: Still<Option<Stamp>>,
     threads: Vec<Still<u64>>,
 }
 
@@ -237,7 +241,7 @@ impl Watch {
 
     fn look_at_expiry(&mut self, node: &Progress, now_us: u64, passed: Duration) -> Option<Stuck> {
         let overdue = node.due_us.is_some_and(|due| due <= now_us);
-        let idle = self.expiry.look(overdue, (), passed);
+        let idle = self.expiry.look(overdue, node.deadline, passed);
         // Nothing expires on a full disk, and a start cannot change that.
         let full = self.since_refused < self.patience;
         (self.patience <= idle).then(|| Stuck {
@@ -263,6 +267,7 @@ mod tests {
         stored: 5,
         offered_to_store: 5,
         due_us: None,
+        deadline: None,
         heard_us: None,
     };
 
@@ -297,6 +302,9 @@ mod tests {
             |at| (Progress { due_us: Some((at / 1_000) * 1_000_000 + 500_000), ..IDLE }, at),
             &[],
         );
+        // So many deadlines that one is always late, and each is met.
+        let late = |at| Progress { due_us: Some(0), deadline: Some(Stamp(at)), ..IDLE };
+        check(|at| (late(at), at), &[]);
         // A store that is always behind, and always at work.
         check(|at| (Progress { stored: at, offered_to_store: at + 9, ..IDLE }, at), &[]);
         // A batch refused now and then, and others taken between.
@@ -313,8 +321,10 @@ mod tests {
             &[("sequencer", 8_000)],
         );
         check(|at| (IDLE, stops(at)), &[("io-0", 8_000)]);
-        let overdue = Progress { due_us: Some(5_000_000), ..IDLE };
+        let overdue = Progress { due_us: Some(5_000_000), deadline: Some(Stamp(9)), ..IDLE };
         check(|at| (overdue, at), &[("expiry", 7_800)]);
+        let late = |at| Progress { due_us: Some(0), deadline: Some(Stamp(stops(at))), ..IDLE };
+        check(|at| (late(at), at), &[("expiry", 8_000)]);
         let full = |at| Progress { refused_full: at, ..IDLE };
         check(|at| (full(at), at), &[("log", 3_000)]);
         check(|at| (Progress { store_fails: true, ..IDLE }, at), &[("store", 3_000)]);

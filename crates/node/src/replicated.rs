@@ -896,11 +896,11 @@ impl<L: Log, C: Clock, M, T: Topic> Runner<L, C, M, T> {
     fn publish_waits(&self) {
         let state = self.replica.sequencer().state();
         let is_there = self.phase == Phase::There;
-        let due = state.next_deadline().filter(|_| is_there).map_or(u64::MAX, |due| {
-            self.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0))
+        let due = state.next_deadline().filter(|_| is_there).map(|due| {
+            (due, self.delivered_us.saturating_add(due.0.saturating_sub(state.stamp().0)))
         });
         let heard = if is_there { self.delivered_us } else { u64::MAX };
-        self.shared.tally.due_us.store(due, std::sync::atomic::Ordering::Relaxed);
+        self.shared.tally.publish_due(due);
         self.shared.tally.heard_us.store(heard, std::sync::atomic::Ordering::Relaxed);
     }
 

@@ -220,8 +220,8 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     fn until_tick(&self) -> Option<Duration> {
         let now = self.clock.now();
         let wait = self.sequencer.wait_us(now);
-        let due = wait.map_or(u64::MAX, |wait| now.monotonic_us.saturating_add(wait));
-        self.shared.tally.due_us.store(due, Ordering::Relaxed);
+        let due_us = wait.map(|wait| now.monotonic_us.saturating_add(wait));
+        self.shared.tally.publish_due(self.sequencer.state().next_deadline().zip(due_us));
         let wait = wait?;
         if self.withholds_ticks() {
             return Some(SLEEP_MAX);

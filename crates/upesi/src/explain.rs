@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{
-    Change, Command, Decided, Listener, NoticeId, Outcome, Owed, Position, Teller, TransferId,
+    Command, Decided, Listener, NoticeId, Outcome, Owed, Position, Teller, TransferId,
     TransferState, TransferView,
 };
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
@@ -22,10 +22,11 @@ use record::told::Told;
 use store::Disk;
 use switch::Traffic;
 
-use crate::audit::{is_end, transfer_of};
+use crate::audit::is_end;
 use crate::explanation::{Explanation, Source, Underway, request_of};
 use crate::life::{Tale, tell};
 use crate::offline::{Go, OfflineLog, print_json};
+use crate::quarantine::Entry;
 use crate::{ExplainArguments, Failure, cold};
 
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
@@ -87,7 +88,8 @@ fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, S
         _ if !behind.is_of_log => Err("it was made from a log that went another way".into()),
         Some(late) => Err(format!("it ends with record {}, before record {late}", mark.position.0)),
         None => {
-            let told = tell(id, &tale, &records).map_err(|error| error.to_string())?;
+            let told = tell(id, &tale, (&records, &log.quarantined));
+            let told = told.map_err(|error| error.to_string())?;
             Ok(Explanation { up_to: mark.position.0, ..told })
         }
     }
@@ -109,30 +111,12 @@ impl Behind<'_> {
         let header = frame.header();
         let about = |record: &record::frame::Record<'_>| {
             let read = record::command::read_fields(record.kind, record.version, record.fields);
-            read.map_or(true, |command| self.is_about(&command))
+            read.map_or(true, |command| self.tale.is_about(self.id, &command))
         };
         let late = frame.records().find(about).map(|record| record.position.0);
         let is_met = |deadline: u64| deadline <= header.batch.stamp.millis();
         self.late = late.or(self.deadline_ms.is_some_and(is_met).then_some(header.first.0));
     }
-
-    fn is_about(&self, command: &Command) -> bool {
-        let owed = |notice| self.tale.told.iter().any(|told| owes(told, notice));
-        match command {
-            Command::FinishDeliveries(ends) => ends.iter().any(|end| owed(end.notice)),
-            Command::Administer(administer) => match &administer.change {
-                Change::MoveFunds(funds) => funds.id == self.id,
-                Change::EndFundsOut(end) => end.id == self.id,
-                Change::Redeliver { notice } => owed(*notice),
-                _ => false,
-            },
-            _ => transfer_of(command) == Some(self.id),
-        }
-    }
-}
-
-fn owes(told: &Told, notice: NoticeId) -> bool {
-    told.owed.iter().any(|owed| owed.notice == notice)
 }
 
 /// Whether it is told from its beginning, in a store that was written before anything was told.
@@ -181,7 +165,7 @@ fn deadline(tale: &Tale, reader: &dyn RecordReader) -> Result<Option<u64>, LogEr
 
 /// Decides the whole log again, and listens.
 fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, Failure> {
-    let (mut teller, mut notes) = (Teller::default(), Notes::of(id));
+    let (mut teller, mut notes) = (Teller::default(), Notes::of(id, &log.quarantined));
     let (replay, walked) = log.replay(&mut |replay, placed| {
         let frame = placed.frame;
         replay.apply(frame, &mut |moment, state, effects| {
@@ -194,13 +178,15 @@ fn decided_again(log: &OfflineLog, id: TransferId) -> Result<Explanation, Failur
         let (segment, offset) = (torn.segment, torn.offset);
         eprintln!("upesi: {segment} ends within a frame at byte {offset}; read up to there");
     }
-    let told = tell(id, &notes.tale, &notes.records).map_err(|error| log.failure(error))?;
+    let told = tell(id, &notes.tale, (&notes.records, notes.quarantined));
+    let told = told.map_err(|error| log.failure(error))?;
     Ok(Explanation { up_to: replay.state().position().0, records: replay.records(), ..told })
 }
 
 /// What a replay tells of one transfer, and the records that it is told of.
-struct Notes {
+struct Notes<'a> {
     id: TransferId,
+    quarantined: &'a [Entry],
     tale: Tale,
     /// Records of the frame under way.
     wanted: Vec<Position>,
@@ -217,21 +203,23 @@ impl RecordReader for Kept {
     }
 }
 
-impl Notes {
-    fn of(id: TransferId) -> Self {
+impl<'a> Notes<'a> {
+    fn of(id: TransferId, quarantined: &'a [Entry]) -> Self {
         let (tale, wanted, records) = (Tale::default(), Vec::new(), Kept::default());
-        Self { id, tale, wanted, records }
+        Self { id, quarantined, tale, wanted, records }
     }
 
     fn keep(&mut self, frame: &Frame<'_>) {
-        let stamp = frame.header().batch.stamp;
+        let (header, stamp) = (frame.header(), frame.header().batch.stamp);
+        let is_here = |position: &Position| (header.first..=header.last()).contains(position);
+        self.wanted.extend(self.quarantined.iter().map(Entry::position).filter(is_here));
         let records = self.wanted.drain(..).filter_map(|position| frame.record(position));
         let kept = records.map(|record| (record.position, OwnedRecord::copy(&record, stamp)));
         self.records.0.extend(kept);
     }
 }
 
-impl Listener for Notes {
+impl Listener for Notes<'_> {
     fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>) {
         if decided.transfer != self.id {
             return;
@@ -269,6 +257,8 @@ pub(crate) struct Question {
     pub(crate) view: Option<TransferView>,
     /// Who sends what is owed.
     pub(crate) traffic: Arc<Traffic>,
+    /// Records that decide nothing.
+    pub(crate) quarantined: Arc<[Entry]>,
 }
 
 impl Question {
@@ -283,10 +273,11 @@ impl Question {
         if let (false, Some(view)) = (whole, &self.view) {
             complete(&mut tale, self.id, view);
         }
-        if tale.told.is_empty() {
+        let told = tell(self.id, &tale, (&*self.reader, &self.quarantined));
+        let told = told.map_err(|error| error.to_string())?;
+        if told.events.is_empty() {
             return Ok(None);
         }
-        let told = tell(self.id, &tale, &*self.reader).map_err(|error| error.to_string())?;
         let missing = (!whole).then_some(MISSING);
         let under_way = self.under_way(&tale, &told.notices_pending);
         let seconds = started.elapsed().as_secs_f64();

@@ -9,6 +9,7 @@ use record::tried::{Tried, TriedEnd};
 use serde::{Serialize, Serializer};
 
 use crate::offline::moment;
+use crate::quarantine::Entry;
 
 /// The life of one transfer.
 #[derive(Debug, Serialize)]
@@ -78,6 +79,16 @@ pub(crate) enum What {
     Operator { actor: String, reason: String, change: String, decision: Decision },
     /// A callback came to its end.
     Delivery(Delivery),
+    /// A record that decides nothing: it broke an invariant, and an operator set it aside.
+    SetAside {
+        /// If it is a participant's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Message>,
+        /// If it is not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<String>,
+        quarantined: Entry,
+    },
 }
 
 /// A message as it is stored.
@@ -357,6 +368,11 @@ impl Display for What {
                 write!(f, "{decision}")
             }
             Self::Delivery(delivery) => write!(f, "{delivery}"),
+            Self::SetAside { message, change, quarantined } => {
+                message.iter().try_for_each(|message| write!(f, "{message}"))?;
+                change.iter().try_for_each(|change| writeln!(f, "{change}"))?;
+                writeln!(f, "  decided  nothing: {}", quarantined.by_whom())
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::explain::Question;
+use crate::quarantine::Entry;
 
 /// The node as operators reach it.
 pub(crate) struct NodeHub {
@@ -30,6 +31,8 @@ pub(crate) struct NodeHub {
     pub(crate) since: Instant,
     /// Places for those who have a transfer explained.
     pub(crate) explaining: Arc<Semaphore>,
+    /// Records that decide nothing.
+    pub(crate) quarantined: Arc<[Entry]>,
     pub(crate) storage: Arc<Mutex<Storage>>,
 }
 
@@ -107,7 +110,8 @@ impl Hub for NodeHub {
             _ => self.ask_about(id, move |state| state.view(&id)).await?,
         };
         let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
-        let question = Question { id, store, reader, asked_at, view, traffic };
+        let quarantined = Arc::clone(&self.quarantined);
+        let question = Question { id, store, reader, asked_at, view, traffic, quarantined };
         let telling = tokio::task::spawn_blocking(move || {
             let told = question.answer();
             drop(place);

@@ -18,12 +18,13 @@ use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
 use record::told::Told;
 
-use crate::audit::is_end;
+use crate::audit::{is_end, transfer_of};
 use crate::explanation::{
     Attempt, Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict,
     What, request_of,
 };
 use crate::offline::moment;
+use crate::quarantine::Entry;
 
 /// Decisions about a transfer that are told of its beginning, and of its end.
 const TOLD_AT_EITHER_END: usize = 500;
@@ -39,6 +40,27 @@ pub(crate) struct Tale {
     pub(crate) ends: BTreeMap<NoticeId, Vec<Position>>,
 }
 
+impl Tale {
+    /// Whether a record is about the transfer `id`, which this is the tale of.
+    pub(crate) fn is_about(&self, id: TransferId, command: &Command) -> bool {
+        let owed = |notice| self.told.iter().any(|told| owes(told, notice));
+        match command {
+            Command::FinishDeliveries(ends) => ends.iter().any(|end| owed(end.notice)),
+            Command::Administer(administer) => match &administer.change {
+                Change::MoveFunds(funds) => funds.id == id,
+                Change::EndFundsOut(end) => end.id == id,
+                Change::Redeliver { notice } => owed(*notice),
+                _ => false,
+            },
+            _ => transfer_of(command) == Some(id),
+        }
+    }
+}
+
+fn owes(told: &Told, notice: NoticeId) -> bool {
+    told.owed.iter().any(|owed| owed.notice == notice)
+}
+
 /// Tells it. `up_to` and `source` are for the caller to set right.
 ///
 /// # Errors
@@ -46,7 +68,7 @@ pub(crate) struct Tale {
 pub(crate) fn tell(
     id: TransferId,
     tale: &Tale,
-    reader: &dyn RecordReader,
+    (reader, quarantined): (&dyn RecordReader, &[Entry]),
 ) -> Result<Explanation, LogError> {
     let reading = Reading { reader, records: Cell::new(0) };
     let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
@@ -70,6 +92,9 @@ pub(crate) fn tell(
         if ends.len() <= again {
             notices_pending.push(notice.0);
         }
+    }
+    for entry in quarantined {
+        life.set_aside(entry, reader.read(entry.position())?, &|of| tale.is_about(id, of))?;
     }
     let Life { state, mut events, .. } = life;
     events.sort_by_key(|event| event.position);
@@ -209,6 +234,28 @@ impl Life {
             let tried = tried_of(owned, end.notice)?;
             self.push(owned.position, owned.stamp, What::Delivery(delivery_of(owed, end, tried)));
         }
+        Ok(())
+    }
+
+    /// A record in quarantine, if it is about the transfer.
+    fn set_aside(
+        &mut self,
+        entry: &Entry,
+        owned: Option<OwnedRecord>,
+        is_about: &dyn Fn(&Command) -> bool,
+    ) -> Result<(), LogError> {
+        let Some(owned) = owned else { return Ok(()) };
+        let command = command_of(&owned)?;
+        if !is_about(&command) {
+            return Ok(());
+        }
+        let (message, change) = match &command {
+            Command::Administer(administer) => (None, Some(words_of(&administer.change))),
+            Command::FinishDeliveries(_) => (None, Some("how deliveries ended".to_owned())),
+            _ => (Some(message_of(&view_of(&owned), &command, owned.stamp)), None),
+        };
+        let what = What::SetAside { message, change, quarantined: entry.clone() };
+        self.push(owned.position, owned.stamp, what);
         Ok(())
     }
 

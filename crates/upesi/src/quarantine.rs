@@ -57,6 +57,17 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Which record is set aside.
+    pub(crate) fn position(&self) -> Position {
+        Position(self.position)
+    }
+
+    /// Who did it, when and why, in words.
+    pub(crate) fn by_whom(&self) -> String {
+        let Self { by, reason, time, .. } = self;
+        format!("quarantined by {by} at {time}: {reason}")
+    }
+
     /// Which record it is, as the log is to say.
     fn subject(&self) -> String {
         format!("record {} with digest {}", self.position, self.digest)
@@ -89,8 +100,8 @@ pub(crate) struct Noted {
 
 impl Display for Noted {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Entry { position, by, reason, time, .. } = &self.entry;
-        write!(f, "record {position} decides nothing: quarantined by {by} at {time}: {reason}; ")?;
+        let entry = &self.entry;
+        write!(f, "record {} decides nothing: {}; ", entry.position, entry.by_whom())?;
         match self.noted {
             Some(noted) => write!(f, "so says record {noted}")?,
             None => write!(f, "the next start will put that on record")?,

@@ -77,7 +77,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let slowness = Slowness::of(arguments);
     arm_exit(arguments);
     let opening = Opening { slowness, place, damaged_end: arguments.damaged_end() };
-    let Opened { sequencer, directory, following, segments, sharing } =
+    let Opened { sequencer, directory, following, segments, sharing, quarantined } =
         open(&config, &arguments.data, &opening, &clock)?;
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
@@ -106,6 +106,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         started: clock.now().wall,
         since: Instant::now(),
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),
+        quarantined: quarantined.into(),
         storage: Arc::clone(&keeper.storage),
     });
     let admin_address = address_of(&admin_listener)?;
@@ -394,7 +395,8 @@ pub(crate) fn open(
     let sharing = begin_or_share(&mut sequencer, (config, clock), (&notes, &quarantined), topic)?;
     sequencer.limit_batches(config.log.batch_records_max);
     let following = Following { disk, frames, before };
-    Ok(Opened { sequencer, directory: Directory::of(store), following, segments, sharing })
+    let directory = Directory::of(store);
+    Ok(Opened { sequencer, directory, following, segments, sharing, quarantined })
 }
 
 /// Why a log is not decided again, and what to do about it.
@@ -462,6 +464,7 @@ pub(crate) struct Opened {
     pub(crate) following: Following,
     segments: Segments,
     pub(crate) sharing: Option<Sharing>,
+    quarantined: Vec<Entry>,
 }
 
 /// What the thread that takes snapshots works with.

@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brokers::{Cluster, Options};
-use journal::RealDisk;
-use ledger::Command;
-use record::command::read_fields;
 use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
@@ -21,7 +18,7 @@ use crate::kafka::{
 };
 use crate::support::apart::{Mounted, Need, apart_within};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, Ports, files};
+use crate::support::switch::{Home, Ports, files, set_aside_in};
 
 /// The topic of these tests.
 const TOPIC: &str = "scheme";
@@ -277,30 +274,6 @@ fn a_node_that_decides_otherwise() {
     b.switch.stop(Signal::TERM);
     c.switch.stop(Signal::TERM);
     prove(&[&scheme.home, &b.home, &c.home]);
-}
-
-/// Has one node pass over the prepare of a transfer, which the log of another one holds.
-fn set_aside_in(home: &Home, other: &Home, transfer: &str) -> u64 {
-    let mut found = None;
-    let disk = RealDisk::open(&other.data()).unwrap();
-    journal::walk(&disk, &mut |placed| {
-        for record in placed.frame.records() {
-            let command = read_fields(record.kind, record.version, record.fields).unwrap();
-            if matches!(&command, Command::Prepare(it) if it.id.to_string() == transfer) {
-                found = Some((record.position.0, record.digest().to_string()));
-            }
-        }
-        Ok(())
-    })
-    .unwrap();
-    let (position, digest) = found.expect("the log holds the prepare");
-    let (by, reason, time) = ("somebody", "here alone", "2026-01-01T00:00:00.000000Z");
-    let entry = json!({
-        "position": position, "digest": digest, "by": by, "reason": reason, "time": time
-    });
-    let sheet = json!({"version": 1, "records": [entry]});
-    fs::write(home.data().join("quarantine.json"), sheet.to_string()).unwrap();
-    position
 }
 
 /// A directory of yesterday is brought up to date from the topic. What somebody else wrote there is

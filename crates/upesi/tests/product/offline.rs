@@ -23,7 +23,7 @@ use crate::support::fsp::Reply;
 use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, files};
+use crate::support::switch::{Home, PROGRAM, Ports, files, set_aside_in};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
@@ -503,6 +503,52 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
         let output = home.offline(&["explain", id]);
         assert!(!output.status.success() && complaint(&output).contains(named), "{named}");
     }
+}
+
+/// It decides nothing, but it came: that is told, with who set it aside, whether or not there is a
+/// transfer of its id since.
+#[test]
+fn a_message_in_quarantine_is_told() {
+    let scheme = Scheme::start();
+    let transfer = Transfer::of("7");
+    scheme.settle();
+    // Nothing is decided behind it.
+    scheme.payee.answer(|_| Reply::Silence);
+    scheme.send(&transfer.prepare(), 202);
+    scheme.switch.kill();
+    let home = scheme.home;
+    let position = set_aside_in(&home, &home, &transfer.id);
+    // No switch would have decided it.
+    fs::remove_dir_all(home.data().join("store")).unwrap();
+
+    let told = |life: &Value| {
+        let event = &life["events"][0];
+        assert_eq!((&event["event"], &event["position"]), (&json!("set_aside"), &json!(position)));
+        assert_eq!(event["message"]["request"], "POST /transfers");
+        assert_eq!(event["message"]["sender"], "payerfsp");
+        assert_eq!(event["quarantined"]["by"], "somebody");
+        assert_eq!(event["quarantined"]["reason"], "here alone");
+        (life["state"].clone(), life["events"].as_array().unwrap().len())
+    };
+    let (life_again, _) = answer(&home, &["explain", &transfer.id, "--json", "--replay"]);
+    assert_eq!(told(&life_again), (json!(null), 1));
+    let text = home.offline(&["explain", &transfer.id]).stdout;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    for line in ["never made", "decided  nothing: quarantined by somebody at 2026-01-01"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    let path = format!("/transfers/{}/explanation", transfer.id);
+    let live = || -> Value { serde_json::from_str(&admin.get(&path)).unwrap() };
+    assert_eq!(told(&live()), (json!(null), 1));
+    let prepare = transfer.prepare().render();
+    let mut connection = Connection::open(switch.fspiop).unwrap();
+    assert_eq!(connection.exchange(&prepare).unwrap().status(), 202);
+    assert_eq!(told(&live()), (json!("RESERVED"), 2));
+    switch.stop(Signal::TERM);
+    assert_eq!(told(&life(&home, &transfer.id)), (json!("RESERVED"), 2));
 }
 
 /// Who sends the same again and again makes no explanation longer than some thousand events, and

@@ -8,7 +8,11 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use journal::RealDisk;
+use ledger::Command::Prepare;
+use record::command::read_fields;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::http::PATIENCE;
@@ -254,6 +258,31 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let rest = line.trim_end().strip_prefix("upesi: ready; FSPIOP on http://")?;
     let (fspiop, admin) = rest.split_once(", admin on http://")?;
     Some((fspiop.parse().ok()?, admin.parse().ok()?))
+}
+
+/// Has a switch pass over the prepare of a transfer, which the log of `other` holds; answers with
+/// the record.
+pub(crate) fn set_aside_in(home: &Home, other: &Home, transfer: &str) -> u64 {
+    let mut found = None;
+    let disk = RealDisk::open(&other.data()).unwrap();
+    journal::walk(&disk, &mut |placed| {
+        for record in placed.frame.records() {
+            let command = read_fields(record.kind, record.version, record.fields).unwrap();
+            if matches!(&command, Prepare(it) if it.id.to_string() == transfer) {
+                found = Some((record.position.0, record.digest().to_string()));
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+    let (position, digest) = found.expect("the log holds the prepare");
+    let (by, reason, time) = ("somebody", "here alone", "2026-01-01T00:00:00.000000Z");
+    let entry = json!({
+        "position": position, "digest": digest, "by": by, "reason": reason, "time": time
+    });
+    let sheet = json!({"version": 1, "records": [entry]});
+    fs::write(home.data().join("quarantine.json"), sheet.to_string()).unwrap();
+    position
 }
 
 /// Every file of a directory and of those in it.

@@ -167,13 +167,16 @@ fn print(report: &Report) {
         let packed = packed_bytes.map_or(String::new(), |bytes| format!(" as {bytes}"));
         println!("records {first} to {last}: {plain_bytes} bytes{packed}");
     }
-    let count = report.segments.len();
-    match (report.dry_run, count) {
-        (_, 0) => println!("no closed segment is due"),
-        (true, _) => println!("{count} segments are due; nothing was done"),
-        (false, _) => match &report.to {
-            Some(place) => println!("{count} segments moved to {place}, read back and compared"),
-            None => println!("{count} segments compressed where they are, read back and compared"),
-        },
+    let (segments, are) = match report.segments.len() {
+        0 => return println!("no closed segment is due"),
+        1 => ("1 segment".to_owned(), "is"),
+        count => (format!("{count} segments"), "are"),
+    };
+    match (report.dry_run, &report.to) {
+        (true, _) => println!("{segments} {are} due; nothing was done"),
+        (false, Some(place)) => println!("{segments} moved to {place}, read back and compared"),
+        (false, None) => {
+            println!("{segments} compressed in the directory, read back and compared");
+        }
     }
 }

@@ -689,7 +689,7 @@ impl Copy {
                 let alarm_percentage = limit.alarm_percentage;
                 vec![Change::SetLimit { name, currency, limit: value, alarm_percentage }]
             }
-            Assumed::Cover(more) => self.funds(name, &holding, more, at),
+            Assumed::Cover(more) => Self::funds(name, &holding, more, at),
         };
         for change in changes {
             let administer = Administer { actor: "what-if".into(), reason: String::new(), change };
@@ -709,9 +709,9 @@ impl Copy {
     }
 
     /// Funds in, or out and gone.
-    fn funds(&self, name: FspName, holding: &Holding, more: Amount, at: usize) -> Vec<Change> {
+    fn funds(name: FspName, holding: &Holding, more: Amount, at: usize) -> Vec<Change> {
         let account = holding.settlement;
-        let id = unused_id(&self.state, at);
+        let id = id_of_nobody(at);
         let moving = |direction, amount| {
             let (currency, hash) = (holding.currency, None);
             Change::MoveFunds(MoveFunds { id, name, account, direction, currency, amount, hash })
@@ -749,12 +749,11 @@ fn assumed_cover(assumptions: &[Assumption], (name, currency): (&FspName, Curren
     more.fold(Amount::ZERO, sum)
 }
 
-/// An id that no transfer has.
-fn unused_id(state: &State, at: usize) -> TransferId {
-    let ids = (at as u64..).map(|number| {
-        TransferId::parse(&format!("00000000-0000-4000-8000-{number:012x}")).expect("it is a UUID")
-    });
-    ids.into_iter().find(|id| state.view(id).is_none()).expect("there are more ids than transfers")
+/// An id that no transfer has or will have: a UUID of version 0, which no message is taken with.
+fn id_of_nobody(at: usize) -> TransferId {
+    let mut bytes = TransferId::NONE.to_bytes();
+    bytes[9..].copy_from_slice(&(at as u64 + 1).to_be_bytes());
+    TransferId::from_bytes(bytes).expect("it has the form of a UUID")
 }
 
 fn reached(edge: Edge, position: Position, stamp: Stamp) -> bool {

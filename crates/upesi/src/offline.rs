@@ -94,6 +94,14 @@ impl OfflineLog {
         Ok(Self { disk, walk, place, quarantined })
     }
 
+    /// Says which records decide nothing here.
+    pub(crate) fn say_quarantined(&self) {
+        for entry in &self.quarantined {
+            let position = entry.position().0;
+            eprintln!("upesi: record {position} decides nothing: {}", entry.by_whom());
+        }
+    }
+
     /// The directory, to be read.
     pub(crate) fn disk(&self) -> &Tiered<RealDisk> {
         &self.disk

@@ -63,6 +63,7 @@ fn parse_moment(text: &str) -> Option<Stamp> {
 pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let log = OfflineLog::open(&arguments.data)?;
+    log.say_quarantined();
     let until = arguments.until.unwrap_or(Until::End);
     let mut first = None;
     let (replay, walked) = log.replay(&mut |replay, placed| {

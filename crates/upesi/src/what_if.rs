@@ -27,8 +27,9 @@ Examples:
   upesi what-if --data /var/lib/upesi --limit dfsp1:USD:50000 --from 48211 --list --json
 A cap that the log itself changes in the period stays the assumed one. Transfers that would not have
 been refused have no recorded end: the columns show all of them committed at once; none, each coming
-back at its deadline; and none, each given back by its payee at once. A withdrawal that the log took
-and a column refuses is named: what was not withdrawn covers transfers there.";
+back at its deadline; and none, each given back by its payee at once. Had some committed and others
+not, the numbers would lie between these as a rule, and now and then a little beyond. A withdrawal
+that the log took and a column refuses is named: what was not withdrawn covers transfers there.";
 
 /// Movements of funds that are named without `--list`.
 const FUNDS_SHOWN: usize = 20;
@@ -115,6 +116,7 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
         return Err(Failure::new("--to lies before --from"));
     }
     let log = OfflineLog::open_beside(&arguments.data)?;
+    log.say_quarantined();
     if from == Edge::Record(Position(1)) {
         return Err(Failure::new(
             "--from: nobody has a cap before the first record; begin behind the one that gave it",
@@ -484,7 +486,8 @@ impl Display for Shown {
             write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}; ")?;
             write!(f, "given back: {given_back}")?;
         }
-        write!(f, "\n{} transfers decided otherwise; ", self.transfers_differing)?;
+        let transfers = if self.transfers_differing == 1 { "transfer" } else { "transfers" };
+        write!(f, "\n{} {transfers} decided otherwise; ", self.transfers_differing)?;
         write!(f, "found in {:.1} s", self.seconds)
     }
 }

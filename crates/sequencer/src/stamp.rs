@@ -87,6 +87,7 @@ mod tests {
             let mut clock = StampClock::new(now(0, 1_000_000), Stamp(0));
             let due = Stamp(1_250_000);
             let wait = clock.wait_us(now(0, 1_000_000), due);
+            assert!(wait <= 250_000 + 250_000 / 19, "no longer than the slowest rate asks for");
             assert!(due <= clock.stamp(now(wait + 1, wall)), "wall {wall}");
         }
     }

@@ -18,6 +18,7 @@ use crate::archive::HubDisk;
 use crate::desk::Desk;
 use crate::edge::Edge;
 use crate::event::HubEvent;
+use crate::pace::Pace;
 use crate::plan::SECOND;
 use crate::script::Request;
 use crate::witness::Witness;
@@ -90,6 +91,7 @@ pub(crate) struct Hub {
     sleeps: u64,
     /// The disk was full: no records of the hub's own before this moment.
     full_until: u64,
+    pace: Pace,
 }
 
 impl Hub {
@@ -100,6 +102,7 @@ impl Hub {
         born_us: u64,
         sequencer: Sequencer<FileLog<HubDisk>>,
     ) -> Self {
+        let pace = Pace::new(sequencer.state(), desk.clock(born_us));
         let edges = (0..desk.plan.edges).map(|number| Edge::new(desk, number));
         let mut hub = Self {
             life,
@@ -117,6 +120,7 @@ impl Hub {
             awake: true,
             sleeps: 0,
             full_until: 0,
+            pace,
         };
         hub.post_owed(desk);
         desk.hub_after(0, life, HubEvent::Step);
@@ -157,6 +161,9 @@ impl Hub {
             return Ok(());
         }
         self.awake = true;
+        if self.full_until < desk.now {
+            self.pace.woke(self.sequencer.state(), desk.clock(self.born_us));
+        }
         self.step(desk, witness)
     }
 
@@ -175,6 +182,7 @@ impl Hub {
         let found = self.sequencer.cold_counts().found;
         let took = match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
             Ok(committed) => {
+                self.pace.decided(self.sequencer.state(), now);
                 self.release(desk, witness, &committed);
                 desk.tally.thawed += self.sequencer.cold_counts().found - found;
                 self.sequencer.tend(now).expect("a store in memory takes everything");

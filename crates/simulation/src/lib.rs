@@ -54,6 +54,7 @@ mod faults;
 mod hub;
 mod model;
 mod operator;
+mod pace;
 mod party;
 mod plan;
 mod random;

@@ -223,6 +223,22 @@ fn only_what_the_edge_sees_is_told_to_it() {
         let command = world.command(&act);
         assert_eq!(world.apply(&[command]).register_changed, expected, "{act:?}");
     }
+    let (name, currency) = (name(0), Currency::parse("EUR").expect("a currency"));
+    let (limit, position) = (Amount::ZERO, Amount::ZERO);
+    let (id, endpoint, value) = (Digest([1; 32]), "TYPE".into(), "http://127.0.0.1".into());
+    for change in [
+        Change::SetEndpoint { name, endpoint, value },
+        Change::AddKey { name, id, key: [1].into() },
+        Change::RemoveKey { name, id },
+        Change::CreateHubAccount { currency, kind: AccountKind::HubReconciliation },
+        Change::CreateHubAccount { currency, kind: AccountKind::HubMultilateralSettlement },
+        Change::CreateParticipant { name, currency },
+        Change::SetInitialPositionAndLimits { name, currency, limit, position },
+    ] {
+        let effects = world.apply(&[administer(change.clone())]);
+        assert_eq!(effects.outcomes, [Outcome::Accepted], "{change:?}");
+        assert!(effects.register_changed, "{change:?}");
+    }
 }
 
 #[test]

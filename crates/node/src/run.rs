@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ledger::{Command, Position};
-use ports::{Clock, Log};
+use ports::{Clock, Log, Now};
 use sequencer::{CommitError, Committed, Durability, Sequencer};
 
 use crate::directory::Directory;
@@ -219,15 +219,20 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
 
     fn until_tick(&self) -> Option<Duration> {
         let now = self.clock.now();
-        let wait = self.sequencer.wait_us(now);
-        let due_us = wait.map(|wait| now.monotonic_us.saturating_add(wait));
-        self.shared.tally.publish_due(self.sequencer.state().next_deadline().zip(due_us));
-        let wait = wait?;
+        let wait = self.publish_due(now)?;
         if self.withholds_ticks() {
             return Some(SLEEP_MAX);
         }
         let wait = wait.max(self.no_tick_before.saturating_sub(now.monotonic_us));
         Some(Duration::from_micros(wait).min(SLEEP_MAX))
+    }
+
+    /// Says when the earliest deadline falls due; answers with the microseconds until then.
+    fn publish_due(&self, now: Now) -> Option<u64> {
+        let wait = self.sequencer.wait_us(now);
+        let due_us = wait.map(|wait| now.monotonic_us.saturating_add(wait));
+        self.shared.tally.publish_due(self.sequencer.state().next_deadline().zip(due_us));
+        wait
     }
 
     /// Nobody brought work and a deadline is due: a record that only says what time it is.
@@ -262,6 +267,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
                     let last = self.sequencer.state().position().0;
                     self.shared.tally.committed.store(last, Ordering::Release);
                     self.release(&committed, batch);
+                    self.publish_due(now);
                     if !waiting.is_empty() {
                         self.tend().map_err(|error| error.to_string())?;
                     }

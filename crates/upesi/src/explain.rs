@@ -45,7 +45,8 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
         Err(why) => Explanation { source: Source::Replay { why }, ..decided_again(&log, id)? },
     };
     if explanation.events.is_empty() {
-        let records = explanation.up_to;
+        let (records, unread) = (explanation.up_to, explanation.unread);
+        unread.iter().for_each(|unread| eprintln!("upesi: {unread}"));
         return Err(log.failure(format!("none of the {records} records is about transfer {id}")));
     }
     explanation.seconds = started.elapsed().as_secs_f64();

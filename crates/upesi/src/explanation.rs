@@ -38,6 +38,9 @@ pub(crate) struct Explanation {
     /// What is missing, and why; nothing as a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<&'static str>,
+    /// Records in quarantine that cannot be read, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unread: Vec<String>,
     /// Records read to know this.
     pub(crate) records: u64,
     pub(crate) seconds: f64,
@@ -335,6 +338,7 @@ impl Display for Explanation {
         if let Some(missing) = self.missing {
             writeln!(f, "{missing}")?;
         }
+        self.unread.iter().try_for_each(|unread| writeln!(f, "{unread}"))?;
         let Self { up_to, records, seconds, .. } = self;
         match &self.source {
             Source::Store => write!(

@@ -93,8 +93,12 @@ pub(crate) fn tell(
             notices_pending.push(notice.0);
         }
     }
+    let mut unread = Vec::new();
     for entry in quarantined {
-        life.set_aside(entry, reader.read(entry.position())?, &|of| tale.is_about(id, of))?;
+        let is_about = |command: &_| tale.is_about(id, command);
+        let read = reader.read(entry.position());
+        let told = read.and_then(|owned| life.set_aside(entry, owned, &is_about));
+        unread.extend(told.err().map(|error| unread_of(entry, &error)));
     }
     let Life { state, mut events, .. } = life;
     events.sort_by_key(|event| event.position);
@@ -110,9 +114,17 @@ pub(crate) fn tell(
         up_to: 0,
         source: Source::Store,
         missing: None,
+        unread,
         records: reading.records.get(),
         seconds: 0.0,
     })
+}
+
+fn unread_of(entry: &Entry, error: &LogError) -> String {
+    format!(
+        "record {} decides nothing, and whether it is about the transfer is not known: {error}",
+        entry.position().0
+    )
 }
 
 /// The decisions that are told: those at either end, and in the middle, where somebody sent the

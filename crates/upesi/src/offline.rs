@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
-use ledger::State;
+use ledger::{Position, State};
 use ports::{Disk, DiskError, DiskFile, Stop};
 use record::frame::{FRAME_HEADER_BYTES, frame_length};
 use sequencer::{ColdSide, Replay, Start};
@@ -94,12 +94,9 @@ impl OfflineLog {
         Ok(Self { disk, walk, place, quarantined })
     }
 
-    /// Says which records decide nothing here.
-    pub(crate) fn say_quarantined(&self) {
-        for entry in &self.quarantined {
-            let position = entry.position().0;
-            eprintln!("upesi: record {position} decides nothing: {}", entry.by_whom());
-        }
+    /// The records up to `end` that decide nothing.
+    pub(crate) fn quarantined_up_to(&self, end: Position) -> Vec<Entry> {
+        self.quarantined.iter().filter(|entry| entry.position() <= end).cloned().collect()
     }
 
     /// The directory, to be read.

@@ -86,6 +86,12 @@ impl Entry {
     }
 }
 
+impl Display for Entry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} decides nothing: {}", self.position, self.by_whom())
+    }
+}
+
 /// A record that is set aside, and where the log says so.
 #[derive(Debug, Serialize)]
 pub(crate) struct Noted {
@@ -100,8 +106,7 @@ pub(crate) struct Noted {
 
 impl Display for Noted {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let entry = &self.entry;
-        write!(f, "record {} decides nothing: {}; ", entry.position, entry.by_whom())?;
+        write!(f, "{}; ", self.entry)?;
         match self.noted {
             Some(noted) => write!(f, "so says record {noted}")?,
             None => write!(f, "the next start will put that on record")?,
@@ -135,6 +140,9 @@ impl Display for Word {
 pub(crate) struct Notes {
     /// Of each record, as [`Entry::subject`] names it; no words twice.
     noted: HashMap<String, Vec<Word>>,
+    /// Records of which what the log says cannot be read, and why. A snapshot is later than they
+    /// are, so that a start has said it.
+    pub(crate) unread: Vec<(Position, LogError)>,
     /// The last record of each of the last two batches.
     last: Position,
     before_last: Position,
@@ -161,15 +169,16 @@ impl Notes {
 
     /// What the records up to `until`, which a start does not replay, say about the entries: it
     /// stands in one of the first batches behind each, for a start writes it before anything else.
+    /// Where an archive is away, or a segment damaged, it is not known.
     pub(crate) fn recall(
         &mut self,
         frames: &DurableFrames<Tiered<RealDisk>>,
         entries: &[Entry],
         until: Position,
-    ) -> Result<(), LogError> {
+    ) {
         for entry in entries.iter().filter(|entry| entry.position <= until.0) {
             let mut batches = 0;
-            frames.replay(Position(entry.position), &mut |frame| {
+            let read = frames.replay(Position(entry.position), &mut |frame| {
                 for record in frame.records() {
                     let read =
                         record::command::read_fields(record.kind, record.version, record.fields);
@@ -180,9 +189,9 @@ impl Notes {
                 batches += 1;
                 let wanted = batches < BATCHES_TO_NOTE && frame.header().last() < until;
                 if wanted { Ok(()) } else { Err(Stop) }
-            })?;
+            });
+            self.unread.extend(read.err().map(|error| (entry.position(), error)));
         }
-        Ok(())
     }
 
     /// What the log says of the record of an entry, the first words first.
@@ -210,7 +219,8 @@ impl Notes {
 
     /// What the log does not say yet.
     pub(crate) fn missing<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
-        entries.iter().filter(|entry| self.of(entry).is_none()).collect()
+        let is_read = |entry: &Entry| self.unread.iter().all(|(at, _)| *at != entry.position());
+        entries.iter().filter(|entry| self.of(entry).is_none() && is_read(entry)).collect()
     }
 
     /// Holds the file against the log, which ends with `end`: every entry is of the log, and on

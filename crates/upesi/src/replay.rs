@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::explanation::{Decimal, request_of};
 use crate::life::name_of;
 use crate::offline::{Go, OfflineLog, moment, print_json};
+use crate::quarantine::Entry;
 use crate::{Failure, ReplayArguments};
 
 /// Transfers and notices that are shown to people; scripts get all of them.
@@ -63,7 +64,6 @@ fn parse_moment(text: &str) -> Option<Stamp> {
 pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
     let started = Instant::now();
     let log = OfflineLog::open(&arguments.data)?;
-    log.say_quarantined();
     let until = arguments.until.unwrap_or(Until::End);
     let mut first = None;
     let (replay, walked) = log.replay(&mut |replay, placed| {
@@ -84,7 +84,8 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
         let (segment, offset) = (torn.segment, torn.offset);
         eprintln!("upesi: {segment} ends within a frame at byte {offset}; replayed up to there");
     }
-    let shown = Shown::of(replay.state(), started);
+    let quarantined = log.quarantined_up_to(end);
+    let shown = Shown { quarantined, ..Shown::of(replay.state(), started) };
     if arguments.json {
         return print_json(&shown);
     }
@@ -119,6 +120,9 @@ struct Shown {
     /// As `GET /state` of a switch whose log ends with this record.
     state_hash: String,
     outcome_digest: String,
+    /// Records up to this one that decided nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<Entry>,
     seconds: f64,
 }
 
@@ -193,6 +197,7 @@ impl Shown {
             dead_letters: owed(state, state.dead_letters().map(|letter| &letter.notice)),
             state_hash: hashed,
             outcome_digest: state.digest().to_string(),
+            quarantined: Vec::new(),
             seconds: started.elapsed().as_secs_f64(),
         }
     }
@@ -288,6 +293,7 @@ impl Display for Shown {
             writeln!(f, "  {id:>8}  {request} to {recipient}, about {about}, since {since}")?;
         }
         more(f, self.notices_owed.len())?;
+        self.quarantined.iter().try_for_each(|entry| writeln!(f, "{entry}"))?;
         writeln!(f, "state hash {}", self.state_hash)?;
         write!(f, "replayed in {:.1} s", self.seconds)
     }

@@ -366,11 +366,12 @@ pub(crate) fn open(
     let state = found.start.map_or_else(State::new, |start| start.state);
     let recall = |from| {
         let mut notes = Notes::default();
-        notes.recall(&frames, &quarantined, from).map_err(|error| failed(error.to_string()))?;
-        Ok::<_, Failure>(notes)
+        notes.recall(&frames, &quarantined, from);
+        notes.unread.iter().for_each(|(position, error)| say_unread(*position, error));
+        notes
     };
     let start = |state, cold| Start { state, quarantine: quarantine::of(&quarantined), cold };
-    let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from)?);
+    let (begun, notes) = (start(state, Some(place.side(&store)?)), recall(from));
     let node = place_of_log.node();
     let mut replayed = replay(log, begun, notes, (node, clock));
     if let Err(failed) = replayed {
@@ -383,7 +384,7 @@ pub(crate) fn open(
                 store = place.begin()?;
                 (from, before) = (Position(0), None);
                 let begun = start(State::new(), Some(place.side(&store)?));
-                replay(log, begun, recall(from)?, (node, clock))
+                replay(log, begun, recall(from), (node, clock))
             }
             error => Err(Box::new((log, error))),
         };
@@ -397,6 +398,14 @@ pub(crate) fn open(
     let following = Following { disk, frames, before };
     let directory = Directory::of(store);
     Ok(Opened { sequencer, directory, following, segments, sharing, quarantined })
+}
+
+fn say_unread(position: Position, error: &LogError) {
+    printed::say(format_args!(
+        "record {} is in quarantine; what the log says of that was not held against \
+         quarantine.json: {error}",
+        position.0
+    ));
 }
 
 /// Why a log is not decided again, and what to do about it.

@@ -17,6 +17,7 @@ use crate::counterfactual::{
 };
 use crate::explanation::Decimal;
 use crate::offline::{Go, OfflineLog, moment, print_json};
+use crate::quarantine::Entry;
 use crate::replay::Until;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -116,7 +117,6 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
         return Err(Failure::new("--to lies before --from"));
     }
     let log = OfflineLog::open_beside(&arguments.data)?;
-    log.say_quarantined();
     if from == Edge::Record(Position(1)) {
         return Err(Failure::new(
             "--from: nobody has a cap before the first record; begin behind the one that gave it",
@@ -145,7 +145,9 @@ pub(crate) fn what_if(arguments: &WhatIfArguments) -> Result<(), Failure> {
         let end = replay.state().position().0;
         return Err(log.failure(format!("--to {to}: the log ends with record {end}")));
     }
+    let quarantined = log.quarantined_up_to(replay.state().position());
     let shown = Shown::of(&period, replay.state(), arguments, started);
+    let shown = Shown { quarantined, ..shown };
     match arguments.json {
         true => print_json(&shown)?,
         false => println!("{shown}"),
@@ -209,6 +211,9 @@ struct Shown {
     transfers_differing: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     transfers: Option<Vec<ShownTransfer>>,
+    /// Records up to the end of the period that decide nothing, in any column.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<Entry>,
     seconds: f64,
 }
 
@@ -331,6 +336,7 @@ impl Shown {
             funds: period.funds_differing.iter().map(ShownFunds::of).collect(),
             transfers_differing: period.differing.len(),
             transfers: arguments.list.then(transfers),
+            quarantined: Vec::new(),
             seconds: started.elapsed().as_secs_f64(),
         }
     }
@@ -486,6 +492,7 @@ impl Display for Shown {
             write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}; ")?;
             write!(f, "given back: {given_back}")?;
         }
+        self.quarantined.iter().try_for_each(|entry| write!(f, "\n{entry}"))?;
         let transfers = if self.transfers_differing == 1 { "transfer" } else { "transfers" };
         write!(f, "\n{} {transfers} decided otherwise; ", self.transfers_differing)?;
         write!(f, "found in {:.1} s", self.seconds)

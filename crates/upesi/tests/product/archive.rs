@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::fsp::Reply;
+use crate::support::http::Connection;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, finish};
+use crate::support::switch::{Home, PROGRAM, Ports, Switch, finish, set_aside_in};
 
 pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -319,6 +320,66 @@ fn a_callback_waits_for_an_archive_that_is_away() {
     let events = told["events"].as_array().unwrap().iter();
     let attempts: Vec<_> = events.filter_map(|event| event["attempts"].as_u64()).collect();
     assert_eq!(attempts, [1], "{told}");
+}
+
+/// What decides nothing is not needed: neither by a start from a later snapshot, nor to tell of what
+/// is here.
+#[test]
+fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
+    let scheme = Scheme::start();
+    let aside = Transfer::of("7");
+    scheme.settle();
+    scheme.payee.answer(|_| Reply::Silence);
+    scheme.send(&aside.prepare(), 202);
+    scheme.switch.kill();
+    let (home, payee) = (scheme.home, scheme.payee);
+    let position = set_aside_in(&home, &home, &aside.id);
+    let data = home.data();
+    fs::remove_dir_all(data.join("store")).unwrap();
+    payee.answer(|_| Reply::Accept);
+    let pay = |switch: &Switch| {
+        let transfer = Transfer::of("1");
+        let prepare = transfer.prepare().render();
+        let accepted = Connection::open(switch.fspiop).unwrap().exchange(&prepare);
+        assert_eq!(accepted.unwrap().status(), 202);
+        Admin::new(&home, switch).wait_for("upesi_notices_owed", |owed| owed == 0);
+        transfer
+    };
+    let switch = home.serve();
+    for _ in 0..10 {
+        pay(&switch);
+    }
+    switch.stop(Signal::TERM);
+    split(&data);
+    let beside = Beside::new();
+    let place = beside.place("archive");
+    answer(&["snapshot", "--json", "--data", text(&data)]);
+    answer(&["archive", "--json", "--data", text(&data), "--to", &place]);
+    let (kept, away) = (beside.path("archive"), beside.path("away"));
+    fs::rename(&kept, &away).unwrap();
+
+    let switch = home.serve();
+    let said =
+        format!("record {position} is in quarantine; what the log says of that was not held");
+    assert!(switch.greeting.contains(&said), "{}", switch.greeting);
+    let here = pay(&switch);
+    let admin = Admin::new(&home, &switch);
+    let live = admin.get(&format!("/transfers/{}/explanation", here.id));
+    switch.signal(Signal::TERM);
+    let (status, said) = switch.end();
+    let complaint = format!("upesi: record {position} cannot be read: ");
+    assert!(status.success() && said.starts_with(&complaint), "{status}: {said}");
+    let offline = answer(&["explain", &here.id, "--json", "--data", text(&data)]);
+    for told in [serde_json::from_str(&live).unwrap(), offline] {
+        assert_eq!((&told["source"], &told["state"]), (&json!("store"), &json!("RESERVED")));
+        let unread = told["unread"][0].as_str().unwrap();
+        assert!(unread.contains(&format!("record {position} decides nothing")), "{unread}");
+    }
+    fs::rename(&away, &kept).unwrap();
+    let proof = answer(&["verify", "--json", "--data", text(&data)]);
+    assert_eq!(proof["quarantined"][0]["position"], position, "{proof:#}");
+    let told = answer(&["explain", &aside.id, "--json", "--data", text(&data)]);
+    assert_eq!(told["events"][0]["event"], "set_aside");
 }
 
 /// What is missing in the middle of a log stops a start too that reads nothing of it.

@@ -871,7 +871,18 @@ fn a_record_that_stops_every_start_is_set_aside_by_name_and_for_good() {
     let (life, _) = answer(&home, &["explain", &transfers[0].id, "--json"]);
     assert_eq!(life["state"], "COMMITTED");
     let at = answer(&home, &["replay", "--until", &poison.to_string(), "--json"]).0;
-    assert_eq!(at["position"], poison);
+    assert_eq!(
+        (&at["position"], &at["quarantined"][0]["position"]),
+        (&json!(poison), &json!(poison))
+    );
+    let before = answer(&home, &["replay", "--until", "5", "--json"]).0;
+    assert_eq!(before["quarantined"], json!(null), "it is later");
+    let what_if = ["what-if", "--limit", "payerfsp:USD:5", "--from", "20"];
+    for told in [home.offline(&what_if), home.offline(&["replay"])] {
+        let said = String::from_utf8_lossy(&told.stdout);
+        let line = format!("record {poison} decides nothing: quarantined by A. Odhiambo at ");
+        assert!(told.status.success() && said.contains(&line), "{said} {}", complaint(&told));
+    }
 
     // The file cannot be changed afterwards, nor be lost, without its being seen.
     let file = home.data().join("quarantine.json");

@@ -527,6 +527,31 @@ mod tests {
         }
     }
 
+    /// One that is sound in itself, and of which all that headers say is right.
+    #[test]
+    fn an_object_with_another_byte_is_not_the_segment() {
+        let (log, due) = closed();
+        let checked = checked(&log, &due).expect("it is sound");
+        let name = segment::name_of(due.segment.first);
+        let other = MemoryDisk::new(2);
+        other.put(&name, &log.below().content(&name).expect("it is there"));
+        other.damage(&name, 900_000, 1);
+        let plain = log.below().open(&name).expect("it is there");
+        for (disk, same) in [(log.below(), true), (&other, false)] {
+            let (file, mut bytes) = (disk.open(&name).expect("it is there"), Vec::new());
+            let mut keep = |piece: &[u8]| {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            };
+            packed::pack::<_, ArchiveError>(&file, &checked, &mut keep).expect("it is packed");
+            let object = Bytes(bytes);
+            let packed = Packed::open(&object, object.0.len() as u64).expect("it is whole");
+            let compared = compare(&packed, &object, &plain, &checked, &mut |_| Ok(()));
+            let differs = matches!(compared, Err(ArchiveError::Differs { .. }));
+            assert_eq!((compared.is_ok(), differs), (same, !same), "{compared:?}");
+        }
+    }
+
     #[test]
     fn a_file_is_copied_to_its_end_and_no_further() {
         for length in [0, 1, COPY_BYTES - 1, COPY_BYTES, COPY_BYTES + 1, 5 * COPY_BYTES / 2] {

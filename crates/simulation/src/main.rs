@@ -107,7 +107,7 @@ fn main() -> ExitCode {
         options = Options { verbose: arguments.verbose, ..its_options };
     }
     println!("seed {seed}, {} transfers a run", options.transfers);
-    let (start, mut total) = (Instant::now(), Total::default());
+    let (start, before, mut total) = (Instant::now(), worked_us(), Total::default());
     while is_wanted(&arguments, total.runs, start.elapsed()) {
         let report = run(seed.wrapping_add(total.runs), &options);
         total.add(&report);
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
             println!("{report}");
         }
     }
-    print_total(&total, seed, start.elapsed());
+    print_total(&total, seed, (start.elapsed(), worked_us() - before));
     count(total.transfers);
     if arguments.outcomes {
         total.outcomes.iter().for_each(|(outcome, count)| println!("{count:>10}  {outcome:?}"));
@@ -169,11 +169,15 @@ fn is_wanted(arguments: &Arguments, runs: u64, elapsed: Duration) -> bool {
     !(counted || timed || single)
 }
 
-/// The rate is that of the processor's time, which other programs do not take part in.
-fn print_total(total: &Total, seed: u64, took: Duration) {
-    let Total { runs, transfers, .. } = total;
+/// Time of the processor so far, that of whatever this process was before included, as cargo.
+fn worked_us() -> u64 {
     let worked = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let worked_us = worked.tv_sec as u64 * 1_000_000 + worked.tv_nsec as u64 / 1_000;
+    worked.tv_sec as u64 * 1_000_000 + worked.tv_nsec as u64 / 1_000
+}
+
+/// The rate is that of the processor's time, which other programs do not take part in.
+fn print_total(total: &Total, seed: u64, (took, worked_us): (Duration, u64)) {
+    let Total { runs, transfers, .. } = total;
     let rate = transfers * 1_000_000 / worked_us.max(1);
     println!(
         "{runs} runs from seed {seed}, {transfers} transfers in {} ms, {rate} per second of the \

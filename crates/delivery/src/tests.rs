@@ -416,6 +416,26 @@ fn a_changed_address_ends_all_pauses_at_once() {
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
 }
 
+/// It was on its way to the old address: that it fails says nothing about the new one.
+#[test]
+fn a_probe_of_an_old_address_decides_nothing_about_the_new_one() {
+    let policy = Policy { probe_after: 2, ..Policy::default() };
+    let mut delivery = filled(policy, (0..4).map(|notice| owed(notice, BANK, notice as u8)));
+    for notice in drain(&mut delivery, Moment(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, Moment(10));
+    }
+    let later = Moment(10_000_000);
+    let probe = delivery.poll(later).expect("a probe is due");
+    delivery.address_changed(BANK, later);
+    for notice in drain(&mut delivery, later) {
+        delivery.finished(NoticeId(notice), AttemptResult::ConnectFailed, later);
+    }
+    let learned = lane(&delivery, BANK).mode;
+    assert!(matches!(learned, LaneMode::Probing { .. }), "the new one does not answer either");
+    delivery.finished(probe.notice, AttemptResult::ConnectFailed, Moment(10_000_001));
+    assert_eq!(lane(&delivery, BANK).mode, learned);
+}
+
 #[test]
 fn answers_between_failures_keep_a_lane_open() {
     let mut delivery = Delivery::new(Policy::default(), 1);

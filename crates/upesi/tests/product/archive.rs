@@ -17,7 +17,7 @@ use crate::support::fsp::Reply;
 use crate::support::http::Connection;
 use crate::support::message::Transfer;
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, Switch, finish, set_aside_in};
+use crate::support::switch::{Home, PROGRAM, Ports, Switch, finish};
 
 pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -326,17 +326,10 @@ fn a_callback_waits_for_an_archive_that_is_away() {
 /// is here.
 #[test]
 fn a_record_in_quarantine_and_in_an_archive_that_is_away_stops_nothing() {
-    let scheme = Scheme::start();
     let aside = Transfer::of("7");
-    scheme.settle();
-    scheme.payee.answer(|_| Reply::Silence);
-    scheme.send(&aside.prepare(), 202);
-    scheme.switch.kill();
-    let (home, payee) = (scheme.home, scheme.payee);
-    let position = set_aside_in(&home, &home, &aside.id);
-    let data = home.data();
-    fs::remove_dir_all(data.join("store")).unwrap();
+    let (home, payee, position) = Scheme::with_prepare_in_quarantine(&aside);
     payee.answer(|_| Reply::Accept);
+    let data = home.data();
     let pay = |switch: &Switch| {
         let transfer = Transfer::of("1");
         let prepare = transfer.prepare().render();

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use brokers::{Cluster, Options};
 use rustix::process::Signal;
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kafka::{

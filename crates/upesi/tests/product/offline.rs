@@ -23,7 +23,7 @@ use crate::support::fsp::Reply;
 use crate::support::http::{Connection, PATIENCE};
 use crate::support::message::{Transfer, uuid};
 use crate::support::scheme::{Admin, Scheme};
-use crate::support::switch::{Home, PROGRAM, Ports, files, set_aside_in};
+use crate::support::switch::{Home, PROGRAM, Ports, files};
 
 /// Bytes of a segment's header.
 const SEGMENT_HEADER: usize = 512;
@@ -509,18 +509,8 @@ fn a_transfer_is_explained_from_its_prepare_to_its_last_notice() {
 /// transfer of its id since.
 #[test]
 fn a_message_in_quarantine_is_told() {
-    let scheme = Scheme::start();
     let transfer = Transfer::of("7");
-    scheme.settle();
-    // Nothing is decided behind it.
-    scheme.payee.answer(|_| Reply::Silence);
-    scheme.send(&transfer.prepare(), 202);
-    scheme.switch.kill();
-    let home = scheme.home;
-    let position = set_aside_in(&home, &home, &transfer.id);
-    // No switch would have decided it.
-    fs::remove_dir_all(home.data().join("store")).unwrap();
-
+    let (home, _payee, position) = Scheme::with_prepare_in_quarantine(&transfer);
     let told = |life: &Value| {
         let event = &life["events"][0];
         assert_eq!((&event["event"], &event["position"]), (&json!("set_aside"), &json!(position)));

@@ -1,17 +1,17 @@
 //! A running switch with three participants that have money, and what tests do with them.
 
 use std::cell::RefCell;
-use std::io;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::fsp::{Callback, Fsp};
+use super::fsp::{Callback, Fsp, Reply};
 use super::http::{Connection, PATIENCE, Parsed};
 use super::message::{Message, Transfer, uuid};
-use super::switch::{Home, Switch};
+use super::switch::{Home, Switch, set_aside_in};
 
 /// Cover of each participant; its cap is the half.
 pub(crate) const FUNDS: &str = "2000";
@@ -230,6 +230,22 @@ impl Scheme {
             admin.onboard(&fsp.name, &format!("http://{}", fsp.address()), FUNDS, CAP);
         }
         Self { home, switch, admin, payer, payee, other }
+    }
+
+    /// A switch that was killed behind the prepare of a transfer, which is in quarantine since, as
+    /// one that no switch would have decided: its directory, the payee, who is silent, and the
+    /// record.
+    pub(crate) fn with_prepare_in_quarantine(transfer: &Transfer) -> (Home, Fsp, u64) {
+        let scheme = Self::start();
+        scheme.settle();
+        // Nothing is decided behind it.
+        scheme.payee.answer(|_| Reply::Silence);
+        scheme.send(&transfer.prepare(), 202);
+        scheme.switch.kill();
+        let Self { home, payee, .. } = scheme;
+        let position = set_aside_in(&home, &home, &transfer.id);
+        fs::remove_dir_all(home.data().join("store")).unwrap();
+        (home, payee, position)
     }
 
     /// Sends a message on a connection of its own.

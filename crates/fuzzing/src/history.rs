@@ -466,11 +466,13 @@ impl Account {
         use Outcome::{
             PrepareCapExceeded, PrepareLiquidityInsufficient, PrepareModified,
             PrepareResentAborted, PrepareResentCommitted, PrepareResentReserved, PrepareReserved,
+            SenderNotFound,
         };
         let Prepare { payer, payee, expiration_ms, .. } = *prepare;
         let units = prepare.amount.units();
         match outcome {
-            PrepareModified
+            SenderNotFound
+            | PrepareModified
             | PrepareResentAborted
             | PrepareResentCommitted
             | PrepareResentReserved => return,

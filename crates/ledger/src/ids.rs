@@ -115,7 +115,8 @@ impl FspName {
     }
 
     /// The name with ASCII letters in lower case: equal for names that match.
-    pub(crate) fn folded(mut self) -> Self {
+    #[must_use]
+    pub fn folded(mut self) -> Self {
         self.bytes.make_ascii_lowercase();
         self
     }

@@ -12,6 +12,9 @@ pub enum Outcome {
     Accepted = 1,
     /// The same record was applied before (producer repeat); nothing happened.
     Repeated = 2,
+    /// Transfer message whose sender is not a participant, before every other check: nothing
+    /// happened, no row is kept and no notice is owed.
+    SenderNotFound = 3,
 
     /// Prepare: same id, other content.
     PrepareModified = 10,
@@ -165,9 +168,10 @@ impl Outcome {
 use Outcome::*;
 
 /// Every outcome, in order of number.
-pub const ALL: [Outcome; 66] = [
+pub const ALL: [Outcome; 67] = [
     Accepted,
     Repeated,
+    SenderNotFound,
     PrepareModified,
     PrepareResentCommitted,
     PrepareResentAborted,

@@ -93,7 +93,7 @@ impl State {
     /// Looks a transfer up for an FSP.
     #[must_use]
     pub fn look_up(&self, asker: &FspName, id: &TransferId) -> LookUp {
-        let Some((asker, _)) = self.register.find(asker) else { return LookUp::AskerUnknown };
+        let Some(asker) = self.register.sender(asker) else { return LookUp::AskerUnknown };
         let parties = match self.transfers.find(id) {
             Found::Nothing => return LookUp::NotFound,
             Found::Active(slot) => {

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use crate::accounts::AccountKind;
 use crate::command::{LedgerAccountType, Oracle, SettlementModel};
@@ -122,8 +122,8 @@ impl Participant {
 pub struct Register {
     participants: Vec<Participant>,
     by_name: HashMap<FspName, ParticipantIndex, Keyed>,
-    /// All names in lower case.
-    folded: HashSet<FspName, Keyed>,
+    /// The same by the name in lower case.
+    folded: HashMap<FspName, ParticipantIndex, Keyed>,
     models: Vec<SettlementModel>,
     oracles: Vec<(OracleId, Oracle)>,
     /// The number given out last: none is given twice.
@@ -189,7 +189,7 @@ impl Register {
         Self {
             participants: Vec::new(),
             by_name: HashMap::with_hasher(keyed),
-            folded: HashSet::with_hasher(keyed),
+            folded: HashMap::with_hasher(keyed),
             models: Vec::from([default_model()]),
             oracles: Vec::new(),
             last_oracle: OracleId(0),
@@ -202,6 +202,15 @@ impl Register {
     pub fn find(&self, name: &FspName) -> Option<(ParticipantIndex, &Participant)> {
         let index = *self.by_name.get(name)?;
         Some((index, &self.participants[index.at()]))
+    }
+
+    /// The participant, not the hub, that a message names as its sender. Case is ignored, as for
+    /// the parties of a transfer (hub-semantics 3.6): a known participant is never taken for an
+    /// unknown one because of how it writes its name.
+    #[must_use]
+    pub fn sender(&self, name: &FspName) -> Option<ParticipantIndex> {
+        let index = self.by_name.get(name).or_else(|| self.folded.get(&name.folded()));
+        index.copied().filter(|index| *index != ParticipantIndex::HUB)
     }
 
     /// The participant with this index, which must be one the register gave out.
@@ -284,7 +293,8 @@ impl Register {
         self.participants.push(Participant::new(name, stamp));
         let known = self.by_name.insert(name, index);
         assert!(known.is_none(), "a participant is added once");
-        assert!(self.folded.insert(name.folded()), "names differ by more than case");
+        let alike = self.folded.insert(name.folded(), index);
+        assert!(alike.is_none(), "names differ by more than case");
         index
     }
 
@@ -298,7 +308,7 @@ impl Register {
 
     /// Whether a name that is the same but for case is taken.
     pub(crate) fn has_alike(&self, name: &FspName) -> bool {
-        self.folded.contains(&name.folded())
+        self.folded.contains_key(&name.folded())
     }
 
     pub(crate) fn get_mut(&mut self, index: ParticipantIndex) -> &mut Participant {

@@ -197,8 +197,9 @@ fn subject(state: &State, command: &Command) -> Option<(TransferId, Option<Numbe
     }
 }
 
-/// Of a prepare that is not a resend.
+/// Of a prepare by a participant that is not a resend.
 fn of_new(state: &State, prepare: &Prepare) -> Option<Numbers> {
+    state.register.sender(&prepare.source)?;
     if state.transfers.find(&prepare.id) != Found::Nothing {
         return None;
     }

@@ -130,8 +130,8 @@ impl<M> Posting<M> {
             return;
         }
         let is_owed = |one: &Submission<M>| {
-            let found = sender_of(&one.command).and_then(|name| state.register().find(name));
-            found.is_some_and(|(sender, _)| most <= state.notices_owed_to(sender))
+            let found = sender_of(&one.command).and_then(|name| state.register().sender(name));
+            found.is_some_and(|sender| most <= state.notices_owed_to(sender))
         };
         if waiting.iter().any(is_owed) {
             let (away, kept): (VecDeque<_>, VecDeque<_>) = waiting.drain(..).partition(is_owed);

@@ -40,6 +40,8 @@ pub struct View {
     pub settings: Settings,
     members: Vec<Member>,
     by_name: HashMap<FspName, ParticipantIndex>,
+    /// The same by the name in lower case, without the hub.
+    senders: HashMap<FspName, ParticipantIndex>,
 }
 
 impl View {
@@ -75,13 +77,23 @@ impl View {
             })
             .collect();
         let by_name = members.iter().map(|member| (member.name, member.index)).collect();
-        Self { hub: *state.hub(), settings: *state.settings(), members, by_name }
+        let others = members.iter().filter(|member| member.index != ParticipantIndex::HUB);
+        let senders = others.map(|member| (member.name.folded(), member.index)).collect();
+        Self { hub: *state.hub(), settings: *state.settings(), members, by_name, senders }
     }
 
     /// The participant of this exact name.
     #[must_use]
     pub fn find(&self, name: &FspName) -> Option<&Member> {
         self.by_name.get(name).map(|index| &self.members[index.at()])
+    }
+
+    /// The participant, not the hub, that a message names as its sender. Case is ignored, as the
+    /// kernel does ([`ledger::Register::sender`]).
+    #[must_use]
+    pub fn sender(&self, name: &FspName) -> Option<&Member> {
+        let index = self.senders.get(&name.folded())?;
+        Some(&self.members[index.at()])
     }
 
     /// The participant with this index.

@@ -58,7 +58,8 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
             ErrorCode::SERVICE_UNAVAILABLE,
             "recorded twice, decided once: ask again for what was decided",
         ),
-        Outcome::PrepareModified
+        Outcome::SenderNotFound
+        | Outcome::PrepareModified
         | Outcome::PrepareResentCommitted
         | Outcome::PrepareResentAborted
         | Outcome::PrepareResentReserved

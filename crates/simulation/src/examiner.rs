@@ -32,8 +32,9 @@ pub(crate) const STRAY: u32 = 1 << 31;
 const BURSTS_PER_MILLE: u32 = 400;
 
 /// What is aimed at.
-const AIMS: [Outcome; 34] = [
+const AIMS: [Outcome; 35] = [
     Outcome::Accepted,
+    Outcome::SenderNotFound,
     Outcome::PrepareModified,
     Outcome::PreparePayerNotFound,
     Outcome::PreparePayerAccountNotFound,
@@ -146,7 +147,8 @@ impl World {
     fn aim(&mut self, outcome: Outcome) {
         use Outcome::*;
         match outcome {
-            PrepareModified
+            SenderNotFound
+            | PrepareModified
             | PreparePayerNotFound
             | PreparePayerAccountNotFound
             | PreparePayeeAccountNotFound
@@ -208,8 +210,10 @@ impl World {
         let (payer, payee) = (self.cast.name(from), self.cast.name(other));
         let first = self.cast.currency(0);
         Some(match outcome {
+            SenderNotFound => (GHOST, self.ghostly((payer, payee), from)?),
             PreparePayerNotFound => {
-                (GHOST, self.stray_prepare((self.cast.name(GHOST), payee), first))
+                let shouting = FspName::new(&payer.as_str().to_uppercase())?;
+                (from, self.stray_prepare((shouting, payee), first))
             }
             PreparePayerAccountNotFound => {
                 (from, self.stray_prepare((payer, payee), Currency::parse("XTS")?))
@@ -245,6 +249,29 @@ impl World {
             }
             _ => (GHOST, self.registration(to)),
         })
+    }
+
+    /// A message whose sender is not a participant, or names itself the hub: about a transfer of
+    /// others, one that does not exist, or a movement of funds.
+    fn ghostly(&mut self, parties: (FspName, FspName), from: u8) -> Option<Command> {
+        let hub = FspName::new("HUB")?;
+        let ghost = self.cast.name(GHOST);
+        let source = self.examiner.random.pick(&[ghost, ghost, hub]);
+        let known = self.some_funds().map(|funds| funds.id);
+        let number = self.examiner.random.below(self.scripts.len().max(1) as u64) as u32;
+        let fresh = self.examiner.fresh_id();
+        let id = self.examiner.random.pick(&[fresh, self.cast.id(number), known.unwrap_or(fresh)]);
+        let mut command = match self.examiner.random.chance(500) {
+            true => self.stray_prepare(parties, self.cast.currency(0)),
+            false => self.stray_answer(id, from),
+        };
+        match &mut command {
+            Command::Prepare(prepare) => (prepare.id, prepare.source) = (id, source),
+            Command::Fulfil(fulfil) => fulfil.source = source,
+            Command::Abort(abort) => abort.source = source,
+            _ => {}
+        }
+        Some(command)
     }
 
     fn stray_prepare(&mut self, (payer, payee): (FspName, FspName), currency: Currency) -> Command {

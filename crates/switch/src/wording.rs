@@ -63,6 +63,7 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         RegistrarNotFound => (ErrorCode::ADD_PARTY, "Requester FSP not found".into()),
         Accepted
         | Repeated
+        | SenderNotFound
         | Committed
         | PrepareReserved
         | PrepareResentCommitted

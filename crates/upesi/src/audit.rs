@@ -231,6 +231,7 @@ impl Audit {
 
     /// What a decision must have brought about.
     fn follow(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
+        self.check_sender(command, outcome, state, new);
         match command {
             Command::Prepare(prepare) if outcome == Outcome::PrepareReserved => {
                 self.reserve(prepare, state);
@@ -253,6 +254,22 @@ impl Audit {
                 self.administer(administer, state);
             }
             _ => {}
+        }
+    }
+
+    /// An unknown sender changes nothing, and nobody else is taken for one.
+    fn check_sender(&mut self, command: &Command, outcome: Outcome, state: &State, new: &[Notice]) {
+        let Some(source) = source_of(command) else { return };
+        let is_known = is_participant(state, source);
+        let is_ignored = outcome == Outcome::SenderNotFound;
+        let is_nothing =
+            is_ignored || matches!(outcome, Outcome::Repeated | Outcome::FulfilVersionIgnored);
+        if is_known && is_ignored {
+            let what = format!("ignored although {} is a participant", source.as_str());
+            self.find(None, what);
+        } else if !is_known && !(is_nothing && new.is_empty()) {
+            let what = format!("decided although {} is not a participant", source.as_str());
+            self.find(None, what);
         }
     }
 
@@ -333,7 +350,8 @@ impl Audit {
         *count += 1;
         self.post(in_flight, to, open.amount);
         let told = |who| new.iter().any(|one| one.transfer == *id && one.recipient == who);
-        if !told(open.payer) || (outcome == Outcome::Expired && !told(open.payee)) {
+        let both = matches!(outcome, Outcome::Expired | Outcome::AnswerToStranger);
+        if !told(open.payer) || (both && !told(open.payee)) {
             self.find(Some(*id), "ended, and no notice to its parties is owed".into());
         }
     }
@@ -601,6 +619,24 @@ pub(crate) fn is_end(outcome: Outcome) -> bool {
             | Outcome::FulfilmentInvalid
             | Outcome::AnswerToStranger
     )
+}
+
+/// The sender of a message about a transfer.
+fn source_of(command: &Command) -> Option<&FspName> {
+    match command {
+        Command::Prepare(prepare) => Some(&prepare.source),
+        Command::Fulfil(fulfil) => Some(&fulfil.source),
+        Command::Abort(abort) => Some(&abort.source),
+        _ => None,
+    }
+}
+
+/// Whether the name is a participant's, in whatever case. The hub is none.
+fn is_participant(state: &State, name: &FspName) -> bool {
+    let mut others = state.register().iter().skip(1);
+    let exact = state.register().find(name);
+    exact.is_some_and(|(index, _)| index != ParticipantIndex::HUB)
+        || others.any(|(_, participant)| participant.name.matches(name))
 }
 
 fn hash_of(command: &Command) -> Option<ledger::Digest> {

@@ -772,11 +772,12 @@ fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
     })
 }
 
-/// Whether a prepare was neither a resend nor a change of one.
+/// Whether a prepare was neither a resend, a change of one, nor ignored.
 fn is_first(outcome: Outcome) -> bool {
     !matches!(
         outcome,
         Outcome::Repeated
+            | Outcome::SenderNotFound
             | Outcome::PrepareModified
             | Outcome::PrepareResentCommitted
             | Outcome::PrepareResentAborted

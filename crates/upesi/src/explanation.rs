@@ -534,6 +534,7 @@ const fn why(outcome: Outcome) -> &'static str {
     match outcome {
         Accepted => "accepted",
         Repeated => "the same record was applied before; nothing happened",
+        SenderNotFound => "ignored: the sender is not a participant; nothing happened",
         PrepareModified => "refused: another transfer has this id; the stored one is untouched",
         PrepareResentCommitted => "sent again: answered with the stored end, COMMITTED",
         PrepareResentAborted => "sent again: answered with the stored end, ABORTED",

@@ -140,7 +140,7 @@ fn shown(told: &[Told]) -> Vec<&Told> {
 fn is_turn(decided: &Decided) -> bool {
     use Outcome::{
         AnswerExpired, AnswerFromStranger, AnswerModified, AnswerResent, AnswerStateNotReserved,
-        Expired, FulfilAbortedIgnored, FulfilVersionIgnored,
+        Expired, FulfilAbortedIgnored, FulfilVersionIgnored, SenderNotFound,
     };
     let leaves_it_open = matches!(
         decided.outcome,
@@ -151,6 +151,7 @@ fn is_turn(decided: &Decided) -> bool {
             | AnswerStateNotReserved
             | FulfilAbortedIgnored
             | FulfilVersionIgnored
+            | SenderNotFound
     );
     let is_new = decided.numbers.is_some() && !leaves_it_open;
     is_new || is_end(decided.outcome) || decided.outcome == Expired
@@ -294,8 +295,8 @@ fn state_after(command: &Command, outcome: Outcome) -> Option<&'static str> {
         (_, Committed) => Some("COMMITTED"),
         (_, FundsInsufficient | Aborted | AbortedWithUnknownCode | AbortedByPut) => Some("ABORTED"),
         (_, AnswerToStranger | FulfilmentInvalid) => Some("ABORTED"),
-        // A resend, or another prepare under a known id, changes nothing.
-        (_, Repeated | PrepareModified) => None,
+        // A resend, another prepare under a known id or an unknown sender changes nothing.
+        (_, Repeated | SenderNotFound | PrepareModified) => None,
         (_, PrepareResentCommitted | PrepareResentAborted | PrepareResentReserved) => None,
         _ => matches!(command, Command::Prepare(_)).then_some("ABORTED"),
     }

@@ -125,6 +125,10 @@ fn abort_misdirected(context: &mut Context<'_>, open: &Open, incoming: &Incoming
     close(context, open, incoming, outcome);
     let about = incoming.subject(context, outcome);
     context.owe(open.payer, NoticeKind::Error, about);
+    // The payee must know that its answer did not count, whether or not the scheme confirms.
+    if open.payer != open.payee {
+        context.owe(open.payee, NoticeKind::Error, about);
+    }
     if incoming.wants_patch {
         context.owe(open.payee, NoticeKind::PatchAborted, about);
     }
@@ -213,13 +217,14 @@ fn resend_end(
     outcome
 }
 
-/// Tells the sender, when it is a participant, why nothing was done.
+/// Owes the sender the reason why nothing was done. An unknown sender changes nothing and gets no
+/// notice. This is the only place that has to look for one: the payee of a transfer is known.
 fn refuse_sender(context: &mut Context<'_>, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
-    let sender = context.state.register.find(incoming.source).map(|(index, _)| index);
-    if let Some(sender) = sender.filter(|sender| *sender != ParticipantIndex::HUB) {
-        let about = incoming.subject(context, outcome);
-        context.owe(sender, NoticeKind::Error, about);
-    }
+    let Some(sender) = context.state.register.sender(incoming.source) else {
+        return Outcome::SenderNotFound;
+    };
+    let about = incoming.subject(context, outcome);
+    context.owe(sender, NoticeKind::Error, about);
     outcome
 }
 

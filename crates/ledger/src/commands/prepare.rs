@@ -24,18 +24,25 @@ struct Route {
 
 pub(super) fn prepare(context: &mut Context<'_>, command: &Prepare) -> Outcome {
     assert!(Amount::ZERO <= command.amount, "the amount of a prepare is never negative");
-    if let Some(outcome) = answer_resend(context, command) {
+    let Some(sender) = context.state.register.sender(&command.source) else {
+        return Outcome::SenderNotFound;
+    };
+    if let Some(outcome) = answer_resend(context, command, sender) {
         return outcome;
     }
     match check(context.state, command) {
         Ok(route) => reserve(context, command, &route),
-        Err(outcome) => refuse(context, command, outcome),
+        Err(outcome) => refuse(context, command, (sender, outcome)),
     }
 }
 
 /// A known id: the same content is answered with the stored state, other content is refused;
 /// the stored transfer is untouched either way (3.4).
-fn answer_resend(context: &mut Context<'_>, command: &Prepare) -> Option<Outcome> {
+fn answer_resend(
+    context: &mut Context<'_>,
+    command: &Prepare,
+    sender: ParticipantIndex,
+) -> Option<Outcome> {
     let state = &*context.state;
     let (outcome, kind, about) = match state.transfers.find(&command.id) {
         Found::Nothing => return None,
@@ -55,9 +62,7 @@ fn answer_resend(context: &mut Context<'_>, command: &Prepare) -> Option<Outcome
             (outcome, NoticeKind::Error, subject(context, command, outcome))
         }
     };
-    if let Some(payer) = addressee(state, command) {
-        context.owe(payer, kind, about);
-    }
+    context.owe(addressee(state, command, sender), kind, about);
     Some(outcome)
 }
 
@@ -162,11 +167,13 @@ fn active(
 }
 
 /// A refused prepare is kept, so that a resend is answered in the same way.
-fn refuse(context: &mut Context<'_>, command: &Prepare, outcome: Outcome) -> Outcome {
+fn refuse(
+    context: &mut Context<'_>,
+    command: &Prepare,
+    (sender, outcome): (ParticipantIndex, Outcome),
+) -> Outcome {
     let about = subject(context, command, outcome);
-    if let Some(payer) = addressee(context.state, command) {
-        context.owe(payer, NoticeKind::Error, about);
-    }
+    context.owe(addressee(context.state, command, sender), NoticeKind::Error, about);
     let state = &mut *context.state;
     let index = |name: &FspName| state.register.find(name).map(|(index, _)| index);
     let ended = Ended {
@@ -187,9 +194,8 @@ fn refuse(context: &mut Context<'_>, command: &Prepare, outcome: Outcome) -> Out
 
 /// Errors of a prepare go to the payer of the body, even when another FSP sent it; when that
 /// payer is unknown, to the sender.
-fn addressee(state: &State, command: &Prepare) -> Option<ParticipantIndex> {
-    let found = state.register.find(&command.payer).or(state.register.find(&command.source));
-    found.map(|(index, _)| index).filter(|index| *index != ParticipantIndex::HUB)
+fn addressee(state: &State, command: &Prepare, sender: ParticipantIndex) -> ParticipantIndex {
+    state.register.sender(&command.payer).unwrap_or(sender)
 }
 
 fn subject(context: &Context<'_>, command: &Prepare, outcome: Outcome) -> Subject {

@@ -18,7 +18,10 @@ pub(super) enum Stands {
     Aborted,
 }
 
-/// A participant: number 3 never is one.
+/// The party that never is a participant.
+const NOBODY: usize = 3;
+
+/// A participant.
 #[derive(Clone, Debug)]
 struct Party {
     active: bool,
@@ -131,6 +134,9 @@ impl Model {
     }
 
     fn prepare(&mut self, act: &PrepareAct) -> &'static str {
+        if act.source == NOBODY {
+            return "SenderNotFound";
+        }
         let body = prepare_body(act);
         if let Some(known) = self.items.iter().find(|item| item.id == act.id) {
             return match (known.body == Some(body), known.stands) {
@@ -204,6 +210,9 @@ impl Model {
         if act.says == Says::ReservedUnderVersion10 {
             return "FulfilVersionIgnored";
         }
+        if act.sender == NOBODY {
+            return "SenderNotFound";
+        }
         let now_error = matches!(act.says, Says::Error { .. });
         let body = answer_body(act);
         let Some(item) = self.items.iter_mut().find(|item| item.id == act.id) else {
@@ -212,8 +221,7 @@ impl Model {
         if item.body.is_none() && item.stands == Stands::Reserved {
             return "AnswerTransferNotFound";
         }
-        // The payee of a transfer refused for an unknown payee is nobody, hence never a sender.
-        if item.payee != Some(act.sender) || act.sender == 3 {
+        if item.payee != Some(act.sender) {
             return "AnswerFromStranger";
         }
         if item.stands != Stands::Reserved {

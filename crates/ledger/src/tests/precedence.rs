@@ -28,11 +28,12 @@ enum Word {
 use Word::*;
 
 /// In the order of the checks.
-const VIOLATIONS: [Violation; 16] = [
+const VIOLATIONS: [Violation; 17] = [
+    violation(Outcome::SenderNotFound, "", &[(Source, "nobody")]),
     violation(Outcome::PrepareModified, "prepare t1 dfsp3 dfsp2 0 body=other", &[]),
     violation(Outcome::PrepareSourceNotPayer, "", &[(Source, "dfsp3")]),
     violation(Outcome::PrepareAmountPrecision, "", &[(Amount, "100000000000000.0001")]),
-    violation(Outcome::PreparePayerNotFound, "", &[(Payer, "nobody")]),
+    violation(Outcome::PreparePayerNotFound, "", &[(Payer, "DFSP1")]),
     violation(Outcome::PreparePayerInactive, "participant-active dfsp1 off", &[]),
     violation(Outcome::PreparePayeeNotFound, "", &[(Payee, "no-one")]),
     violation(Outcome::PreparePayeeInactive, "participant-active dfsp2 off", &[(Payee, "dfsp2")]),

@@ -303,7 +303,8 @@ impl Ledger {
                 let known = self.transfers.insert(prepare.id, parties);
                 prop_assert!(known.is_none(), "{:?} was reserved twice", prepare.id);
             }
-            PrepareModified
+            SenderNotFound
+            | PrepareModified
             | PrepareResentCommitted
             | PrepareResentAborted
             | PrepareResentReserved => {}

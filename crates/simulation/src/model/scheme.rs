@@ -108,6 +108,15 @@ impl Scheme {
         Some(&self.participants[place])
     }
 
+    /// The participant, not the hub, that a message names as its sender, in whatever case.
+    pub(super) fn sender(&self, name: &FspName) -> Option<FspName> {
+        if self.fsp(name).is_some() {
+            return Some(*name);
+        }
+        let fsps = self.participants.iter().skip(1).map(|it| it.name);
+        fsps.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(name.as_str()))
+    }
+
     pub(super) fn holding(&self, name: &FspName, currency: Currency) -> Option<&Holding> {
         let place = self.place_of(name)?;
         self.participants[place].holdings.iter().find(|held| held.currency == currency)

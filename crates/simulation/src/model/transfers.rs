@@ -121,6 +121,10 @@ impl Transfer {
 
 impl Model {
     pub(super) fn prepare(&mut self, prepare: &Prepare) -> Outcome {
+        // An unknown sender changes nothing, whatever it says.
+        if self.scheme.sender(&prepare.source).is_none() {
+            return Outcome::SenderNotFound;
+        }
         let known = self.transfers.get(&prepare.id);
         if known.is_some() || self.movements.contains_key(&prepare.id) {
             return self.prepare_again(prepare);
@@ -328,6 +332,10 @@ impl Model {
                 let outcome = Outcome::AnswerToStranger;
                 self.take(incoming, outcome);
                 self.tell_both(incoming, outcome, NoticeKind::Error, None);
+                // In every style, whether or not the scheme confirms; one that is both hears once.
+                if payer != self.transfers[&incoming.id].payee {
+                    self.tell_payee(incoming, outcome, NoticeKind::Error);
+                }
                 if incoming.patch {
                     self.tell_payee(incoming, outcome, NoticeKind::PatchAborted);
                 }
@@ -379,10 +387,13 @@ impl Model {
         outcome
     }
 
-    /// Tells the sender why nothing was done.
+    /// Tells the sender why nothing was done. An unknown one changes nothing.
     fn refuse(&mut self, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
+        let Some(sender) = self.scheme.sender(incoming.source) else {
+            return Outcome::SenderNotFound;
+        };
         let about = self.about(incoming.id, outcome, incoming.trace);
-        self.tell(*incoming.source, NoticeKind::Error, &about);
+        self.tell(sender, NoticeKind::Error, &about);
         outcome
     }
 
@@ -421,8 +432,9 @@ impl Model {
     /// Errors and states of a prepare go to the payer of the body, even when another FSP sent
     /// it; when there is no such payer, to the sender.
     fn tell_payer(&mut self, prepare: &Prepare, kind: NoticeKind, about: &About) {
-        let named = self.scheme.index_of(&prepare.payer).map(|_| prepare.payer);
-        self.tell(named.unwrap_or(prepare.source), kind, about);
+        let named = self.scheme.sender(&prepare.payer);
+        let told = named.or_else(|| self.scheme.sender(&prepare.source));
+        self.tell(told.expect("the sender is known"), kind, about);
     }
 
     /// The payer is told; and the payee how its answer was taken, where the scheme confirms and

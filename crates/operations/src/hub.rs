@@ -402,6 +402,8 @@ pub struct Metrics {
     pub socket_writes: u64,
     /// Counter: calls to participants not made because their address is not allowed.
     pub calls_denied: u64,
+    /// Counter: messages that changed nothing because their sender is not a participant.
+    pub unknown_senders: u64,
     /// Counter: signatures of participants that were good.
     pub signatures_verified: u64,
     /// Counter: messages refused for their signature.

@@ -221,7 +221,7 @@ fn figures_of_the_store(now: &Metrics) -> [Figure; 6] {
     ]
 }
 
-fn figures_of_the_edge(now: &Metrics) -> [Figure; 12] {
+fn figures_of_the_edge(now: &Metrics) -> [Figure; 13] {
     use Kind::Counter;
     [
         (Counter, "upesi_inbox_refused_total", "Commands refused, inbox full.", now.inbox_refused),
@@ -265,6 +265,12 @@ fn figures_of_the_edge(now: &Metrics) -> [Figure; 12] {
             "upesi_calls_denied_total",
             "Calls to addresses that are not allowed.",
             now.calls_denied,
+        ),
+        (
+            Counter,
+            "upesi_unknown_senders_total",
+            "Messages that changed nothing: their sender is not a participant.",
+            now.unknown_senders,
         ),
     ]
 }

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use delivery::Delivery;
 use fspiop::Refusal;
-use ledger::{Command, FinishedDelivery, Notice, ParticipantIndex, Stamp, TransferId};
+use ledger::{
+    Command, FinishedDelivery, FspName, Notice, Outcome, ParticipantIndex, Stamp, TransferId,
+};
 use node::progress::Stuck;
 use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
 use ports::Clock;
 use sequencer::{Durability, Submission};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::address::AddressBook;
 use crate::connections::Connections;
@@ -75,7 +77,12 @@ impl Decision {
             edge.mark(transfer, what, [Moment::Resumed]);
         }
         match reply {
-            Ok(_) => Ok(self.watched),
+            Ok(outcome) => {
+                if outcome == Outcome::SenderNotFound {
+                    edge.ignore();
+                }
+                Ok(self.watched)
+            }
             Err(Refused::Owed) => Err(Refusal::owed()),
             Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
                 Err(Refusal::unavailable())
@@ -115,6 +122,8 @@ pub(crate) struct Counters {
     /// Calls that wrote something to one.
     pub(crate) socket_writes: Counter,
     pub(crate) calls_denied: Counter,
+    /// Messages that changed nothing because their sender is not a participant.
+    pub(crate) unknown_senders: Counter,
     pub(crate) signatures_verified: Counter,
     pub(crate) signatures_refused: Counter,
     pub(crate) signatures_asked: Counter,
@@ -237,6 +246,37 @@ impl Edge {
     /// Rises whenever [`Edge::view`] finds another register.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.get()
+    }
+
+    /// The participant, not the hub, that a message names as its sender. The register is as new as
+    /// any answer of this node's admin API, and as [`Edge::catch_up`] made it.
+    pub(crate) fn sender(&self, source: &FspName) -> Option<ParticipantIndex> {
+        self.view().sender(source).map(|member| member.index)
+    }
+
+    /// Whether a sender may be one that only other nodes of a shared log know.
+    pub(crate) fn may_lag_for(&self, source: &FspName) -> bool {
+        self.is_shared && self.sender(source).is_none()
+    }
+
+    /// Waits until this node has applied all that the log held when it was called, with the
+    /// register: only then is a sender unknown.
+    ///
+    /// # Errors
+    /// 503 when the end of the log cannot be had.
+    pub(crate) async fn catch_up(&self) -> Result<(), Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.handle.ask(move |_| {
+            // The request may have ended.
+            let _sent = answer.send(());
+        });
+        asked.map_err(|_| Refusal::unavailable())?;
+        answered.await.map_err(|_| Refusal::unavailable())
+    }
+
+    /// A message of an unknown sender changes nothing: it is counted, and answered as any other.
+    pub(crate) fn ignore(&self) {
+        self.counters.unknown_senders.add(1);
     }
 
     /// Submits a command; the decision is made when it is durable and applied.

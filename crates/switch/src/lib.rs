@@ -338,6 +338,8 @@ pub struct Totals {
     pub socket_writes: u64,
     /// Calls to participants not made because their address is not allowed.
     pub calls_denied: u64,
+    /// Messages that changed nothing because their sender is not a participant.
+    pub unknown_senders: u64,
     /// Signatures of participants that were good.
     pub signatures_verified: u64,
     /// Messages refused because their signature was not.
@@ -376,6 +378,7 @@ impl Traffic {
             socket_reads: sum.socket_reads + counters.socket_reads.get(),
             socket_writes: sum.socket_writes + counters.socket_writes.get(),
             calls_denied: sum.calls_denied + counters.calls_denied.get(),
+            unknown_senders: sum.unknown_senders + counters.unknown_senders.get(),
             signatures_verified: sum.signatures_verified + counters.signatures_verified.get(),
             signatures_refused: sum.signatures_refused + counters.signatures_refused.get(),
             signatures_asked: sum.signatures_asked + counters.signatures_asked.get(),

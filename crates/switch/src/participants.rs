@@ -32,10 +32,18 @@ pub(crate) fn register(
         let update = ParticipantUpdate::parse(&inbound.body)?;
         (update.fsp.unwrap_or(source), update.currency)
     };
-    let registrar = known_source(edge, &inbound)?;
     let accepted = match inbound.method {
         Method::POST => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
+    };
+    let registrar = match known_source(edge, &inbound) {
+        Ok(registrar) => registrar,
+        Err(_) if inbound.method == Method::POST && path.sub_id.is_some() => {
+            // As the reference: accepted and dropped.
+            edge.ignore();
+            return Ok(accepted.into());
+        }
+        Err(refusal) => return Err(refusal),
     };
     if edge.view().find(&fsp).is_none() {
         // What nobody serves is not registered, and takes the place of no other entry.
@@ -111,23 +119,25 @@ pub(crate) fn put_error(
     let view = edge.view();
     let envelope = inbound.envelope;
     let names = PartyNames::of(&path);
-    let sender = view.find(&envelope.source).map(|member| names.to(member.index, Answer::Error));
+    let Some(sender) = view.sender(&envelope.source).map(|member| member.index) else {
+        edge.ignore();
+        return Ok(StatusCode::OK.into());
+    };
+    let sender = names.to(sender, Answer::Error);
     let trace = Trace::of(&inbound);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
-        if let Some(to) = sender {
-            let code = ErrorCode::DESTINATION_FSP;
-            let body = fspiop::callback::error(code, &code.describe(""), &[]);
-            let own = OwnMessage { to, resource: Resource::Participants, trace, body };
-            forward::start_callback(edge, own)?;
-        }
+        let code = ErrorCode::DESTINATION_FSP;
+        let body = fspiop::callback::error(code, &code.describe(""), &[]);
+        let own = OwnMessage { to: sender, resource: Resource::Participants, trace, body };
+        forward::start_callback(edge, own)?;
         return Ok(StatusCode::OK.into());
     };
     let to = names.to(recipient, Answer::Error);
     let call = (&Method::PUT, to.path.as_str());
     forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
-    let on_failure = sender.map(|to| Complaint {
-        to,
+    let on_failure = Some(Complaint {
+        to: sender,
         resource: Resource::Participants,
         trace,
         no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,

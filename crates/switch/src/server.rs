@@ -209,6 +209,9 @@ async fn answer(
         parsed_ns,
         read_ns: stages::monotonic_ns(),
     });
+    if edge.may_lag_for(&envelope.source) {
+        Box::pin(edge.catch_up()).await?;
+    }
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
     match take(edge, (resource, route), head, (envelope, body, arrival))? {
         Answering::Now(status) => Ok(empty(status)),

@@ -7,7 +7,7 @@ use fspiop::body::{ErrorInformation, Fulfil, Prepare};
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal, Resource, TransferPath};
 use http::{Method, StatusCode};
-use ledger::{LookUp, State};
+use ledger::{Command, LookUp, ParticipantIndex, State};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
@@ -24,7 +24,7 @@ pub(crate) fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<Answering, R
     let trace = inbound.envelope.trace;
     let call = (&Method::POST, "/transfers");
     forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
-    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, StatusCode::ACCEPTED))
+    submit(edge, inbound, command, StatusCode::ACCEPTED)
 }
 
 /// `PUT /transfers/{ID}`.
@@ -41,7 +41,7 @@ pub(crate) fn put(
     let command = commands::fulfil(&inbound.envelope, id, &fulfil, &inbound.body);
     drop(fulfil);
     rewrite_answer(edge, &mut inbound);
-    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, StatusCode::OK))
+    submit(edge, inbound, command, StatusCode::OK)
 }
 
 /// `PUT /transfers/{ID}/error`.
@@ -55,7 +55,7 @@ pub(crate) fn put_error(
     let command = commands::abort(&inbound.envelope, id, &error, &inbound.body);
     drop(error);
     rewrite_answer(edge, &mut inbound);
-    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, StatusCode::OK))
+    submit(edge, inbound, command, StatusCode::OK)
 }
 
 /// `GET /transfers/{ID}`: the state is read after everything submitted before, and the asker is
@@ -66,57 +66,84 @@ pub(crate) fn get(
     inbound: &Inbound,
 ) -> Result<Answering, Refusal> {
     let source = inbound.envelope.source;
-    let Some(asker) = edge.view().find(&source).map(|member| member.index) else {
-        // Nobody to answer: as the reference, accepted and dropped.
+    let Some(asker) = edge.sender(&source) else {
+        // As the reference: accepted and dropped.
+        edge.ignore();
         return Ok(StatusCode::ACCEPTED.into());
     };
-    let (id, name) = (path.id, path.name.raw.to_owned());
-    let to = move |suffix: &str, endpoint| Destination {
-        participant: asker,
-        endpoint,
-        method: Method::PUT,
-        path: format!("/transfers/{name}{suffix}"),
-        variables: vec![("transferId", name.clone())],
-    };
-    let trace = Trace::of(inbound);
-    let own = move |to, body| OwnMessage { to, resource: Resource::Transfers, trace, body };
+    let id = path.id;
     let (answer, answered) = oneshot::channel();
     let look_up = move |state: &State| {
         let found = id.map_or(LookUp::NotFound, |id| state.look_up(&source, &id));
-        // Whoever asked may have gone.
-        let _told = answer.send(found);
+        // The request may have ended.
+        let _sent = answer.send(found);
     };
     let asked = match id {
         None => edge.handle.ask(look_up),
         Some(id) => edge.handle.ask_about(id, look_up),
     };
     asked.map_err(|_| Refusal::unavailable())?;
+    let question = Question { asker, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
     let edge = Rc::clone(edge);
     spawn_local(async move {
-        let Ok(found) = answered.await else { return };
-        let message = match found {
-            LookUp::AskerUnknown => return,
-            LookUp::NotFound => {
-                let code = ErrorCode::TRANSFER_NOT_FOUND;
-                let text = "Provided Transfer ID was not found on the server.";
-                own(to("/error", EndpointType::TransferError), error_body(code, text))
-            }
-            LookUp::Stranger => {
-                let body = error_body(ErrorCode::GENERIC_CLIENT, "");
-                own(to("/error", EndpointType::TransferError), body)
-            }
-            LookUp::Found(view) => match notices::state_body(&edge, &view).await {
-                Some(body) => own(to("", EndpointType::TransferPut), body),
-                None => {
-                    let body = error_body(ErrorCode::INTERNAL_SERVER, "");
-                    own(to("/error", EndpointType::TransferError), body)
-                }
-            },
-        };
-        // Too many answers are on their way: the asker will ask again.
-        let _sent = forward::start_callback(&edge, message);
+        if let Ok(found) = answered.await {
+            answer_question(&edge, question, found).await;
+        }
     });
     Ok(StatusCode::ACCEPTED.into())
+}
+
+/// A `GET /transfers/{ID}` that waits for its answer.
+struct Question {
+    asker: ParticipantIndex,
+    /// The id as the path has it.
+    name: String,
+    trace: Trace,
+}
+
+async fn answer_question(edge: &Rc<Edge>, question: Question, found: LookUp) {
+    let Question { asker, name, trace } = question;
+    let (is_error, body) = match found {
+        LookUp::AskerUnknown => return,
+        LookUp::NotFound => {
+            let text = "Provided Transfer ID was not found on the server.";
+            (true, error_body(ErrorCode::TRANSFER_NOT_FOUND, text))
+        }
+        LookUp::Stranger => (true, error_body(ErrorCode::GENERIC_CLIENT, "")),
+        LookUp::Found(view) => match notices::state_body(edge, &view).await {
+            Some(body) => (false, body),
+            None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
+        },
+    };
+    let (suffix, endpoint) = match is_error {
+        true => ("/error", EndpointType::TransferError),
+        false => ("", EndpointType::TransferPut),
+    };
+    let to = Destination {
+        participant: asker,
+        endpoint,
+        method: Method::PUT,
+        path: format!("/transfers/{name}{suffix}"),
+        variables: vec![("transferId", name)],
+    };
+    let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
+    // Too many answers are on their way: the asker will ask again.
+    let _sent = forward::start_callback(edge, own);
+}
+
+/// Submits a message of a participant. One of an unknown sender is not recorded: it is counted, and
+/// answered as any other.
+fn submit(
+    edge: &Edge,
+    inbound: Inbound,
+    command: Command,
+    accepted: StatusCode,
+) -> Result<Answering, Refusal> {
+    if edge.sender(&inbound.envelope.source).is_none() {
+        edge.ignore();
+        return Ok(accepted.into());
+    }
+    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, accepted))
 }
 
 fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {
@@ -138,7 +165,10 @@ fn not_found_to_sender(
     path: &TransferPath<'_>,
     inbound: &Inbound,
 ) -> Result<Answering, Refusal> {
-    let sender = edge.view().find(&inbound.envelope.source).map(|member| member.index);
+    let sender = edge.sender(&inbound.envelope.source);
+    if sender.is_none() {
+        edge.ignore();
+    }
     if let Some(participant) = sender {
         let name = path.name.raw;
         let to = Destination {

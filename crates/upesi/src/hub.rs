@@ -162,6 +162,7 @@ impl Hub for NodeHub {
             socket_reads: traffic.socket_reads,
             socket_writes: traffic.socket_writes,
             calls_denied: traffic.calls_denied,
+            unknown_senders: traffic.unknown_senders,
             signatures_verified: traffic.signatures_verified,
             signatures_refused: traffic.signatures_refused,
             signatures_made: traffic.signatures_made,

@@ -130,6 +130,7 @@ async fn every_metric_has_its_name_and_type() {
         socket_reads: 37,
         socket_writes: 38,
         calls_denied: 25,
+        unknown_senders: 45,
         signatures_verified: 26,
         signatures_refused: 27,
         signatures_made: 28,
@@ -215,6 +216,8 @@ async fn every_metric_has_its_name_and_type() {
         upesi_socket_writes_total 38
         # TYPE upesi_calls_denied_total counter
         upesi_calls_denied_total 25
+        # TYPE upesi_unknown_senders_total counter
+        upesi_unknown_senders_total 45
         # TYPE upesi_signatures_verified_total counter
         upesi_signatures_verified_total 26
         # TYPE upesi_signatures_refused_total counter

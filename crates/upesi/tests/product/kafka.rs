@@ -199,6 +199,31 @@ fn three_nodes_and_one_that_is_killed() {
     assert_without_topic_refused(&scheme.home);
 }
 
+/// A participant that one node's admin API has just created is known to every node: its messages
+/// are neither dropped nor answered as those of an unknown sender.
+#[test]
+fn a_new_participant_is_known_to_every_node_at_once() {
+    let directory = TempDir::new().unwrap();
+    let cluster = start_brokers(&directory);
+    let scheme = Scheme::at(home(&cluster, "a"));
+    let b = Node::start(&cluster, "b");
+    let base = format!("http://{}", scheme.other.address());
+    for number in 0..20 {
+        let payer = format!("newfsp{number}");
+        scheme.admin.onboard(&payer, &base, "10", "10");
+        let transfer = Transfer { payer, ..Transfer::of("1") };
+        prepare(&scheme, b.switch.fspiop, &transfer);
+    }
+    let unknown = Transfer { payer: "strangerfsp".into(), ..Transfer::of("1") };
+    send(b.switch.fspiop, &unknown.prepare(), 202);
+    assert_eq!(b.admin().metric("upesi_unknown_senders_total"), 1);
+    send(b.switch.fspiop, &Transfer { payer: "payerfsp".into(), ..unknown }.prepare(), 202);
+    scheme.settle();
+    scheme.switch.stop(Signal::TERM);
+    b.switch.stop(Signal::TERM);
+    prove(&[&scheme.home, &b.home]);
+}
+
 /// What any node says of all.
 fn status_command(switch: &Switch) -> Command {
     let mut command = Command::new(PROGRAM);

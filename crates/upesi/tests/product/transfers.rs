@@ -266,7 +266,7 @@ fn answers_from_and_to_the_wrong_participant() {
     scheme.send(&misdirected, 200);
     let error = "PUT {}/error from Hub: 3100 Generic validation error - FSPIOP-Destination does not match the transfer's payer";
     let patch = "PATCH {} from Hub: ABORTED, cause 3100: Generic validation error - FSPIOP-Destination does not match the transfer's payer";
-    scheme.heard(&transfer, [&[error], &[patch], &[]]);
+    scheme.heard(&transfer, [&[error], &[error, patch], &[]]);
     scheme.positions("0", "0");
 
     // A transfer that nobody knows; one whose id has no known form.
@@ -287,6 +287,48 @@ fn answers_from_and_to_the_wrong_participant() {
     let heard = scheme.heard(&transfer, [&[source], &[], &[]]);
     assert_trace(&heard, &prepare);
     scheme.positions("0", "0");
+    scheme.end();
+}
+
+#[test]
+fn an_unknown_sender_changes_nothing_and_is_counted() {
+    let scheme = Scheme::start();
+    let transfer = reserve(&scheme, "6");
+    scheme.settle();
+    let state = scheme.admin.state();
+    let metric = "upesi_unknown_senders_total";
+    let fresh = Transfer::of("1");
+    let as_stranger = |message: Message| message.with("fspiop-source", "strangerfsp");
+    let strangers = [
+        (as_stranger(transfer.prepare()), 202),
+        (as_stranger(fresh.prepare()), 202),
+        (Transfer { payer: "strangerfsp".into(), ..fresh.clone() }.prepare(), 202),
+        (fresh.prepare().with("fspiop-source", "Hub"), 202),
+        (as_stranger(transfer.fulfil("COMMITTED")), 200),
+        (as_stranger(transfer.fulfil("RESERVED")).to("otherfsp"), 200),
+        (as_stranger(transfer.error("5000", "No")), 200),
+        (as_stranger(fresh.fulfil("COMMITTED")), 200),
+        (transfer.error("5000", "No").with("fspiop-source", "HUB"), 200),
+        (transfer.get("strangerfsp"), 202),
+    ];
+    for (number, (message, status)) in strangers.iter().enumerate() {
+        scheme.send(message, *status);
+        assert_eq!(scheme.admin.metric(metric), number as u64 + 1, "{message:?}");
+    }
+    // Bad messages are refused as those of others.
+    let refused = scheme.ask(&as_stranger(fresh.prepare()).body("{}"));
+    assert_eq!(refused.status(), 400);
+    assert_eq!(scheme.admin.metric(metric), strangers.len() as u64);
+    assert_eq!(scheme.admin.state(), state, "nothing is recorded");
+    scheme.heard(&transfer, [&[], &[], &[]]);
+
+    // The id is still free, and a participant is known with the answer that it was created.
+    prepare(&scheme, &fresh);
+    scheme.admin.onboard("strangerfsp", &format!("http://{}", scheme.other.address()), "1", "1");
+    scheme.send(&as_stranger(transfer.fulfil("COMMITTED")), 200);
+    let stranger = "PUT {}/error from Hub: 3100 Generic validation error - FSPIOP-Source does not match the transfer's payee";
+    scheme.heard(&transfer, [&[], &[], &[stranger]]);
+    assert_eq!(scheme.admin.metric(metric), strangers.len() as u64);
     scheme.end();
 }
 

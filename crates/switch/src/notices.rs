@@ -80,7 +80,8 @@ const fn sending(notice: &Notice) -> What {
 pub(crate) async fn state_body(edge: &Edge, view: &TransferView) -> Option<Bytes> {
     let completed_ms = Some(view.changed.millis());
     let state = match view.state {
-        TransferState::Reserved => return Some(state_only("RESERVED", completed_ms)),
+        // It has not ended: there is no time at which it was completed.
+        TransferState::Reserved => return Some(state_only("RESERVED", None)),
         TransferState::Committed => "COMMITTED",
         TransferState::Aborted => "ABORTED",
     };

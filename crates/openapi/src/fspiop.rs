@@ -102,7 +102,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
     let said = words(row.operation);
     let has_sub_id = row.tail.contains(&Segment::Identifier("SubId"));
     let mut parameters = identifiers(row.operation, row.tail);
-    parameters.extend(headers(&row.method, resource.as_str()));
+    parameters.extend(headers(row.operation, &row.method, resource.as_str()));
     let rule = ::fspiop::body::rule_of(row.operation);
     let body = rule.map(|rule| Body {
         media: MEDIA_VERSIONS.map(|version| media(resource.as_str(), version)).to_vec(),
@@ -234,9 +234,20 @@ fn identifier(asked: Asked, name: &str) -> Parameter {
     }
 }
 
-fn headers(method: &Method, resource: &str) -> Vec<Parameter> {
-    let described = HEADER_RULES.iter();
-    described.map(|rule| header(rule, method, resource)).collect()
+fn headers(asked: Asked, method: &Method, resource: &str) -> Vec<Parameter> {
+    let mut headers: Vec<_> =
+        HEADER_RULES.iter().map(|rule| header(rule, method, resource)).collect();
+    if asked == Asked::QuotesPost {
+        headers.iter_mut().filter(|it| it.name == "FSPIOP-Destination").for_each(require);
+    }
+    headers
+}
+
+/// A header that this operation alone cannot do without.
+fn require(header: &mut Parameter) {
+    header.required = true;
+    header.schema["minLength"] = json!(1);
+    header.shared = header.shared.take().map(|name| format!("{name}-required"));
 }
 
 fn header(rule: &HeaderRule, method: &Method, resource: &str) -> Parameter {

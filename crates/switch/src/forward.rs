@@ -255,7 +255,7 @@ async fn complain(
 ) {
     edge.counters.forwards_failed.add(1);
     let Some(complaint) = on_failure else { return };
-    let (code, description) = explain(&result, complaint.no_endpoint);
+    let (code, description) = explain(&result, &complaint);
     let body = callback::error(code, &description, &[]);
     let Complaint { to, resource, trace, .. } = *complaint;
     // The sender cannot be reached either: it will ask again.
@@ -326,15 +326,23 @@ async fn speak(edge: &Edge, own: OwnMessage) -> Option<Result<Answer, Undelivere
 
 /// The error a sender hears: the one the peer answered with, or one for the way it failed
 /// (hub-semantics 2.1).
-fn explain(result: &Result<Answer, Undelivered>, no_endpoint: ErrorCode) -> (ErrorCode, String) {
+fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (ErrorCode, String) {
+    let is_not_found = result.as_ref().is_ok_and(|it| it.status == StatusCode::NOT_FOUND);
+    if is_not_found && complaint.resource == Resource::Quotes {
+        // As the reference, whatever the body says (Rulings of 2026-11-25).
+        let code = ErrorCode::GENERIC_CLIENT;
+        return (code, code.describe(""));
+    }
     let said = result.as_ref().ok().and_then(|answer| ErrorInformation::parse(&answer.body).ok());
     if let Some(error) = said {
         let (code, description) = error.effective();
         return (code, description.into_owned());
     }
     let (code, detail) = match result {
-        Err(Undelivered::NoEndpoint) => (no_endpoint, "no endpoint is registered for this message"),
-        Ok(Answer { status: StatusCode::NOT_FOUND, .. }) => (ErrorCode::ID_NOT_FOUND, ""),
+        Err(Undelivered::NoEndpoint) => {
+            (complaint.no_endpoint, "no endpoint is registered for this message")
+        }
+        Ok(_) if is_not_found => (ErrorCode::ID_NOT_FOUND, ""),
         Ok(Answer { status, .. }) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
         Ok(_) | Err(Undelivered::Failed(_)) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")

@@ -16,6 +16,10 @@ use crate::server::{Answering, Envelope, Inbound};
 
 /// `POST /quotes`.
 pub(crate) fn post(edge: &Rc<Edge>, inbound: Inbound) -> Result<Answering, Refusal> {
+    if inbound.envelope.destination.is_none() {
+        let missing = "/header must have required property 'fspiop-destination'";
+        return Err(Refusal::new(ErrorCode::MISSING_ELEMENT, missing));
+    }
     let quote = Quote::parse(&inbound.body)?;
     let fault = check_quote(&edge.view(), &inbound.envelope, &quote);
     let id = quote.quote.to_string();
@@ -61,12 +65,11 @@ fn replace_error(
 ) -> Result<Answering, Refusal> {
     let view = edge.view();
     let named = inbound.envelope.destination.and_then(|name| view.find(&name));
-    let Some(recipient) = named else {
+    let (Some(recipient), Some(sender)) = (named, edge.sender(&inbound.envelope.source)) else {
         let path = format!("/quotes/{}/error", id.raw);
         return send(edge, inbound, &Method::PUT, id.raw, path, None);
     };
-    let source = view.find(&inbound.envelope.source);
-    let on_failure = source.map(|member| complaint(member.index, id.raw, &inbound));
+    let on_failure = Some(complaint(sender, id.raw, &inbound));
     let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
     let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
     forward::start_replacement(edge, own, on_failure)?;
@@ -86,9 +89,11 @@ pub(crate) fn get(
 /// What is wrong with a message that is refused by callback.
 type Fault = (ErrorCode, String);
 
-/// Usable FSPs on both sides: the source in every currency the payer offers, or else the
-/// destination in the currency of the amount; then whoever the parties name.
+/// Usable FSPs on both sides: the source in every currency the payer offers, and then a destination
+/// that is active; or else the destination in the currency of the amount; then the FSPs that the
+/// parties name.
 fn check_quote(view: &View, envelope: &Envelope, quote: &Quote) -> Option<Fault> {
+    let destination = envelope.destination?;
     let usable = |name: &FspName, currency: Currency| {
         view.find(name).is_some_and(|member| member.is_usable(currency))
     };
@@ -97,11 +102,11 @@ fn check_quote(view: &View, envelope: &Envelope, quote: &Quote) -> Option<Fault>
         if !all {
             return Some(fault(ErrorCode::PAYER_FSP_NOT_FOUND, &envelope.source));
         }
-    } else {
-        let destination = envelope.destination?;
-        if !usable(&destination, quote.amount.currency) {
+        if view.find(&destination).is_none_or(|member| !member.active) {
             return Some(fault(ErrorCode::DESTINATION_FSP, &destination));
         }
+    } else if !usable(&destination, quote.amount.currency) {
+        return Some(fault(ErrorCode::DESTINATION_FSP, &destination));
     }
     let differs = |name: &&FspName, header: Option<FspName>| Some(**name) != header;
     let payer = quote.payer.as_ref().filter(|name| differs(name, Some(envelope.source)));
@@ -120,10 +125,12 @@ fn check_response(view: &View, inbound: &Inbound, currency: Currency) -> Option<
 }
 
 fn fault(code: ErrorCode, name: &FspName) -> Fault {
-    (code, code.describe(&format!("{name} is unknown, inactive or without an active account")))
+    // The words of the reference, which the published test kit compares.
+    (code, code.describe(&format!("Unsupported participant '{name}'")))
 }
 
-/// Forwards the message, or tells its sender by callback why not.
+/// Forwards the message, or sends its sender an error callback that says why not. A message of an
+/// unknown sender reaches no participant.
 fn send(
     edge: &Rc<Edge>,
     mut inbound: Inbound,
@@ -135,22 +142,17 @@ fn send(
     let accepted = if *method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
     let view = edge.view();
     let envelope = inbound.envelope;
-    let sender = view.find(&envelope.source).map(|member| member.index);
-    let recipient = envelope.destination.and_then(|name| view.find(&name));
-    let fault = match (&fault, recipient) {
-        (None, None) => {
-            let code = ErrorCode::DESTINATION_FSP;
-            Some((code, code.describe("FSPIOP-Destination names no participant")))
-        }
-        _ => fault,
+    let Some(sender) = edge.sender(&envelope.source) else {
+        edge.ignore();
+        return Ok(accepted.into());
     };
-    let (Some(recipient), None) = (recipient, &fault) else {
-        if let (Some(sender), Some((code, description))) = (sender, fault) {
-            let body = fspiop::callback::error(code, &description, &[]);
-            let (to, trace) = (error_to(sender, id), Trace::of(&inbound));
-            let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
-            forward::start_callback(edge, own)?;
-        }
+    let recipient = envelope.destination.and_then(|name| view.find(&name));
+    let Some(recipient) = recipient.filter(|_| fault.is_none()) else {
+        let (code, description) = fault.unwrap_or_else(|| no_destination(&envelope));
+        let body = fspiop::callback::error(code, &description, &[]);
+        let (to, trace) = (error_to(sender, id), Trace::of(&inbound));
+        let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
+        forward::start_callback(edge, own)?;
         return Ok(accepted.into());
     };
     let to = Destination {
@@ -160,12 +162,20 @@ fn send(
         path,
         variables: Vec::new(),
     };
-    let on_failure = sender.map(|sender| complaint(sender, id, &inbound));
+    let on_failure = Some(complaint(sender, id, &inbound));
     let call = (method, to.path.as_str());
     forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
     Ok(accepted.into())
+}
+
+fn no_destination(envelope: &Envelope) -> Fault {
+    let code = ErrorCode::DESTINATION_FSP;
+    match &envelope.destination {
+        Some(name) => fault(code, name),
+        None => (code, code.describe("FSPIOP-Destination is missing")),
+    }
 }
 
 fn error_to(participant: ParticipantIndex, id: &str) -> Destination {

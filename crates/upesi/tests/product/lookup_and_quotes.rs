@@ -266,7 +266,7 @@ fn whoever_cannot_be_reached_costs_the_sender_an_error_callback() {
     // A corrected address counts at once, and so does what a reachable participant answers.
     scheme.admin.set_endpoint("payeefsp", "QUOTES", &format!("http://{}", scheme.payee.address()));
     let answers: [(Replying, &str); 4] = [
-        (|_| Reply::Status(404), "3200 Generic ID not found"),
+        (|_| Reply::Status(404), "3000 Generic client error"),
         (|_| Reply::Status(400), "3000 Generic client error"),
         (|_| Reply::Status(500), unsent),
         (|_| Reply::Status(202), ""),
@@ -410,7 +410,7 @@ fn quotes_to_or_from_the_unusable_are_refused_by_callback_at_once() {
     for destination in ["gonefsp", "Hub"] {
         refused(&scheme.payer, &quote(&id).to(destination), &id, "3201", 202);
     }
-    refused(&scheme.payer, &quote(&id), &id, "3201", 202);
+    assert_eq!(scheme.ask(&quote(&id)).status(), 400, "without a destination");
     scheme.admin.set_active("payeefsp", false);
     refused(&scheme.payer, &good, &id, "3201", 202);
     refused(&scheme.payee, &quote_answer(&id), &id, "3201", 200);

@@ -102,6 +102,8 @@ pub struct Options {
     pub connections: ConnectionLimits,
     /// Look-ups, quotes and answers being forwarded.
     pub forwards_max: usize,
+    /// How far ahead a transfer may expire; `None` for no limit.
+    pub expiration_max: Option<Duration>,
     /// Whether transfers are decided.
     pub decisions: Decisions,
     /// Signatures that are demanded and made.
@@ -129,6 +131,7 @@ impl Default for Options {
             reach: Arc::default(),
             connections: ConnectionLimits::default(),
             forwards_max: 8_192,
+            expiration_max: None,
             decisions: Decisions::Real,
             signatures: Signatures::default(),
             patience: Duration::from_secs(10),

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -77,7 +77,12 @@ pub(crate) enum Answering {
     Now(StatusCode),
     /// When its record is durable and decided.
     Decided(Decision, StatusCode),
+    /// When the state has been asked, which few messages need.
+    Asked(Asking),
 }
+
+/// Asks the state about a message first.
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
 
 impl From<StatusCode> for Answering {
     fn from(status: StatusCode) -> Self {
@@ -215,6 +220,7 @@ async fn answer(
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
     match take(edge, (resource, route), head, (envelope, body, arrival))? {
         Answering::Now(status) => Ok(empty(status)),
+        Answering::Asked(asking) => Ok(empty(asking.await?)),
         Answering::Decided(decision, status) => {
             let watched = decision.made(edge).await?;
             let response = empty(status);

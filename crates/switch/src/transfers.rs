@@ -24,7 +24,10 @@ pub(crate) fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<Answering, R
     let trace = inbound.envelope.trace;
     let call = (&Method::POST, "/transfers");
     forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
-    submit(edge, inbound, command, StatusCode::ACCEPTED)
+    match expires_too_late(edge, prepare.expiration_ms) {
+        None => submit(edge, inbound, command, StatusCode::ACCEPTED),
+        Some(refusal) => refuse_unless_known(edge, refusal, (inbound, command)),
+    }
 }
 
 /// `PUT /transfers/{ID}`.
@@ -144,6 +147,50 @@ fn submit(
         return Ok(accepted.into());
     }
     Ok(Answering::Decided(edge.submit(command, stored(inbound))?, accepted))
+}
+
+/// Why a prepare is refused that expires later than the scheme allows.
+fn expires_too_late(edge: &Edge, expiration_ms: u64) -> Option<Refusal> {
+    let limit = edge.options.expiration_max?;
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let latest_ms = edge.wall_ms().saturating_add(limit_ms);
+    let text = || {
+        let seconds = limit.as_secs_f64();
+        format!("/requestBody/expiration must be at most {seconds} s ahead")
+    };
+    (latest_ms < expiration_ms).then(|| Refusal::new(ErrorCode::VALIDATION, &text()))
+}
+
+/// Refuses a prepare that expires too late, unless the hub knows its id: a transfer that was
+/// accepted under a higher limit is answered as ever when it is sent again, for a refusal would
+/// say that it does not exist.
+fn refuse_unless_known(
+    edge: &Rc<Edge>,
+    refusal: Refusal,
+    (inbound, command): (Inbound, Command),
+) -> Result<Answering, Refusal> {
+    let Some(id) = command.transfer().copied() else { return Err(refusal) };
+    let (answer, answered) = oneshot::channel();
+    let look_up = move |state: &State| {
+        // The request may have ended.
+        let _sent = answer.send(state.view(&id).is_some());
+    };
+    edge.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
+    let edge = Rc::clone(edge);
+    Ok(Answering::Asked(Box::pin(async move {
+        match answered.await {
+            Ok(true) => decided(&edge, inbound, command).await,
+            Ok(false) => Err(refusal),
+            Err(_) => Err(Refusal::unavailable()),
+        }
+    })))
+}
+
+async fn decided(edge: &Edge, inbound: Inbound, command: Command) -> Result<StatusCode, Refusal> {
+    if let Answering::Decided(decision, _) = submit(edge, inbound, command, StatusCode::ACCEPTED)? {
+        let _watched = decision.made(edge).await?;
+    }
+    Ok(StatusCode::ACCEPTED)
 }
 
 fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {

@@ -209,7 +209,7 @@ fn warnings_about_access(config: &Config) -> [(bool, Warning); 5] {
 }
 
 /// What makes the switch refuse, wait or lose more than it must, each with whether it is so.
-fn warnings_about_work(config: &Config) -> [(bool, Warning); 4] {
+fn warnings_about_work(config: &Config) -> [(bool, Warning); 5] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     [
         (
@@ -225,6 +225,15 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 4] {
                 what: "transfers.lane_capacity is below delivery.window: prepares are refused \
                        while callbacks are merely in flight",
                 instead: "transfers.lane_capacity well above delivery.window (default 50000)",
+            },
+        ),
+        (
+            config.transfers.expiration_max.is_none(),
+            Warning {
+                what: "transfers.expiration_max is not set: a transfer that is never answered \
+                       may hold the payer's position for years",
+                instead: "transfers.expiration_max = \"24h\", or the longest life that the scheme \
+                          rules allow",
             },
         ),
         (
@@ -594,10 +603,24 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_on_expirations_ends_the_warning_about_none() {
+        let limited = |text: &str| {
+            let config: Config = toml::from_str(text).expect("a good file");
+            !warnings(&config).iter().any(|it| it.what.starts_with("transfers.expiration_max"))
+        };
+        assert!(limited("[transfers]\nexpiration_max = \"24h\""));
+        assert!(!limited(""));
+    }
+
+    #[test]
     fn dangerous_settings_are_named() {
         let check = |text: &str, wanted: &[&str]| {
             let config: Config = toml::from_str(text).expect("a good file");
-            let found = warnings(&config);
+            let mut found = warnings(&config);
+            // Every file here leaves it out.
+            let unlimited = |it: &Warning| it.what.starts_with("transfers.expiration_max");
+            assert!(found.iter().any(unlimited), "{text}: {found:?}");
+            found.retain(|it| !unlimited(it));
             assert_eq!(found.len(), wanted.len(), "{text}: {found:?}");
             for (warning, wanted) in found.iter().zip(wanted) {
                 assert!(warning.what.starts_with(wanted), "{warning:?} is not {wanted}");

@@ -17,6 +17,9 @@ use switch::ConnectionLimits;
 pub(crate) use self::kafka::Kafka;
 use crate::Failure;
 
+/// A limit below it would refuse nearly every transfer: 1 s.
+const EXPIRATION_MAX_LEAST: Duration = Duration::from_secs(1);
+
 /// Everything that can be set, by section of the TOML file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -93,6 +96,39 @@ pub(crate) struct Transfers {
     pub(crate) funds_out_covers_position: bool,
     /// Notices owed to one participant beyond which it is sent no further prepares.
     pub(crate) lane_capacity: u32,
+    /// How far ahead a transfer may expire; no limit without it.
+    pub(crate) expiration_max: Option<Span>,
+}
+
+/// A length of time with its unit: `"1500ms"`, `"90s"`, `"15m"`, `"24h"` or `"30d"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl Span {
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, unit) = text.split_at(digits);
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let count: u64 = count.parse().ok()?;
+        Some(Self(Duration::from_millis(count.checked_mul(unit_ms)?)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            let text = format!("\"{text}\" is not a duration: write \"90s\", \"24h\" or \"30d\"");
+            serde::de::Error::custom(text)
+        })
+    }
 }
 
 /// How callbacks are delivered.
@@ -310,6 +346,7 @@ impl Default for Transfers {
             put_aborted_aborts: settings.put_aborted_aborts,
             funds_out_covers_position: settings.funds_out_covers_position,
             lane_capacity: settings.lane_capacity,
+            expiration_max: None,
         }
     }
 }
@@ -456,6 +493,10 @@ impl Config {
             ),
             (self.transfers.lane_capacity == 0, "transfers.lane_capacity must be at least 1"),
             (
+                self.transfers.expiration_max.is_some_and(|span| span.0 < EXPIRATION_MAX_LEAST),
+                "transfers.expiration_max must be at least 1s",
+            ),
+            (
                 !(1..=4_096).contains(&self.log.segment_mib),
                 "log.segment_mib must be between 1 and 4096",
             ),
@@ -581,6 +622,33 @@ mod tests {
         check("attempts_max = 1000000", None);
         check("attempts_max = 0", attempts);
         check("attempts_max = 1000000000", attempts);
+    }
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        let parsed = |text: &str| Span::parse(text).map(|span| span.0.as_millis());
+        for (text, ms) in [
+            ("1500ms", 1_500),
+            ("90s", 90_000),
+            ("15m", 900_000),
+            ("24h", 86_400_000),
+            ("30d", 2_592_000_000),
+        ] {
+            assert_eq!(parsed(text), Some(ms), "{text}");
+        }
+        for text in ["", "90", "s", "-1s", "1.5h", "24 h", "1w", "99999999999999999999d"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+        let limit = |value: &str| {
+            let config: Config = toml::from_str(&format!("[transfers]\nexpiration_max = {value}"))
+                .map_err(|error| error.to_string())?;
+            config.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(limit("\"1s\""), Ok(()));
+        let short = limit("\"999ms\"").expect_err("it is too short");
+        assert!(short.contains("transfers.expiration_max must be at least 1s"), "{short}");
+        let text = limit("\"a day\"").expect_err("it has no number");
+        assert!(text.contains("\"a day\" is not a duration"), "{text}");
     }
 
     #[test]

@@ -676,6 +676,7 @@ fn switch_options(config: &Config, signatures: Signatures) -> switch::Options {
         },
         connections: config.connections(),
         reach: Arc::new(config.reach()),
+        expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
         ..switch::Options::default()

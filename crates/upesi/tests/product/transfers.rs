@@ -4,13 +4,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::fsp::{Callback, Reply};
 use crate::support::message::{
     CONDITION, FULFILMENT, Message, Transfer, WRONG_FULFILMENT, date_time, uuid,
 };
-use crate::support::scheme::Scheme;
+use crate::support::scheme::{Admin, Scheme};
 
 const POST: &str = "POST /transfers from payerfsp: ";
 const EXPIRED: &str = "PUT {}/error from Hub: 3303 Transfer expired";
@@ -329,6 +330,49 @@ fn an_unknown_sender_changes_nothing_and_is_counted() {
     let stranger = "PUT {}/error from Hub: 3100 Generic validation error - FSPIOP-Source does not match the transfer's payee";
     scheme.heard(&transfer, [&[], &[], &[stranger]]);
     assert_eq!(scheme.admin.metric(metric), strangers.len() as u64);
+    scheme.end();
+}
+
+#[test]
+fn a_lower_limit_on_expirations_refuses_only_what_the_hub_does_not_know() {
+    let mut scheme = Scheme::start();
+    let far = 7_200_000;
+    let known = Transfer::of("2").expiring(far);
+    let ended = Transfer::of("3").expiring(far);
+    prepare(&scheme, &known);
+    prepare(&scheme, &ended);
+    scheme.send(&ended.error("5000", "No"), 200);
+    scheme.settle();
+    scheme.payer.take(1);
+    scheme.payee.take(1);
+    let ports = scheme.switch.ports();
+    scheme.switch.stop(Signal::TERM);
+    let path = scheme.home.configuration();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{text}\n[transfers]\nexpiration_max = \"1h\"\n")).unwrap();
+    scheme.switch = scheme.home.serve_on(ports);
+    scheme.admin = Admin::new(&scheme.home, &scheme.switch);
+
+    let state = scheme.admin.state();
+    let refused = scheme.ask(&Transfer::of("1").expiring(far).prepare());
+    assert_eq!(refused.status(), 400);
+    let text = "Generic validation error - /requestBody/expiration must be at most 3600 s ahead";
+    assert!(refused.text().contains("\"errorCode\":\"3100\""), "{}", refused.text());
+    assert!(refused.text().contains(text), "{}", refused.text());
+    assert_eq!(scheme.admin.state(), state, "nothing is recorded");
+
+    // What the hub knows is answered as ever.
+    scheme.send(&known.prepare(), 202);
+    scheme.heard(&known, [&["PUT {} from Hub: RESERVED"], &[], &[]]);
+    scheme.send(&ended.prepare(), 202);
+    scheme.heard(&ended, [&["PUT {} from Hub: ABORTED, cause 5000: No"], &[], &[]]);
+    let changed = Transfer { amount: "4".into(), ..known.clone() };
+    scheme.send(&changed.prepare(), 202);
+    scheme.heard(&known, [&["PUT {}/error from Hub: 3106 Modified request"], &[], &[]]);
+    let stranger = known.prepare().with("fspiop-source", "strangerfsp");
+    scheme.send(&stranger, 202);
+    scheme.heard(&known, [&[], &[], &[]]);
+    scheme.positions("2", "0");
     scheme.end();
 }
 

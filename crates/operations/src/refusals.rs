@@ -6,6 +6,9 @@ use ledger::Outcome;
 
 use crate::hub::Unavailable;
 
+/// For a record that reached the log twice.
+const REPEATED: &str = "recorded twice, decided once: ask again for what was decided";
+
 /// The refusal for an outcome of a change; `None` when the change was made.
 ///
 /// A movement of funds, or its end, that is on record is answered like the first time. A record
@@ -54,10 +57,7 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::OracleExists => internal("an oracle of this type and currency exists"),
         Outcome::OracleNotFound => internal("oracle not found"),
         Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
-        Outcome::Repeated => (
-            ErrorCode::SERVICE_UNAVAILABLE,
-            "recorded twice, decided once: ask again for what was decided",
-        ),
+        Outcome::Repeated => (ErrorCode::SERVICE_UNAVAILABLE, REPEATED),
         Outcome::SenderNotFound
         | Outcome::PrepareModified
         | Outcome::PrepareResentCommitted

@@ -43,10 +43,7 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         PreparePayerAccountInactive => account(payer, "is inactive"),
         PreparePayeeAccountNotFound => account(payee, "not found"),
         PreparePayeeAccountInactive => account(payee, "is inactive"),
-        PreparePayeeLaneFull => (
-            ErrorCode::SERVICE_UNAVAILABLE,
-            format!("too many notices are owed to {payee}; try again later"),
-        ),
+        PreparePayeeLaneFull => lane_full(payee),
         PrepareLiquidityInsufficient => (ErrorCode::PAYER_INSUFFICIENT_LIQUIDITY, String::new()),
         PrepareCapExceeded => (ErrorCode::PAYER_LIMIT, String::new()),
         AnswerTransferNotFound => (ErrorCode::INTERNAL_SERVER, "transfer not found".into()),
@@ -100,6 +97,11 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | KeyNotFound => return None,
     };
     Some((code, code.describe(&detail)))
+}
+
+fn lane_full(payee: &str) -> (ErrorCode, String) {
+    let detail = format!("too many notices are owed to {payee}; try again later");
+    (ErrorCode::SERVICE_UNAVAILABLE, detail)
 }
 
 fn validation(detail: &str) -> (ErrorCode, String) {

@@ -264,13 +264,14 @@ impl Audit {
         let is_ignored = outcome == Outcome::SenderNotFound;
         let is_nothing =
             is_ignored || matches!(outcome, Outcome::Repeated | Outcome::FulfilVersionIgnored);
-        if is_known && is_ignored {
-            let what = format!("ignored although {} is a participant", source.as_str());
-            self.find(None, what);
-        } else if !is_known && !(is_nothing && new.is_empty()) {
-            let what = format!("decided although {} is not a participant", source.as_str());
-            self.find(None, what);
-        }
+        let what = match is_known {
+            true if is_ignored => "ignored although its sender is a participant",
+            false if !is_nothing || !new.is_empty() => {
+                "decided although its sender is not a participant"
+            }
+            _ => return,
+        };
+        self.find(None, what.into());
     }
 
     fn reserve(&mut self, prepare: &Prepare, state: &State) {

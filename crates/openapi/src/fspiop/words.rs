@@ -91,9 +91,8 @@ fn said(asked: Asked) -> (&'static str, &'static str) {
         PartiesError => ("Say that a party is not known", "Goes to the destination."),
         QuotesPost => (
             "Ask for a quote",
-            "Goes to the destination. When destination or the FSPs of the body are unknown or \
-             unusable in the currency, the sender gets 3201 or 3202 by callback. A quote of an \
-             unknown sender is accepted and not forwarded.",
+            "Goes to the destination, unless the sender is unknown. For an FSP that is unknown or \
+             unusable in the currency the sender gets 3201 or 3202.",
         ),
         QuotesGet => ("Ask for a quote again", "Goes to the destination, which may answer."),
         QuotesPut => ("Give a quote", "Goes to the destination, which asked for it."),
@@ -101,11 +100,9 @@ fn said(asked: Asked) -> (&'static str, &'static str) {
         TransfersPost => (
             "Prepare a transfer",
             "The payer's position rises by the amount, within cover and cap, and the payee gets \
-             the message byte for byte. What is refused is told to the payer by callback, never \
-             by the answer. An `expiration` beyond the scheme's limit is refused at once with \
-             3100. A message of an unknown sender is accepted and changes nothing. A message sent \
-             again is answered by a callback with the state; a \
-             changed one under the same id with 3106.",
+             the message byte for byte. What is refused is told to the payer by callback; an \
+             `expiration` beyond the limit gets 3100 at once. An unknown sender changes nothing. \
+             A resend is answered by a callback with the state, a changed one with 3106.",
         ),
         TransfersGet => (
             "Ask for the state of a transfer",

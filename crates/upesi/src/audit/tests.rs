@@ -260,6 +260,31 @@ fn what_differs_from_the_kernel_is_found() {
 }
 
 #[test]
+fn an_unknown_sender_that_is_not_ignored_is_found() {
+    fn from(source: &str, command: Command) -> Command {
+        match command {
+            Command::Fulfil(fulfil) => {
+                Command::Fulfil(Box::new(Fulfil { source: name(source), ..*fulfil }))
+            }
+            other => other,
+        }
+    }
+    let known: Told = |command, outcome| match outcome {
+        Outcome::PrepareReserved => (command, Outcome::SenderNotFound),
+        other => (command, other),
+    };
+    check(known, None, Some("ignored although its sender is a participant"));
+    let check_from = |source: &'static str, told: Told, expected: Option<&str>| {
+        let message = stored(&[("fspiop-source", source)], BODY);
+        check(told, Some((FULFIL, Some(&message))), expected);
+    };
+    let decided = Some("decided although its sender is not a participant");
+    check_from("stranger", |command, outcome| (from("stranger", command), outcome), decided);
+    check_from("Hub", |command, outcome| (from("Hub", command), outcome), decided);
+    check_from("PAYEE", |command, outcome| (from("PAYEE", command), outcome), None);
+}
+
+#[test]
 fn a_delivery_that_cannot_have_ended_so_is_found() {
     /// A delivery in the place of the first that ended.
     fn told(command: Command, outcome: Outcome, other: FinishedDelivery) -> (Command, Outcome) {

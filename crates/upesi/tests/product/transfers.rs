@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::fsp::{Callback, Reply};
+use crate::support::fsp::{Callback, Fsp, Reply};
 use crate::support::message::{
     CONDITION, FULFILMENT, Message, Transfer, WRONG_FULFILMENT, date_time, uuid,
 };
@@ -325,10 +325,12 @@ fn an_unknown_sender_changes_nothing_and_is_counted() {
 
     // The id is still free, and a participant is known with the answer that it was created.
     prepare(&scheme, &fresh);
-    scheme.admin.onboard("strangerfsp", &format!("http://{}", scheme.other.address()), "1", "1");
+    let newcomer = Fsp::start("strangerfsp");
+    scheme.admin.onboard(&newcomer.name, &format!("http://{}", newcomer.address()), "1", "1");
     scheme.send(&as_stranger(transfer.fulfil("COMMITTED")), 200);
     let stranger = "PUT {}/error from Hub: 3100 Generic validation error - FSPIOP-Source does not match the transfer's payee";
-    scheme.heard(&transfer, [&[], &[], &[stranger]]);
+    scheme.heard(&transfer, [&[], &[], &[]]);
+    assert_eq!(newcomer.take(1)[0].line(), stranger.replace("{}", &transfer.path()));
     assert_eq!(scheme.admin.metric(metric), strangers.len() as u64);
     scheme.end();
 }

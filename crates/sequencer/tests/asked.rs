@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::{
-    Amount, Command, Currency, Digest, Ended, FspName, Genesis, Outcome, Position, Prepare, Stamp,
-    State, TransferId,
+    AccountKind, Administer, Amount, Change, Command, Currency, Digest, Ended, FspName, Genesis,
+    Outcome, Position, Prepare, Stamp, State, TransferId,
 };
 use ports::{Cold, Now, Portion, StoreError, Until};
 use record::frame::LogIdentity;
@@ -112,14 +112,34 @@ fn id(number: u32) -> TransferId {
     TransferId::parse(&format!("{number:0>26}")).expect("digits are an id")
 }
 
-/// Refused for nobody knows the payer, and kept.
+/// A scheme with one participant.
+fn beginning() -> Vec<Command> {
+    let change = |change| {
+        let (actor, reason) = ("tester".to_owned(), String::new());
+        Command::Administer(Box::new(Administer { actor, reason, change }))
+    };
+    let currency = usd();
+    let hub_account = |kind| change(Change::CreateHubAccount { currency, kind });
+    vec![
+        Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") }),
+        hub_account(AccountKind::HubReconciliation),
+        hub_account(AccountKind::HubMultilateralSettlement),
+        change(Change::CreateParticipant { name: name("payer"), currency }),
+    ]
+}
+
+fn usd() -> Currency {
+    Currency::parse("USD").expect("a currency")
+}
+
+/// Refused because the payee is unknown, and kept.
 fn prepare(number: u32) -> Command {
     Command::Prepare(Box::new(Prepare {
         id: id(number),
         source: name("payer"),
         payer: name("payer"),
         payee: name("payee"),
-        currency: Currency::parse("USD").expect("a currency"),
+        currency: usd(),
         amount: Amount::from_units(10_000),
         condition: [0; 32],
         expiration_ms: 1_000_000,
@@ -132,11 +152,11 @@ fn prepare(number: u32) -> Command {
 fn only_what_is_not_in_memory_is_asked_for_and_only_what_may_be_there_is_read() {
     let shelf = Shelf::default();
     let mut subject = Subject::new(&shelf);
-    let genesis = Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") });
-    subject.commit(vec![genesis], 0);
+    subject.commit(beginning(), 0);
     assert_eq!(shelf.asked(), [vec![], vec![]]);
 
     let first = subject.commit(vec![prepare(1), prepare(2)], 1);
+    assert_eq!(first, [Outcome::PreparePayeeNotFound; 2]);
     assert_eq!(shelf.asked(), [vec![id(1), id(2)], vec![]], "they are new");
     let resent = subject.commit(vec![prepare(1), prepare(2)], 1);
     assert_eq!(shelf.asked(), [vec![], vec![]], "they are in memory");

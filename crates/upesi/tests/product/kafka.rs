@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::fsp::Reply;
-use crate::support::http::Connection;
+use crate::support::http::{Connection, Kind};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::{Admin, Scheme};
 use crate::support::switch::{Home, PROGRAM, Ports, Switch, files, finish};
@@ -207,13 +207,24 @@ fn a_new_participant_is_known_to_every_node_at_once() {
     let cluster = start_brokers(&directory);
     let scheme = Scheme::at(home(&cluster, "a"));
     let b = Node::start(&cluster, "b");
-    let base = format!("http://{}", scheme.other.address());
-    for number in 0..20 {
-        let payer = format!("newfsp{number}");
-        scheme.admin.onboard(&payer, &base, "10", "10");
-        let transfer = Transfer { payer, ..Transfer::of("1") };
-        prepare(&scheme, b.switch.fspiop, &transfer);
+    let mut to_b = Connection::open(b.switch.fspiop).unwrap();
+    for number in 0..10 {
+        let name = format!("newfsp{number}");
+        let question = Transfer::of("1").get(&name).render();
+        let body = format!("{{\"name\":\"{name}\",\"currency\":\"USD\"}}");
+        // Its thread that answers runs again before its thread that follows the log has caught up.
+        b.switch.signal(Signal::STOP);
+        scheme.admin.must("POST", "/participants", &body, 201);
+        to_b.write(&question).unwrap();
+        b.switch.signal(Signal::CONT);
+        let answer = to_b.read(Kind::Answer).unwrap().expect("an answer");
+        assert_eq!(answer.status(), 202, "{name}");
     }
+    assert_eq!(b.admin().metric("upesi_unknown_senders_total"), 0);
+    let base = format!("http://{}", scheme.other.address());
+    scheme.admin.onboard("latefsp", &base, "10", "10");
+    let transfer = Transfer { payer: "latefsp".into(), ..Transfer::of("1") };
+    prepare(&scheme, b.switch.fspiop, &transfer);
     let unknown = Transfer { payer: "strangerfsp".into(), ..Transfer::of("1") };
     send(b.switch.fspiop, &unknown.prepare(), 202);
     assert_eq!(b.admin().metric("upesi_unknown_senders_total"), 1);

@@ -11,8 +11,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ledger::{ChangeParties, Position};
-use ports::{ColdStore, PartyRow, StoreError};
+use ledger::{ChangeParties, Currency, Position};
+use ports::{ColdStore, PartyEffect, PartyRow, StoreError};
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, PoisonError, RwLock};
@@ -29,9 +29,33 @@ pub struct Directory {
 /// What the store may not show yet.
 #[derive(Debug, Default)]
 struct Recent {
-    rows: HashMap<Vec<u8>, (Position, Option<PartyRow>)>,
+    rows: HashMap<Vec<u8>, (Position, Change)>,
     /// In the order in which the store will show them.
     order: VecDeque<(Position, Vec<u8>)>,
+}
+
+/// What changes did to an entry since the store has shown it.
+#[derive(Clone, Debug)]
+enum Change {
+    /// It is this one now.
+    To(Option<PartyRow>),
+    /// It was released in these currencies, and not changed otherwise.
+    Narrowed(Vec<Currency>),
+}
+
+impl Change {
+    fn then(self, effect: PartyEffect) -> Self {
+        match (self, effect) {
+            (Self::To(row), effect) => Self::To(effect.apply(row)),
+            (Self::Narrowed(mut currencies), PartyEffect::ReleaseIn(currency)) => {
+                if !currencies.contains(&currency) {
+                    currencies.push(currency);
+                }
+                Self::Narrowed(currencies)
+            }
+            (Self::Narrowed(_), effect) => Self::To(effect.apply(None)),
+        }
+    }
 }
 
 impl Directory {
@@ -51,7 +75,9 @@ impl Directory {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         for party in sequencer::party_changes(change) {
             recent.order.push_back((position, party.key.clone()));
-            recent.rows.insert(party.key, (position, party.row));
+            let before = recent.rows.remove(&party.key).map(|(_, change)| change);
+            let change = before.unwrap_or(Change::Narrowed(Vec::new())).then(party.effect);
+            recent.rows.insert(party.key, (position, change));
         }
         self.waiting.store(recent.rows.len(), Ordering::Release);
     }
@@ -69,13 +95,24 @@ impl Directory {
         let key = record::cold::party_key(id_type, id, sub_id);
         if 0 < self.waiting.load(Ordering::Acquire) {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, row)) = recent.rows.get(&key) {
-                return Ok(*row);
+            match recent.rows.get(&key) {
+                None => {}
+                Some((_, Change::To(row))) => return Ok(*row),
+                // The lock is kept: meanwhile the store shows no change that is not in here.
+                Some((_, Change::Narrowed(currencies))) => {
+                    let release =
+                        |row, currency: &Currency| PartyEffect::ReleaseIn(*currency).apply(row);
+                    return Ok(currencies.iter().fold(self.stored(&key)?, release));
+                }
             }
         }
+        self.stored(&key)
+    }
+
+    fn stored(&self, key: &[u8]) -> Result<Option<PartyRow>, StoreError> {
         match &self.store {
             None => Ok(None),
-            Some(store) => store.party(&key),
+            Some(store) => store.party(key),
         }
     }
 
@@ -113,12 +150,13 @@ mod tests {
     use super::*;
 
     fn change(form: PartyChangeForm, sub_id: Option<&str>, fsp: &str) -> ChangeParties {
+        let (fsp, currency) = fsp.split_once(' ').unwrap_or((fsp, ""));
         let fsp = FspName::new(fsp).expect("a name");
         let party = PartyBinding {
             id_type: "MSISDN".into(),
-            id: "123".into(),
+            id: "+123".into(),
             sub_id: sub_id.map(Into::into),
-            currency: None,
+            currency: Currency::parse(currency),
             fsp,
         };
         ChangeParties { source: fsp, notify: fsp, form, parties: vec![party], trace: [0; 16] }
@@ -138,6 +176,11 @@ mod tests {
             let store = Arc::new(Memory::default());
             let directory = Directory::of(Arc::clone(&store) as _);
             let mut expected: BTreeMap<Option<&str>, &str> = BTreeMap::new();
+            let is_released = |released: &str, bound: &str| {
+                let currency = |text: &str| text.split_once(' ').map(|(_, it)| it.to_owned());
+                let (released, bound) = (currency(released), currency(bound));
+                released.is_none() || bound.is_none() || released == bound
+            };
             let mut waiting = VecDeque::new();
             for (at, (form, sub_id, fsp)) in [
                 (Single, None, "dfsp1"),
@@ -146,6 +189,16 @@ mod tests {
                 (Delete, None, "dfsp2"),
                 (Single, None, "dfsp4"),
                 (Delete, Some("shop"), "dfsp3"),
+                (Delete, None, "dfsp4 EUR"),
+                (Single, None, "dfsp4 USD"),
+                (Delete, None, "dfsp4 EUR"),
+                (Delete, None, "dfsp4 KES"),
+                (Delete, None, "dfsp4 EUR"),
+                (Delete, None, "dfsp4 USD"),
+                (Single, None, "dfsp1 USD"),
+                (Delete, None, "dfsp1 EUR"),
+                (Single, None, "dfsp2 EUR"),
+                (Delete, None, "dfsp1 USD"),
                 (Delete, None, "dfsp4"),
             ]
             .into_iter()
@@ -155,9 +208,11 @@ mod tests {
                 let change = change(form, sub_id, fsp);
                 directory.apply(&change, position);
                 match form {
-                    Delete => expected.remove(&sub_id),
-                    Single | Batch => expected.insert(sub_id, fsp),
-                };
+                    Delete => {
+                        expected.retain(|of, bound| *of != sub_id || !is_released(fsp, bound))
+                    }
+                    Single | Batch => drop(expected.insert(sub_id, fsp)),
+                }
                 let parties = sequencer::party_changes(&change).collect();
                 let mark = Mark { position, ..Mark::default() };
                 waiting.push_back(Portion { parties, mark, ..Portion::default() });
@@ -169,7 +224,8 @@ mod tests {
                     }
                 }
                 for sub_id in [None, Some("shop")] {
-                    let known = expected.get(&sub_id).map(ToString::to_string);
+                    let known = expected.get(&sub_id);
+                    let known = known.map(|fsp| fsp.split(' ').take(1).collect::<String>());
                     assert_eq!(served_by(&directory, sub_id), known, "lag {lag}, change {at}");
                 }
             }

@@ -17,6 +17,8 @@ pub use clock::{Clock, Now};
 pub use disk::{Disk, DiskError, DiskFile, byte_of};
 pub use log::{Log, LogError, OwnedPayload, OwnedRecord, RecordReader, Rejection, Stop, Visitor};
 pub use net::Net;
-pub use store::{Cold, ColdStore, Mark, PartyChange, PartyRow, Portion, StoreError, Until};
+pub use store::{
+    Cold, ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion, StoreError, Until,
+};
 pub use told::{tell, tell_on_output};
 pub use topic::{Arrival, Topic};

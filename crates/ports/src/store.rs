@@ -166,8 +166,32 @@ impl Portion {
 pub struct PartyChange {
     /// The identifier ([`record::cold::party_key`]).
     pub key: Vec<u8>,
-    /// Who serves it from now on; `None` for nobody.
-    pub row: Option<PartyRow>,
+    /// What becomes of its entry.
+    pub effect: PartyEffect,
+}
+
+/// The effect of a change on the entry that stands before it. Applying a series of effects again
+/// to the entry that it left, from any effect on, leaves the same entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartyEffect {
+    /// The entry is this one.
+    Bind(PartyRow),
+    /// There is no entry.
+    Release,
+    /// There is no entry if it was in this currency or in none; any other stays.
+    ReleaseIn(Currency),
+}
+
+impl PartyEffect {
+    /// The entry after the change.
+    #[must_use]
+    pub fn apply(self, before: Option<PartyRow>) -> Option<PartyRow> {
+        match self {
+            Self::Bind(row) => Some(row),
+            Self::Release => None,
+            Self::ReleaseIn(currency) => before.filter(|row| !row.serves(Some(currency))),
+        }
+    }
 }
 
 /// The FSP that serves an identifier.
@@ -177,6 +201,14 @@ pub struct PartyRow {
     pub currency: Option<Currency>,
     /// The FSP.
     pub fsp: FspName,
+}
+
+impl PartyRow {
+    /// Whether the entry is one in `currency`: an entry without a currency is, in any.
+    #[must_use]
+    pub fn serves(&self, currency: Option<Currency>) -> bool {
+        self.currency.is_none() || currency.is_none() || self.currency == currency
+    }
 }
 
 /// Why a store did not do as asked.

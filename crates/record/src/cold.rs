@@ -20,7 +20,8 @@
 //!
 //! # Entries of the party directory
 //! The key is the identifier's type, the identifier and, if there is one, the sub-identifier, each
-//! behind its length, so that no two keys are alike. The value is a byte for its version, the
+//! behind its length, so that no two keys are alike. An MSISDN with and without a leading `+` is
+//! one identifier. The value is a byte for its version, the
 //! currency (three letters, or one zero byte) and the FSP behind its length.
 //!
 //! Costs: some tens of nanoseconds for a row; no allocation but the caller's buffer.
@@ -108,6 +109,10 @@ pub fn records_of(id: &TransferId, stored: &[u8]) -> Result<Vec<Position>, Field
 /// Key of a party identifier.
 #[must_use]
 pub fn party_key(id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<u8> {
+    let id = match id_type {
+        "MSISDN" => id.strip_prefix('+').unwrap_or(id),
+        _ => id,
+    };
     let length = 5 + id_type.len() + id.len() + sub_id.map_or(0, str::len);
     let mut key = Vec::with_capacity(length);
     let mut writer = Writer(&mut key);

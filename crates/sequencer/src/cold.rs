@@ -25,7 +25,9 @@ use ledger::{
     ChangeParties, Command, Effects, Ended, Eviction, Moment, Outcome, PartyChangeForm, Position,
     Stamp, State, Teller, TransferId,
 };
-use ports::{Cold, Log, LogError, Mark, PartyChange, PartyRow, Portion, Stop, StoreError, Until};
+use ports::{
+    Cold, Log, LogError, Mark, PartyChange, PartyEffect, PartyRow, Portion, Stop, StoreError, Until,
+};
 
 use crate::filter::Filter;
 
@@ -337,15 +339,17 @@ impl ColdSide {
     }
 }
 
-/// What an accepted change does to the party directory: per identifier and sub-identifier the
-/// latest registration stands (hub-semantics 2.2).
+/// The changes that an accepted command makes to the party directory: per identifier and
+/// sub-identifier the latest registration stands (hub-semantics 2.2). A release in a currency
+/// depends on the entry that stands before it in the log's order, so that all nodes agree.
 pub fn party_changes(change: &ChangeParties) -> impl Iterator<Item = PartyChange> + '_ {
     change.parties.iter().map(|party| PartyChange {
         key: record::cold::key_of(party),
-        row: match change.form {
-            PartyChangeForm::Delete => None,
-            PartyChangeForm::Single | PartyChangeForm::Batch => {
-                Some(PartyRow { currency: party.currency, fsp: party.fsp })
+        effect: match (change.form, party.currency) {
+            (PartyChangeForm::Delete, None) => PartyEffect::Release,
+            (PartyChangeForm::Delete, Some(currency)) => PartyEffect::ReleaseIn(currency),
+            (PartyChangeForm::Single | PartyChangeForm::Batch, currency) => {
+                PartyEffect::Bind(PartyRow { currency, fsp: party.fsp })
             }
         },
     })

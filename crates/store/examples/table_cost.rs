@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{Ended, FspName, Position, TransferId};
-use ports::{ColdStore, Mark, PartyChange, PartyRow, Portion};
+use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion};
 use record::cold::party_key;
 use record::frame::LogIdentity;
 use store::contract::sample_row;
@@ -168,7 +168,7 @@ fn parties(from: u64, to: u64) -> Portion {
     let fsp = FspName::new("payeefsp").unwrap();
     let change = |number: u64| PartyChange {
         key: party_key("MSISDN", &(254_700_000_000 + number).to_string(), None),
-        row: Some(PartyRow { currency: None, fsp }),
+        effect: PartyEffect::Bind(PartyRow { currency: None, fsp }),
     };
     Portion { parties: (from..to).map(change).collect(), mark: mark(to), ..Portion::default() }
 }

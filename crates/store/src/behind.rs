@@ -350,7 +350,7 @@ impl Drop for Ending<'_> {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use ports::{Mark, PartyChange};
+    use ports::{Mark, PartyChange, PartyEffect};
 
     use super::*;
     use crate::Memory;
@@ -407,7 +407,9 @@ mod tests {
     fn portion(position: u64, parties: u64) -> Portion {
         let mark = Mark { position: Position(position), ..Mark::default() };
         let key = |number: u64| [position.to_le_bytes(), number.to_le_bytes()].concat();
-        let parties = (0..parties).map(|it| PartyChange { key: key(it), row: None }).collect();
+        let parties = (0..parties)
+            .map(|it| PartyChange { key: key(it), effect: PartyEffect::Release })
+            .collect();
         Portion { parties, mark, ..Portion::default() }
     }
 

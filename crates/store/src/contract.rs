@@ -9,7 +9,7 @@ use ledger::{
     Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Listener, NoticeId, NoticeKind,
     Outcome, Owed, ParticipantIndex, Position, Stamp, TransferId,
 };
-use ports::{ColdStore, Mark, PartyChange, PartyRow, Portion};
+use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion};
 use record::cold::party_key;
 use record::told::Told;
 
@@ -150,23 +150,31 @@ fn check_repeats(subject: &mut impl Subject) {
 }
 
 fn check_directory(subject: &mut impl Subject) {
+    use PartyEffect::{Bind, Release, ReleaseIn};
     let mut store = subject.make();
     let name = |text| FspName::new(text).expect("a name");
+    let currency = |text| Currency::parse(text).expect("a currency");
     let row = |text| PartyRow { currency: None, fsp: name(text) };
     let (plain, shop) = (party_key("MSISDN", "1", None), party_key("MSISDN", "1", Some("shop")));
-    let usd = PartyRow { currency: Currency::parse("USD"), fsp: name("dfsp2") };
+    let usd = PartyRow { currency: Some(currency("USD")), fsp: name("dfsp2") };
+    let (in_eur, in_usd) = (ReleaseIn(currency("EUR")), ReleaseIn(currency("USD")));
     for (changes, expected) in [
-        (vec![(&plain, Some(row("dfsp1")))], [Some(row("dfsp1")), None]),
-        (vec![(&shop, Some(usd)), (&plain, Some(row("dfsp3")))], [Some(row("dfsp3")), Some(usd)]),
-        (vec![(&plain, None), (&shop, None), (&shop, Some(usd))], [None, Some(usd)]),
-        (vec![(&shop, None), (&shop, None)], [None, None]),
+        (vec![(&plain, Bind(row("dfsp1")))], [Some(row("dfsp1")), None]),
+        (vec![(&shop, Bind(usd)), (&plain, Bind(row("dfsp3")))], [Some(row("dfsp3")), Some(usd)]),
+        (vec![(&plain, Release), (&shop, Release), (&shop, Bind(usd))], [None, Some(usd)]),
+        (vec![(&shop, in_eur), (&plain, in_eur)], [None, Some(usd)]),
+        (vec![(&plain, Bind(row("dfsp1"))), (&plain, in_eur)], [None, Some(usd)]),
+        (vec![(&plain, Bind(usd)), (&plain, in_eur), (&shop, in_usd)], [Some(usd), None]),
+        (vec![(&plain, in_usd), (&plain, Bind(row("dfsp1")))], [Some(row("dfsp1")), None]),
+        (vec![(&plain, in_usd), (&shop, Release), (&shop, Release)], [None, None]),
     ] {
-        let change = |(key, row): (&Vec<u8>, _)| PartyChange { key: key.clone(), row };
-        let parties = changes.into_iter().map(change).collect();
+        let change = |(key, effect): (&Vec<u8>, _)| PartyChange { key: key.clone(), effect };
+        let parties: Vec<_> = changes.into_iter().map(change).collect();
         let position = store.mark().position.0 + 1;
         let portion = Portion { parties, mark: mark(position), ..Portion::default() };
-        store.write(&portion).expect("it takes changes of the directory");
+        // Giving the last portion twice is giving it once.
         for _ in 0..2 {
+            store.write(&portion).expect("it takes changes of the directory");
             let found = [&plain, &shop].map(|key| store.party(key).expect("it reads"));
             assert_eq!(found, expected);
             store = subject.reopen(store);

@@ -33,7 +33,7 @@ use record::told::Told;
 use crate::background::behind;
 use crate::buffered::{Buffered, Library, Look, Writing};
 use crate::closing::{Journals, flush};
-use crate::memory::{damaged, party_row, party_value};
+use crate::memory::{damaged, entries_after, party_row, party_value};
 use crate::tables::{self, Tables};
 use crate::told::Tales;
 
@@ -577,10 +577,10 @@ impl Opened {
         let mut writing = self.buffered.begin(self.transfers.newest());
         self.insert_rows(&portion.rows, (&mut batch, &mut writing))?;
         self.tales.write(portion, &mut batch);
-        for change in &portion.parties {
-            match party_value(change.row.as_ref()) {
-                Some(value) => batch.insert(&self.parties, &change.key[..], value),
-                None => batch.remove(&self.parties, &change.key[..]),
+        for (key, row) in entries_after(&portion.parties, |key| self.party(key))? {
+            match party_value(row.as_ref()) {
+                Some(value) => batch.insert(&self.parties, key, value),
+                None => batch.remove(&self.parties, key),
             }
         }
         batch.insert(&self.about, MARK_KEY, &write_mark(&portion.mark)[..]);

@@ -158,7 +158,8 @@ impl Library<Vec<u64>> for Buffers {
 /// One party's registration, with which the store is complete up to a position.
 fn portion(position: u64) -> Portion {
     let mark = Mark { position: Position(position), chain: Digest([position as u8; 32]) };
-    let parties = vec![ports::PartyChange { key: vec![position as u8], row: None }];
+    let parties =
+        vec![ports::PartyChange { key: vec![position as u8], effect: ports::PartyEffect::Release }];
     Portion { parties, mark, ..Portion::default() }
 }
 

@@ -1,10 +1,10 @@
 //! A store in memory, in the stored form: for tests and the simulator.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ledger::{Ended, NoticeId, Position, TransferId};
-use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
+use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion, StoreError};
 use record::cold;
 use record::told::{self, Telling, Told};
 
@@ -93,10 +93,11 @@ impl ColdStore for Memory {
             cold::add_version(stored, row, &mut value).map_err(damaged)?;
             *stored = value;
         }
-        for change in &portion.parties {
-            match party_value(change.row.as_ref()) {
-                Some(value) => tables.parties.insert(change.key.clone(), value),
-                None => tables.parties.remove(&change.key),
+        let stored = |key: &[u8]| tables.parties.get(key).map(|it| party_row(it)).transpose();
+        for (key, row) in entries_after(&portion.parties, stored)? {
+            match party_value(row.as_ref()) {
+                Some(value) => tables.parties.insert(key.to_vec(), value),
+                None => tables.parties.remove(key),
             };
         }
         let first = portion.told.decisions().next().map(|(_, position, _)| position);
@@ -114,6 +115,32 @@ impl ColdStore for Memory {
     fn bytes(&self) -> u64 {
         0
     }
+}
+
+/// The entries that changes leave, in order; `stored` reads an entry as it is before them, which
+/// only a release in a currency needs.
+pub(crate) fn entries_after<'a>(
+    changes: &'a [PartyChange],
+    stored: impl Fn(&[u8]) -> Result<Option<PartyRow>, StoreError>,
+) -> Result<Vec<(&'a [u8], Option<PartyRow>)>, StoreError> {
+    let reads = |change: &PartyChange| matches!(change.effect, PartyEffect::ReleaseIn(_));
+    let reads_any = changes.iter().any(reads);
+    let mut latest: HashMap<&[u8], Option<PartyRow>> = HashMap::new();
+    let mut entries = Vec::with_capacity(changes.len());
+    for change in changes {
+        let key = &change.key[..];
+        let before = match latest.get(key) {
+            Some(row) => *row,
+            None if reads(change) => stored(key)?,
+            None => None,
+        };
+        let row = change.effect.apply(before);
+        if reads_any {
+            latest.insert(key, row);
+        }
+        entries.push((key, row));
+    }
+    Ok(entries)
 }
 
 /// The stored form of an entry; `None` for one that goes.

@@ -138,6 +138,14 @@ fn a_version_takes_the_place_of_one_that_the_same_record_made() {
 }
 
 #[test]
+fn a_number_is_one_party_with_and_without_its_plus() {
+    let key = |id_type, id| party_key(id_type, id, Some("+1"));
+    assert_eq!(key("MSISDN", "+254700000001"), key("MSISDN", "254700000001"));
+    assert_ne!(key("ALIAS", "+254700000001"), key("ALIAS", "254700000001"));
+    assert_ne!(party_key("MSISDN", "1", Some("+1")), party_key("MSISDN", "1", Some("1")));
+}
+
+#[test]
 fn no_two_parties_share_a_key() {
     let texts = ["", "a", "ab", "b", "a\0", "\u{1}a"];
     let subs = texts.iter().map(|text| Some(*text)).chain([None]);

@@ -182,13 +182,13 @@ fn deliveries(script: &mut Script<'_>, state: &State, now_ms: u64) -> Vec<Finish
 }
 
 fn parties(script: &mut Script<'_>) -> ChangeParties {
-    let (source, notify, fsp) = (script.name(), script.name(), script.name());
+    let (source, fsp) = (script.name(), script.name());
     let forms = [PartyChangeForm::Single, PartyChangeForm::Batch, PartyChangeForm::Delete];
     let form = forms[script.below(forms.len())];
     let id = script.below(4).to_string();
     let party =
         PartyBinding { id_type: "MSISDN".to_owned(), id, sub_id: None, currency: None, fsp };
-    ChangeParties { source, notify, form, parties: vec![party], trace: [0; 16] }
+    ChangeParties { source, form, parties: vec![party], trace: [0; 16] }
 }
 
 fn change(script: &mut Script<'_>, state: &State) -> Change {

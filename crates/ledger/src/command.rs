@@ -157,10 +157,8 @@ pub enum DeliveryResult {
 /// beside the kernel; the kernel orders the changes and owes the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeParties {
-    /// `FSPIOP-Source`.
+    /// `FSPIOP-Source`, to which the answer goes.
     pub source: FspName,
-    /// Who is told: `FSPIOP-Destination`, or the FSP of the entry.
-    pub notify: FspName,
     /// Which message is answered, hence in which form.
     pub form: PartyChangeForm,
     /// The entries; at most 10,000.
@@ -189,7 +187,8 @@ pub struct PartyBinding {
     pub id: String,
     /// Sub-identifier, when there is one.
     pub sub_id: Option<String>,
-    /// Currency of the binding, when it is bound to one.
+    /// Currency of the binding, when it is bound to one. In a release: the only currency in which
+    /// the entry is released; a binding without a currency is released with any.
     pub currency: Option<Currency>,
     /// The FSP that serves the party.
     pub fsp: FspName,

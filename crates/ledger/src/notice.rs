@@ -36,8 +36,6 @@ pub enum NoticeKind {
     PatchAborted = 11,
     /// `PUT /participants/...` from the hub: the directory was changed.
     PartiesChanged = 12,
-    /// `PUT /participants/.../error` from the hub: it was not.
-    PartiesRefused = 13,
 }
 
 /// One message owed to one participant.

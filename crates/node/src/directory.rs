@@ -159,7 +159,7 @@ mod tests {
             currency: Currency::parse(currency),
             fsp,
         };
-        ChangeParties { source: fsp, notify: fsp, form, parties: vec![party], trace: [0; 16] }
+        ChangeParties { source: fsp, form, parties: vec![party], trace: [0; 16] }
     }
 
     fn served_by(directory: &Directory, sub_id: Option<&str>) -> Option<String> {

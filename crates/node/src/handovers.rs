@@ -339,5 +339,5 @@ fn registration() -> ChangeParties {
         fsp,
     };
     let (form, trace) = (PartyChangeForm::Single, [0; 16]);
-    ChangeParties { source: fsp, notify: fsp, form, parties: vec![party], trace }
+    ChangeParties { source: fsp, form, parties: vec![party], trace }
 }

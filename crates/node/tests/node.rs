@@ -156,7 +156,6 @@ fn a_registration_is_found_once_it_is_answered() {
     };
     let change = ChangeParties {
         source: hub,
-        notify: hub,
         form: PartyChangeForm::Single,
         parties: vec![party],
         trace: [0; 16],

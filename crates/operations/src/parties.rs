@@ -86,7 +86,7 @@ pub(crate) async fn register<H: Hub>(call: &Call<'_, H>) -> Reply {
     let registered = parties.len();
     if registered > 0 {
         let form = PartyChangeForm::Batch;
-        let change = ChangeParties { source: hub, notify: hub, form, parties, trace: [0; 16] };
+        let change = ChangeParties { source: hub, form, parties, trace: [0; 16] };
         let told =
             Told { actor: call.identity.actor.clone(), reason: call.identity.reason.clone() };
         let outcome =

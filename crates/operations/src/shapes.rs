@@ -291,7 +291,6 @@ const fn message(kind: NoticeKind) -> &'static str {
         }
         NoticeKind::PatchCommitted | NoticeKind::PatchAborted => "PATCH /transfers/{id}",
         NoticeKind::PartiesChanged => "PUT /participants",
-        NoticeKind::PartiesRefused => "PUT /participants/error",
     }
 }
 

@@ -255,7 +255,6 @@ fn write_parties(writer: &mut Writer<'_>, change: &ChangeParties) {
     let parties = &change.parties;
     assert!(parties.len() <= ENTRIES_MAX, "one record holds at most {ENTRIES_MAX} parties");
     writer.short(change.source.as_str());
-    writer.short(change.notify.as_str());
     writer.u8(match change.form {
         PartyChangeForm::Single => 1,
         PartyChangeForm::Batch => 2,
@@ -282,7 +281,6 @@ pub(crate) fn write_party(writer: &mut Writer<'_>, party: &PartyBinding) {
 fn read_parties(reader: &mut Reader<'_>) -> Result<ChangeParties, FieldError> {
     Ok(ChangeParties {
         source: name(reader)?,
-        notify: name(reader)?,
         form: match reader.u8()? {
             1 => PartyChangeForm::Single,
             2 => PartyChangeForm::Batch,

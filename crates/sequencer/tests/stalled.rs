@@ -72,7 +72,6 @@ fn change(number: usize) -> Command {
     };
     Command::ChangeParties(Box::new(ChangeParties {
         source: hub(),
-        notify: hub(),
         form: PartyChangeForm::Batch,
         parties: (0..PARTIES).map(party).collect(),
         trace: [0; 16],

@@ -344,7 +344,7 @@ fn needs_message(kind: NoticeKind) -> bool {
     match kind {
         Prepare | Fulfil | Abort | FulfilCopy | AbortCopy | Committed => true,
         Reserved | AbortedState | Error | PatchCommitted | PatchAborted => false,
-        PartiesChanged | PartiesRefused => true,
+        PartiesChanged => true,
     }
 }
 

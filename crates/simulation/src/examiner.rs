@@ -329,7 +329,6 @@ impl World {
         };
         Command::ChangeParties(Box::new(ChangeParties {
             source: self.cast.name(from),
-            notify: self.cast.name(to),
             form: PartyChangeForm::Single,
             parties: vec![binding],
             trace: spread16(number),

@@ -160,15 +160,14 @@ pub(crate) fn register(
     fsp: FspName,
     currency: Option<Currency>,
 ) -> Command {
-    let notify = envelope.destination.unwrap_or(fsp);
     let party = binding(path, fsp, currency);
-    change_parties(envelope, notify, PartyChangeForm::Single, vec![party])
+    change_parties(envelope, PartyChangeForm::Single, vec![party])
 }
 
 /// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
 pub(crate) fn remove(envelope: &Envelope, path: &PartyPath<'_>) -> Command {
     let party = binding(path, envelope.source, None);
-    change_parties(envelope, envelope.source, PartyChangeForm::Delete, vec![party])
+    change_parties(envelope, PartyChangeForm::Delete, vec![party])
 }
 
 /// `POST /participants`: the entries without a fault.
@@ -186,7 +185,7 @@ pub(crate) fn register_batch(envelope: &Envelope, batch: &BatchRegistration<'_>)
             fsp: source,
         })
         .collect();
-    change_parties(envelope, source, PartyChangeForm::Batch, parties)
+    change_parties(envelope, PartyChangeForm::Batch, parties)
 }
 
 /// What is wrong with one entry of a batch, if anything.
@@ -210,13 +209,11 @@ pub(crate) fn batch_fault(source: &FspName, party: &BatchParty<'_>) -> Option<(E
 
 fn change_parties(
     envelope: &Envelope,
-    notify: FspName,
     form: PartyChangeForm,
     parties: Vec<PartyBinding>,
 ) -> Command {
     Command::ChangeParties(Box::new(ChangeParties {
         source: envelope.source,
-        notify,
         form,
         parties,
         trace: envelope.trace.trace_id,

@@ -15,7 +15,7 @@ use fspiop::body::{
 use fspiop::callback::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
-use fspiop::{ErrorCode, PartyIdType, Resource, TraceContext, percent_encode};
+use fspiop::{PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, Method, StatusCode};
 use ledger::{
     ChangeParties, Command, Notice, NoticeId, NoticeKind, Outcome, PartyChangeForm, Position,
@@ -137,7 +137,7 @@ async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
             let message = load_message(edge, notice.source).await?;
             Some(forwarded(edge, notice, message))
         }
-        NoticeKind::PartiesChanged | NoticeKind::PartiesRefused => parties(edge, notice).await,
+        NoticeKind::PartiesChanged => parties(edge, notice).await,
         _ => {
             let body = own_body(edge, parcel).await?;
             let to = destination(notice);
@@ -354,11 +354,6 @@ fn single_answer(notice: &Notice, change: &ChangeParties) -> Option<(Destination
         id: percent_encode(&party.id).into_owned(),
         sub_id: party.sub_id.as_deref().map(|sub_id| percent_encode(sub_id).into_owned()),
     };
-    if notice.kind == NoticeKind::PartiesRefused {
-        let code = ErrorCode::ADD_PARTY;
-        let body = callback::error(code, &code.describe("Requester FSP not found"), &[]);
-        return Some((names.to(notice.recipient, Answer::Error), body));
-    }
     let body = match change.form {
         PartyChangeForm::Delete => callback::participant(&party.fsp),
         _ => {

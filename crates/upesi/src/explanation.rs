@@ -524,7 +524,6 @@ pub(crate) const fn request_of(kind: NoticeKind) -> &'static str {
         NoticeKind::PatchCommitted => "PATCH /transfers/{id} COMMITTED",
         NoticeKind::PatchAborted => "PATCH /transfers/{id} ABORTED",
         NoticeKind::PartiesChanged => "PUT /participants/...",
-        NoticeKind::PartiesRefused => "PUT /participants/.../error",
     }
 }
 

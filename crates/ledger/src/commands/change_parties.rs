@@ -1,5 +1,5 @@
-//! Changes of the party directory (hub-semantics 2.2). The kernel orders them and owes the
-//! answer; the directory itself is a read model that applies those that were accepted.
+//! Changes of the party directory (hub-semantics 2.2). The kernel orders them and owes the answer to
+//! the sender; the directory itself is a read model that applies those that were accepted.
 
 use crate::command::ChangeParties;
 use crate::context::{Context, Subject};
@@ -8,15 +8,11 @@ use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 
 pub(super) fn change(context: &mut Context<'_>, change: &ChangeParties) -> Outcome {
-    let register = &context.state.register;
-    let known = register.find(&change.source).is_some();
-    let recipient = register.find(&change.notify).map(|(index, _)| index);
-    let recipient = recipient.filter(|index| *index != ParticipantIndex::HUB);
-    let (outcome, kind) = match known {
-        true => (Outcome::Accepted, NoticeKind::PartiesChanged),
-        false => (Outcome::RegistrarNotFound, NoticeKind::PartiesRefused),
+    let Some((recipient, _)) = context.state.register.find(&change.source) else {
+        return Outcome::RegistrarNotFound;
     };
-    if let Some(recipient) = recipient {
+    let outcome = Outcome::Accepted;
+    if recipient != ParticipantIndex::HUB {
         let about = Subject {
             transfer: TransferId::NONE,
             source: context.position,
@@ -24,7 +20,7 @@ pub(super) fn change(context: &mut Context<'_>, change: &ChangeParties) -> Outco
             at: context.state.stamp,
             trace: change.trace,
         };
-        context.owe(recipient, kind, about);
+        context.owe(recipient, NoticeKind::PartiesChanged, about);
     }
     outcome
 }

@@ -369,7 +369,6 @@ impl Player {
             "deliver" => Command::FinishDeliveries(deliveries(words)),
             "parties" => Command::ChangeParties(Box::new(ChangeParties {
                 source: name(words.at(1)),
-                notify: name(words.option("notify", words.at(1))),
                 form: PartyChangeForm::Single,
                 parties: Vec::new(),
                 trace: [3; 16],

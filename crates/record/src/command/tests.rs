@@ -451,7 +451,6 @@ fn known_parties() -> ChangeParties {
     };
     ChangeParties {
         source: name_of("dfsp1"),
-        notify: name_of("dfsp2"),
         form: PartyChangeForm::Single,
         parties: vec![
             binding(None, None),
@@ -584,15 +583,8 @@ fn change_parties() -> impl Strategy<Value = ChangeParties> {
         },
     );
     let parties = prop::collection::vec(binding, 0..5);
-    (name(), name(), form, parties, any::<[u8; 16]>()).prop_map(
-        |(source, notify, form, parties, trace)| ChangeParties {
-            source,
-            notify,
-            form,
-            parties,
-            trace,
-        },
-    )
+    (name(), form, parties, any::<[u8; 16]>())
+        .prop_map(|(source, form, parties, trace)| ChangeParties { source, form, parties, trace })
 }
 
 fn change() -> impl Strategy<Value = Change> {

@@ -340,7 +340,7 @@ fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, FieldError> {
 }
 
 /// In order of number, from 1.
-const NOTICE_KINDS: [NoticeKind; 13] = [
+const NOTICE_KINDS: [NoticeKind; 12] = [
     NoticeKind::Prepare,
     NoticeKind::Fulfil,
     NoticeKind::Abort,
@@ -353,7 +353,6 @@ const NOTICE_KINDS: [NoticeKind; 13] = [
     NoticeKind::PatchCommitted,
     NoticeKind::PatchAborted,
     NoticeKind::PartiesChanged,
-    NoticeKind::PartiesRefused,
 ];
 
 pub(crate) fn notice_kind(reader: &mut Reader<'_>) -> Result<NoticeKind, FieldError> {

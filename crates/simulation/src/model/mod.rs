@@ -194,15 +194,14 @@ impl Model {
         Outcome::Accepted
     }
 
-    /// 2.2: any participant may register; whoever is to be told is told.
+    /// 2.2: any participant may register, and is answered.
     fn change_parties(&mut self, change: &ChangeParties) -> Outcome {
-        let (outcome, kind) = match self.scheme.index_of(&change.source) {
-            Some(_) => (Outcome::Accepted, NoticeKind::PartiesChanged),
-            None => (Outcome::RegistrarNotFound, NoticeKind::PartiesRefused),
-        };
-        let about = self.about(TransferId::NONE, outcome, change.trace);
-        self.tell(change.notify, kind, &about);
-        outcome
+        if self.scheme.index_of(&change.source).is_none() {
+            return Outcome::RegistrarNotFound;
+        }
+        let about = self.about(TransferId::NONE, Outcome::Accepted, change.trace);
+        self.tell(change.source, NoticeKind::PartiesChanged, &about);
+        Outcome::Accepted
     }
 
     fn administer(&mut self, change: &Change) -> Outcome {

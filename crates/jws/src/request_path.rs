@@ -1,4 +1,4 @@
-//! Whether `FSPIOP-URI` names the path of the request it came with.
+//! Whether `FSPIOP-URI` names path and query of the request it came with.
 
 /// First segments of the paths of the API, also of resources this hub may not serve: a signer's
 /// `FSPIOP-URI` may carry a prefix of its own deployment before one of them.
@@ -20,11 +20,25 @@ const RESOURCES: [&str; 15] = [
     "transfers",
 ];
 
-/// Compares from the resource on, first as written, then with percent signs decoded segment by
-/// segment: signers sign a path before their HTTP client encodes it.
-pub(crate) fn matches(signed: &str, path: &str) -> bool {
+/// Compares from the resource on, first as written, then with percent signs decoded part by part:
+/// signers sign a path before their HTTP client encodes it. A query must be there in both or in
+/// neither, with its parameters in the same order.
+pub(crate) fn matches(signed: &str, sent: &str) -> bool {
+    if signed == sent {
+        return true;
+    }
+    let ((signed, signed_query), (path, query)) = (split(signed), split(sent));
     let (signed, path) = (from_resource(signed), from_resource(path));
-    signed == path || same_segments(signed, path)
+    let is_same_query = match (signed_query, query) {
+        (None, None) => true,
+        (Some(signed), Some(query)) => same_parts(signed, query, &['&', '=']),
+        _ => false,
+    };
+    is_same_query && (signed == path || same_parts(signed, path, &['/']))
+}
+
+fn split(uri: &str) -> (&str, Option<&str>) {
+    uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)))
 }
 
 /// The path from the first segment on that is a resource; all of it when none is.
@@ -39,18 +53,26 @@ fn from_resource(path: &str) -> &str {
     path
 }
 
-fn same_segments(left: &str, right: &str) -> bool {
-    let (mut left, mut right) = (left.split('/'), right.split('/'));
+/// Whether both have the same parts, decoded, between the same separators.
+fn same_parts(left: &str, right: &str, separators: &[char]) -> bool {
+    let (mut left, mut right) =
+        (left.split_inclusive(separators), right.split_inclusive(separators));
     loop {
         match (left.next(), right.next()) {
             (None, None) => return true,
-            (Some(left), Some(right)) if decode(left).eq(decode(right)) => (),
+            (Some(left), Some(right)) if same_part(left, right, separators) => (),
             _ => return false,
         }
     }
 }
 
-/// The bytes of a segment; a percent sign without two digits stands for itself.
+fn same_part(left: &str, right: &str, separators: &[char]) -> bool {
+    let (left_text, right_text) =
+        (left.trim_end_matches(separators), right.trim_end_matches(separators));
+    left[left_text.len()..] == right[right_text.len()..] && decode(left_text).eq(decode(right_text))
+}
+
+/// The bytes of a part; a percent sign without two digits stands for itself.
 fn decode(segment: &str) -> impl Iterator<Item = u8> {
     let bytes = segment.as_bytes();
     let mut at = 0;
@@ -84,6 +106,18 @@ mod tests {
             ("/transfers/1/error", "/transfers/1", false),
             ("/transfers/1/", "/transfers/1", false),
             ("/transfers/1?x", "/transfers/1", false),
+            ("/transfers/1", "/transfers/1?x", false),
+            ("/transfers/1", "/transfers/1?", false),
+            ("/participants/A/1?currency=USD", "/participants/A/1?currency=USD", true),
+            ("/x/participants/A/1?currency=USD", "/participants/A/1?currency=USD", true),
+            ("/participants/A/1?currency=USD", "/participants/A/1?currency=EUR", false),
+            ("/participants/A/1?currency=USD", "/participants/A/2?currency=USD", false),
+            ("/participants/A/1?currency=U%53D", "/participants/A/1?currency=USD", true),
+            ("/participants/A/1?a=b%26c", "/participants/A/1?a=b&c", false),
+            ("/participants/A/1?a=b&c=d", "/participants/A/1?c=d&a=b", false),
+            ("/participants/A/1?a=b&", "/participants/A/1?a=b", false),
+            ("/participants/A/1?a=b&=", "/participants/A/1?a=b=&", false),
+            ("/participants/A/1?/transfers/2", "/transfers/2", false),
             ("/quotes/1", "/transfers/1", false),
             ("/parties/ALIAS/a/transfers/1", "/transfers/1", false),
             ("/parties/MSISDN/+46", "/parties/MSISDN/%2B46", true),

@@ -21,7 +21,7 @@ const NO_BODY: &[u8] = b"{}";
 pub struct Signed<'a> {
     /// Method of the request.
     pub method: &'a Method,
-    /// Path of the request, without the query.
+    /// Path and query of the request.
     pub path: &'a str,
     /// Its headers, before any rewriting.
     pub headers: &'a HeaderMap,
@@ -68,8 +68,8 @@ pub enum SignatureError {
     /// A header differs from what was signed.
     #[error("{0} does not match the protected header")]
     Mismatch(&'static str),
-    /// The signature was made for another resource.
-    #[error("FSPIOP-URI does not match the path of the request")]
+    /// The signature was made for another resource or another query.
+    #[error("FSPIOP-URI does not match the path and query of the request")]
     OtherPath,
     /// The signature was made for another method.
     #[error("FSPIOP-HTTP-Method does not match the method of the request")]

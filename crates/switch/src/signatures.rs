@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fspiop::headers::FSPIOP_SIGNATURE;
 use fspiop::{Refusal, Resource};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use jws::{Demand, KeyDirectory, Policy, VerificationKey};
 use ledger::FspName;
@@ -46,9 +47,10 @@ pub(crate) fn check(edge: &Edge, resource: Resource, inbound: &Inbound) -> Resul
         Demand::GoodIfPresent if !inbound.headers.contains_key(&FSPIOP_SIGNATURE) => return Ok(()),
         Demand::GoodIfPresent | Demand::Good => {}
     }
+    let uri = &inbound.uri;
     let message = jws::Signed {
         method: &inbound.method,
-        path: inbound.uri.path(),
+        path: uri.path_and_query().map_or(uri.path(), PathAndQuery::as_str),
         headers: &inbound.headers,
         body: &inbound.body,
     };

@@ -447,7 +447,7 @@ impl Player<'_> {
 
     /// The request with its signature, and what is changed after it was signed.
     fn signed(&mut self, mut request: Request, signing: &Signing) -> Result<Request, String> {
-        let uri = request.path.split('?').next().unwrap_or_default().to_owned();
+        let uri = request.path.clone();
         for (name, value) in [("fspiop-uri", uri), ("fspiop-http-method", request.method.clone())] {
             if header(&request.headers, name).is_none() {
                 request.headers.push((name.to_owned(), value));

@@ -12,10 +12,10 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use ledger::{Amount, Currency, FspName, TransferId};
+use ledger::{Amount, Currency, FSP_NAME_BYTES_MAX, FspName, TransferId};
 use serde::Deserialize;
 
-use crate::error::{ErrorCode, Refusal};
+use crate::error::{ErrorCode, Refusal, first_chars};
 use crate::route::PartyIdType;
 use crate::routes::Operation;
 use crate::schema::{self, Rule, Scalar};
@@ -115,8 +115,8 @@ impl Prepare {
         let condition = condition.ok_or_else(|| Refusal::invalid(CONDITION_HAS_SPARE_BITS))?;
         Ok(Self {
             transfer: found.require(rules::TRANSFER_ID, TransferId::parse),
-            payer: found.require(rules::PAYER, FspName::new),
-            payee: found.require(rules::PAYEE, FspName::new),
+            payer: found.require(rules::PAYER, fsp_id),
+            payee: found.require(rules::PAYEE, fsp_id),
             amount: money(&found, rules::AMOUNT).expect("an amount is required"),
             condition,
             expiration_ms: found.require(rules::EXPIRATION, parse_date_time),
@@ -346,8 +346,8 @@ impl Quote {
         let currencies = found.take(rules::QUOTE_PAYER + rules::PARTY_CURRENCIES);
         Ok(Self {
             quote: found.require(rules::QUOTE_ID, QuoteId::parse),
-            payer: found.parse(rules::QUOTE_PAYER + rules::PARTY_FSP, FspName::new),
-            payee: found.parse(rules::QUOTE_PAYEE + rules::PARTY_FSP, FspName::new),
+            payer: found.parse(rules::QUOTE_PAYER + rules::PARTY_FSP, fsp_id),
+            payee: found.parse(rules::QUOTE_PAYEE + rules::PARTY_FSP, fsp_id),
             amount: money(&found, rules::QUOTE_AMOUNT).expect("an amount is required"),
             payer_currencies: currencies.map(|raw| currency_list(&raw)).unwrap_or_default(),
         })
@@ -403,7 +403,7 @@ impl ParticipantRegistration {
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let found = schema::check(body, &rules::PARTICIPANT_REGISTRATION)?;
         Ok(Self {
-            fsp: found.require(rules::REGISTERED_FSP, FspName::new),
+            fsp: found.require(rules::REGISTERED_FSP, fsp_id),
             currency: found.parse(rules::REGISTERED_CURRENCY, Currency::parse),
         })
     }
@@ -426,7 +426,7 @@ impl ParticipantUpdate {
     pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let found = schema::check(body, &rules::PARTICIPANT_UPDATE)?;
         Ok(Self {
-            fsp: found.parse(rules::REGISTERED_FSP, FspName::new),
+            fsp: found.parse(rules::REGISTERED_FSP, fsp_id),
             currency: found.parse(rules::REGISTERED_CURRENCY, Currency::parse),
         })
     }
@@ -498,7 +498,7 @@ impl<'a> RawParty<'a> {
             kind: PartyIdType::parse(&self.party_id_type.0)?,
             id: self.party_identifier.0,
             sub_id: self.party_sub_id_or_type.map(|sub_id| sub_id.0),
-            fsp: self.fsp_id.and_then(|name| FspName::new(&name.0)),
+            fsp: self.fsp_id.and_then(|name| fsp_id(&name.0)),
         })
     }
 }
@@ -521,6 +521,25 @@ fn money(found: &schema::Captures<'_>, slot: usize) -> Option<Money> {
 fn currency_list(raw: &str) -> Vec<Currency> {
     let codes: Vec<Cow<'_, str>> = serde_json::from_str(raw).unwrap_or_default();
     codes.iter().filter_map(|code| Currency::parse(code)).collect()
+}
+
+/// Longest `FspId`, in characters.
+pub const FSP_ID_CHARS_MAX: usize = 32;
+
+/// An `FspId` of 1 to [`FSP_ID_CHARS_MAX`] characters as a name; `None` for any other length.
+///
+/// Participants' names are ASCII, hence no longer in bytes. A longer text names no participant:
+/// it is cut and ends in an ellipsis, which no participant's name contains.
+#[must_use]
+pub fn fsp_id(text: &str) -> Option<FspName> {
+    if let Some(name) = FspName::new(text) {
+        return Some(name);
+    }
+    if text.is_empty() || first_chars(text, FSP_ID_CHARS_MAX).len() < text.len() {
+        return None;
+    }
+    let end = text.floor_char_boundary(FSP_NAME_BYTES_MAX - '\u{2026}'.len_utf8());
+    FspName::new(&format!("{}\u{2026}", &text[..end]))
 }
 
 /// 32 bytes from 43 characters of base64url.

@@ -89,12 +89,29 @@ impl EndpointType {
         )
     }
 
-    /// The address of a call: `value` expanded with `variables`, or `value` and `path` (which
-    /// begins with a slash and carries the query, if any) for a type that is a base URL.
+    /// For an error about a look-up or a registration: the type of its answer.
+    #[must_use]
+    pub const fn of_answer(self) -> Option<Self> {
+        match self {
+            Self::ParticipantPutError => Some(Self::ParticipantPut),
+            Self::ParticipantSubIdPutError => Some(Self::ParticipantSubIdPut),
+            Self::PartiesPutError => Some(Self::PartiesPut),
+            Self::PartiesSubIdPutError => Some(Self::PartiesSubIdPut),
+            _ => None,
+        }
+    }
+
+    /// The address of a call: `value` expanded with `variables` and the query of `path`, if any,
+    /// or `value` and `path` (which begins with a slash) for a type that is a base URL.
     #[must_use]
     pub fn address(self, value: &str, variables: &[(&str, &str)], path: &str) -> String {
         if !self.is_base_url() || value.contains("{{") {
-            return expand(value, variables);
+            let mut address = expand(value, variables);
+            if let Some((_, query)) = path.split_once('?') {
+                address.push(if address.contains('?') { '&' } else { '?' });
+                address.push_str(query);
+            }
+            return address;
         }
         let base = value.trim_end_matches('/');
         let mut address = String::with_capacity(base.len() + path.len());

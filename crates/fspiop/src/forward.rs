@@ -2,8 +2,9 @@
 //! and Rulings).
 //!
 //! What signatures cover stays as it is: source, signature, URI, method, date, content type. What
-//! belongs to one connection goes, also when a `Connection` header names it. The map is changed
-//! in place: nothing is copied but what is added.
+//! belongs to one connection is removed, also when a `Connection` header names it, and so are
+//! credentials and addresses of callers: [`strip`] removes all of these once, before a message is
+//! stored or sent anywhere. The map is changed in place: nothing is copied but what is added.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -41,16 +42,61 @@ pub struct Forwarding<'a> {
     pub now_ms: u64,
 }
 
-/// Makes the headers of an inbound message those of the outgoing one.
+/// Headers that identify a caller: credentials, and what gateways say about its address or its
+/// certificate.
+const PRIVATE: [&str; 20] = [
+    "api-key",
+    "authorization",
+    "cf-connecting-ip",
+    "client-cert",
+    "client-cert-chain",
+    "cookie",
+    "cookie2",
+    "fastly-client-ip",
+    "forwarded",
+    "set-cookie",
+    "set-cookie2",
+    "true-client-ip",
+    "x-access-token",
+    "x-api-key",
+    "x-client-cert",
+    "x-client-id",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-real-ip",
+];
+/// The same, whatever follows.
+const PRIVATE_PREFIXES: [&str; 5] =
+    ["x-forwarded", "x-original-forwarded", "x-auth-", "x-ssl-", "x-amzn-oidc-"];
+
+/// Removes the headers that end at the hub: hop-by-hop headers, `Host`, `Content-Length` and
+/// `Expect`, credentials, and addresses of callers. Signatures cover none of them.
 ///
-/// - Hop-by-hop headers, `Host`, `Content-Length` and `Expect` are removed, `Accept` too on PUT.
+/// Costs: one look at each name; nothing is allocated when no name is found.
+pub fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        remove_named_by_connection(headers);
+        headers.remove(CONNECTION);
+    }
+    // To ask for names that are hardly ever there costs a hash each.
+    let ends_here = |name: &&HeaderName| belongs_to_connection(name) || is_private(name.as_str());
+    let names: Vec<HeaderName> = headers.keys().filter(ends_here).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// Makes the headers of an inbound message, which were [stripped](strip), those of the outgoing
+/// one.
+///
+/// - `Accept` is removed on PUT.
 /// - `FSPIOP-URI`, `FSPIOP-HTTP-Method` and `Date` stay when present and are added when absent.
 /// - `FSPIOP-Destination` is added when absent or empty and known, but not to a signed message
 ///   whose protected header has none: the signature would no longer verify.
 /// - `traceparent` becomes a child span of the same trace, `tracestate` stays. A message without
 ///   a valid one joins `trace`, and without a state says `upesi=<span>`.
 pub fn rewrite(headers: &mut HeaderMap, with: &Forwarding<'_>) {
-    remove_connection_headers(headers);
     if *with.method == Method::PUT {
         headers.remove(ACCEPT);
     }
@@ -92,19 +138,6 @@ pub(crate) fn method_value(method: &Method) -> HeaderValue {
     })
 }
 
-fn remove_connection_headers(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        remove_named_by_connection(headers);
-        headers.remove(CONNECTION);
-    }
-    // One look at each name: to ask for those that are hardly ever there costs a hash each.
-    let hops: Vec<HeaderName> =
-        headers.keys().filter(|name| belongs_to_connection(name)).cloned().collect();
-    for name in hops {
-        headers.remove(name);
-    }
-}
-
 /// Removes what `Connection` names, but nothing the API itself needs: a client must not be able
 /// to take a header away from between hub and participant.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
@@ -130,6 +163,12 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || *name == KEEP_ALIVE
         || name.as_str().starts_with("proxy-")
+}
+
+fn is_private(name: &str) -> bool {
+    matches!(name.as_bytes().first(), Some(b'a' | b'c' | b'f' | b's' | b't' | b'x'))
+        && (PRIVATE.contains(&name)
+            || PRIVATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 fn add_destination(headers: &mut HeaderMap, destination: &FspName) {
@@ -216,6 +255,7 @@ mod tests {
         for (name, value) in inbound {
             headers.append(*name, HeaderValue::from_str(value).expect("a value"));
         }
+        strip(&mut headers);
         rewrite(&mut headers, &forwarding(method));
         let mut lines: Vec<_> = headers
             .iter()
@@ -267,7 +307,6 @@ mod tests {
             &Method::POST,
             &[
                 ("accept", "a"),
-                ("authorization", "NOT_APPLICABLE"),
                 ("baggage", "a=b"),
                 ("date", "Mon, 01 Jan 2024 00:00:00 GMT"),
                 ("fspiop-destination", "named"),
@@ -278,11 +317,10 @@ mod tests {
                 ("traceparent", TRACE),
                 ("tracestate", "vendor=1"),
                 ("tracestate", "other=2"),
-                ("x-forwarded-for", "10.0.0.1"),
+                ("x-request-id", "1"),
             ],
             expect![[r#"
                 accept: a
-                authorization: NOT_APPLICABLE
                 baggage: a=b
                 date: Mon, 01 Jan 2024 00:00:00 GMT
                 fspiop-destination: named
@@ -293,7 +331,7 @@ mod tests {
                 traceparent: 00-0af7651916cd43dd8448eb211c80319c-0000000000001234-01
                 tracestate: other=2
                 tracestate: vendor=1
-                x-forwarded-for: 10.0.0.1
+                x-request-id: 1
             "#]],
         );
     }
@@ -338,6 +376,24 @@ mod tests {
     }
 
     #[test]
+    fn credentials_and_addresses_of_callers_end_at_the_hub() {
+        let prefixed = ["-for", "-host", "-client-cert", ""].map(|end| format!("x-forwarded{end}"));
+        let others = ["x-original-forwarded-for", "x-auth-token", "x-ssl-client-dn"];
+        let spelled = ["Authorization", "Proxy-Authorization", "COOKIE", "X-Amzn-Oidc-Data"];
+        let names = PRIVATE.into_iter().chain(prefixed.iter().map(String::as_str));
+        for name in names.chain(others).chain(spelled) {
+            let mut headers = HeaderMap::new();
+            let header = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            headers.append(&header, HeaderValue::from_static("secret"));
+            headers.append(&header, HeaderValue::from_static("secret"));
+            headers.append("x-request-id", HeaderValue::from_static("1"));
+            headers.append(&FSPIOP_URI, HeaderValue::from_static("/transfers"));
+            strip(&mut headers);
+            assert_eq!(headers.len(), 2, "{name}: {headers:?}");
+        }
+    }
+
+    #[test]
     fn a_signed_message_gets_a_destination_only_if_it_is_signed() {
         for (signature, added) in [
             (signature(r#"{"alg":"RS256","FSPIOP-URI":"/transfers"}"#), false),
@@ -372,15 +428,17 @@ mod tests {
                 (0..6usize, prop::collection::vec(any::<u8>(), 0..40)), 0..12),
         ) {
             let names = ["connection", "fspiop-signature", "traceparent", "fspiop-destination",
-                "proxy-x", "date"];
+                "proxy-x", "cookie"];
             let mut headers = HeaderMap::new();
             for (name, value) in values {
                 if let Ok(value) = HeaderValue::from_bytes(&value) {
                     headers.append(names[name], value);
                 }
             }
+            strip(&mut headers);
             rewrite(&mut headers, &forwarding(&Method::PUT));
-            prop_assert!(!headers.contains_key(CONNECTION) && !headers.contains_key("proxy-x"));
+            let gone = ["connection", "proxy-x", "cookie"];
+            prop_assert!(gone.iter().all(|name| !headers.contains_key(*name)));
             prop_assert!(headers.contains_key(&TRACEPARENT) && headers.contains_key(&TRACESTATE));
         }
     }

@@ -1,17 +1,20 @@
 //! The header checks of a request, in the order of the reference (hub-semantics 1.1).
 //!
 //! Order: caller identity, `Accept` (present, syntax, version), `Date` (present, form),
-//! `Content-Type` (present, syntax, version), `FSPIOP-Source`, `FSPIOP-Destination`. Only the
-//! first failure is reported. Nothing is allocated on the good path; a header that may occur once
-//! but occurs twice is refused before all of these, for the two ends of a connection need not
-//! agree on which one counts.
+//! `Content-Type` (present, syntax, version), `Content-Encoding`, `FSPIOP-Source`,
+//! `FSPIOP-Destination`. Only the first failure is reported. Nothing is allocated on the good path;
+//! a header that may occur once but occurs twice is refused before all of these, for the two ends
+//! of a connection need not agree on which one counts.
 
-use http::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderName};
-use http::{HeaderMap, HeaderValue, Method};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::FspName;
 
+use crate::body::fsp_id;
 use crate::error::{ErrorCode, Refusal};
-use crate::time::is_imf_fixdate;
+use crate::media::{self, Acceptance};
+use crate::route::Resource;
+use crate::time::is_http_date;
 use crate::trace::TraceContext;
 
 /// `FSPIOP-Source`: the participant (or hub) that made the message.
@@ -36,7 +39,6 @@ pub static X_CLIENT_ID: HeaderName = HeaderName::from_static("x-client-id");
 /// Largest sum of header names and values the server accepts, in bytes (DESIGN contract 10).
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-const MEDIA_TYPE_PREFIX: &[u8] = b"application/vnd.interoperability.";
 const ACCEPT_UNSUPPORTED: &str = "The Client requested an unsupported version, see extension list \
                                   for supported version(s).";
 const CONTENT_UNSUPPORTED: &str =
@@ -81,13 +83,15 @@ impl Presence {
 /// The form of a header's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderForm {
-    /// Media types of the resource, with or without a version, one of them supported.
+    /// A list of media ranges, one of which includes the resource in a supported version.
     MediaRanges,
     /// The media type of the resource with a supported version of two digits.
     MediaType,
-    /// IMF-fixdate.
+    /// The content coding `identity`.
+    Identity,
+    /// An HTTP date.
     Date,
-    /// The name of a participant: 1 to 32 bytes.
+    /// The name of a participant: 1 to 32 characters.
     Name,
     /// The same, where an empty value counts as none.
     NameOrEmpty,
@@ -99,12 +103,18 @@ const fn rule(name: &'static str, presence: Presence, form: HeaderForm) -> Heade
     HeaderRule { name: HeaderName::from_static(name), presence, once: true, form }
 }
 
+const fn list(name: &'static str, presence: Presence, form: HeaderForm) -> HeaderRule {
+    HeaderRule { name: HeaderName::from_static(name), presence, once: false, form }
+}
+
 /// Every header that is looked at, in the order of the checks. The name of a header that may
 /// occur once is refused when it occurs twice.
-pub static HEADER_RULES: [HeaderRule; 12] = [
-    rule("accept", Presence::RequiredToAsk, HeaderForm::MediaRanges),
+pub static HEADER_RULES: [HeaderRule; 14] = [
+    list("accept", Presence::RequiredToAsk, HeaderForm::MediaRanges),
     rule("content-type", Presence::Required, HeaderForm::MediaType),
+    list("content-encoding", Presence::Optional, HeaderForm::Identity),
     rule("date", Presence::Required, HeaderForm::Date),
+    rule("authorization", Presence::Optional, HeaderForm::Any),
     rule("fspiop-source", Presence::Required, HeaderForm::Name),
     rule("fspiop-destination", Presence::Optional, HeaderForm::NameOrEmpty),
     rule("fspiop-proxy", Presence::Optional, HeaderForm::NameOrEmpty),
@@ -121,22 +131,71 @@ impl HeaderForm {
     /// will do, or where only the length counts.
     #[must_use]
     pub fn pattern(self, resource: &str) -> Option<String> {
-        let media = format!("application/vnd\\.interoperability\\.{resource}\\+json");
-        let range = format!("{media}( ?; ?version=[0-9](\\.[0-9])?)?");
-        let supported = format!("{media}( ?; ?version=(1|2|1\\.0|1\\.1|2\\.0))?");
         match self {
-            Self::MediaRanges => Some(format!("^({range},)*{supported}(,{range})*$")),
-            Self::MediaType => Some(format!("^{media} ?; ?version=(1\\.0|1\\.1|2\\.0)$")),
-            Self::Date => Some(DATE_PATTERN.to_owned()),
+            Self::MediaRanges => Some(accept_pattern(resource)),
+            Self::MediaType => {
+                let version = version_pattern("1\\.0|1\\.1|2\\.0");
+                let media = media_pattern(resource);
+                Some(format!("^{media}{FOREIGN}*{BLANKS};{BLANKS}{version}{FOREIGN}*$"))
+            }
+            Self::Identity => Some(format!("^{}$", any_case("identity"))),
+            Self::Date => Some(date_pattern()),
             Self::Name | Self::NameOrEmpty | Self::Any => None,
         }
     }
 }
 
-/// What a pattern can say: that the day exists, and that the name is its own, is checked besides.
-const DATE_PATTERN: &str = "^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), (0[1-9]|[12][0-9]|3[01]) \
-    (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [0-9]{4} \
-    ([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60) GMT$";
+const BLANKS: &str = "[ \\t]*";
+/// A parameter other than `version` and `q`; of those, names with other first letters will do.
+const FOREIGN: &str = "([ \\t]*;[ \\t]*([!#$%&'*+.^_`|~0-9A-PR-UW-Za-pr-uw-z-]\
+    [!#$%&'*+.^_`|~0-9A-Za-z-]*=([!#$%&'*+.^_`|~0-9A-Za-z-]+|\"([ !#-\\[\\]-~]|\\\\[ -~])*\"))?)";
+const WEIGHT: &str = "([ \\t]*;[ \\t]*[Qq]=(0(\\.[0-9]{0,3})?|1(\\.0{0,3})?))?";
+const POSITIVE: &str = "([ \\t]*;[ \\t]*[Qq]=(0\\.[0-9]{0,2}[1-9]|1(\\.0{0,3})?))?";
+
+fn accept_pattern(resource: &str) -> String {
+    let token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+    let any = format!("{token}/{token}{FOREIGN}*{WEIGHT}");
+    let version = version_pattern("1|2|1\\.0|1\\.1|2\\.0");
+    let media = media_pattern(resource);
+    let good = format!("{media}{FOREIGN}*({BLANKS};{BLANKS}{version})?{FOREIGN}*{POSITIVE}");
+    format!("^({any}{BLANKS},{BLANKS})*{good}({BLANKS},{BLANKS}{any})*$")
+}
+
+fn media_pattern(resource: &str) -> String {
+    let media = any_case(&format!("vnd.interoperability.{resource}+json"));
+    format!("{}/{media}", any_case("application"))
+}
+
+/// The parameter with one of these values, quoted or not.
+fn version_pattern(values: &str) -> String {
+    format!("{}=(\"({values})\"|({values}))", any_case("version"))
+}
+
+/// A text in upper and lower case, as a pattern.
+fn any_case(text: &str) -> String {
+    let one = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' => {
+            format!("[{}{}]", letter.to_ascii_uppercase(), letter.to_ascii_lowercase())
+        }
+        '.' | '+' => format!("\\{letter}"),
+        _ => letter.to_string(),
+    };
+    text.chars().map(one).collect()
+}
+
+/// What a pattern can say: that the day exists is checked in addition.
+fn date_pattern() -> String {
+    let day = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
+    let long_day = "(Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)";
+    let month = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)";
+    let two = "(0[1-9]|[12][0-9]|3[01])";
+    let time = "([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)";
+    format!(
+        "^({day}, (0?[1-9]|[12][0-9]|3[01]) {month} [1-9][0-9]{{3}} {time} GMT\
+         |{long_day}, {two}-{month}-[0-9]{{2}} {time} GMT\
+         |{day} {month} ( [1-9]|{two}) {time} [1-9][0-9]{{3}})$"
+    )
+}
 
 /// A protocol version the hub speaks, as written in `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,8 +243,8 @@ pub struct RequestHeaders<'a> {
 /// Checks the headers of a request for `resource` (the first segment of the path, as written).
 ///
 /// # Errors
-/// The first failure in the order of the module's text: 3100, 3101 or 3102 with 400, or 3001
-/// with 406 and the supported versions.
+/// The first failure in the order of the module's text: 3100, 3101 or 3102 with 400, 3101 with
+/// 415, or 3001 with 406 and the supported versions.
 pub fn check<'a>(
     headers: &'a HeaderMap,
     method: &Method,
@@ -194,8 +253,9 @@ pub fn check<'a>(
     check_singles(headers)?;
     check_identity(headers)?;
     check_accept(headers, method, resource)?;
-    check_date(headers)?;
+    check_date(headers, resource)?;
     let version = check_content_type(headers, resource)?;
+    check_content_encoding(headers)?;
     let Some(source) = headers.get(&FSPIOP_SOURCE) else {
         return Err(Refusal::missing("/header must have required property 'fspiop-source'"));
     };
@@ -236,91 +296,71 @@ fn check_identity(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 fn check_accept(headers: &HeaderMap, method: &Method, resource: &str) -> Result<(), Refusal> {
-    let Some(accept) = headers.get(ACCEPT) else {
-        return match Presence::RequiredToAsk.is_required(method) {
-            true => Err(Refusal::missing("Accept is required")),
-            false => Ok(()),
-        };
-    };
-    let mut supported = false;
-    for range in accept.as_bytes().split(|byte| *byte == b',') {
-        match parse_media_range(range, resource) {
-            Some(range) => supported |= range.is_supported(),
-            None => return Err(Refusal::malformed("Invalid accept header")),
+    let lines = headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes);
+    match media::accept(lines, resource) {
+        Acceptance::Absent if Presence::RequiredToAsk.is_required(method) => {
+            Err(missing("Accept", resource))
         }
+        Acceptance::Absent | Acceptance::Supported => Ok(()),
+        Acceptance::Unsupported => Err(unsupported(ACCEPT_UNSUPPORTED)),
+        Acceptance::Malformed => Err(Refusal::malformed("Invalid accept header")),
     }
-    if supported { Ok(()) } else { Err(unsupported(ACCEPT_UNSUPPORTED)) }
 }
 
-fn check_date(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_date(headers: &HeaderMap, resource: &str) -> Result<(), Refusal> {
     match headers.get(DATE) {
-        None => Err(Refusal::missing("Date is required")),
-        Some(date) if is_imf_fixdate(date.as_bytes()) => Ok(()),
+        None => Err(missing("Date", resource)),
+        Some(date) if is_http_date(date.as_bytes()) => Ok(()),
         Some(_) => Err(Refusal::malformed("Invalid date header")),
     }
 }
 
 fn check_content_type(headers: &HeaderMap, resource: &str) -> Result<Version, Refusal> {
     let Some(content_type) = headers.get(CONTENT_TYPE) else {
-        return Err(Refusal::missing("Content-Type is required"));
+        return Err(missing("Content-Type", resource));
     };
-    match parse_media_range(content_type.as_bytes(), resource) {
-        Some(MediaRange::Exact(major, minor)) => match (major, minor) {
-            (b'1', b'0') => Ok(Version::V1_0),
-            (b'1', b'1') => Ok(Version::V1_1),
-            (b'2', b'0') => Ok(Version::V2_0),
-            _ => Err(unsupported(CONTENT_UNSUPPORTED)),
-        },
-        _ => Err(Refusal::malformed("Invalid content-type header")),
+    match media::content_version(content_type.as_bytes(), resource) {
+        Some((b'1', b'0')) => Ok(Version::V1_0),
+        Some((b'1', b'1')) => Ok(Version::V1_1),
+        Some((b'2', b'0')) => Ok(Version::V2_0),
+        Some(_) => Err(unsupported(CONTENT_UNSUPPORTED)),
+        None => Err(Refusal::malformed("Invalid content-type header")),
     }
+}
+
+/// Refuses a message whose body is not sent as it is: the hub decodes no body, and a signature or
+/// a hash over the coded bytes would be one of another message.
+fn check_content_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut lines = headers.get_all(CONTENT_ENCODING).iter();
+    match lines.all(|line| is_identity(line.as_bytes())) {
+        true => Ok(()),
+        false => {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let refusal = Refusal::malformed("Content-Encoding must be identity");
+            Err(Refusal { status, ..refusal })
+        }
+    }
+}
+
+/// Whether a list of content codings names none that changes a body.
+#[must_use]
+pub fn is_identity(codings: &[u8]) -> bool {
+    let mut codings = codings.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// Quotes word a missing header as their service's description of the API does.
+fn missing(name: &str, resource: &str) -> Refusal {
+    if resource != Resource::Quotes.as_str() {
+        return Refusal::missing(&format!("{name} is required"));
+    }
+    let name = name.to_ascii_lowercase();
+    Refusal::missing(&format!("/header must have required property '{name}'"))
 }
 
 fn unsupported(sentence: &str) -> Refusal {
     let refusal = Refusal::new(ErrorCode::UNACCEPTABLE_VERSION, sentence);
     Refusal { extensions: Version::SUPPORTED.to_vec(), ..refusal }
-}
-
-/// The version part of a media type whose other parts are right.
-enum MediaRange {
-    Any,
-    Major(u8),
-    Exact(u8, u8),
-}
-
-impl MediaRange {
-    const fn is_supported(&self) -> bool {
-        matches!(
-            self,
-            Self::Any
-                | Self::Major(b'1' | b'2')
-                | Self::Exact(b'1', b'0' | b'1')
-                | Self::Exact(b'2', b'0')
-        )
-    }
-}
-
-/// Parses `application/vnd.interoperability.<resource>+json[ ];[ ]version=D[.D]`, the version
-/// part left out or not.
-fn parse_media_range(text: &[u8], resource: &str) -> Option<MediaRange> {
-    let parameters = text
-        .strip_prefix(MEDIA_TYPE_PREFIX)?
-        .strip_prefix(resource.as_bytes())?
-        .strip_prefix(b"+json".as_slice())?;
-    if parameters.is_empty() {
-        return Some(MediaRange::Any);
-    }
-    let parameters = skip_blank(parameters).strip_prefix(b";".as_slice())?;
-    match skip_blank(parameters).strip_prefix(b"version=".as_slice())? {
-        [major] if major.is_ascii_digit() => Some(MediaRange::Major(*major)),
-        [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
-            Some(MediaRange::Exact(*major, *minor))
-        }
-        _ => None,
-    }
-}
-
-fn skip_blank(text: &[u8]) -> &[u8] {
-    text.strip_prefix(b" ".as_slice()).unwrap_or(text)
 }
 
 fn optional_name(headers: &HeaderMap, name: &HeaderName) -> Result<Option<FspName>, Refusal> {
@@ -334,7 +374,7 @@ fn fsp_name(value: &HeaderValue, header: &str) -> Result<FspName, Refusal> {
     let Ok(text) = std::str::from_utf8(value.as_bytes()) else {
         return Err(Refusal::malformed(&format!("Invalid {header} header")));
     };
-    FspName::new(text).ok_or_else(|| {
+    fsp_id(text).ok_or_else(|| {
         let bound = if text.is_empty() { "fewer than 1" } else { "more than 32" };
         Refusal::invalid(&format!("/header/{header} must NOT have {bound} characters"))
     })
@@ -417,8 +457,10 @@ mod tests {
             vec![("date", "yesterday")],
             vec![("fspiop-source", &*long)],
             vec![("fspiop-destination", &*long)],
+            vec![("content-encoding", "gzip")],
             vec![("+date", "Tue, 15 Nov 1994 08:12:31 GMT")],
             vec![("+fspiop-source", "other")],
+            vec![("+authorization", "a"), ("+authorization", "b")],
             vec![("+x-forwarded-for", "a"), ("+x-forwarded-for", "b")],
         ]
         .iter()
@@ -439,10 +481,14 @@ mod tests {
                 /header/fspiop-source must NOT have more than 32 characters
             400 Bad Request, 3100: Generic validation error
                 /header/fspiop-destination must NOT have more than 32 characters
+            415 Unsupported Media Type, 3101: Malformed syntax
+                Content-Encoding must be identity
             400 Bad Request, 3101: Malformed syntax
                 Header date must not be repeated
             400 Bad Request, 3101: Malformed syntax
                 Header fspiop-source must not be repeated
+            400 Bad Request, 3101: Malformed syntax
+                Header authorization must not be repeated
             ok"#]].assert_eq(&lines.join("\n"));
     }
 
@@ -471,6 +517,7 @@ mod tests {
         let values = |rule: &HeaderRule| match rule.form {
             HeaderForm::MediaRanges | HeaderForm::MediaType => JSON_2_0,
             HeaderForm::Date => GOOD[2].1,
+            HeaderForm::Identity => "identity",
             HeaderForm::Name | HeaderForm::NameOrEmpty | HeaderForm::Any => "payerfsp",
         };
         for rule in &HEADER_RULES {
@@ -517,19 +564,14 @@ mod tests {
             ("transfers+json;version=1.1", true, true),
             ("transfers+json;version=2.0", true, true),
             ("transfers+json ; version=2.0", true, true),
-            ("transfers+json; version=2.0", true, true),
+            ("transfers+json  ;\t version=2.0", true, true),
             ("transfers+json;version=2.1", false, false),
             ("transfers+json;version=2", false, true),
-            ("transfers+json;version=1", false, true),
             ("transfers+json;version=3", false, false),
             ("transfers+json", false, true),
-            ("transfers+json  ;version=2.0", false, false),
-            ("transfers+json;  version=2.0", false, false),
-            ("transfers+json;version=2.0;charset=utf-8", false, false),
-            ("transfers+json;version=2.0 ", false, false),
+            ("transfers+json;charset=utf-8;version=2.0", true, true),
+            ("Transfers+JSON;Version=\"2.0\"", true, true),
             ("transfers+json;version=02.0", false, false),
-            ("transfers+json;Version=2.0", false, false),
-            ("Transfers+json;version=2.0", false, false),
             ("quotes+json;version=2.0", false, false),
             ("iso20022.transfers+json;version=2.0", false, false),
             ("transfers+xml;version=2.0", false, false),
@@ -545,18 +587,61 @@ mod tests {
     }
 
     #[test]
-    fn accept_may_list_several_without_blanks() {
+    fn accept_may_come_in_several_lines() {
         let range =
             |version| format!("application/vnd.interoperability.transfers+json;version={version}");
-        for (value, expected) in [
-            (format!("{},{}", range("1"), range("2.0")), true),
-            (format!("{},{}", range("7"), range("2.0")), true),
-            (format!("{},{}", range("7"), range("8")), false),
-            (format!("{}, {}", range("1"), range("2.0")), false),
-            (format!("{},", range("1")), false),
-            (format!("{},*/*", range("1")), false),
+        let lines = |first: &str, second: &str| {
+            outcome(&Method::GET, &[("accept", first), ("+accept", second)])
+        };
+        assert_eq!(lines(&range("7"), &range("2.0")), "ok");
+        assert_eq!(lines("text/html", &range("2.0")), "ok");
+        assert!(lines(&range("7"), &range("8")).starts_with("406"));
+        assert!(lines("nonsense", &range("2.0")).starts_with("400"));
+    }
+
+    #[test]
+    fn quotes_word_a_missing_header_as_their_service_does() {
+        for name in ["accept", "date", "content-type", "fspiop-source"] {
+            let mut headers = headers(&[]);
+            for (name, value) in GOOD {
+                let value = value.replace("transfers", "quotes");
+                headers.insert(name, HeaderValue::from_str(&value).expect("a value"));
+            }
+            assert!(check(&headers, &Method::POST, "quotes").is_ok());
+            headers.remove(name);
+            let refusal = check(&headers, &Method::POST, "quotes").expect_err("it is required");
+            assert_eq!(
+                refusal.to_string(),
+                format!(
+                    "400 Bad Request, 3102: Missing mandatory element - /header must have \
+                     required property '{name}'"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn bodies_come_as_they_are() {
+        for (codings, expected) in [
+            ("identity", true),
+            ("Identity, ,identity", true),
+            ("", true),
+            ("gzip", false),
+            ("identity, gzip", false),
+            ("x-identity", false),
         ] {
-            assert_eq!(outcome(&Method::GET, &[("accept", &value)]) == "ok", expected, "{value}");
+            assert_eq!(is_identity(codings.as_bytes()), expected, "{codings}");
+        }
+        let twice = [("+content-encoding", "identity"), ("+content-encoding", "br")];
+        assert!(outcome(&Method::GET, &twice).starts_with("415"));
+    }
+
+    #[test]
+    fn names_are_counted_in_characters() {
+        for (name, expected) in [("é".repeat(32), true), ("é".repeat(33), false)] {
+            let mut headers = headers(&[]);
+            headers.insert("fspiop-source", HeaderValue::from_str(&name).expect("a value"));
+            assert_eq!(check(&headers, &Method::POST, "transfers").is_ok(), expected, "{name}");
         }
     }
 

@@ -6,7 +6,8 @@
 //!    identifiers decoded and checked.
 //! 2. [`body`]: the body parsed and checked, one type per kind of message
 //!    (`Prepare::parse(&bytes)`), and [`significant_hash`] for the duplicate check.
-//! 3. [`forward::rewrite`]: the inbound headers become those of the outgoing message, in place;
+//! 3. [`forward::strip`] removes what ends at the hub, and [`forward::rewrite`] makes the inbound
+//!    headers those of the outgoing message, both in place;
 //!    [`payload::encode`] gives the form in which headers and body are stored.
 //! 4. [`callback`]: headers and bodies of the messages the hub makes itself.
 //!
@@ -29,7 +30,10 @@ pub mod framing;
 mod hash;
 pub mod headers;
 mod json;
+pub mod line_ends;
+mod media;
 pub mod payload;
+mod query;
 pub mod reach;
 mod route;
 pub mod routes;
@@ -69,7 +73,7 @@ pub enum Accepted<'a> {
 
 /// Checks everything of a request but its body: path and method, headers, identifiers.
 ///
-/// `path` comes without the query.
+/// `path` may carry the query.
 ///
 /// # Errors
 /// The first failure, as [`find`], [`headers::check`] and [`ApiRoute::route`] word it.
@@ -78,11 +82,15 @@ pub fn accept<'a>(
     path: &'a str,
     headers: &'a HeaderMap,
 ) -> Result<Accepted<'a>, Refusal> {
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path, None),
+    };
     let api = match find(method, path)? {
         Found::Health => return Ok(Accepted::Health),
         Found::EndpointCache => return Ok(Accepted::EndpointCache),
         Found::Api(api) => api,
     };
     let headers = headers::check(headers, method, api.resource().as_str())?;
-    Ok(Accepted::Message { route: api.route()?, headers })
+    Ok(Accepted::Message { route: api.route(query)?, headers })
 }

@@ -38,6 +38,12 @@ pub struct Network {
 pub struct NoNetwork(String);
 
 impl Network {
+    /// Whether an address lies in it; an IPv4 address mapped into IPv6 counts as the former.
+    #[must_use]
+    pub fn contains_canonical(&self, address: IpAddr) -> bool {
+        self.contains(address.to_canonical())
+    }
+
     fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(mine), IpAddr::V4(other)) => {

@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::Method;
-use ledger::TransferId;
+use ledger::{Currency, TransferId};
 
 use crate::error::Refusal;
+use crate::query;
 use crate::routes::{Operation, PLAIN_ROUTES, Segment};
 
 /// Longest identifier in a path, in characters after decoding (hub-semantics 1.6).
@@ -119,6 +120,17 @@ pub struct Identifier<'a> {
     pub text: Cow<'a, str>,
 }
 
+impl<'a> Identifier<'a> {
+    /// [`Identifier::raw`] with braces escaped, which not every reader of a path accepts.
+    #[must_use]
+    pub fn escaped(&self) -> Cow<'a, str> {
+        match self.raw.contains(BRACES) {
+            true => self.raw.replace('{', "%7B").replace('}', "%7D").into(),
+            false => self.raw.into(),
+        }
+    }
+}
+
 impl fmt::Display for Identifier<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -134,6 +146,11 @@ pub struct PartyPath<'a> {
     pub id: Identifier<'a>,
     /// The sub-identifier, when the path has one.
     pub sub_id: Option<Identifier<'a>>,
+    /// Currency of the query, where it narrows the request.
+    pub currency: Option<Currency>,
+    /// An identifier has braces. Such a request is accepted at once, and refused by callback
+    /// (hub-semantics, Rulings).
+    pub has_braces: bool,
 }
 
 /// `{ID}` of a transfer.
@@ -251,22 +268,23 @@ impl<'a> ApiRoute<'a> {
         self.resource
     }
 
-    /// Decodes and checks the identifiers.
+    /// Decodes and checks the identifiers, and of the query what narrows the request.
     ///
     /// # Errors
-    /// 3100 for an unknown party id type and for a quote's id of no known form, 3101 for an
-    /// identifier outside its rule, 2002 with 501 for the routes that are published but not
-    /// served: `PUT /participants/{ID}[/error]` and `PATCH /transfers/{ID}`.
-    pub fn route(&self) -> Result<Route<'a>, Refusal> {
+    /// 3100 for an unknown party id type, for a quote's id of no known form and for an unknown
+    /// currency, 3101 for an identifier outside its rule and for a currency that occurs twice, 2002
+    /// with 501 for the routes that are published but not served: `PUT /participants/{ID}[/error]`
+    /// and `PATCH /transfers/{ID}`.
+    pub fn route(&self, query: Option<&str>) -> Result<Route<'a>, Refusal> {
         let [first, ..] = self.segments;
         Ok(match self.operation {
             Operation::ParticipantsBatch => Route::ParticipantsBatch,
-            Operation::ParticipantsGet => Route::ParticipantsGet(self.party()?),
+            Operation::ParticipantsGet => Route::ParticipantsGet(self.narrowed_party(query)?),
             Operation::ParticipantsPost => Route::ParticipantsPost(self.party()?),
             Operation::ParticipantsPut => Route::ParticipantsPut(self.party()?),
             Operation::ParticipantsError => Route::ParticipantsError(self.party()?),
-            Operation::ParticipantsDelete => Route::ParticipantsDelete(self.party()?),
-            Operation::PartiesGet => Route::PartiesGet(self.party()?),
+            Operation::ParticipantsDelete => Route::ParticipantsDelete(self.narrowed_party(query)?),
+            Operation::PartiesGet => Route::PartiesGet(self.narrowed_party(query)?),
             Operation::PartiesPut => Route::PartiesPut(self.party()?),
             Operation::PartiesError => Route::PartiesError(self.party()?),
             Operation::QuotesPost => Route::QuotesPost,
@@ -285,20 +303,26 @@ impl<'a> ApiRoute<'a> {
         })
     }
 
+    fn narrowed_party(&self, query: Option<&str>) -> Result<PartyPath<'a>, Refusal> {
+        let party = self.party()?;
+        Ok(PartyPath { currency: query::currency(query)?, ..party })
+    }
+
     fn party(&self) -> Result<PartyPath<'a>, Refusal> {
         let [kind, id, sub_id] = self.segments;
         let Some(kind) = PartyIdType::parse(kind) else {
             return Err(Refusal::invalid("/path/Type must be equal to one of the allowed values"));
         };
-        let id = identifier(id, "ID")?;
-        if !kind.allows(&id.text) {
-            return Err(Refusal::malformed(&format!("Invalid {} in /path/ID", kind.as_str())));
-        }
+        let id = party_identifier(id, "ID")?;
         let sub_id = match sub_id {
             "" => None,
-            _ => Some(identifier(sub_id, "SubId")?),
+            _ => Some(party_identifier(sub_id, "SubId")?),
         };
-        Ok(PartyPath { kind, id, sub_id })
+        let has_braces = [Some(&id), sub_id.as_ref()].into_iter().flatten().any(has_braces);
+        if !has_braces && !kind.allows(&id.text) {
+            return Err(Refusal::malformed(&format!("Invalid {} in /path/ID", kind.as_str())));
+        }
+        Ok(PartyPath { kind, id, sub_id, currency: None, has_braces })
     }
 }
 
@@ -372,6 +396,27 @@ fn identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
     }
 }
 
+/// The same, with braces allowed.
+fn party_identifier<'a>(raw: &'a str, name: &str) -> Result<Identifier<'a>, Refusal> {
+    let text = percent_decode(raw);
+    match text {
+        Some(text) if text.contains(BRACES) => {
+            let allowed = |c: char| BRACES.contains(&c) || is_identifier_character(c);
+            if !is_short_enough(&text) || !text.chars().all(allowed) {
+                return Err(Refusal::malformed(&format!("Invalid identifier in /path/{name}")));
+            }
+            Ok(Identifier { raw, text })
+        }
+        _ => identifier(raw, name),
+    }
+}
+
+const BRACES: [char; 2] = ['{', '}'];
+
+fn has_braces(identifier: &Identifier<'_>) -> bool {
+    identifier.text.contains(BRACES)
+}
+
 /// What an identifier of a path must be, its length aside, as a pattern of ECMA 262.
 pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\\\\]+$";
 
@@ -380,13 +425,18 @@ pub const IDENTIFIER_PATTERN: &str = "^[^\\s\\u0000-\\u001f\\u007f-\\u009f{}<>`\
 /// (hub-semantics 1.6).
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
-    let allowed = |c: char| {
-        !c.is_whitespace() && !c.is_control() && !matches!(c, '{' | '}' | '<' | '>' | '`' | '\\')
-    };
     // Dots alone are no name to whoever resolves paths.
     !matches!(text, "" | "." | "..")
-        && crate::error::first_chars(text, IDENTIFIER_CHARS_MAX).len() == text.len()
-        && text.chars().all(allowed)
+        && is_short_enough(text)
+        && text.chars().all(is_identifier_character)
+}
+
+fn is_short_enough(text: &str) -> bool {
+    crate::error::first_chars(text, IDENTIFIER_CHARS_MAX).len() == text.len()
+}
+
+fn is_identifier_character(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control() && !matches!(c, '{' | '}' | '<' | '>' | '`' | '\\')
 }
 
 fn is_email(text: &str) -> bool {
@@ -409,7 +459,7 @@ fn is_iban(text: &[u8]) -> bool {
 }
 
 /// Decodes `%XX`; `None` for a broken escape or for bytes that are not UTF-8.
-fn percent_decode(raw: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn percent_decode(raw: &str) -> Option<Cow<'_, str>> {
     if !raw.contains('%') {
         return Some(Cow::Borrowed(raw));
     }
@@ -459,10 +509,12 @@ mod tests {
     use super::*;
 
     fn outcome(method: &Method, path: &str) -> String {
+        let (path, query) =
+            path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let route = find(method, path).and_then(|found| match found {
             Found::Health => Ok("Health".to_owned()),
             Found::EndpointCache => Ok("EndpointCache".to_owned()),
-            Found::Api(api) => api.route().map(|route| show(&route)),
+            Found::Api(api) => api.route(query).map(|route| show(&route)),
         });
         route.unwrap_or_else(|refusal| {
             format!("{} {}", refusal.status.as_u16(), refusal.description)
@@ -483,7 +535,9 @@ mod tests {
             | Route::PartiesPut(party)
             | Route::PartiesError(party) => {
                 let sub_id = party.sub_id.as_ref().map(|sub| format!(" {sub}")).unwrap_or_default();
-                format!("{name} {} {}{sub_id}", party.kind.as_str(), party.id)
+                let braces = if party.has_braces { " with braces" } else { "" };
+                let currency = party.currency.map(|it| format!(" in {it}")).unwrap_or_default();
+                format!("{name} {} {}{sub_id}{currency}{braces}", party.kind.as_str(), party.id)
             }
             Route::QuotesGet(id) | Route::QuotesPut(id) | Route::QuotesError(id) => {
                 format!("{name} {id}")
@@ -661,6 +715,10 @@ mod tests {
                 "GET /parties/ALIAS/a%20b",
                 "GET /parties/ALIAS/a%2Fb",
                 "GET /parties/ALIAS/a%7Bb",
+                "GET /parties/MSISDN/{ID}",
+                "PUT /parties/ALIAS/ok/%7B%7D/error",
+                "GET /parties/ALIAS/{a<b}",
+                "GET /transfers/{ID}",
                 "GET /parties/ALIAS/a%3Cb",
                 "GET /parties/ALIAS/a%5Cb",
                 "GET /parties/ALIAS/a%0Ab",
@@ -691,7 +749,11 @@ mod tests {
                 GET /parties/IBAN/DE89: 400 Malformed syntax - Invalid IBAN in /path/ID
                 GET /parties/ALIAS/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
                 GET /parties/ALIAS/a%2Fb: PartiesGet ALIAS a/b
-                GET /parties/ALIAS/a%7Bb: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /parties/ALIAS/a%7Bb: PartiesGet ALIAS a{b with braces
+                GET /parties/MSISDN/{ID}: PartiesGet MSISDN {ID} with braces
+                PUT /parties/ALIAS/ok/%7B%7D/error: PartiesError ALIAS ok {} with braces
+                GET /parties/ALIAS/{a<b}: 400 Malformed syntax - Invalid identifier in /path/ID
+                GET /transfers/{ID}: 400 Malformed syntax - Invalid identifier in /path/ID
                 GET /parties/ALIAS/a%3Cb: 400 Malformed syntax - Invalid identifier in /path/ID
                 GET /parties/ALIAS/a%5Cb: 400 Malformed syntax - Invalid identifier in /path/ID
                 GET /parties/ALIAS/a%0Ab: 400 Malformed syntax - Invalid identifier in /path/ID
@@ -706,6 +768,30 @@ mod tests {
                 GET /transfers/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
                 GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/id
                 GET /parties/ALIAS/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 400 Malformed syntax - Invalid identifier in /path/ID
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_currency_narrows_what_is_read_and_released() {
+        check(
+            &[
+                "GET /participants/MSISDN/123?currency=EUR",
+                "GET /participants/BUSINESS/acme/till?x=1&currency=EUR",
+                "DELETE /participants/MSISDN/123?currency=EUR",
+                "GET /parties/MSISDN/123?currency=EUR",
+                "GET /parties/MSISDN/123?other=EUR",
+                "DELETE /participants/MSISDN/123?currency=eur",
+                "POST /participants/MSISDN/123?currency=eur",
+            ],
+            expect![[r#"
+                GET /participants/MSISDN/123?currency=EUR: ParticipantsGet MSISDN 123 in EUR
+                GET /participants/BUSINESS/acme/till?x=1&currency=EUR: ParticipantsGet BUSINESS acme till in EUR
+                DELETE /participants/MSISDN/123?currency=EUR: ParticipantsDelete MSISDN 123 in EUR
+                GET /parties/MSISDN/123?currency=EUR: PartiesGet MSISDN 123 in EUR
+                GET /parties/MSISDN/123?other=EUR: PartiesGet MSISDN 123
+                DELETE /participants/MSISDN/123?currency=eur: 400 Generic validation error - /query/currency must be equal to one of the allowed values
+                POST /participants/MSISDN/123?currency=eur: ParticipantsPost MSISDN 123
             "#]],
         );
     }

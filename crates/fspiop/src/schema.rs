@@ -50,8 +50,6 @@ pub struct Text {
 pub enum Form {
     /// Any text.
     Any,
-    /// Any text whose UTF-8 form is no longer than the bound in characters.
-    Narrow,
     /// A text for which `holds`; `pattern` says the same to the client.
     Pattern {
         /// In the syntax of ECMA 262.
@@ -283,8 +281,7 @@ impl Text {
     }
 
     fn is_short_enough(&self, text: &str) -> bool {
-        text.len() <= self.most
-            || !matches!(self.form, Form::Narrow) && text.chars().nth(self.most).is_none()
+        text.len() <= self.most || text.chars().nth(self.most).is_none()
     }
 
     fn is_long_enough(&self, text: &str) -> bool {
@@ -295,7 +292,7 @@ impl Text {
 impl Form {
     fn holds(&self, text: &str) -> bool {
         match self {
-            Self::Any | Self::Narrow => true,
+            Self::Any => true,
             Self::Pattern { holds, .. } | Self::Name { holds, .. } => holds(text),
             Self::OneOf(names) => names.contains(&text),
         }

@@ -1,7 +1,7 @@
-//! The scheme's two forms of time as text: `DateTime` in bodies, IMF-fixdate in headers.
+//! The scheme's two forms of time as text: `DateTime` in bodies, HTTP dates in headers.
 //!
-//! Both are read and written by hand: each is one fixed form, and no locale, zone table or
-//! leap-second rule is involved. Nothing here reads a clock.
+//! Both are read and written by hand: no locale, zone table or leap-second rule is involved.
+//! Nothing here reads a clock.
 
 use http::HeaderValue;
 
@@ -9,6 +9,8 @@ use http::HeaderValue;
 const SECONDS_MAX: u64 = 253_402_300_799;
 const DAY_SECONDS: u64 = 86_400;
 const DAY_NAMES: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
+const LONG_DAY_NAMES: [&[u8]; 7] =
+    [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
 const MONTH_NAMES: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
@@ -72,35 +74,60 @@ pub fn date_header(millis: u64) -> HeaderValue {
     HeaderValue::from_bytes(&text).expect("a date is visible ASCII")
 }
 
-/// Whether `text` is an IMF-fixdate in GMT of a day that exists after the year 999, under the name
-/// of that day.
+/// Whether `text` is an HTTP date of a day that exists after the year 999: an IMF-fixdate, whose
+/// day may have one digit, or one of the two obsolete forms that recipients must accept (RFC 9110,
+/// 5.6.7). The name of the day need not be that of the date.
 #[must_use]
-pub fn is_imf_fixdate(text: &[u8]) -> bool {
-    let Ok(text) = <&[u8; 29]>::try_from(text) else {
-        return false;
-    };
-    let separators = text[3] == b','
-        && [4, 7, 11, 16].iter().all(|&at| text[at] == b' ')
-        && text[19] == b':'
-        && text[22] == b':'
-        && text.ends_with(b" GMT");
-    separators
-        && days_of_fixdate(text).is_some_and(|days| {
-            text.starts_with(DAY_NAMES[days.rem_euclid(DAY_NAMES.len() as i64) as usize])
-        })
-        && number(&text[17..19]).is_some_and(|hour| hour < 24)
-        && number(&text[20..22]).is_some_and(|minute| minute < 60)
-        && number(&text[23..25]).is_some_and(|second| second <= 60)
+pub fn is_http_date(text: &[u8]) -> bool {
+    is_fixdate(text).or_else(|| is_rfc850_date(text)).or_else(|| is_asctime_date(text)).is_some()
 }
 
-/// Days from 1970-01-01 to the date of `ddd, DD Mmm YYYY`.
-fn days_of_fixdate(text: &[u8; 29]) -> Option<i64> {
-    let month = MONTH_NAMES.iter().position(|name| &text[8..11] == *name)?;
-    let mut date = *b"0000-00-00";
-    date[..4].copy_from_slice(&text[12..16]);
-    put(&mut date[5..7], month as u64 + 1);
-    date[8..].copy_from_slice(&text[5..7]);
-    parse_days(&date)
+/// `ddd, D[D] Mmm YYYY hh:mm:ss GMT`.
+fn is_fixdate(text: &[u8]) -> Option<()> {
+    let (name, rest) = text.split_first_chunk::<3>()?;
+    let rest = rest.strip_prefix(b", ")?;
+    let digits = if rest.get(1)? == &b' ' { 1 } else { 2 };
+    let (day, rest) = rest.split_at_checked(digits)?;
+    let rest: &[u8; 22] = rest.try_into().ok()?;
+    let is_whole = rest[0] == b' ' && rest[4] == b' ' && rest[9] == b' ' && rest.ends_with(b" GMT");
+    let is_good = is_whole && DAY_NAMES.contains(&name) && is_time_of_day(&rest[10..18]);
+    is_good.then(|| days_since_1970(number(&rest[5..9])?, month(&rest[1..4])?, number(day)?))??;
+    Some(())
+}
+
+/// `Dddddd, DD-Mmm-YY hh:mm:ss GMT`; the year is read as one of this century.
+fn is_rfc850_date(text: &[u8]) -> Option<()> {
+    let comma = memchr::memchr(b',', text)?;
+    let (name, rest) = text.split_at(comma);
+    let rest: &[u8; 24] = rest.try_into().ok()?;
+    let is_whole = rest.starts_with(b", ") && rest[4] == b'-' && rest[8] == b'-';
+    let is_whole = is_whole && rest[11] == b' ' && rest.ends_with(b" GMT");
+    let is_good = is_whole && LONG_DAY_NAMES.contains(&name) && is_time_of_day(&rest[12..20]);
+    let year = 2_000 + number(&rest[9..11])?;
+    is_good.then(|| days_since_1970(year, month(&rest[5..8])?, number(&rest[2..4])?))??;
+    Some(())
+}
+
+/// `ddd Mmm DD hh:mm:ss YYYY`, the day filled with a blank.
+fn is_asctime_date(text: &[u8]) -> Option<()> {
+    let text: &[u8; 24] = text.try_into().ok()?;
+    let (name, _) = text.split_first_chunk::<3>()?;
+    let is_whole = [3, 7, 10, 19].iter().all(|&at| text[at] == b' ');
+    let is_good = is_whole && DAY_NAMES.contains(&name) && is_time_of_day(&text[11..19]);
+    let day = text[8..10].strip_prefix(b" ").unwrap_or(&text[8..10]);
+    is_good.then(|| days_since_1970(number(&text[20..])?, month(&text[4..7])?, number(day)?))??;
+    Some(())
+}
+
+/// `hh:mm:ss`, with room for a leap second.
+fn is_time_of_day(text: &[u8]) -> bool {
+    let part = |at: usize, end: i64| number(&text[at..at + 2]).is_some_and(|it| it < end);
+    text[2] == b':' && text[5] == b':' && part(0, 24) && part(3, 60) && part(6, 61)
+}
+
+fn month(name: &[u8]) -> Option<i64> {
+    let at = MONTH_NAMES.iter().position(|known| *known == name)?;
+    Some(at as i64 + 1)
 }
 
 /// A moment taken apart, in the proleptic Gregorian calendar.
@@ -135,12 +162,14 @@ impl Civil {
 /// Days from 1970-01-01 to the date `YYYY-MM-DD`; `None` unless such a day exists after 999.
 fn parse_days(date: &[u8]) -> Option<i64> {
     let date: &[u8; 10] = date.try_into().ok()?;
-    if date[4] != b'-' || date[7] != b'-' || date[0] == b'0' {
+    if date[4] != b'-' || date[7] != b'-' {
         return None;
     }
-    let year = number(&date[..4])?;
-    let month = number(&date[5..7])?;
-    let day = number(&date[8..])?;
+    days_since_1970(number(&date[..4])?, number(&date[5..7])?, number(&date[8..])?)
+}
+
+/// `None` unless such a day exists after 999.
+fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
@@ -148,7 +177,7 @@ fn parse_days(date: &[u8]) -> Option<i64> {
         2 => 28 + i64::from(leap),
         _ => return None,
     };
-    if !(1..=length).contains(&day) {
+    if year < 1_000 || !(1..=length).contains(&day) {
         return None;
     }
     let (year, month_from_march) =
@@ -245,30 +274,48 @@ mod tests {
     }
 
     #[test]
-    fn fixdates_are_told_from_other_dates() {
+    fn http_dates_are_told_from_other_texts() {
         for (text, valid) in [
             ("Tue, 15 Nov 1994 08:12:31 GMT", true),
             ("Fri, 31 Dec 9999 23:59:59 GMT", true),
             ("Thu, 29 Feb 1996 08:12:31 GMT", true),
             ("Wed, 31 Dec 1969 23:59:59 GMT", true),
-            ("Mon, 15 Nov 1994 08:12:31 GMT", false),
+            ("Sat, 31 Dec 2016 23:59:60 GMT", true),
+            ("Mon, 15 Nov 1994 08:12:31 GMT", true),
+            ("Tue, 1 Nov 1994 08:12:31 GMT", true),
+            ("Tuesday, 15-Nov-94 08:12:31 GMT", true),
+            ("Wednesday, 29-Feb-00 08:12:31 GMT", true),
+            ("Tue Nov 15 08:12:31 1994", true),
+            ("Tue Nov  1 08:12:31 1994", true),
             ("Tue, 31 Feb 1994 08:12:31 GMT", false),
             ("Thu, 31 Nov 1994 08:12:31 GMT", false),
             ("Wed, 29 Feb 1995 08:12:31 GMT", false),
+            ("Wed, 31 Dec 0999 08:12:31 GMT", false),
             ("Tue, 15 Nov 1994 08:12:31 UTC", false),
             ("Tue, 15 Nov 1994 08:12:31 gmt", false),
-            ("Tuesday, 15-Nov-94 08:12:31 GMT", false),
-            ("Tue Nov 15 08:12:31 1994", false),
             ("Tue, 15 Nov 1994 24:12:31 GMT", false),
+            ("Tue, 15 Nov 1994 08:60:31 GMT", false),
+            ("Tue, 15 Nov 1994 08:12:61 GMT", false),
             ("Tue, 32 Nov 1994 08:12:31 GMT", false),
             ("Tue, 00 Nov 1994 08:12:31 GMT", false),
+            ("Tue, 0 Nov 1994 08:12:31 GMT", false),
+            ("Tue,  1 Nov 1994 08:12:31 GMT", false),
+            ("Tue, 015 Nov 1994 08:12:31 GMT", false),
             ("Tue, 15 nov 1994 08:12:31 GMT", false),
             ("Die, 15 Nov 1994 08:12:31 GMT", false),
             ("Tue,15 Nov 1994 08:12:31 GMT ", false),
+            ("Tue, 15-Nov-94 08:12:31 GMT", false),
+            ("Dienstag, 15-Nov-94 08:12:31 GMT", false),
+            ("Tuesday, 31-Nov-94 08:12:31 GMT", false),
+            ("Tuesday, 15-Nov-1994 08:12:31 GMT", false),
+            ("Tue Nov 31 08:12:31 1994", false),
+            ("Tue Nov 1  08:12:31 1994", false),
+            ("Tue Nov 15 08-12-31 1994", false),
+            ("Tue Nov 15 08:12:31 1994 ", false),
             ("2016-05-24T08:38:08.699Z", false),
             ("", false),
         ] {
-            assert_eq!(is_imf_fixdate(text.as_bytes()), valid, "{text}");
+            assert_eq!(is_http_date(text.as_bytes()), valid, "{text}");
         }
     }
 
@@ -291,13 +338,13 @@ mod tests {
             let text = date_time_whole_seconds(seconds * 1_000);
             let text = std::str::from_utf8(&text).expect("ASCII");
             prop_assert_eq!(parse_date_time(text), Some(seconds * 1_000));
-            prop_assert!(is_imf_fixdate(date_header(seconds * 1_000).as_bytes()));
+            prop_assert!(is_http_date(date_header(seconds * 1_000).as_bytes()));
         }
 
         #[test]
         fn parsing_never_panics(text in "[0-9TZ:.+-]{20,30}|\\PC{0,32}") {
             let _ = parse_date_time(&text);
-            let _ = is_imf_fixdate(text.as_bytes());
+            let _ = is_http_date(text.as_bytes());
         }
     }
 }

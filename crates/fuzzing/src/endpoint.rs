@@ -33,7 +33,7 @@ pub fn endpoint(data: &[u8]) {
     }
     let Ok(uri) = format!("/parties/ALIAS/{id}/{sub_id}").parse::<Uri>() else { return };
     let Ok(Found::Api(found)) = fspiop::find(&Method::GET, uri.path()) else { return };
-    let Ok(Route::PartiesGet(party)) = found.route() else { return };
+    let Ok(Route::PartiesGet(party)) = found.route(None) else { return };
     render(kind, value, &party, uri.path());
 }
 

@@ -1,7 +1,7 @@
 //! The operations: decisions of the kernel, stored forms, the steps of a message, signatures.
 
 use bytes::Bytes;
-use fspiop::forward::{Forwarding, rewrite};
+use fspiop::forward::{Forwarding, rewrite, strip};
 use fspiop::{ErrorCode, TraceContext, payload, significant_hash};
 use http::HeaderMap;
 use ledger::{Command, Stamp, TransferId};
@@ -175,6 +175,7 @@ fn forward(sample: &Sample, headers: &mut HeaderMap) {
     let trace = TraceContext::new([3; 16]);
     let (method, path) = (sample.method, sample.path);
     let with = Forwarding { method, path, destination: None, trace, span: 77, now_ms: 0 };
+    strip(headers);
     rewrite(headers, &with);
 }
 

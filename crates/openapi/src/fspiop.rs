@@ -1,12 +1,12 @@
 //! The FSPIOP API as the hub serves it: routes, headers and bodies from the tables of `fspiop`,
 //! words, codes, callbacks and examples from here.
 
+use ::fspiop::body::FSP_ID_CHARS_MAX;
 use ::fspiop::headers::{HEADER_RULES, HeaderForm, HeaderRule, Presence};
 use ::fspiop::routes::{Operation as Asked, PLAIN_ROUTES, RouteRow, Segment};
 use ::fspiop::schema::Rule;
 use ::fspiop::{ErrorCode, IDENTIFIER_CHARS_MAX, IDENTIFIER_PATTERN, PartyIdType, Resource};
 use http::Method;
-use ledger::FSP_NAME_BYTES_MAX;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Body, Operation, Parameter, Place};
@@ -102,6 +102,7 @@ fn operation(resource: Resource, row: &RouteRow) -> Operation {
     let said = words(row.operation);
     let has_sub_id = row.tail.contains(&Segment::Identifier("SubId"));
     let mut parameters = identifiers(row.operation, row.tail);
+    parameters.extend(currency(row.operation));
     parameters.extend(headers(row.operation, &row.method, resource.as_str()));
     let rule = ::fspiop::body::rule_of(row.operation);
     let body = rule.map(|rule| Body {
@@ -234,6 +235,23 @@ fn identifier(asked: Asked, name: &str) -> Parameter {
     }
 }
 
+/// The parameter of the query that narrows a request about a party.
+fn currency(asked: Asked) -> Option<Parameter> {
+    let (Asked::ParticipantsGet | Asked::ParticipantsDelete | Asked::PartiesGet) = asked else {
+        return None;
+    };
+    let text = "Only a registration in this currency, or in none. At most once.";
+    Some(Parameter {
+        name: "currency".to_owned(),
+        place: Place::Query,
+        required: false,
+        text: text.to_owned(),
+        schema: reference("Currency"),
+        example: None,
+        shared: None,
+    })
+}
+
 fn headers(asked: Asked, method: &Method, resource: &str) -> Vec<Parameter> {
     let mut headers: Vec<_> =
         HEADER_RULES.iter().map(|rule| header(rule, method, resource)).collect();
@@ -262,7 +280,7 @@ fn header(rule: &HeaderRule, method: &Method, resource: &str) -> Parameter {
     };
     if let Some(least) = least {
         schema["minLength"] = json!(least);
-        schema["maxLength"] = json!(FSP_NAME_BYTES_MAX);
+        schema["maxLength"] = json!(FSP_ID_CHARS_MAX);
     }
     let text = header_text(rule.name.as_str());
     let example = match rule.form {
@@ -310,11 +328,18 @@ fn spelled(name: &str) -> String {
 fn header_text(name: &str) -> &'static str {
     match name {
         "accept" => {
-            "Versions the sender understands; 1.0, 1.1, 2.0, 1 and 2 are known. Tolerated on \
-             `PUT`, and never forwarded there."
+            "Versions the sender understands; 1.0, 1.1, 2.0, 1 and 2 are known. A list of media \
+             ranges by RFC 9110, in one line or several; the most specific range decides, and \
+             `q=0` excludes. `*/*` and `application/*` are accepted, too. Tolerated on `PUT`, and \
+             never forwarded there."
         }
         "content-type" => "Version of the message; asked for without a body, too.",
-        "date" => "When the message was made: a day that exists, under its own name.",
+        "content-encoding" => "Bodies come as they are; any other coding is refused with 415.",
+        "date" => {
+            "When the message was made: a day that exists. The name of the day is not compared \
+             with the date."
+        }
+        "authorization" => "Read by gateways only; neither forwarded nor stored.",
         "fspiop-source" => "Who made the message.",
         "fspiop-destination" => "Who the message is for, when the sender knows; empty is absent.",
         "fspiop-proxy" => "Proxy of another scheme that stands in for the source.",
@@ -323,11 +348,13 @@ fn header_text(name: &str) -> &'static str {
              configuration demands it, and then required on everything but `GET`."
         }
         "fspiop-encryption" => "What the sender encrypted, and how; passed on as it came.",
-        "fspiop-uri" => "Path as signed; added when absent.",
+        "fspiop-uri" => "Path and query as signed; added when absent.",
         "fspiop-http-method" => "Method as signed; added when absent.",
         "traceparent" => "Trace context of W3C; the hub's calls join the trace.",
         "x-client-id" => {
-            "Who a gateway found the caller to be. Must then be the source, or the proxy."
+            "Who a gateway found the caller to be. Must then be the source, or the proxy. Where \
+             gateways are configured, it is ignored from any other address. Neither forwarded nor \
+             stored."
         }
         _ => "",
     }
@@ -404,7 +431,7 @@ mod tests {
         let spelled: Vec<_> = HEADER_RULES.iter().map(|rule| spelled(rule.name.as_str())).collect();
         assert_eq!(
             spelled.join(" "),
-            "Accept Content-Type Date FSPIOP-Source FSPIOP-Destination FSPIOP-Proxy \
+            "Accept Content-Type Content-Encoding Date Authorization FSPIOP-Source FSPIOP-Destination FSPIOP-Proxy \
              FSPIOP-Signature FSPIOP-Encryption FSPIOP-URI FSPIOP-HTTP-Method traceparent X-Client-Id"
         );
         assert!(HEADER_RULES.iter().all(|rule| !header_text(rule.name.as_str()).is_empty()));

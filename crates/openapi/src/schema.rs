@@ -76,9 +76,6 @@ fn of_text(text: &Text) -> Value {
     }
     match &text.form {
         Form::Any => (),
-        Form::Narrow => {
-            out["description"] = json!(format!("At most {} bytes of UTF-8.", text.most));
-        }
         Form::Pattern { pattern, .. } => out["pattern"] = json!(portable(pattern)),
         Form::OneOf(names) => out["enum"] = json!(names),
         Form::Name { all, .. } => out["enum"] = json!(all()),

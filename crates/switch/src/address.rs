@@ -1,6 +1,7 @@
 //! Where participants are reached: the registered endpoint values, taken apart once per change of
 //! the register.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -22,7 +23,8 @@ impl AddressBook {
     }
 
     /// Where a participant wants calls of this type: `None` if it has not said so, and nowhere
-    /// if what it has said cannot be called.
+    /// if what it has said cannot be called. An error about a look-up or a registration for which
+    /// nothing is registered goes where its answer goes, with `/error` behind the path.
     pub(crate) fn find(
         &mut self,
         view: &View,
@@ -33,9 +35,23 @@ impl AddressBook {
             .entry((participant, endpoint))
             .or_insert_with(|| {
                 let endpoints = &view.get(participant)?.endpoints;
-                let (_, value) = endpoints.iter().find(|(name, _)| name == endpoint.as_str())?;
-                Some(Target::parse(value).ok().map(Rc::new))
+                let value = |endpoint: EndpointType| {
+                    let named = endpoints.iter().find(|(name, _)| name == endpoint.as_str());
+                    named.map(|(_, value)| value.as_str())
+                };
+                let value = value(endpoint).map(Cow::Borrowed).or_else(|| {
+                    let answer = value(endpoint.of_answer()?)?;
+                    Some(Cow::Owned(with_error(answer)))
+                })?;
+                Some(Target::parse(&value).ok().map(Rc::new))
             })
             .clone()
+    }
+}
+
+fn with_error(value: &str) -> String {
+    match value.split_once('?') {
+        None => format!("{value}/error"),
+        Some((path, query)) => format!("{path}/error?{query}"),
     }
 }

@@ -5,7 +5,7 @@ use fspiop::body::{
     BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
 };
-use fspiop::forward::{Forwarding, rewrite};
+use fspiop::forward::{Forwarding, rewrite, strip};
 use fspiop::{
     Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, is_identifier, payload,
     significant_hash,
@@ -28,8 +28,8 @@ pub struct Recorded {
 }
 
 /// What the edge records of a message that came with a `Date` and a trace, without the sockets;
-/// `None` for messages that are not recorded. `path` comes without the query, `span` is the id of
-/// the hub's span, not zero.
+/// `None` for messages that are not recorded. `path` may carry the query, `span` is the id of the
+/// hub's span, not zero.
 ///
 /// # Errors
 /// As [`fspiop::accept`] and [`command_of`] say.
@@ -57,6 +57,7 @@ pub fn recorded(
     };
     let destination = destination.as_ref();
     let trace = envelope.trace;
+    strip(&mut headers);
     rewrite(&mut headers, &Forwarding { method, path, destination, trace, span, now_ms: 0 });
     let mut stored = Vec::new();
     payload::encode(&headers, body, &mut stored);
@@ -87,13 +88,19 @@ pub fn command_of(
         }
         Route::ParticipantsPost(path) => {
             let registration = ParticipantRegistration::parse(body)?;
+            if path.has_braces {
+                return Ok(None);
+            }
             register(envelope, path, registration.fsp, registration.currency)
         }
         Route::ParticipantsPut(path) => {
             let update = ParticipantUpdate::parse(body)?;
+            if path.has_braces {
+                return Ok(None);
+            }
             register(envelope, path, update.fsp.unwrap_or(source), update.currency)
         }
-        Route::ParticipantsDelete(path) => remove(envelope, path),
+        Route::ParticipantsDelete(path) if !path.has_braces => remove(envelope, path),
         Route::ParticipantsBatch => register_batch(envelope, &BatchRegistration::parse(body)?),
         _ => return Ok(None),
     }))
@@ -164,9 +171,9 @@ pub(crate) fn register(
     change_parties(envelope, PartyChangeForm::Single, vec![party])
 }
 
-/// `DELETE /participants/{Type}/{ID}[/{SubId}]`.
+/// `DELETE /participants/{Type}/{ID}[/{SubId}]`: the currency of the query narrows it.
 pub(crate) fn remove(envelope: &Envelope, path: &PartyPath<'_>) -> Command {
-    let party = binding(path, envelope.source, None);
+    let party = binding(path, envelope.source, path.currency);
     change_parties(envelope, PartyChangeForm::Delete, vec![party])
 }
 

@@ -71,6 +71,10 @@ pub(crate) struct Line {
     leaving: Cell<bool>,
     overdue: Cell<bool>,
     broken_off: Cell<bool>,
+    /// A head with a line end that is no CR LF has come.
+    has_bare_line_feed: Cell<bool>,
+    /// The client is no gateway, hence not believed when it says who a caller is.
+    ignores_client_id: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -148,6 +152,8 @@ impl Line {
             leaving: Cell::new(false),
             overdue: Cell::new(false),
             broken_off: Cell::new(false),
+            has_bare_line_feed: Cell::new(false),
+            ignores_client_id: Cell::new(false),
             waker: RefCell::new(None),
             sweeps,
             stages,
@@ -207,6 +213,20 @@ impl Line {
         self.broken_off.set(broken_off);
     }
 
+    /// Whether a head was refused for a bare line feed.
+    pub(crate) fn has_bare_line_feed(&self) -> bool {
+        self.has_bare_line_feed.get()
+    }
+
+    pub(crate) fn set_bare_line_feed(&self) {
+        self.has_bare_line_feed.set(true);
+    }
+
+    /// From now on no request of it is believed to come through a gateway.
+    pub(crate) fn ignore_client_id(&self) {
+        self.ignores_client_id.set(true);
+    }
+
     /// The task to wake when its time is over.
     pub(crate) fn wait(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
@@ -242,6 +262,13 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.connections.remove(&self.line);
+    }
+}
+
+impl Serving {
+    /// Whether `X-Client-Id` of the request counts for nothing.
+    pub(crate) fn ignores_client_id(&self) -> bool {
+        self.0.ignores_client_id.get()
     }
 }
 

@@ -24,6 +24,7 @@ use crate::inquiry::Inquiries;
 use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::signatures::KeyBook;
+use crate::socket::Room;
 use crate::waiters::{Reply, Wait, Waiters};
 use crate::{Message, Options};
 
@@ -169,6 +170,8 @@ pub(crate) struct Edge {
     pub(crate) null: Null,
     pub(crate) connections: Rc<Connections>,
     pub(crate) turned_away: Cell<usize>,
+    /// Room that clients' sockets are read into.
+    pub(crate) room: Rc<Room>,
     /// Bytes of bodies that are not yet whole.
     pub(crate) gathered: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
@@ -219,6 +222,7 @@ impl Edge {
             null: Null::default(),
             connections: Connections::new(options.connections, Arc::clone(handle.stages())),
             turned_away: Cell::new(0),
+            room: Rc::default(),
             gathered: Cell::new(0),
             counters: seat.counters,
             moved: RefCell::default(),

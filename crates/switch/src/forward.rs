@@ -2,6 +2,7 @@
 //! Each gets one attempt; when it fails, whoever sent the message hears of it (hub-semantics 2.1,
 //! DESIGN contract 4).
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use ledger::{FspName, ParticipantIndex};
+use node::View;
 use tokio::task::spawn_local;
 
 use crate::edge::Edge;
@@ -157,10 +159,11 @@ pub(crate) fn hub_headers(
 ) -> HeaderMap {
     let view = edge.view();
     let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
+    let path = signed_path(edge, &view, to);
     callback::hub_headers(&HubMessage {
         resource,
         method: &to.method,
-        path: &to.path,
+        path: &path,
         hub: &view.hub,
         recipient: &recipient,
         trace: trace.context,
@@ -168,6 +171,27 @@ pub(crate) fn hub_headers(
         span: edge.unique(),
         now_ms: edge.wall_ms(),
     })
+}
+
+/// The path of a message of the hub's own as its signature covers it: with the query of the call,
+/// which the registered address may have.
+fn signed_path<'a>(edge: &Edge, view: &View, to: &'a Destination) -> Cow<'a, str> {
+    let target = edge.addresses.borrow_mut().find(view, to.participant, to.endpoint).flatten();
+    match target.filter(|target| target.path.contains('?')) {
+        None => Cow::Borrowed(&*to.path),
+        Some(target) => {
+            let address = address(&target, to);
+            let query = address.split_once('?').map_or("", |(_, query)| query);
+            let path = to.path.split('?').next().unwrap_or_default();
+            Cow::Owned(format!("{path}?{query}"))
+        }
+    }
+}
+
+fn address(target: &Target, to: &Destination) -> String {
+    let variables: Vec<(&str, &str)> =
+        to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    to.endpoint.address(&target.path, &variables, &to.path)
 }
 
 /// Makes a message's headers those of its forwarded form.
@@ -210,9 +234,7 @@ pub(crate) fn call(
     drop(view);
     let target = target.ok_or(Undelivered::NoEndpoint)?;
     let target = target.ok_or(Undelivered::Failed(Failure::Denied))?;
-    let variables: Vec<(&str, &str)> =
-        to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let mut path = to.endpoint.address(&target.path, &variables, &to.path);
+    let mut path = address(&target, to);
     if !path.starts_with('/') {
         path.insert(0, '/');
     }

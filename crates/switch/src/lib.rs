@@ -100,6 +100,9 @@ pub struct Options {
     pub reach: Arc<fspiop::reach::Reach>,
     /// Bounds of the connections from clients.
     pub connections: ConnectionLimits,
+    /// Where gateways connect from: `X-Client-Id` is ignored from any other address. Empty
+    /// believes it from all.
+    pub gateways: Arc<[fspiop::reach::Network]>,
     /// Look-ups, quotes and answers being forwarded.
     pub forwards_max: usize,
     /// How far ahead a transfer may expire; `None` for no limit.
@@ -130,6 +133,7 @@ impl Default for Options {
             pool: PoolLimits::default(),
             reach: Arc::default(),
             connections: ConnectionLimits::default(),
+            gateways: Arc::default(),
             forwards_max: 8_192,
             expiration_max: None,
             decisions: Decisions::Real,

@@ -17,6 +17,8 @@ use crate::server::{Answering, Inbound};
 use crate::{Message, commands};
 
 const NO_SUCH_FSP: &str = "fspId is no participant";
+/// The reason that a sender is given whose identifiers have braces.
+pub(crate) const BRACES: &str = "an identifier in the path contains braces";
 
 /// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`.
 pub(crate) fn register(
@@ -45,6 +47,9 @@ pub(crate) fn register(
         }
         Err(refusal) => return Err(refusal),
     };
+    if path.has_braces {
+        return refuse_braces(edge, &path, &inbound, Some(registrar), accepted);
+    }
     if edge.view().find(&fsp).is_none() {
         // What nobody serves is not registered, and takes the place of no other entry.
         let code = ErrorCode::ADD_PARTY;
@@ -65,7 +70,10 @@ pub(crate) fn delete(
     path: PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
-    known_source(edge, &inbound)?;
+    let sender = known_source(edge, &inbound)?;
+    if path.has_braces {
+        return refuse_braces(edge, &path, &inbound, Some(sender), StatusCode::ACCEPTED);
+    }
     let command = commands::remove(&inbound.envelope, &path);
     Ok(Answering::Decided(submit(edge, inbound, command)?, StatusCode::ACCEPTED))
 }
@@ -79,7 +87,8 @@ pub(crate) fn post_batch(edge: &Rc<Edge>, inbound: Inbound) -> Result<Answering,
     Ok(Answering::Decided(submit(edge, inbound, command)?, StatusCode::OK))
 }
 
-/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory.
+/// `GET /participants/{Type}/{ID}[/{SubId}]`: answered from the directory. A registration in
+/// another currency than that of the query is none.
 pub(crate) fn get(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
@@ -89,9 +98,13 @@ pub(crate) fn get(
     let Some(asker) = view.find(&inbound.envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
+    if path.has_braces {
+        return refuse_braces(edge, &path, inbound, Some(asker), StatusCode::ACCEPTED);
+    }
     let sub_id = path.sub_id.as_ref().map(|sub_id| &*sub_id.text);
     let found = edge.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
     let found = found.map_err(|_| Refusal::unavailable())?;
+    let found = found.filter(|binding| binding.serves(path.currency));
     let names = PartyNames::of(&path);
     let (to, body) = match found {
         Some(binding) => {
@@ -123,6 +136,9 @@ pub(crate) fn put_error(
         edge.ignore();
         return Ok(StatusCode::OK.into());
     };
+    if path.has_braces {
+        return refuse_braces(edge, &path, &inbound, Some(sender), StatusCode::OK);
+    }
     let sender = names.to(sender, Answer::Error);
     let trace = Trace::of(&inbound);
     let recipient = envelope.destination.and_then(|name| view.find(&name));
@@ -165,8 +181,8 @@ impl PartyNames {
     fn of(path: &PartyPath<'_>) -> Self {
         Self {
             kind: path.kind,
-            id: path.id.raw.into(),
-            sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.raw.into()),
+            id: path.id.escaped().into(),
+            sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.escaped().into()),
         }
     }
 
@@ -190,6 +206,25 @@ impl PartyNames {
         }
         Destination { participant, endpoint, method: Method::PUT, path, variables }
     }
+}
+
+/// Accepts a request whose identifier has braces, and refuses it by callback.
+fn refuse_braces(
+    edge: &Rc<Edge>,
+    path: &PartyPath<'_>,
+    inbound: &Inbound,
+    sender: Option<ParticipantIndex>,
+    accepted: StatusCode,
+) -> Result<Answering, Refusal> {
+    if let Some(sender) = sender {
+        let code = ErrorCode::MALFORMED_SYNTAX;
+        let body = fspiop::callback::error(code, &code.describe(BRACES), &[]);
+        let to = PartyNames::of(path).to(sender, Answer::Error);
+        let trace = Trace::of(inbound);
+        let own = OwnMessage { to, resource: Resource::Participants, trace, body };
+        forward::start_callback(edge, own)?;
+    }
+    Ok(accepted.into())
 }
 
 fn known_source(edge: &Edge, inbound: &Inbound) -> Result<ParticipantIndex, Refusal> {

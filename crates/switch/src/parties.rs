@@ -9,14 +9,16 @@ use ledger::{FspName, ParticipantIndex};
 
 use crate::edge::Edge;
 use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace, Variables};
+use crate::participants::BRACES;
 use crate::server::{Answering, Inbound};
 
 /// FSPs that one look-up is forwarded to, at most.
 const FORWARDS_MAX: usize = 16;
 
-/// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to whoever the
-/// directory names. A destination that is not in the scheme has no party: the directory is not
-/// asked for another (hub-semantics 2.3).
+/// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to the FSP that the
+/// directory names, unless that is in another currency than the query's. The query is forwarded. A
+/// destination that is not in the scheme has no party: the directory is not asked for another
+/// (hub-semantics 2.3).
 pub(crate) fn get(
     edge: &Rc<Edge>,
     path: PartyPath<'_>,
@@ -27,6 +29,10 @@ pub(crate) fn get(
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
+    let target = PartyTarget::new(&path);
+    if path.has_braces {
+        return refuse_braces(edge, &target, &inbound, source, StatusCode::ACCEPTED);
+    }
     let named: Vec<FspName> = match envelope.destination {
         Some(name) => vec![name],
         None => edge
@@ -34,6 +40,7 @@ pub(crate) fn get(
             .find_party(path.kind.as_str(), &path.id.text, sub_id(&path))
             .map_err(|_| Refusal::unavailable())?
             .iter()
+            .filter(|binding| binding.serves(path.currency))
             .map(|binding| binding.fsp)
             .take(FORWARDS_MAX)
             .collect(),
@@ -41,17 +48,18 @@ pub(crate) fn get(
     let members = named.iter().filter_map(|name| view.find(name));
     let targets: Vec<(ParticipantIndex, FspName)> =
         members.map(|member| (member.index, member.name)).collect();
-    let target = PartyTarget::new(&path);
     if targets.is_empty() {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::PARTY_NOT_FOUND, "");
         forward::start_callback(edge, own)?;
         return Ok(StatusCode::ACCEPTED.into());
     }
+    let query = inbound.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     for (participant, name) in targets {
         let mut headers = inbound.headers.clone();
-        let call = (&Method::GET, target.path.as_str());
+        let mut to = target.to(participant, Method::GET, Call::Get);
+        to.path.push_str(&query);
+        let call = (&Method::GET, to.path.as_str());
         forward::rewrite_headers(edge, &mut headers, call, envelope.trace, Some(&name));
-        let to = target.to(participant, Method::GET, Call::Get);
         let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
         forward::start(edge, Outgoing { to, headers, body: inbound.body.clone(), on_failure })?;
     }
@@ -90,6 +98,9 @@ fn pass_on(
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
     let target = PartyTarget::new(path);
+    if path.has_braces {
+        return refuse_braces(edge, &target, &inbound, source, StatusCode::OK);
+    }
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::DESTINATION_FSP, "");
@@ -103,6 +114,19 @@ fn pass_on(
     let Inbound { headers, body, .. } = inbound;
     forward::start(edge, Outgoing { to, headers, body, on_failure })?;
     Ok(StatusCode::OK.into())
+}
+
+/// Accepts a request whose identifier has braces, and refuses it by callback.
+fn refuse_braces(
+    edge: &Rc<Edge>,
+    target: &PartyTarget,
+    inbound: &Inbound,
+    sender: ParticipantIndex,
+    accepted: StatusCode,
+) -> Result<Answering, Refusal> {
+    let own = target.error(sender, Trace::of(inbound), ErrorCode::MALFORMED_SYNTAX, BRACES);
+    forward::start_callback(edge, own)?;
+    Ok(accepted.into())
 }
 
 #[derive(Clone, Copy)]
@@ -121,13 +145,14 @@ struct PartyTarget {
 
 impl PartyTarget {
     fn new(path: &PartyPath<'_>) -> Self {
-        let (kind, id) = (path.kind.as_str(), path.id.raw);
+        let (kind, id) = (path.kind.as_str(), path.id.escaped());
         let mut variables =
-            vec![("partyIdType", kind.to_owned()), ("partyIdentifier", id.to_owned())];
+            vec![("partyIdType", kind.to_owned()), ("partyIdentifier", id.to_string())];
         let mut text = format!("/parties/{kind}/{id}");
         if let Some(sub_id) = &path.sub_id {
-            text = format!("{text}/{}", sub_id.raw);
-            variables.push(("partySubIdOrType", sub_id.raw.to_owned()));
+            let sub_id = sub_id.escaped();
+            text = format!("{text}/{sub_id}");
+            variables.push(("partySubIdOrType", sub_id.into()));
         }
         Self { path: text, variables, has_sub_id: path.sub_id.is_some() }
     }

@@ -11,8 +11,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fspiop::headers::X_CLIENT_ID;
 use fspiop::{ErrorCode, Found, Refusal, Resource, Route};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
@@ -108,6 +109,10 @@ fn admit(edge: &Rc<Edge>, stream: TcpStream, from: IpAddr) {
         return;
     };
     edge.counters.connections.add(1);
+    let gateways = &edge.options.gateways;
+    if !gateways.is_empty() && !gateways.iter().any(|network| network.contains_canonical(from)) {
+        place.line().ignore_client_id();
+    }
     let socket = SockRef::from(&stream);
     if stream.set_nodelay(true).is_ok() && socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).is_ok()
     {
@@ -129,8 +134,8 @@ fn turn_away(edge: &Rc<Edge>, stream: TcpStream) {
 async fn serve_connection(edge: Rc<Edge>, stream: TcpStream, place: Place) {
     let line = Rc::clone(place.line());
     let limits = edge.options.connections;
-    let counters = Arc::clone(&edge.counters);
-    let opened = Socket::open(stream, Rc::clone(&line), counters, (limits.idle, limits.head));
+    let shared = (Rc::clone(&edge.room), Arc::clone(&edge.counters));
+    let opened = Socket::open(stream, Rc::clone(&line), shared, (limits.idle, limits.head));
     let Some((socket, protocol)) = opened.await else { return };
     let ending = socket.ending();
     match protocol {
@@ -165,11 +170,13 @@ pub(crate) fn serve(
 ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
     let (mut parts, mut body) = request.into_parts();
     async move {
-        let _until_the_end = &serving;
         if let Err(refusal) = fspiop::framing::check(&parts) {
             edge.counters.malformed.add(1);
             edge.counters.refused.add(1);
             return Ok(closing(refuse(&refusal)));
+        }
+        if serving.ignores_client_id() {
+            parts.headers.remove(&X_CLIENT_ID);
         }
         // Who asks before it sends the body is answered before it does.
         let asks = parts.headers.contains_key(EXPECT);
@@ -206,7 +213,7 @@ async fn answer(
     };
     let resource = api.resource();
     let envelope = envelope(edge, parts, resource)?;
-    let route = api.route()?;
+    let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
     let body = read(edge, body, &parts.headers, max).await?;
     let arrival = parsed.map(|parsed_ns| Arrival {
@@ -241,6 +248,8 @@ fn take(
 ) -> Result<Answering, Refusal> {
     let mut inbound = Inbound { envelope, method, uri, headers, body, arrival };
     signatures::check(edge, resource, &inbound)?;
+    // Before anything is stored or forwarded, whatever becomes of the message.
+    fspiop::forward::strip(&mut inbound.headers);
     if matches!(inbound.method, Method::GET | Method::DELETE) {
         // It means nothing, so it goes to nobody.
         inbound.body = Bytes::new();
@@ -404,7 +413,12 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
 }
 
 fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
-    json(refusal.status, refusal.body())
+    let mut response = json(refusal.status, refusal.body());
+    if refusal.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        let value = HeaderValue::from_static("identity");
+        response.headers_mut().insert(ACCEPT_ENCODING, value);
+    }
+    response
 }
 
 /// The answer, after which the connection is closed.

@@ -2,11 +2,12 @@
 //!
 //! hyper answers what it cannot parse by itself, with a status and nothing else. Such an answer is
 //! replaced here by the refusal that every other fault gets, on its way to the socket. What hyper
-//! leaves unanswered (a request that breaks off, or takes too long) is answered by
-//! [`Ending::close`].
+//! leaves unanswered (a request that breaks off, takes too long, or has a line end without CR in its
+//! head, of which hyper sees nothing) is answered by [`Ending::close`].
 //!
-//! Costs: a read or write of a good connection costs a few comparisons and no copy. The first
-//! bytes of a connection are read before hyper begins, to tell HTTP/2 from HTTP/1.1.
+//! Costs: a read of a good connection costs the search for the line ends of its heads and one copy
+//! of what was read, a write a few comparisons and no copy. The first bytes of a connection are
+//! read before hyper begins, to tell HTTP/2 from HTTP/1.1.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,9 +18,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use fspiop::line_ends::LineEndCheck;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,6 +29,8 @@ use tokio::net::TcpStream;
 use crate::connections::Line;
 use crate::edge::Counters;
 
+/// Bytes that one read of a client's socket takes at most.
+const ROOM_BYTES: usize = 64 << 10;
 /// What every connection of HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Room for the first bytes of a connection: most requests fit.
@@ -58,12 +62,24 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+/// Room that is read into before hyper gets what was read, one for all sockets of a thread.
+pub(crate) struct Room(RefCell<Box<[u8]>>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(RefCell::new(vec![0; ROOM_BYTES].into()))
+    }
+}
+
 /// A client's socket.
 pub(crate) struct Socket {
     /// Shared with the [`Ending`], which alone has it in the end.
     inner: Rc<RefCell<TokioIo<TcpStream>>>,
     /// What was read before hyper began.
     first: Bytes,
+    room: Rc<Room>,
+    /// `None` over HTTP/2.
+    line_ends: Option<LineEndCheck>,
     line: Rc<Line>,
     counters: Arc<Counters>,
     /// The answer that replaces one of hyper's, as far as it is not yet written.
@@ -76,7 +92,7 @@ impl Socket {
     pub(crate) async fn open(
         mut stream: TcpStream,
         line: Rc<Line>,
-        counters: Arc<Counters>,
+        (room, counters): (Rc<Room>, Arc<Counters>),
         (idle, head): (Duration, Duration),
     ) -> Option<(Self, Protocol)> {
         let mut first = BytesMut::with_capacity(FIRST_BYTES);
@@ -95,7 +111,8 @@ impl Socket {
         let protocol = if first.starts_with(PREFACE) { Protocol::Http2 } else { Protocol::Http1 };
         let inner = Rc::new(RefCell::new(TokioIo::new(stream)));
         let first = first.freeze();
-        Some((Self { inner, first, line, counters, replacing: None }, protocol))
+        let line_ends = (protocol == Protocol::Http1).then(LineEndCheck::default);
+        Some((Self { inner, first, room, line_ends, line, counters, replacing: None }, protocol))
     }
 
     /// What is left when hyper is done.
@@ -132,6 +149,10 @@ pub(crate) async fn turn_away(mut stream: TcpStream) {
 /// The answer to a request that hyper saw the end of before it was whole; `None` where nothing
 /// was asked, or somebody else has answered.
 fn farewell(line: &Line) -> Option<Refusal> {
+    if line.has_bare_line_feed() {
+        let detail = "a line of the head does not end with CR LF";
+        return Some(Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail));
+    }
     if !line.is_begun() {
         return None;
     }
@@ -150,23 +171,45 @@ impl Read for Socket {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.line.has_bare_line_feed() {
+            // The end of what is read: what came before is served.
+            return Poll::Ready(Ok(()));
+        }
         if !this.first.is_empty() {
             let length = this.first.len().min(buffer.remaining());
-            buffer.put_slice(&this.first.split_to(length));
+            let first = this.first.split_to(length);
+            let good = good_length(&mut this.line_ends, &first, &this.line);
+            buffer.put_slice(&first[..good]);
             return Poll::Ready(Ok(()));
         }
         if this.line.is_overdue() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        let read = Pin::new(&mut *this.inner.borrow_mut()).poll_read(context, buffer);
+        let mut room = this.room.0.borrow_mut();
+        let length = buffer.remaining().min(room.len());
+        let mut room = ReadBuf::new(&mut room[..length]);
+        let read = Pin::new(&mut *this.inner.borrow_mut()).poll_read(context, room.unfilled());
         match read {
             Poll::Ready(_) => {
                 this.counters.socket_reads.add(1);
                 this.line.hear();
+                let good = good_length(&mut this.line_ends, room.filled(), &this.line);
+                buffer.put_slice(&room.filled()[..good]);
             }
             Poll::Pending => this.line.wait(context),
         }
         read
+    }
+}
+
+/// How many of the bytes that came hyper may see: all, unless a head has a bare line feed.
+fn good_length(check: &mut Option<LineEndCheck>, bytes: &[u8], line: &Line) -> usize {
+    match check.as_mut().map(|check| check.check(bytes)) {
+        None | Some(Ok(())) => bytes.len(),
+        Some(Err(fault)) => {
+            line.set_bare_line_feed();
+            fault.before
+        }
     }
 }
 

@@ -159,7 +159,7 @@ fn warnings(config: &Config) -> Vec<Warning> {
 }
 
 /// Who could do what they must not, each with whether it is so.
-fn warnings_about_access(config: &Config) -> [(bool, Warning); 5] {
+fn warnings_about_access(config: &Config) -> [(bool, Warning); 6] {
     let admin_is_open = !config.admin.listen.ip().is_loopback();
     let fspiop_is_open = !config.fspiop.listen.ip().is_loopback();
     [
@@ -187,6 +187,15 @@ fn warnings_about_access(config: &Config) -> [(bool, Warning); 5] {
                        unless a gateway sets X-Client-Id",
                 instead: "a gateway in front that authenticates participants and sets X-Client-Id; \
                           jws.validate where participants sign",
+            },
+        ),
+        (
+            fspiop_is_open && config.gateways().is_empty(),
+            Warning {
+                what: "fspiop.gateways is empty: X-Client-Id is believed from any address, so a \
+                       caller that bypasses the gateway can name itself",
+                instead: "fspiop.gateways = [\"10.0.0.0/8\"] with the addresses that the gateway \
+                          connects from",
             },
         ),
         (

@@ -6,6 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fspiop::reach::{Network, NoNetwork, Reach};
@@ -50,6 +51,8 @@ pub(crate) struct Fspiop {
     pub(crate) connections_max: usize,
     /// Of these from one address; 0 takes the half.
     pub(crate) connections_per_address_max: usize,
+    /// Where gateways connect from; empty believes `X-Client-Id` from everywhere.
+    gateways: Vec<Listed>,
     /// From a request's first byte to the end of its headers.
     pub(crate) header_timeout_ms: u64,
     pub(crate) body_timeout_ms: u64,
@@ -312,6 +315,7 @@ impl Default for Fspiop {
             threads: 0,
             connections_max: limits.total,
             connections_per_address_max: 0,
+            gateways: Vec::new(),
             header_timeout_ms: limits.head.as_millis() as u64,
             body_timeout_ms: limits.body.as_millis() as u64,
             idle_timeout_ms: limits.idle.as_millis() as u64,
@@ -452,6 +456,11 @@ impl Config {
             body: Duration::from_millis(self.fspiop.body_timeout_ms),
             idle: Duration::from_millis(self.fspiop.idle_timeout_ms),
         }
+    }
+
+    /// Where gateways connect from.
+    pub(crate) fn gateways(&self) -> Arc<[Network]> {
+        self.fspiop.gateways.iter().map(|Listed(network)| *network).collect()
     }
 
     /// Where participants may be called.
@@ -655,6 +664,7 @@ mod tests {
     fn a_word_it_does_not_know_is_an_error_that_names_it() {
         for (text, word) in [
             ("[fspiop]\nport = 4000", "port"),
+            ("[fspiop]\ngateways = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[jws]\nvalidate = [\"transfer\"]", "transfer"),
             ("[jws]\nkey = \"hub.pem\"", "key"),
         ] {

@@ -675,6 +675,7 @@ fn switch_options(config: &Config, signatures: Signatures) -> switch::Options {
             ..switch::PoolLimits::default()
         },
         connections: config.connections(),
+        gateways: config.gateways(),
         reach: Arc::new(config.reach()),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,

@@ -107,7 +107,7 @@ static CORRELATION_ID: Rule = pattern(CORRELATION_ID_PATTERN, is_correlation_id)
 /// `CorrelationId` of the quotes' document, which names the empty text by its length.
 static QUOTE_CORRELATION_ID: Rule =
     bounded_pattern(1, UNBOUNDED, CORRELATION_ID_PATTERN, is_correlation_id);
-static FSP_ID: Rule = Rule::Text(Text { least: 1, most: 32, form: Form::Narrow });
+static FSP_ID: Rule = Rule::Text(Text { least: 1, most: super::FSP_ID_CHARS_MAX, form: Form::Any });
 static AMOUNT_TEXT: Rule = pattern("^([0]|([1-9][0-9]{0,17}))([.][0-9]{0,3}[1-9])?$", |text| {
     Amount::parse(text).is_some()
 });

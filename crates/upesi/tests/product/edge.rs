@@ -18,6 +18,7 @@ use crate::support::fsp::Reply;
 use crate::support::http::{Connection, Kind, Parsed};
 use crate::support::message::{Message, Transfer};
 use crate::support::scheme::Scheme;
+use crate::support::switch::files;
 
 const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: hub\r\n\r\n";
 /// What every refusal of a request that is no HTTP is.
@@ -131,6 +132,15 @@ fn what_can_be_read_in_two_ways_is_refused() {
             then(b"GET /\xff\xfe HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
             REFUSED,
         ),
+        ("a bare line feed", prepare("host: hub\r\n", "host: hub\n"), REFUSED),
+        ("a bare line feed in the first line", prepare("HTTP/1.1\r\n", "HTTP/1.1\n"), REFUSED),
+        ("an end of the head of bare line feeds", prepare("\r\n\r\n{", "\n\n{"), REFUSED),
+        ("an empty line of a bare line feed", then(b"\n".to_vec()), REFUSED),
+        (
+            "a bare line feed behind a good request",
+            [HEALTH.as_bytes(), &prepare("host: hub\r\n", "host: hub\n")].concat(),
+            &["200", "400 3101"],
+        ),
         ("chunks of a length of no digits", chunked(te, "zz\r\n{}\r\n0\r\n\r\n"), REFUSED),
         (
             "chunks of an absurd length",
@@ -170,7 +180,16 @@ fn what_has_one_reading_is_accepted() {
     let twice = format!("content-length: {length}\r\n");
     let cases: Vec<(&str, Vec<u8>, &[&str])> = vec![
         ("empty lines first", then([b"\r\n\r\n", &*prepare("", "")].concat()), &["202", "200"]),
-        ("bare line feeds", then(prepare("host: hub\r\n", "host: hub\n")), &["202", "200"]),
+        (
+            "line feeds in a body",
+            then(prepare("\"amount\"", "\n\n\"amount\"")),
+            &["202", "200"],
+        ),
+        (
+            "line feeds in a trailer",
+            then(chunked(te, "{length}\r\n{}\r\n0\r\nx: a\n\r\n\r\n")),
+            &["202", "200"],
+        ),
         ("absolute form", then(prepare("POST /", "POST http://other/")), &["202", "200"]),
         ("an upgrade", with("connection: upgrade\r\nupgrade: h2c\r\n"), &["202", "200"]),
         ("the same length twice", with(&twice), &["202", "200"]),
@@ -218,6 +237,47 @@ fn what_has_one_reading_is_accepted() {
     scheme.end();
 }
 
+/// Credentials are found neither at a recipient nor in any file of the switch.
+#[test]
+fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
+    const NAMES: [&str; 6] =
+        ["authorization", "cookie", "x-client-id", "x-forwarded-for", "x-real-ip", "forwarded"];
+    const SECRET: &str = "not-to-be-kept";
+    let scheme = Scheme::configured("gateways = [\"192.0.2.0/24\"]\n");
+    let marked = |message: Message| {
+        let message = NAMES.iter().fold(message, |message, name| message.also(name, SECRET));
+        message.also("connection", "fspiop-source, x-client-id")
+    };
+    let transfer = Transfer::of("1");
+    scheme.send(&marked(transfer.prepare()), 202);
+    scheme.settle();
+    scheme.send(&marked(transfer.fulfil("COMMITTED")), 200);
+    let party = "/participants/MSISDN/254700000001";
+    let registration = Message::new("POST", party, "payeefsp").body(r#"{"fspId":"payeefsp"}"#);
+    scheme.send(&marked(registration), 202);
+    let batch = r#"{"requestId":"b51ec534-ee48-4575-b6a9-ead2955b8069","partyList":[
+        {"partyIdType":"MSISDN","partyIdentifier":"254700000002","fspId":"payeefsp"}]}"#;
+    scheme.send(&marked(Message::new("POST", "/participants", "payeefsp").body(batch)), 200);
+    scheme.send(&marked(Message::new("DELETE", party, "payeefsp")), 202);
+    let look_up = Message::new("GET", "/parties/MSISDN/254700000002", "payerfsp");
+    scheme.send(&marked(look_up), 202);
+    scheme.settle();
+    let heard = [scheme.payer.take(1), scheme.payee.take(6)].concat();
+    assert!(heard.iter().all(|callback| callback.header("fspiop-source") != ""));
+    for name in NAMES {
+        assert!(heard.iter().all(|callback| !callback.headers.has(name)), "{name}");
+    }
+    // A file that the store has just merged into another is gone.
+    let data = files(&scheme.home.data()).into_iter().filter_map(|file| std::fs::read(file).ok());
+    let data: Vec<Vec<u8>> = data.collect();
+    let is_kept = |text: &str| {
+        let mut places = data.iter().flat_map(|bytes| bytes.windows(text.len()));
+        places.any(|part| part == text.as_bytes())
+    };
+    assert_eq!((is_kept(SECRET), is_kept("254700000002")), (false, true));
+    scheme.end();
+}
+
 /// Corrects the length of the only body, where a test has changed it.
 fn with_right_length(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(bytes.to_vec()).expect("text");
@@ -261,7 +321,6 @@ fn bodies_that_two_parsers_would_not_read_alike() {
         ("content-type", "application/json"),
         ("fspiop-source", "otherfsp"),
         ("date", "Tue, 15 Nov 1994 08:12:31 GMT"),
-        ("accept", "*/*"),
         ("fspiop-signature", "{}"),
     ] {
         let twice = message.clone().with("fspiop-signature", "{}").also(name, value);

@@ -1,0 +1,459 @@
+//! Media types and `Accept` lists by the grammar of RFC 9110 (sections 5.6, 8.3 and 12.5.1).
+//!
+//! Type, subtype and names of parameters are compared without case. A value may be quoted,
+//! parameters may come in any order, blanks and tabs may surround `;` and `,`, and parameters
+//! other than `version` (and `q` in `Accept`) are ignored.
+//!
+//! Costs: no allocation. The usual form is compared in one pass; any other is parsed.
+
+const TYPE: &[u8] = b"application";
+const SUBTYPE_PREFIX: &[u8] = b"vnd.interoperability.";
+const SUBTYPE_SUFFIX: &[u8] = b"+json";
+const USUAL_PREFIX: &[u8] = b"application/vnd.interoperability.";
+
+/// The versions of a media type that the hub supports, as digits of major and minor.
+const SUPPORTED: [(u8, u8); 3] = [(b'1', b'0'), (b'1', b'1'), (b'2', b'0')];
+
+/// The value of the parameter `version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// No such parameter.
+    Absent,
+    /// `D`.
+    Major(u8),
+    /// `D.D`.
+    Exact(u8, u8),
+    /// Any other text.
+    Other,
+}
+
+/// Result of the check of all `Accept` lines of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acceptance {
+    /// There is no line.
+    Absent,
+    /// At least one supported version is acceptable.
+    Supported,
+    /// The media type is named, but no supported version of it is acceptable.
+    Unsupported,
+    /// The list is malformed, or no range includes the media type.
+    Malformed,
+}
+
+/// The digits of the version in a `Content-Type` for `resource`; `None` when the value is
+/// malformed, names another media type or has no `D.D` version.
+pub(crate) fn content_version(value: &[u8], resource: &str) -> Option<(u8, u8)> {
+    let version = match parse_usual(value, resource) {
+        Some(version) => version,
+        None => {
+            let mut cursor = Cursor(value);
+            cursor.skip_blanks();
+            let range = cursor.range(Weight::Ignored)?;
+            if !cursor.0.is_empty() || !range.is_type_of(resource) {
+                return None;
+            }
+            range.version
+        }
+    };
+    match version {
+        Version::Exact(major, minor) => Some((major, minor)),
+        Version::Absent | Version::Major(_) | Version::Other => None,
+    }
+}
+
+/// Evaluates the lines of `Accept` for `resource`. For each supported version the most specific
+/// matching range decides; a weight of 0 excludes. Of equally specific ranges one is enough.
+pub(crate) fn accept<'a>(mut lines: impl Iterator<Item = &'a [u8]>, resource: &str) -> Acceptance {
+    let Some(first) = lines.next() else { return Acceptance::Absent };
+    let second = lines.next();
+    if second.is_none()
+        && let Some(version) = parse_usual(first, resource)
+    {
+        let is_supported = SUPPORTED.iter().any(|known| version.includes(*known));
+        return if is_supported { Acceptance::Supported } else { Acceptance::Unsupported };
+    }
+    let mut decision = Decision::default();
+    let mut all = [Some(first), second].into_iter().flatten().chain(lines);
+    match all.try_for_each(|line| decision.add_line(line, resource)) {
+        None => Acceptance::Malformed,
+        Some(()) => decision.result(),
+    }
+}
+
+/// `application/vnd.interoperability.<resource>+json`, then nothing or the version alone, at most
+/// one blank on each side of the semicolon.
+fn parse_usual(text: &[u8], resource: &str) -> Option<Version> {
+    let rest = text
+        .strip_prefix(USUAL_PREFIX)?
+        .strip_prefix(resource.as_bytes())?
+        .strip_prefix(SUBTYPE_SUFFIX)?;
+    if rest.is_empty() {
+        return Some(Version::Absent);
+    }
+    let rest = skip_blank(rest).strip_prefix(b";".as_slice())?;
+    match Version::parse(skip_blank(rest).strip_prefix(b"version=".as_slice())?) {
+        Version::Other => None,
+        version => Some(version),
+    }
+}
+
+fn skip_blank(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b" ".as_slice()).unwrap_or(text)
+}
+
+impl Version {
+    fn parse(text: &[u8]) -> Self {
+        match text {
+            [major] if major.is_ascii_digit() => Self::Major(*major),
+            [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+                Self::Exact(*major, *minor)
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Of a quoted value, whose escapes are removed first.
+    fn parse_quoted(inside: &[u8]) -> Self {
+        let mut text = [0; 3];
+        let mut length = 0;
+        let mut bytes = inside.iter();
+        while let Some(byte) = bytes.next() {
+            let byte = if *byte == b'\\' { bytes.next().unwrap_or(byte) } else { byte };
+            let Some(place) = text.get_mut(length) else { return Self::Other };
+            *place = *byte;
+            length += 1;
+        }
+        Self::parse(&text[..length])
+    }
+
+    fn includes(self, (major, minor): (u8, u8)) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Major(named) => named == major,
+            Self::Exact(named, exact) => (named, exact) == (major, minor),
+            Self::Other => false,
+        }
+    }
+
+    /// A range with a more precise version precedes others of its type.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Absent => 0,
+            Self::Major(_) => 1,
+            Self::Exact(..) | Self::Other => 2,
+        }
+    }
+}
+
+/// For each supported version: the rank of the most specific range so far, and whether it allows
+/// the version.
+#[derive(Debug, Default)]
+struct Decision {
+    best: [(u8, bool); SUPPORTED.len()],
+    is_named: bool,
+}
+
+impl Decision {
+    fn add_line(&mut self, line: &[u8], resource: &str) -> Option<()> {
+        let mut cursor = Cursor(line);
+        loop {
+            cursor.skip_blanks();
+            // Empty elements are ignored (RFC 9110, 5.6.1.2).
+            if !matches!(cursor.0.first(), None | Some(b',')) {
+                self.add(&cursor.range(Weight::Read)?, resource);
+                cursor.skip_blanks();
+            }
+            match cursor.0.split_first() {
+                None => return Some(()),
+                Some((b',', rest)) => cursor.0 = rest,
+                Some(_) => return None,
+            }
+        }
+    }
+
+    fn add(&mut self, range: &Range<'_>, resource: &str) {
+        let type_rank = if range.is_type_of(resource) {
+            3
+        } else if range.is_wildcard_of(TYPE) {
+            2
+        } else if range.is_wildcard_of(b"*") {
+            1
+        } else {
+            return;
+        };
+        self.is_named |= range.version != Version::Other;
+        let rank = type_rank * 4 + range.version.rank();
+        for (best, version) in self.best.iter_mut().zip(SUPPORTED) {
+            if !range.version.includes(version) || rank < best.0 {
+                continue;
+            }
+            let is_allowed = range.is_allowed || rank == best.0 && best.1;
+            *best = (rank, is_allowed);
+        }
+    }
+
+    fn result(&self) -> Acceptance {
+        match self.best.iter().any(|(_, is_allowed)| *is_allowed) {
+            true => Acceptance::Supported,
+            false if self.is_named => Acceptance::Unsupported,
+            false => Acceptance::Malformed,
+        }
+    }
+}
+
+/// A media type or media range.
+#[derive(Debug)]
+struct Range<'a> {
+    kind: &'a [u8],
+    subtype: &'a [u8],
+    version: Version,
+    /// Whether its weight is above 0.
+    is_allowed: bool,
+}
+
+impl Range<'_> {
+    fn is_type_of(&self, resource: &str) -> bool {
+        let (before, after) = (SUBTYPE_PREFIX.len(), SUBTYPE_SUFFIX.len());
+        self.kind.eq_ignore_ascii_case(TYPE)
+            && self.subtype.len() == before + resource.len() + after
+            && self.subtype[..before].eq_ignore_ascii_case(SUBTYPE_PREFIX)
+            && self.subtype[before..][..resource.len()].eq_ignore_ascii_case(resource.as_bytes())
+            && self.subtype[before + resource.len()..].eq_ignore_ascii_case(SUBTYPE_SUFFIX)
+    }
+
+    fn is_wildcard_of(&self, kind: &[u8]) -> bool {
+        self.subtype == b"*" && self.kind.eq_ignore_ascii_case(kind)
+    }
+}
+
+/// Whether the parameter `q` is a weight.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    Read,
+    Ignored,
+}
+
+/// The rest of a header value.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    /// Reads `type/subtype` and its parameters.
+    fn range(&mut self, weight: Weight) -> Option<Range<'a>> {
+        let kind = self.token()?;
+        self.expect(b'/')?;
+        let subtype = self.token()?;
+        let (mut version, mut q) = (None, None);
+        while self.begins_parameter() {
+            let Some((name, value)) = self.parameter()? else { continue };
+            // Parsers differ on which of two parameters of one name counts.
+            let is_repeated = if name.eq_ignore_ascii_case(b"version") {
+                version.replace(value.version()).is_some()
+            } else if weight == Weight::Read && name.eq_ignore_ascii_case(b"q") {
+                q.replace(value.is_positive_weight()?).is_some()
+            } else {
+                false
+            };
+            if is_repeated {
+                return None;
+            }
+        }
+        let (version, is_allowed) = (version.unwrap_or(Version::Absent), q.unwrap_or(true));
+        Some(Range { kind, subtype, version, is_allowed })
+    }
+
+    fn begins_parameter(&mut self) -> bool {
+        self.skip_blanks();
+        self.expect(b';').is_some()
+    }
+
+    /// What follows a semicolon: `Some(None)` for an empty parameter, `None` for a malformed one.
+    fn parameter(&mut self) -> Option<Option<(&'a [u8], Value<'a>)>> {
+        self.skip_blanks();
+        if matches!(self.0.first(), None | Some(b';' | b',')) {
+            return Some(None);
+        }
+        let name = self.token()?;
+        self.expect(b'=')?;
+        let value = match self.0.first() {
+            Some(b'"') => Value::Quoted(self.quoted()?),
+            _ => Value::Token(self.token()?),
+        };
+        Some(Some((name, value)))
+    }
+
+    fn token(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| !is_token(*byte)).unwrap_or(self.0.len());
+        let (token, rest) = self.0.split_at(end);
+        self.0 = rest;
+        (!token.is_empty()).then_some(token)
+    }
+
+    /// What stands between the quotation marks, escapes included.
+    fn quoted(&mut self) -> Option<&'a [u8]> {
+        self.expect(b'"')?;
+        let mut at = 0;
+        loop {
+            match self.0.get(at)? {
+                b'"' => break,
+                b'\\' => at += 2,
+                _ => at += 1,
+            }
+        }
+        let inside = &self.0[..at];
+        self.0 = &self.0[at + 1..];
+        Some(inside)
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.0 = self.0.strip_prefix(&[byte][..])?;
+        Some(())
+    }
+
+    fn skip_blanks(&mut self) {
+        while let [b' ' | b'\t', rest @ ..] = self.0 {
+            self.0 = rest;
+        }
+    }
+}
+
+/// The value of a parameter.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Token(&'a [u8]),
+    Quoted(&'a [u8]),
+}
+
+impl Value<'_> {
+    fn version(self) -> Version {
+        match self {
+            Self::Token(text) => Version::parse(text),
+            Self::Quoted(inside) => Version::parse_quoted(inside),
+        }
+    }
+
+    /// Whether a weight is above 0; `None` for a text that is no weight (RFC 9110, 12.4.2).
+    fn is_positive_weight(self) -> Option<bool> {
+        let Self::Token([whole @ (b'0' | b'1'), fraction @ ..]) = self else { return None };
+        let digits = match fraction {
+            [] => fraction,
+            [b'.', digits @ ..] if digits.len() <= 3 => digits,
+            _ => return None,
+        };
+        let most = if *whole == b'1' { b'0' } else { b'9' };
+        let is_weight = digits.iter().all(|digit| (b'0'..=most).contains(digit));
+        is_weight.then(|| *whole == b'1' || digits.iter().any(|digit| *digit != b'0'))
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use Acceptance::{Malformed, Supported, Unsupported};
+
+    use super::*;
+
+    const TRANSFERS: &str = "application/vnd.interoperability.transfers+json";
+
+    /// `{}` in each line is the media type of transfers.
+    fn check_accept(cases: &[(&[&str], Acceptance)]) {
+        for (lines, expected) in cases {
+            let lines: Vec<String> = lines.iter().map(|it| it.replace("{}", TRANSFERS)).collect();
+            let found = accept(lines.iter().map(String::as_bytes), "transfers");
+            assert_eq!(found, *expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn lists_of_media_ranges_are_evaluated_as_http_writes_them() {
+        check_accept(&[
+            (&["{}"], Supported),
+            (&["{};version=1"], Supported),
+            (&["{};version=1.1"], Supported),
+            (&["{};version=3"], Unsupported),
+            (&["{};version=1,{}"], Supported),
+            (&["{};version=3 ,\t{} ; version=1.0"], Supported),
+            (&["{};version=3", "{};version=2.0"], Supported),
+            (&["text/html", "{}"], Supported),
+            (&["text/html;level=1, {};version=1;charset=utf-8"], Supported),
+            (&["APPLICATION/Vnd.Interoperability.TRANSFERS+JSON; Version=\"1.1\""], Supported),
+            (&["{};version=\"1\\.1\""], Supported),
+            (&["{};charset=\"a\\\"b,c\";version=1"], Supported),
+            (&["{};;version=1;"], Supported),
+            (&[",,{},"], Supported),
+            (&["*/*"], Supported),
+            (&["application/*"], Supported),
+            (&["*/*;version=3"], Unsupported),
+            (&["text/*"], Malformed),
+            (&["text/html"], Malformed),
+            (&["{};version=x"], Malformed),
+            (&["{};version=x,{};version=1"], Supported),
+            (&["{};version=1;version=1"], Malformed),
+            (&["{};version"], Malformed),
+            (&["{};version ="], Malformed),
+            (&["{};version=1 x"], Malformed),
+            (&["{};a=\"b"], Malformed),
+            (&["{};a=\"b\\"], Malformed),
+            (&["application"], Malformed),
+            (&["application/"], Malformed),
+            (&[""], Malformed),
+            (&[], Acceptance::Absent),
+        ]);
+    }
+
+    #[test]
+    fn weights_exclude_and_the_most_specific_range_decides() {
+        check_accept(&[
+            (&["{};version=1;q=0.9"], Supported),
+            (&["{};Q=1.000"], Supported),
+            (&["{};version=1;q=0"], Unsupported),
+            (&["{};q=0.000"], Unsupported),
+            (&["{};q=0.001"], Supported),
+            (&["{};version=1;q=0, {};version=2"], Supported),
+            (&["{};q=0, */*"], Unsupported),
+            (&["*/*;q=0, {}"], Supported),
+            (&["*/*, application/*;q=0"], Unsupported),
+            (&["{};version=1;q=0, {};version=1.1"], Supported),
+            (&["{};version=1.1, {};version=1;q=0"], Supported),
+            (&["{};version=1.1;q=0, {};version=1.1"], Supported),
+            (&["{};version=1.1, {};version=1.1;q=0"], Supported),
+            (&["{};q=2"], Malformed),
+            (&["{};q=1.001"], Malformed),
+            (&["{};q=0.0001"], Malformed),
+            (&["{};q=.5"], Malformed),
+            (&["{};q=\"1\""], Malformed),
+            (&["{};q=1;q=1"], Malformed),
+        ]);
+    }
+
+    #[test]
+    fn a_content_type_has_one_exact_version() {
+        for (text, expected) in [
+            ("{};version=1.1", Some((b'1', b'1'))),
+            ("{};version=7.3", Some((b'7', b'3'))),
+            (" {}\t; \tVERSION=1.0 ;charset=utf-8 ", Some((b'1', b'0'))),
+            ("{};charset=utf-8;version=\"2.0\";q=x", Some((b'2', b'0'))),
+            ("{};version=1", None),
+            ("{}", None),
+            ("{};version=1.1;version=1.1", None),
+            ("{};version=1.1, {};version=1.1", None),
+            ("{};version=1.1.1", None),
+            ("*/*;version=1.1", None),
+            ("application/vnd.interoperability.quotes+json;version=1.1", None),
+            ("application/vnd.interoperability.iso20022.transfers+json;version=1.1", None),
+        ] {
+            let text = text.replace("{}", TRANSFERS);
+            assert_eq!(content_version(text.as_bytes(), "transfers"), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn reading_never_panics(text in "(application|/|vnd.interoperability.transfers\\+json|;|,|=|\"|\\\\|version|q|[ -~é]){0,20}") {
+            content_version(text.as_bytes(), "transfers");
+            accept([text.as_bytes()].into_iter(), "transfers");
+        }
+    }
+}

@@ -101,7 +101,8 @@ impl Inner {
 
     fn handle(&self, request: &Request<'_>) {
         let source = request.fields.source.unwrap_or("");
-        let mut segments = request.path[1..].split('/');
+        let path = request.path.split('?').next().unwrap_or_default();
+        let mut segments = path[1..].split('/');
         let resource = segments.next().unwrap_or("");
         let destination = request.fields.destination.and_then(|name| self.named(name));
         let onward =

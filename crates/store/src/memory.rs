@@ -117,12 +117,15 @@ impl ColdStore for Memory {
     }
 }
 
+/// A key of the directory with its entry, if there is one.
+pub(crate) type Entry<'a> = (&'a [u8], Option<PartyRow>);
+
 /// The entries that changes leave, in order; `stored` reads an entry as it is before them, which
 /// only a release in a currency needs.
-pub(crate) fn entries_after<'a>(
-    changes: &'a [PartyChange],
+pub(crate) fn entries_after(
+    changes: &[PartyChange],
     stored: impl Fn(&[u8]) -> Result<Option<PartyRow>, StoreError>,
-) -> Result<Vec<(&'a [u8], Option<PartyRow>)>, StoreError> {
+) -> Result<Vec<Entry<'_>>, StoreError> {
     let reads = |change: &PartyChange| matches!(change.effect, PartyEffect::ReleaseIn(_));
     let reads_any = changes.iter().any(reads);
     let mut latest: HashMap<&[u8], Option<PartyRow>> = HashMap::new();

@@ -2,8 +2,8 @@
 //!
 //! hyper answers what it cannot parse by itself, with a status and nothing else. Such an answer is
 //! replaced here by the refusal that every other fault gets, on its way to the socket. What hyper
-//! leaves unanswered (a request that breaks off, takes too long, or has a line end without CR in its
-//! head, of which hyper sees nothing) is answered by [`Ending::close`].
+//! leaves unanswered (a request that breaks off, takes too long, or has a line end without CR in
+//! its head, of which hyper sees nothing) is answered by [`Ending::close`].
 //!
 //! Costs: a read of a good connection costs the search for the line ends of its heads and one copy
 //! of what was read, a write a few comparisons and no copy. The first bytes of a connection are

@@ -180,11 +180,7 @@ fn what_has_one_reading_is_accepted() {
     let twice = format!("content-length: {length}\r\n");
     let cases: Vec<(&str, Vec<u8>, &[&str])> = vec![
         ("empty lines first", then([b"\r\n\r\n", &*prepare("", "")].concat()), &["202", "200"]),
-        (
-            "line feeds in a body",
-            then(prepare("\"amount\"", "\n\n\"amount\"")),
-            &["202", "200"],
-        ),
+        ("line feeds in a body", then(prepare("\"amount\"", "\n\n\"amount\"")), &["202", "200"]),
         (
             "line feeds in a trailer",
             then(chunked(te, "{length}\r\n{}\r\n0\r\nx: a\n\r\n\r\n")),
@@ -263,7 +259,7 @@ fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
     scheme.send(&marked(look_up), 202);
     scheme.settle();
     let heard = [scheme.payer.take(1), scheme.payee.take(6)].concat();
-    assert!(heard.iter().all(|callback| callback.header("fspiop-source") != ""));
+    assert!(heard.iter().all(|callback| !callback.header("fspiop-source").is_empty()));
     for name in NAMES {
         assert!(heard.iter().all(|callback| !callback.headers.has(name)), "{name}");
     }

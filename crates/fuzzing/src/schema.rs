@@ -18,7 +18,6 @@ use crate::json::{Node, Value};
 enum Rule {
     Text {
         characters: (usize, usize),
-        bytes_max: usize,
         patterns: Vec<Regex>,
         /// What each character must be.
         class: Option<ClassUnicode>,
@@ -133,7 +132,7 @@ impl Rule {
     }
 
     fn holds(&self, text: &str) -> bool {
-        let Self::Text { characters, bytes_max, patterns, class, names, is_currency } = self else {
+        let Self::Text { characters, patterns, class, names, is_currency } = self else {
             return false;
         };
         let is_fit = |character| {
@@ -142,7 +141,6 @@ impl Rule {
         let length = text.chars().count();
         characters.0 <= length
             && length <= characters.1
-            && text.len() <= *bytes_max
             && patterns.iter().all(|pattern| pattern.is_match(text))
             && text.chars().all(is_fit)
             && (names.is_empty() || names.iter().any(|name| name == text))
@@ -164,7 +162,6 @@ fn compile(json: &Json, all: &serde_json::Map<String, Json>) -> Rule {
     match json["type"].as_str() {
         Some("text") => Rule::Text {
             characters: (number("least", 0), number("most", usize::MAX)),
-            bytes_max: number("bytes", usize::MAX),
             patterns: texts("patterns")
                 .iter()
                 .map(|pattern| Regex::new(pattern).expect("a pattern"))

@@ -1,5 +1,5 @@
-//! Changes of the party directory (hub-semantics 2.2). The kernel orders them and owes the sender the
-//! answer; the directory itself is a read model that applies those that were accepted.
+//! Changes of the party directory (hub-semantics 2.2). The kernel orders them and owes the answer
+//! to the sender; the directory itself is a read model that applies those that were accepted.
 
 use crate::command::ChangeParties;
 use crate::context::{Context, Subject};

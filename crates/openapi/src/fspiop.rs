@@ -160,6 +160,7 @@ fn answers(row: &RouteRow, said: &words::Words, rule: Option<&'static Rule>) -> 
     }
     answers.push(Answer::refusal(400, faults));
     answers.push(Answer::refusal(406, vec![ErrorCode::UNACCEPTABLE_VERSION]));
+    answers.push(Answer::refusal(415, vec![ErrorCode::MALFORMED_SYNTAX]));
     answers
 }
 

@@ -178,7 +178,7 @@ fn a_message_changed_on_its_way_is_refused() {
         (good.clone().sent_as("POST", "/quotes"), "FSPIOP-URI does not match the path"),
         (
             good.clone().sent_as("PUT", &transfer.path()),
-            "FSPIOP-URI does not match the path of the request",
+            "FSPIOP-URI does not match the path and query of the request",
         ),
     ] {
         let said = refused(&scheme, &message);

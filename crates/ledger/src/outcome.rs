@@ -144,6 +144,8 @@ pub enum Outcome {
     OracleNotFound = 113,
     /// Admin: an account type of that name exists.
     LedgerAccountTypeExists = 114,
+    /// Admin: funds of a participant that is switched off; decided before its account is looked at.
+    ParticipantInactive = 115,
 
     /// Admin: the participant has as many public keys as it may have.
     KeysFull = 120,
@@ -234,6 +236,7 @@ pub const ALL: [Outcome; 67] = [
     OracleExists,
     OracleNotFound,
     LedgerAccountTypeExists,
+    ParticipantInactive,
     KeysFull,
     KeyNotFound,
 ];

@@ -52,6 +52,7 @@ const AIMS: [Outcome; 35] = [
     Outcome::AccountNotFound,
     Outcome::AccountKindWrong,
     Outcome::AccountInactive,
+    Outcome::ParticipantInactive,
     Outcome::LimitsExist,
     Outcome::LimitsMissing,
     Outcome::CurrencyMismatch,
@@ -162,7 +163,8 @@ impl World {
                 }
             }
             FundsIdInUse | FundsOutNotReserved | FundsInsufficient | FundsOutAborted
-            | FundsRepeated | FundsModified | CurrencyMismatch | AccountInactive => {
+            | FundsRepeated | FundsModified | CurrencyMismatch | AccountInactive
+            | ParticipantInactive => {
                 self.funds_for(outcome).into_iter().for_each(|it| self.ask_for_change(it));
             }
             Accepted => self.aim_at_acceptance(),
@@ -340,7 +342,7 @@ impl World {
         use Outcome::*;
         let fsp = self.any_fsp();
         let name = match outcome {
-            AccountInactive => self.examiner.newcomer(false),
+            AccountInactive | ParticipantInactive => self.examiner.newcomer(false),
             _ => self.cast.name(fsp),
         };
         let currency = self.cast.currency(0);
@@ -370,6 +372,10 @@ impl World {
                 let other = Some(Digest(spread32(self.examiner.random.next())));
                 let modified = MoveFunds { hash: other, ..funds.clone() };
                 vec![Change::MoveFunds(funds), Change::MoveFunds(modified)]
+            }
+            ParticipantInactive => {
+                let switch = |active| Change::SetParticipantActive { name, active };
+                vec![switch(false), Change::MoveFunds(funds), switch(true)]
             }
             FundsOutNotReserved => vec![Change::EndFundsOut(end(true))],
             FundsOutAborted => vec![Change::MoveFunds(funds), Change::EndFundsOut(end(false))],

@@ -78,6 +78,7 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | AccountNotFound
         | AccountKindWrong
         | AccountInactive
+        | ParticipantInactive
         | LimitsExist
         | LimitsMissing
         | CurrencyMismatch

@@ -578,6 +578,8 @@ const fn why(outcome: Outcome) -> &'static str {
         FundsInsufficient => "refused: the outflow is more than the participant can spare",
         FundsOutNotReserved => "refused: there is no such outflow, or it has ended",
         FundsRepeated => "sent again: nothing moved",
+        ParticipantInactive => "refused: the participant is switched off",
+        AccountInactive => "refused: the account is switched off",
         FundsModified | FundsIdInUse => "refused: the id belongs to something else",
         DeadLetterNotFound => "refused: it is no dead letter",
         _ => "refused",

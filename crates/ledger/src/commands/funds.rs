@@ -1,4 +1,5 @@
-//! Funds in and out (hub-semantics 4.4; ruling 18 for what may leave).
+//! Funds in and out (hub-semantics 4.4; ruling 18 for what may leave). A participant or an account
+//! that is switched off gets and gives none.
 //!
 //! A request that was recorded is recognised by its digest: sent again, it moves nothing and is
 //! answered like the first time.
@@ -177,6 +178,9 @@ fn settlement_account(
     id: AccountId,
 ) -> Result<(ParticipantIndex, AccountId), Outcome> {
     let (index, participant) = state.register.find(name).ok_or(Outcome::ParticipantNotFound)?;
+    if !participant.active {
+        return Err(Outcome::ParticipantInactive);
+    }
     if !participant.accounts.contains(&id) {
         return Err(Outcome::AccountNotFound);
     }

@@ -269,8 +269,10 @@ impl Model {
 
     /// Why a movement of funds cannot begin.
     fn no_movement(&self, id: u8, party: usize, request: &String) -> Option<&'static str> {
-        if self.parties.get(party).is_none() {
-            return Some("ParticipantNotFound");
+        match self.parties.get(party) {
+            None => return Some("ParticipantNotFound"),
+            Some(known) if !known.active => return Some("ParticipantInactive"),
+            Some(_) => {}
         }
         let known = self.items.iter().find(|item| item.id == id)?;
         let same = known.funds.as_ref() == Some(request);
@@ -304,8 +306,10 @@ impl Model {
     }
 
     fn end_out(&mut self, id: u8, party: usize, commit: bool) -> &'static str {
-        if self.parties.get(party).is_none() {
-            return "ParticipantNotFound";
+        match self.parties.get(party) {
+            None => return "ParticipantNotFound",
+            Some(known) if !known.active => return "ParticipantInactive",
+            Some(_) => {}
         }
         let request = format!("end {id} {party} {commit}");
         let resent = |item: &Item| item.id == id && item.funds_end.as_ref() == Some(&request);

@@ -144,6 +144,9 @@ impl Model {
     }
 
     fn settlement_account(&self, name: &FspName, id: AccountId) -> Result<usize, Outcome> {
+        if self.scheme.is_switched_off(name) {
+            return Err(Outcome::ParticipantInactive);
+        }
         let account = self.scheme.account_of(name, id)?;
         match &self.scheme.accounts[account] {
             held if held.kind != AccountKind::Settlement => Err(Outcome::AccountKindWrong),

@@ -123,6 +123,10 @@ impl Scheme {
     }
 
     /// The account, if it is one of the participant's.
+    pub(super) fn is_switched_off(&self, name: &FspName) -> bool {
+        self.place_of(name).is_some_and(|place| !self.participants[place].active)
+    }
+
     pub(super) fn account_of(&self, name: &FspName, id: AccountId) -> Result<usize, Outcome> {
         let place = self.place_of(name).ok_or(Outcome::ParticipantNotFound)?;
         let account = (id.0 as usize).wrapping_sub(1);

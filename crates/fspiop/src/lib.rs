@@ -20,6 +20,7 @@
 
 #![warn(missing_docs)]
 
+pub mod admission;
 pub mod body;
 pub mod callback;
 mod currency;

@@ -2,16 +2,17 @@
 //! each may keep the hub waiting.
 //!
 //! There is no timer per connection: the thread's sweep looks a few times a second for those
-//! whose time is over. A message costs a few stores.
+//! whose time is over. Where all places are taken, a new connection evicts one that the hub waits
+//! for ([`fspiop::admission`]). A message costs a few stores.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::rc::Rc;
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use fspiop::admission::{self, Admission, Admitted, Bounds, Whole};
 use node::stages::Stages;
 
 use crate::pool::SWEEP;
@@ -23,7 +24,8 @@ pub struct ConnectionLimits {
     pub total: usize,
     /// Of these, from one address; from one network of 64 bits for IPv6.
     pub per_address: usize,
-    /// Time from the first byte of a request to the end of its headers.
+    /// Time from the first byte of a request to the end of its headers; for a connection's first
+    /// request, from the connection on.
     pub head: Duration,
     /// Time for a whole body.
     pub body: Duration,
@@ -47,16 +49,16 @@ impl Default for ConnectionLimits {
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     stages: Arc<Stages>,
-    lines: RefCell<Vec<Rc<Line>>>,
-    addresses: RefCell<HashMap<IpAddr, usize>>,
+    places: RefCell<Admission<Rc<Line>>>,
     /// Sweeps so far: the clock by which connections age.
     sweeps: Rc<Cell<u64>>,
 }
 
 /// One connection, as its socket, its requests and the sweep see it.
 pub(crate) struct Line {
-    address: IpAddr,
-    place: Cell<usize>,
+    /// The table with its place; both are set when it has one.
+    connections: Weak<Connections>,
+    place: Cell<Option<admission::Place>>,
     sweeps: Rc<Cell<u64>>,
     stages: Arc<Stages>,
     /// When something was last read, if somebody watches.
@@ -70,6 +72,7 @@ pub(crate) struct Line {
     shared: Cell<bool>,
     leaving: Cell<bool>,
     overdue: Cell<bool>,
+    evicted: Cell<bool>,
     broken_off: Cell<bool>,
     /// A head with a line end that is no CR LF has come.
     has_bare_line_feed: Cell<bool>,
@@ -80,77 +83,64 @@ pub(crate) struct Line {
 
 /// A connection's place among the open ones, until it is dropped.
 pub(crate) struct Place {
-    connections: Rc<Connections>,
     line: Rc<Line>,
+    /// Whether another connection lost its place to it.
+    pub(crate) has_evicted: bool,
 }
 
 /// A request being served, until it is dropped.
-pub(crate) struct Serving(Rc<Line>);
+pub(crate) struct Serving {
+    line: Rc<Line>,
+    whole: Cell<bool>,
+}
 
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits, stages: Arc<Stages>) -> Rc<Self> {
-        Rc::new(Self {
-            limits,
-            stages,
-            lines: RefCell::default(),
-            addresses: RefCell::default(),
-            sweeps: Rc::default(),
-        })
+        let bounds = Bounds { total: limits.total, per_address: limits.per_address };
+        let places = RefCell::new(Admission::new(bounds));
+        Rc::new(Self { limits, stages, places, sweeps: Rc::default() })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.lines.borrow().len()
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.places.borrow().len()
     }
 
-    /// A place for one more connection from there; `None` when there are too many.
+    /// A place for one more connection from there; `None` when requests are being served on every
+    /// connection that could make room.
     pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
-        let address = network_of(address);
-        let mut addresses = self.addresses.borrow_mut();
-        let from_there = addresses.get(&address).copied().unwrap_or(0);
-        if self.limits.total <= self.len() || self.limits.per_address <= from_there {
-            return None;
-        }
-        addresses.insert(address, from_there + 1);
-        let mut lines = self.lines.borrow_mut();
         let (sweeps, stages) = (Rc::clone(&self.sweeps), Arc::clone(&self.stages));
-        let line = Rc::new(Line::new(address, lines.len(), sweeps, stages));
-        lines.push(Rc::clone(&line));
-        Some(Place { connections: Rc::clone(self), line })
+        let line = Rc::new(Line::new(Rc::downgrade(self), sweeps, stages));
+        let admitted = self.places.borrow_mut().admit(address, Rc::clone(&line));
+        let Admitted { place, evicted } = admitted.ok()?;
+        line.place.set(Some(place));
+        if let Some(evicted) = &evicted {
+            evicted.evict();
+        }
+        Some(Place { line, has_evicted: evicted.is_some() })
     }
 
     /// Ends the connections that have kept the hub waiting too long.
     pub(crate) fn sweep(&self) {
         self.sweeps.set(self.sweeps.get() + 1);
-        for line in self.lines.borrow().iter() {
+        for line in self.places.borrow().holders() {
             line.sweep(&self.limits);
-        }
-    }
-
-    fn remove(&self, line: &Line) {
-        let mut lines = self.lines.borrow_mut();
-        lines.swap_remove(line.place.get());
-        if let Some(moved) = lines.get(line.place.get()) {
-            moved.place.set(line.place.get());
-        }
-        let mut addresses = self.addresses.borrow_mut();
-        match addresses.get_mut(&line.address) {
-            Some(count) if 1 < *count => *count -= 1,
-            _ => drop(addresses.remove(&line.address)),
         }
     }
 }
 
 impl Line {
-    fn new(address: IpAddr, place: usize, sweeps: Rc<Cell<u64>>, stages: Arc<Stages>) -> Self {
+    fn new(connections: Weak<Connections>, sweeps: Rc<Cell<u64>>, stages: Arc<Stages>) -> Self {
         Self {
-            address,
-            place: Cell::new(place),
+            connections,
+            place: Cell::new(None),
             serving: Cell::new(0),
             since: Cell::new(sweeps.get()),
             begun: Cell::new(false),
             shared: Cell::new(false),
             leaving: Cell::new(false),
             overdue: Cell::new(false),
+            evicted: Cell::new(false),
             broken_off: Cell::new(false),
             has_bare_line_feed: Cell::new(false),
             ignores_client_id: Cell::new(false),
@@ -186,7 +176,7 @@ impl Line {
 
     pub(crate) fn serve(self: &Rc<Self>) -> Serving {
         self.serving.set(self.serving.get() + 1);
-        Serving(Rc::clone(self))
+        Serving { line: Rc::clone(self), whole: Cell::new(false) }
     }
 
     /// Whether the client has sent a part of a request and was not yet heard to its end.
@@ -202,6 +192,11 @@ impl Line {
     /// Whether its time is over.
     pub(crate) fn is_overdue(&self) -> bool {
         self.overdue.get()
+    }
+
+    /// Whether it has lost its place to another connection.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.evicted.get()
     }
 
     /// Whether the client ended it within a request.
@@ -235,6 +230,22 @@ impl Line {
         }
     }
 
+    /// Changes the place in the table; nothing happens once the connection has none.
+    fn with_place(&self, change: impl FnOnce(&mut Admission<Rc<Self>>, admission::Place)) {
+        if let (Some(connections), Some(place)) = (self.connections.upgrade(), self.place.get()) {
+            change(&mut connections.places.borrow_mut(), place);
+        }
+    }
+
+    /// Ends it at once.
+    fn evict(&self) {
+        self.evicted.set(true);
+        self.overdue.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
     fn sweep(&self, limits: &ConnectionLimits) {
         let short = self.begun.get() || self.leaving.get();
         let limit = if short { limits.head } else { limits.idle };
@@ -261,7 +272,19 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.connections.remove(&self.line);
+        let mut removed = None;
+        self.line.with_place(|places, place| removed = places.remove(place));
+        // Dropped only here: the table is no longer borrowed.
+        drop(removed);
+    }
+}
+
+impl Serving {
+    /// The request has come as a whole: from here on the connection waits for the hub.
+    pub(crate) fn mark_whole(&self) {
+        if !self.whole.replace(true) {
+            self.line.with_place(Admission::begin);
+        }
     }
 }
 
@@ -274,20 +297,12 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let line = &self.0;
+        let line = &self.line;
         line.serving.set(line.serving.get() - 1);
         line.begun.set(false);
         line.since.set(line.sweeps.get());
-    }
-}
-
-/// What is counted as one address: whoever has one of IPv6 has 64 bits of them.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
-        }
-        address => address,
+        let whole = if self.whole.get() { Whole::Yes } else { Whole::No };
+        line.with_place(|places, place| places.end(place, whole));
     }
 }
 
@@ -304,19 +319,26 @@ mod tests {
     }
 
     #[test]
-    fn places_are_given_by_address_and_come_back() {
+    fn who_is_silent_longest_makes_room_and_who_is_served_does_not() {
         let connections = Connections::new(limits(), unwatched());
         let at = |text: &str| connections.admit(text.parse().expect("an address"));
         let first = at("10.0.0.1").expect("the first");
-        let mapped = at("::ffff:10.0.0.1").expect("the same address, written otherwise");
-        assert!(at("10.0.0.1").is_none(), "two from there");
+        let second = at("::ffff:10.0.0.1").expect("the same address, in another form");
+        let serving = second.line().serve();
+        serving.mark_whole();
+        let third = at("10.0.0.1").expect("the first makes room");
+        assert!(third.has_evicted && first.line().is_evicted() && first.line().is_overdue());
+        assert!(!second.line().is_evicted());
+        let also_serving = third.line().serve();
+        also_serving.mark_whole();
+        assert!(at("10.0.0.1").is_none(), "both from there are being served");
         let other = at("fd00::1").expect("from elsewhere");
-        assert!(at("10.0.0.3").is_none(), "three in all");
-        drop(first);
-        let near = at("fd00::ffff").expect("a place came back");
-        assert!(at("fd00::2").is_none());
-        drop((mapped, other, near));
-        assert_eq!((connections.len(), connections.addresses.borrow().len()), (0, 0));
+        assert!(!other.has_evicted);
+        drop(serving);
+        let last = at("10.0.0.3").expect("three in all: one that never spoke makes room first");
+        assert!(other.line().is_evicted() && !second.line().is_evicted());
+        drop((also_serving, first, second, third, other, last));
+        assert_eq!(connections.len(), 0);
     }
 
     #[test]

@@ -117,6 +117,7 @@ pub(crate) struct Counters {
     pub(crate) attempts: Counter,
     pub(crate) connections: Counter,
     pub(crate) connections_refused: Counter,
+    pub(crate) connections_evicted: Counter,
     pub(crate) malformed: Counter,
     /// Calls that read something from a socket, of a client or a participant.
     pub(crate) socket_reads: Counter,

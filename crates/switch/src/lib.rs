@@ -337,6 +337,8 @@ pub struct Totals {
     pub connections: u64,
     /// Connections from clients turned away because too many were open.
     pub connections_refused: u64,
+    /// Connections that lost their place to a new one.
+    pub connections_evicted: u64,
     /// Requests that were no HTTP, not whole, too slow, or open to two readings.
     pub malformed: u64,
     /// System calls that read from a socket, of a client or a participant, and found something.
@@ -381,6 +383,7 @@ impl Traffic {
             attempts: sum.attempts + counters.attempts.get(),
             connections: sum.connections + counters.connections.get(),
             connections_refused: sum.connections_refused + counters.connections_refused.get(),
+            connections_evicted: sum.connections_evicted + counters.connections_evicted.get(),
             malformed: sum.malformed + counters.malformed.get(),
             socket_reads: sum.socket_reads + counters.socket_reads.get(),
             socket_writes: sum.socket_writes + counters.socket_writes.get(),

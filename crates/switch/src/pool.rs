@@ -413,14 +413,16 @@ impl Peer {
     /// checked is what is called.
     async fn connect(&self, reach: &Reach) -> Result<TcpStream, Failure> {
         let found = self.resolve().await?;
-        let may = |to: &SocketAddr| reach.allows(to.ip()) && reach.allows_port(to.port());
-        let allowed: Vec<_> = found.iter().copied().filter(may).collect();
+        let allowed: Vec<_> = found.iter().copied().filter(|to| reach.allows_socket(*to)).collect();
         if allowed.is_empty() && !found.is_empty() {
             self.resolved.replace(None);
             return Err(Failure::Denied);
         }
         for address in allowed {
             if let Ok(stream) = TcpStream::connect(address).await {
+                if stream.local_addr().is_ok_and(|here| reach.is_loop(here, address)) {
+                    return Err(Failure::Denied);
+                }
                 stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
                 return Ok(stream);
             }

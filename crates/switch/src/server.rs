@@ -20,7 +20,6 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use node::progress::Stuck;
 use node::stages::{self, Moment};
 use ports::Clock;
 use socket2::SockRef;
@@ -113,6 +112,7 @@ fn admit(edge: &Rc<Edge>, stream: TcpStream, from: IpAddr) {
     if !gateways.is_empty() && !gateways.iter().any(|network| network.contains_canonical(from)) {
         place.line().ignore_client_id();
     }
+    edge.counters.connections_evicted.add(u64::from(place.has_evicted));
     let socket = SockRef::from(&stream);
     if stream.set_nodelay(true).is_ok() && socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).is_ok()
     {
@@ -135,7 +135,7 @@ async fn serve_connection(edge: Rc<Edge>, stream: TcpStream, place: Place) {
     let line = Rc::clone(place.line());
     let limits = edge.options.connections;
     let shared = (Rc::clone(&edge.room), Arc::clone(&edge.counters));
-    let opened = Socket::open(stream, Rc::clone(&line), shared, (limits.idle, limits.head));
+    let opened = Socket::open(stream, Rc::clone(&line), shared, limits.head);
     let Some((socket, protocol)) = opened.await else { return };
     let ending = socket.ending();
     match protocol {
@@ -180,7 +180,7 @@ pub(crate) fn serve(
         }
         // Who asks before it sends the body is answered before it does.
         let asks = parts.headers.contains_key(EXPECT);
-        let answer = answer(&edge, heard_ns, &mut parts, &mut body).await;
+        let answer = answer(&edge, heard_ns, (&mut parts, &mut body), &serving).await;
         let refusal = match answer {
             Ok(response) => {
                 edge.counters.requests.add(1);
@@ -200,8 +200,8 @@ pub(crate) fn serve(
 async fn answer(
     edge: &Rc<Edge>,
     arrived_ns: u64,
-    parts: &mut Parts,
-    body: &mut Incoming,
+    (parts, body): (&mut Parts, &mut Incoming),
+    serving: &Serving,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let parsed = edge.handle.stages().now_ns();
     let uri = parts.uri.clone();
@@ -216,6 +216,7 @@ async fn answer(
     let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
     let body = read(edge, body, &parts.headers, max).await?;
+    serving.mark_whole();
     let arrival = parsed.map(|parsed_ns| Arrival {
         arrived_ns: if arrived_ns == 0 { parsed_ns } else { arrived_ns },
         parsed_ns,
@@ -437,18 +438,18 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
 
 /// `GET /health` on the FSPIOP port (hub-semantics 8.4).
 fn health(edge: &Edge) -> Response<Full<Bytes>> {
-    let stopped = edge.handle.status().stopped.is_some();
-    let stuck = edge.handle.stuck();
-    let (status, word) = match stopped || !stuck.is_empty() {
-        true => (StatusCode::BAD_GATEWAY, "DOWN"),
-        false => (StatusCode::OK, "OK"),
+    let condition = edge.handle.condition();
+    let (status, word) = match condition.is_well() {
+        true => (StatusCode::OK, "OK"),
+        false => (StatusCode::BAD_GATEWAY, "DOWN"),
     };
     let shown = |down| if down { "DOWN" } else { "OK" };
-    let log_is_stuck = stuck.iter().any(Stuck::is_log);
-    let mut services =
-        vec![("datastore", shown(stopped)), ("broker", shown(stopped || log_is_stuck))];
+    let mut services = vec![
+        ("datastore", shown(condition.stopped.is_some())),
+        ("broker", shown(condition.is_log_down())),
+    ];
     // Whose lane it is concerns no other participant.
-    services.extend(stuck.iter().map(|one| (one.kind(), "DOWN")));
+    services.extend(condition.stuck.iter().map(|one| (one.kind(), "DOWN")));
     services.dedup();
     let shown: Vec<_> = services
         .iter()

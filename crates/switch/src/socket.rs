@@ -10,8 +10,9 @@
 //! read before hyper begins, to tell HTTP/2 from HTTP/1.1.
 
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -93,18 +94,14 @@ impl Socket {
         mut stream: TcpStream,
         line: Rc<Line>,
         (room, counters): (Rc<Room>, Arc<Counters>),
-        (idle, head): (Duration, Duration),
+        head: Duration,
     ) -> Option<(Self, Protocol)> {
         let mut first = BytesMut::with_capacity(FIRST_BYTES);
-        let read = tokio::time::timeout(idle, stream.read_buf(&mut first)).await;
-        if !matches!(read, Ok(Ok(1..))) {
-            return None;
-        }
+        read_within(head, &line, &mut stream, &mut first).await?;
         counters.socket_reads.add(1);
         line.hear();
         while PREFACE.starts_with(&first) && first.len() < PREFACE.len() {
-            let read = tokio::time::timeout(head, stream.read_buf(&mut first)).await;
-            if !matches!(read, Ok(Ok(1..))) {
+            if read_within(head, &line, &mut stream, &mut first).await.is_none() {
                 break;
             }
         }
@@ -126,6 +123,9 @@ impl Ending {
     /// Says the last word, if there is one, and closes so that the client can read it.
     pub(crate) async fn close(self) {
         let Some(inner) = Rc::into_inner(self.inner) else { return };
+        if self.line.is_evicted() {
+            return;
+        }
         let mut stream = inner.into_inner().into_inner();
         if let Some(refusal) = farewell(&self.line) {
             self.counters.malformed.add(1);
@@ -134,8 +134,32 @@ impl Ending {
         } else if self.line.is_overdue() {
             return;
         }
-        part(&mut stream).await;
+        let _parted = unless_evicted(&self.line, part(&mut stream)).await;
     }
+}
+
+/// Reads something; `None` when nothing comes in time, or the connection is evicted meanwhile.
+async fn read_within(
+    time: Duration,
+    line: &Line,
+    stream: &mut TcpStream,
+    buffer: &mut BytesMut,
+) -> Option<()> {
+    let reading = tokio::time::timeout(time, stream.read_buf(buffer));
+    matches!(unless_evicted(line, reading).await, Some(Ok(Ok(1..)))).then_some(())
+}
+
+/// The result of `work`; `None` when the connection is evicted before.
+async fn unless_evicted<T>(line: &Line, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let polled = poll_fn(|context| {
+        if line.is_evicted() {
+            return Poll::Ready(None);
+        }
+        line.wait(context);
+        work.as_mut().poll(context).map(Some)
+    });
+    polled.await
 }
 
 /// Turns a client away before it has said a word.
@@ -246,6 +270,9 @@ impl Write for Socket {
 impl Socket {
     fn poll_pass(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut *self.inner.borrow_mut()).poll_write(context, bytes);
+        if polled.is_pending() {
+            self.line.wait(context);
+        }
         self.counters.socket_writes.add(u64::from(polled.is_ready()));
         polled
     }

@@ -2,28 +2,35 @@
 //! may be called.
 //!
 //! Endpoints are written by operators on behalf of participants, and the hub calls them from
-//! inside the operator's network. So the form of a value is always checked, its port and its
-//! address when the operator has said which are meant. A name is checked by what it resolves to,
-//! each time a connection is made, for whoever owns it may point it elsewhere at any time.
+//! inside the operator's network. So the form of a value and its address are always checked:
+//! link-local, metadata, group and unspecified addresses are never called, loopback addresses only
+//! where the operator allows them, and the hub's own listeners never. A name is checked by the
+//! addresses it resolves to, each time a connection is made, because its owner may change them at
+//! any time.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt;
 use std::str::FromStr;
 
-/// Never called once any network is named, not even inside an allowed one: this host as seen
-/// from itself, link-local addresses, where clouds keep their metadata, and group addresses.
-const NEVER: [&str; 10] = [
-    "0.0.0.0/8",
-    "169.254.0.0/16",
-    "100.100.100.200/32",
-    "192.0.0.192/32",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-    "::/128",
-    "fe80::/10",
-    "ff00::/8",
-    "fd00:ec2::254/128",
+/// Never called, not even inside an allowed network: unspecified addresses, link-local addresses,
+/// the metadata services of clouds, and group addresses.
+const NEVER: [Network; 12] = [
+    Network::v4([0, 0, 0, 0], 8),
+    Network::v4([169, 254, 0, 0], 16),
+    Network::v4([100, 100, 100, 200], 32),
+    Network::v4([168, 63, 129, 16], 32),
+    Network::v4([192, 0, 0, 192], 32),
+    Network::v4([224, 0, 0, 0], 4),
+    Network::v4([240, 0, 0, 0], 4),
+    Network::v6([0, 0, 0, 0, 0, 0, 0, 0], 128),
+    Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+    Network::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
+    Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),
+    Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
 ];
+/// Called only where the operator allows it.
+const LOOPBACK: [Network; 2] =
+    [Network::v4([127, 0, 0, 0], 8), Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128)];
 
 /// A range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +49,19 @@ impl Network {
     #[must_use]
     pub fn contains_canonical(&self, address: IpAddr) -> bool {
         self.contains(address.to_canonical())
+    }
+
+    const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+    }
+
+    const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], bits: u8) -> Self {
+        Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
+    }
+
+    /// Whether all of it is loopback: it names loopback addresses and no others.
+    fn is_loopback(&self) -> bool {
+        LOOPBACK.iter().any(|loopback| self.lies_in(loopback))
     }
 
     fn contains(&self, address: IpAddr) -> bool {
@@ -90,44 +110,72 @@ impl fmt::Debug for Network {
     }
 }
 
-/// What may be called. The default allows every address and port.
+/// Which addresses and ports may be called. The default denies loopback and the addresses that are
+/// never called, and allows every other address and port.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Only addresses in these; empty for all.
+    /// Only addresses in these; empty for all but loopback. One that lies in `127.0.0.0/8` or is
+    /// `::1` allows these loopback addresses.
     pub networks: Vec<Network>,
     /// No address in these, even if it is in one of the others.
     pub denied: Vec<Network>,
     /// Only these ports; empty for all.
     pub ports: Vec<u16>,
+    /// Loopback addresses may be called although no network names them.
+    pub loopback: Loopback,
+    /// The hub's own listeners, which are never called.
+    pub own: Vec<SocketAddr>,
+}
+
+/// Whether loopback addresses may be called where [`Reach::networks`] is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loopback {
+    /// They may not: services of this machine that trust it are not meant for participants.
+    #[default]
+    Denied,
+    /// They may: participants are on this machine, as in tests and demonstrations.
+    Allowed,
 }
 
 impl Reach {
+    /// The default, with loopback addresses allowed.
+    #[must_use]
+    pub fn with_loopback() -> Self {
+        Self { loopback: Loopback::Allowed, ..Self::default() }
+    }
+
     /// Whether no address at all may be called: each network that is allowed lies in a denied one.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        let is_denied = |net: &Network| self.denied.iter().any(|denied| net.lies_in(denied));
+        let is_denied =
+            |net: &Network| self.denied.iter().chain(&NEVER).any(|denied| net.lies_in(denied));
         !self.networks.is_empty() && self.networks.iter().all(is_denied)
+    }
+
+    /// Whether loopback addresses may be called because a network names them.
+    #[must_use]
+    pub fn names_loopback(&self) -> bool {
+        self.networks.iter().any(Network::is_loopback)
     }
 
     /// Whether an address may be called. An IPv4 address inside an IPv6 one is judged as both.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
-        if self.networks.is_empty() && self.denied.is_empty() {
-            return true;
-        }
-        let address = address.to_canonical();
-        if let IpAddr::V6(outer) = address
-            && let Some(inner) = embedded(outer)
-            && !self.allows(IpAddr::V4(inner))
-        {
-            return false;
-        }
-        let inside = |networks: &[Network]| networks.iter().any(|net| net.contains(address));
-        let never = NEVER.iter().any(|text| {
-            let network: Network = text.parse().expect("the list holds networks");
-            network.contains(address)
-        });
-        !never && !inside(&self.denied) && (self.networks.is_empty() || inside(&self.networks))
+        self.judge(address).is_ok()
+    }
+
+    /// Whether address and port may be called, and are not the hub's own.
+    #[must_use]
+    pub fn allows_socket(&self, to: SocketAddr) -> bool {
+        self.allows_port(to.port()) && self.allows(to.ip()) && !self.is_own(to)
+    }
+
+    /// Whether a connection that was just made came out at a listener of the hub itself, which
+    /// listens on every address of the machine: then both ends have the same address.
+    #[must_use]
+    pub fn is_loop(&self, here: SocketAddr, there: SocketAddr) -> bool {
+        let [mine, other] = [here, there].map(|end| end.ip().to_canonical());
+        mine == other && self.own.iter().any(|own| own.port() == there.port())
     }
 
     /// Whether a port may be called.
@@ -137,7 +185,7 @@ impl Reach {
     }
 
     /// Checks a value before it is registered: what [`Target::parse`] asks, its port, and its
-    /// host when that is an address.
+    /// host when that is an address or always names one.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -149,10 +197,47 @@ impl Reach {
         if !self.allows_port(target.port()) {
             return Err(Unreachable::Port);
         }
-        match target.literal() {
-            Some(address) if !self.allows(address) => Err(Unreachable::Network),
-            _ => Ok(()),
+        let Some(address) = target.literal() else { return Ok(()) };
+        match self.is_own(SocketAddr::new(address, target.port())) {
+            true => Err(Unreachable::Own),
+            false => self.judge(address),
         }
+    }
+
+    fn judge(&self, address: IpAddr) -> Result<(), Unreachable> {
+        let address = address.to_canonical();
+        if let IpAddr::V6(outer) = address
+            && let Some(inner) = embedded(outer)
+        {
+            self.judge(IpAddr::V4(inner))?;
+        }
+        let inside = |networks: &[Network]| networks.iter().any(|net| net.contains(address));
+        if inside(&NEVER) {
+            return Err(Unreachable::Reserved);
+        }
+        if inside(&self.denied) {
+            return Err(Unreachable::Network);
+        }
+        let (listed, is_loopback) = (inside(&self.networks), inside(&LOOPBACK));
+        let named = self.networks.iter().any(|net| net.is_loopback() && net.contains(address));
+        match (is_loopback, self.networks.is_empty()) {
+            (true, true) if self.loopback == Loopback::Allowed => Ok(()),
+            (true, _) if named => Ok(()),
+            (true, _) => Err(Unreachable::Loopback),
+            (false, false) if !listed => Err(Unreachable::Network),
+            (false, _) => Ok(()),
+        }
+    }
+
+    /// Whether one of the hub's listeners is known to have this address. One that listens on every
+    /// address has the loopback ones, and others that only a connection shows.
+    fn is_own(&self, to: SocketAddr) -> bool {
+        let address = to.ip().to_canonical();
+        let is_loopback = LOOPBACK.iter().any(|net| net.contains(address));
+        self.own.iter().any(|own| {
+            own.port() == to.port()
+                && (own.ip() == address || own.ip().is_unspecified() && is_loopback)
+        })
     }
 }
 
@@ -175,9 +260,13 @@ fn has_whole_templates(path: &str) -> bool {
     !rest.contains(braces)
 }
 
-/// The IPv4 address that a translator would make of an IPv6 one: NAT64 and 6to4.
+/// The IPv4 address that a translator would make of an IPv6 one: NAT64, 6to4, and the old form
+/// that holds nothing else.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
+        [0, 0, 0, 0, 0, 0, high @ 1..=u16::MAX, low] => {
+            Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
         }
@@ -212,6 +301,15 @@ pub enum Unreachable {
     /// Not in a configured network.
     #[error("names an address that the hub may not call (endpoints.networks)")]
     Network,
+    /// A loopback address, and they are not allowed.
+    #[error("names a loopback address; endpoints.networks must allow it, as 127.0.0.0/8")]
+    Loopback,
+    /// Link-local, metadata, group or unspecified.
+    #[error("names a link-local, metadata, group or unspecified address: never called")]
+    Reserved,
+    /// A listener of the hub.
+    #[error("names a listener of the hub itself")]
+    Own,
 }
 
 /// A value taken apart.
@@ -260,10 +358,15 @@ impl Target {
         port.expect("the authority was made with a port")
     }
 
-    /// The address, when the host is one and no name.
+    /// The address, when the host is one, or the name that every machine gives itself.
     fn literal(&self) -> Option<IpAddr> {
         let (host, _) = self.authority.rsplit_once(':')?;
-        host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        match name == "localhost" || name.ends_with(".localhost") {
+            true => Some(Ipv4Addr::LOCALHOST.into()),
+            false => host.parse().ok(),
+        }
     }
 }
 
@@ -338,45 +441,121 @@ mod tests {
 
     #[test]
     fn addresses_are_allowed_or_not() {
-        let open = Reach::default();
+        let default = Reach::default();
         let inside = Reach {
             networks: networks(&["10.0.0.0/8", "169.254.0.0/16", "fd00::/8", "127.0.0.1"]),
             denied: networks(&["10.9.0.0/16"]),
             ports: vec![80],
+            ..Reach::default()
         };
-        let outside = Reach { denied: networks(&["10.0.0.0/8"]), ..Reach::default() };
+        let outside = Reach { denied: networks(&["10.0.0.0/8"]), ..Reach::with_loopback() };
+        let all = Reach { networks: networks(&["0.0.0.0/0", "::/0"]), ..Reach::with_loopback() };
         for (address, expected) in [
-            ("10.1.2.3", [true, true, false]),
-            ("10.9.2.3", [true, false, false]),
-            ("11.1.2.3", [true, false, true]),
-            ("127.0.0.1", [true, true, true]),
-            ("127.0.0.2", [true, false, true]),
-            ("169.254.169.254", [true, false, false]),
-            ("0.0.0.0", [true, false, false]),
-            ("224.0.0.1", [true, false, false]),
-            ("fd00::1", [true, true, true]),
-            ("fe80::1", [true, false, false]),
-            ("::", [true, false, false]),
-            ("::1", [true, false, true]),
-            ("::ffff:10.1.2.3", [true, true, false]),
-            ("::ffff:169.254.169.254", [true, false, false]),
-            ("64:ff9b::169.254.169.254", [true, false, false]),
-            ("2002:a9fe:a9fe::1", [true, false, false]),
+            ("10.1.2.3", [true, true, false, true]),
+            ("10.9.2.3", [true, false, false, true]),
+            ("11.1.2.3", [true, false, true, true]),
+            ("192.168.1.1", [true, false, true, true]),
+            ("127.0.0.1", [false, true, true, false]),
+            ("127.0.0.2", [false, false, true, false]),
+            ("::1", [false, false, true, false]),
+            ("::ffff:127.0.0.1", [false, true, true, false]),
+            ("169.254.169.254", [false; 4]),
+            ("169.254.1.2", [false; 4]),
+            ("100.100.100.200", [false; 4]),
+            ("168.63.129.16", [false; 4]),
+            ("192.0.0.192", [false; 4]),
+            ("0.0.0.0", [false; 4]),
+            ("0.0.0.1", [false; 4]),
+            ("224.0.0.1", [false; 4]),
+            ("255.255.255.255", [false; 4]),
+            ("fd00::1", [true, true, true, true]),
+            ("fd00:ec2::254", [false; 4]),
+            ("fd20:ce::254", [false; 4]),
+            ("fe80::1", [false; 4]),
+            ("ff02::1", [false; 4]),
+            ("::", [false; 4]),
+            ("::ffff:10.1.2.3", [true, true, false, true]),
+            ("::ffff:169.254.169.254", [false; 4]),
+            ("::169.254.169.254", [false; 4]),
+            ("64:ff9b::169.254.169.254", [false; 4]),
+            ("64:ff9b::127.0.0.1", [false, false, true, false]),
+            ("2002:a9fe:a9fe::1", [false; 4]),
         ] {
             let address: IpAddr = address.parse().expect("an address");
-            let found = [&open, &inside, &outside].map(|reach| reach.allows(address));
-            assert_eq!(found, expected, "{address}");
+            let reaches = [&default, &inside, &outside, &all];
+            assert_eq!(reaches.map(|reach| reach.allows(address)), expected, "{address}");
         }
-        for (value, expected) in [
-            ("http://10.1.2.3/", Ok(())),
-            ("http://names.are.resolved.later/", Ok(())),
-            ("http://10.9.2.3/", Err(Unreachable::Network)),
-            ("http://[::ffff:10.9.2.3]/", Err(Unreachable::Network)),
-            ("http://10.1.2.3:81/", Err(Unreachable::Port)),
+    }
+
+    #[test]
+    fn values_are_checked_by_port_and_address() {
+        let inside = Reach {
+            networks: networks(&["10.0.0.0/8"]),
+            denied: networks(&["10.9.0.0/16"]),
+            ports: vec![80],
+            ..Reach::default()
+        };
+        let open = Reach::with_loopback();
+        let strict = Reach::default();
+        for (reach, value, expected) in [
+            (&inside, "http://10.1.2.3/", Ok(())),
+            (&inside, "http://names.are.resolved.later/", Ok(())),
+            (&inside, "http://10.9.2.3/", Err(Unreachable::Network)),
+            (&inside, "http://11.9.2.3/", Err(Unreachable::Network)),
+            (&inside, "http://[::ffff:10.9.2.3]/", Err(Unreachable::Network)),
+            (&inside, "http://10.1.2.3:81/", Err(Unreachable::Port)),
+            (&inside, "http://127.0.0.1/", Err(Unreachable::Loopback)),
+            (&open, "http://a:0/", Err(Unreachable::Port)),
+            (&open, "http://127.0.0.1:9/", Ok(())),
+            (&open, "http://localhost:9/", Ok(())),
+            (&open, "http://169.254.169.254/", Err(Unreachable::Reserved)),
+            (&strict, "http://127.0.0.1:9/", Err(Unreachable::Loopback)),
+            (&strict, "http://[::1]:9/", Err(Unreachable::Loopback)),
+            (&strict, "http://LocalHost.:9/", Err(Unreachable::Loopback)),
+            (&strict, "http://a.localhost/", Err(Unreachable::Loopback)),
+            (&strict, "http://localhost.example/", Ok(())),
+            (&strict, "http://0.0.0.0:9/", Err(Unreachable::Reserved)),
         ] {
-            assert_eq!(inside.check(value), expected, "{value}");
+            assert_eq!(reach.check(value), expected, "{value}");
         }
-        assert_eq!(open.check("http://a:0/"), Err(Unreachable::Port));
+    }
+
+    #[test]
+    fn the_hubs_own_listeners_are_never_called() {
+        let own = ["0.0.0.0:4000", "127.0.0.1:3001"].map(|it| it.parse().expect("an address"));
+        let reach = Reach { own: own.to_vec(), ..Reach::with_loopback() };
+        for (value, expected) in [
+            ("http://127.0.0.1:3001/", Err(Unreachable::Own)),
+            ("http://[::ffff:127.0.0.1]:3001/", Err(Unreachable::Own)),
+            ("http://localhost:3001/", Err(Unreachable::Own)),
+            ("http://127.0.0.2:3001/", Ok(())),
+            ("http://127.0.0.2:4000/", Err(Unreachable::Own)),
+            ("http://127.0.0.1:4001/", Ok(())),
+            ("http://10.0.0.5:4000/", Ok(())),
+        ] {
+            assert_eq!(reach.check(value), expected, "{value}");
+        }
+        let socket = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        assert!(!reach.allows_socket(socket("127.0.0.1:3001")));
+        assert!(reach.allows_socket(socket("10.0.0.5:4000")), "only the connection shows it");
+        assert!(reach.is_loop(socket("10.0.0.5:40312"), socket("10.0.0.5:4000")));
+        assert!(!reach.is_loop(socket("10.0.0.5:40312"), socket("10.0.0.5:4001")));
+        assert!(!reach.is_loop(socket("10.0.0.5:40312"), socket("10.0.0.6:4000")));
+    }
+
+    #[test]
+    fn networks_that_leave_nothing_are_noticed() {
+        for (allowed, denied, closed) in [
+            (&[][..], &["0.0.0.0/0"][..], false),
+            (&["10.0.0.0/8"], &["10.0.0.0/7"], true),
+            (&["10.0.0.0/8"], &["10.0.0.0/9"], false),
+            (&["169.254.0.0/16"], &[], true),
+            (&["127.0.0.1"], &[], false),
+        ] {
+            let (networks, denied) = (networks(allowed), networks(denied));
+            let reach = Reach { networks, denied, ..Reach::default() };
+            assert_eq!(reach.is_closed(), closed, "{allowed:?}");
+        }
     }
 
     #[test]

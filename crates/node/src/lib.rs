@@ -117,6 +117,50 @@ pub struct Status {
     pub stopped: Option<String>,
 }
 
+/// What is not well, by the last look of [`progress::Watch`].
+#[derive(Clone, Default)]
+struct Ills {
+    stuck: Arc<[Stuck]>,
+    is_full: bool,
+}
+
+/// Whether a node is well.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// Why the log stopped, if it did.
+    pub stopped: Option<String>,
+    /// Stages that have work and make no progress, by the last look.
+    pub stuck: Arc<[Stuck]>,
+    /// The disk has no room for the log: commands are refused.
+    pub is_full: bool,
+    /// The first record that could not be read, and has not been since.
+    pub unread: Option<Unread>,
+}
+
+impl Condition {
+    /// Whether the log takes nothing: it has stopped, has no room, or is stuck.
+    #[must_use]
+    pub fn is_log_down(&self) -> bool {
+        self.stopped.is_some() || self.is_full || self.stuck.iter().any(Stuck::is_log)
+    }
+
+    /// Whether every part works.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        !self.is_log_down() && self.stuck.is_empty()
+    }
+
+    /// What is wrong with the log or what is stored beside it.
+    #[must_use]
+    pub fn storage_fault(&self) -> Option<String> {
+        let stored = |one: &&Stuck| one.is_log() || one.stage == "store";
+        let stuck = || self.stuck.iter().find(stored).map(|one| one.detail.clone());
+        let unread = || self.unread.as_ref().map(|unread| unread.why.clone());
+        let full = || self.is_full.then(|| "the disk is full: commands are refused".to_owned());
+        self.stopped.clone().or_else(stuck).or_else(full).or_else(unread)
+    }
+}
+
 struct Shared<M> {
     inbox: Inbox<M>,
     mailboxes: Vec<Arc<Mailbox<M>>>,
@@ -126,8 +170,8 @@ struct Shared<M> {
     reader: Arc<Reading>,
     stages: Arc<Stages>,
     tally: Tally,
-    /// What is stuck, by the last look.
-    stuck: RwLock<Arc<[Stuck]>>,
+    /// What is not well, by the last look.
+    ills: RwLock<Ills>,
     sharing: Sharing,
     /// What a node of several knows of them all.
     cluster: Mutex<Option<Cluster>>,
@@ -322,15 +366,18 @@ impl<M: Send + Sync + 'static> Handle<M> {
         }
     }
 
-    /// Tells everybody who asks what is stuck.
-    pub fn publish_stuck(&self, stuck: Vec<Stuck>) {
-        *self.shared.stuck.write().unwrap_or_else(PoisonError::into_inner) = stuck.into();
+    /// Publishes what is stuck, and whether the disk of the log is full, for [`Handle::condition`].
+    pub fn publish_ills(&self, stuck: Vec<Stuck>, is_full: bool) {
+        let ills = Ills { stuck: stuck.into(), is_full };
+        *self.shared.ills.write().unwrap_or_else(PoisonError::into_inner) = ills;
     }
 
-    /// What is stuck, by the last look of whoever watches.
+    /// Whether the node is well: the one source of every answer about its health.
     #[must_use]
-    pub fn stuck(&self) -> Arc<[Stuck]> {
-        Arc::clone(&self.shared.stuck.read().unwrap_or_else(PoisonError::into_inner))
+    pub fn condition(&self) -> Condition {
+        let ills = self.shared.ills.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let stopped = self.status().stopped;
+        Condition { stopped, stuck: ills.stuck, is_full: ills.is_full, unread: self.unread() }
     }
 
     /// Breaks the node on purpose, for a test of whoever watches it: from now on a deadline is met

@@ -116,6 +116,8 @@ pub struct Watch {
     full: Still<u64>,
     refused_full: u64,
     since_refused: Duration,
+    /// The last record at the last refusal; none since the log has taken another.
+    full_after: Option<u64>,
     topic: Still<Option<u64>>,
     store: Still<u64>,
     expiry: Still<Option<Stamp>>,
@@ -133,6 +135,7 @@ impl Watch {
             full: Still::default(),
             refused_full: 0,
             since_refused: patience,
+            full_after: None,
             topic: Still::default(),
             store: Still::default(),
             expiry: Still::default(),
@@ -169,6 +172,13 @@ impl Watch {
         stuck
     }
 
+    /// Whether the disk has no room for the log, as of the last look: commands were refused for it
+    /// lately, and none was taken since.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full_after.is_some()
+    }
+
     fn look_at_sequencer(&mut self, node: &Progress, passed: Duration) -> Option<Stuck> {
         let idle = self.sequencer.look(node.busy, (node.turns, node.committed), passed);
         (self.patience <= idle).then(|| Stuck {
@@ -191,6 +201,11 @@ impl Watch {
             false => self.since_refused.saturating_add(passed),
         };
         let full = self.since_refused < self.patience;
+        self.full_after = match self.full_after {
+            _ if refused => Some(node.committed),
+            Some(after) if full && after == node.committed => Some(after),
+            _ => None,
+        };
         let idle = self.full.look(full, node.committed, passed);
         (self.patience <= idle).then(|| Stuck {
             stage: "log".into(),

@@ -79,7 +79,7 @@ pub(crate) fn share<L: Log, M>(
         reader: Arc::new(Reading::of(sequencer.log().reader())),
         stages: sequencer.log().stages(),
         tally: Tally::behind(sequencer.state().position()),
-        stuck: RwLock::new(Arc::default()),
+        ills: RwLock::default(),
         sharing,
         cluster: Mutex::new(None),
         mailboxes,

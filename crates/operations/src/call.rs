@@ -8,6 +8,7 @@ use ledger::{Administer, Change, Currency, FspName, Outcome, State};
 use crate::form::{Form, known_currency, refuse};
 use crate::guard::Identity;
 use crate::hub::Hub;
+use crate::monitoring::AdminFigures;
 use crate::options::AdminKeys;
 use crate::refusals;
 use crate::resource::parameter;
@@ -18,6 +19,8 @@ pub(crate) struct Call<'a, H> {
     pub(crate) base_url: &'a str,
     pub(crate) reach: &'a Reach,
     pub(crate) keys: &'a AdminKeys,
+    pub(crate) figures: AdminFigures,
+    pub(crate) has_accept: bool,
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,
@@ -70,6 +73,17 @@ impl<H: Hub> Call<'_, H> {
         self.reach
             .check(value)
             .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
+    }
+
+    /// Refuses a request without the header `Accept`.
+    pub(crate) fn must_accept(&self) -> Result<(), Refusal> {
+        match self.has_accept {
+            true => Ok(()),
+            false => Err(Refusal::new(
+                ErrorCode::MISSING_ELEMENT,
+                "/header must have required property 'accept'",
+            )),
+        }
     }
 
     /// A query parameter.

@@ -46,8 +46,8 @@ a configured one: else 403. `HEAD` is answered as `GET` without the body. A path
 this document is answered 404 with 3002, another method on a path 405 with 3000. A request that is \
 no HTTP is refused by the connection, with 400 or 431 and no body.\n\n\
 **Refusals** carry `errorInformation`, for the first failure only. An unknown participant is 400 \
-with 3200, and some changes that the state forbids are 500 with 2001, both as the reference hub \
-answers them: clients compare it.\n\n\
+with 3200, and limits or an oracle that exist already are 500 with 2001, both as the reference hub \
+answers them: clients compare it. Many requests without a good token are answered late or 429.\n\n\
 A flag may be sent as its name in a text, a decimal as text: at most 18 digits, 4 of them after \
 the point.";
 
@@ -178,6 +178,8 @@ trait Describe: Sized {
     fn at(self, name: &str, example: &str) -> Self;
     /// Takes a query parameter.
     fn asks(self, name: &str, text: &str, schema: Value, example: Option<Value>) -> Self;
+    /// Needs the header `Accept`.
+    fn must_accept(self) -> Self;
     /// Needs the token.
     fn guarded(self) -> Self;
     /// Takes a body of this form, and nothing else in it.
@@ -221,9 +223,24 @@ impl Describe for Operation {
         self
     }
 
+    fn must_accept(mut self) -> Self {
+        self.parameters.push(Parameter {
+            name: "Accept".to_owned(),
+            place: Place::Header,
+            required: true,
+            text: "Any value.".to_owned(),
+            schema: json!({"type": "string"}),
+            example: Some(json!("application/json")),
+            shared: None,
+        });
+        self.refuses(400, &[ErrorCode::MISSING_ELEMENT])
+    }
+
     fn guarded(mut self) -> Self {
         self.needs_token = true;
         self.refuses(401, &[ErrorCode::GENERIC_CLIENT])
+            // Too many requests without a good token.
+            .refuses(429, &[ErrorCode::GENERIC_CLIENT])
             // An `X-Actor` or `X-Reason` that is too long.
             .refuses(400, &[ErrorCode::VALIDATION])
             // The token's file cannot be read.

@@ -201,6 +201,14 @@ pub struct Health {
     pub stuck: Vec<StuckStage>,
 }
 
+impl Health {
+    /// Whether every part works.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        [self.datastore, self.broker] == [ServiceStatus::Ok; 2] && self.stuck.is_empty()
+    }
+}
+
 /// A stage that has work and makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckStage {
@@ -222,6 +230,8 @@ pub enum Fullness {
     Low,
     /// Below a twentieth free, or full within a day.
     Critical,
+    /// No room: commands are refused.
+    Full,
 }
 
 impl Fullness {
@@ -232,6 +242,7 @@ impl Fullness {
             Self::Ok => "OK",
             Self::Low => "LOW",
             Self::Critical => "CRITICAL",
+            Self::Full => "FULL",
         }
     }
 }
@@ -313,13 +324,27 @@ pub struct Storage {
     pub growth_bytes_per_day: Option<u64>,
     /// When the disk is full at that growth, if nothing is moved away.
     pub hours_until_full: Option<u64>,
-    /// Why a record of the log cannot be read at the moment.
+    /// Why log or store cannot be written or read at the moment, or their disk not be looked at.
     pub failing: Option<String>,
     /// The archive, if there is to be one.
     pub archive: Option<Task>,
     /// The copy, if there is to be one.
     pub backup: Option<Task>,
 }
+
+impl Storage {
+    /// One word for all of it, the same wherever it is shown.
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        match (self.fullness, &self.failing) {
+            (Fullness::Full, _) | (_, None) => self.fullness.name(),
+            (_, Some(_)) => FAILING,
+        }
+    }
+}
+
+/// The status of storage that cannot be written or read.
+pub(crate) const FAILING: &str = "FAILING";
 
 /// Work beside the log, towards another place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -394,6 +419,8 @@ pub struct Metrics {
     pub connections: u64,
     /// Counter: FSPIOP connections turned away because too many were open.
     pub connections_refused: u64,
+    /// Counter: FSPIOP connections that lost their place to a new one.
+    pub connections_evicted: u64,
     /// Counter: FSPIOP requests that were no HTTP, not whole, too slow, or open to two readings.
     pub malformed: u64,
     /// Counter: system calls that read from a socket of FSPIOP and found something.

@@ -4,8 +4,11 @@
 //! One request goes through five phases: the guard checks `Host`, `Origin` and, for a change,
 //! the bearer token; the path becomes a resource; the body is read within its bounds and
 //! checked member by member; the hub is asked, or told to change something and asked what came
-//! of it; the answer is rendered. Nothing is logged here: a change is a record of the log that
-//! says who, when and why.
+//! of it; the answer is rendered. A change is a record of the log that says who, when and why;
+//! nothing else is logged here but requests without a good token, at a bounded rate.
+//!
+//! Connections have places ([`fspiop::admission`]): where all are taken, a new connection evicts
+//! one that keeps the hub waiting, so that silent clients never close the port.
 //!
 //! Costs: a change waits for one sync of the log; a question is answered from a state at least
 //! as new as the log's end, and lists copy what they show. None of it is on the path of a
@@ -14,10 +17,12 @@
 
 mod accounts;
 mod answer;
+mod attempts;
 mod call;
 mod caps;
 mod catalogue;
 mod cluster;
+mod connections;
 mod dead_letters;
 pub mod document;
 mod explanations;
@@ -31,6 +36,7 @@ mod options;
 mod oracles;
 mod participants;
 mod parties;
+mod probes;
 mod refusals;
 mod resource;
 mod rules;
@@ -48,6 +54,6 @@ pub use hub::{
     Storage, StuckStage, Takeover, Task, Told, Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
-pub use server::{answer, serve};
+pub use server::{answer, serve, serve_probes};
 pub use token::{Token, load_or_create_token, load_token};
 pub use transactions::transaction_object;

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Fullness, Health, Hub, Metrics, ServiceStatus, Snapshots, Storage, StuckStage};
+use crate::hub::{Health, Hub, Metrics, ServiceStatus, Snapshots, Storage, StuckStage};
 use crate::shapes::Moment;
 use crate::storage;
 
@@ -68,14 +68,12 @@ pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
     Ok(Answer::ok(&shape.await?))
 }
 
-/// 200 while every part works, 502 as soon as one does not. A stage that is stuck stands among the
-/// services, and with what it should be doing under `stuck`. A disk that fills up is told, and is
-/// no reason to send messages elsewhere while there is room.
-pub(crate) fn health(health: &Health, fullness: Fullness) -> Reply {
-    let whole = match (health.datastore, health.broker) {
-        (ServiceStatus::Ok, ServiceStatus::Ok) if health.stuck.is_empty() => ServiceStatus::Ok,
-        _ => ServiceStatus::Down,
-    };
+/// 200 while every part works, 502 as soon as one does not. A stage that is stuck is listed among
+/// the services, and with the work it should be doing under `stuck`. `storage` is the status of
+/// `GET /storage`: a disk that fills up, or a record that cannot be read, is no reason to send
+/// messages elsewhere while there is room.
+pub(crate) fn health(health: &Health, storage: &Storage) -> Reply {
+    let whole = if health.is_well() { ServiceStatus::Ok } else { ServiceStatus::Down };
     let service =
         |name: &str, status| ServiceShape { name: name.to_owned(), status: status_name(status) };
     let services =
@@ -95,7 +93,7 @@ pub(crate) fn health(health: &Health, fullness: Fullness) -> Reply {
             .chain(health.stuck.iter().map(|stage| service(&stage.name, ServiceStatus::Down)))
             .collect(),
         stuck: health.stuck.iter().map(stuck).collect(),
-        storage: fullness.name(),
+        storage: storage.status(),
     };
     let status = match whole {
         ServiceStatus::Ok => StatusCode::OK,
@@ -106,15 +104,11 @@ pub(crate) fn health(health: &Health, fullness: Fullness) -> Reply {
 
 /// All counters and gauges, how many parts are not well, and the process's own: its start, and its
 /// use of processor and memory.
-pub(crate) fn metrics(
-    health: &Health,
-    metrics: &Metrics,
-    snapshots: &Snapshots,
-    storage: &Storage,
-) -> Reply {
-    let mut text = render(metrics, snapshots, storage);
+pub(crate) fn metrics<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let (hub, health) = (call.hub, call.hub.health());
+    let mut text = render(&hub.metrics(), &hub.snapshots(), &hub.storage(), &call.figures);
     let help = "Parts that are not well, as /health names them.";
-    sample(&mut text, Kind::Gauge, "upesi_parts_down", help, &parts_down(health).to_string());
+    sample(&mut text, Kind::Gauge, "upesi_parts_down", help, &parts_down(&health).to_string());
     let started = health.started.0;
     let seconds = format!("{}.{:06}", started / 1_000_000, started % 1_000_000);
     let help = "When the process started, in seconds since 1970.";
@@ -145,11 +139,20 @@ pub(crate) enum Kind {
 /// Kind, name, help and value.
 pub(crate) type Figure = (Kind, &'static str, &'static str, u64);
 
-fn render(now: &Metrics, snapshots: &Snapshots, storage: &Storage) -> String {
+/// What the admin API counts of its own connections and tokens, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AdminFigures {
+    pub(crate) connections_evicted: u64,
+    pub(crate) connections_refused: u64,
+    pub(crate) tokens_refused: u64,
+}
+
+fn render(now: &Metrics, snapshots: &Snapshots, storage: &Storage, admin: &AdminFigures) -> String {
     let figures = figures_of_the_ledger(now).into_iter();
     let figures = figures.chain(figures_of_the_store(now));
     let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
     let figures = figures.chain(figures_of_snapshots(snapshots));
+    let figures = figures.chain(figures_of_the_admin_api(admin));
     let mut text = String::with_capacity(4_096);
     let figures = figures.chain(storage::figures(storage));
     for (kind, name, help, value) in figures {
@@ -244,6 +247,12 @@ fn figures_of_the_edge(now: &Metrics) -> [Figure; 13] {
         ),
         (
             Counter,
+            "upesi_connections_evicted_total",
+            "Silent FSPIOP connections that lost their place to a new one.",
+            now.connections_evicted,
+        ),
+        (
+            Counter,
             "upesi_malformed_requests_total",
             "FSPIOP requests that were not whole, or no HTTP.",
             now.malformed,
@@ -302,6 +311,30 @@ fn figures_of_signatures(now: &Metrics) -> [Figure; 5] {
             "upesi_signatures_waiting",
             "Own messages waiting for their signature.",
             now.signatures_waiting,
+        ),
+    ]
+}
+
+fn figures_of_the_admin_api(now: &AdminFigures) -> [Figure; 3] {
+    use Kind::Counter;
+    [
+        (
+            Counter,
+            "upesi_admin_connections_evicted_total",
+            "Silent connections to the admin API that lost their place to a new one.",
+            now.connections_evicted,
+        ),
+        (
+            Counter,
+            "upesi_admin_connections_refused_total",
+            "Connections to the admin API turned away.",
+            now.connections_refused,
+        ),
+        (
+            Counter,
+            "upesi_admin_tokens_refused_total",
+            "Requests to the admin API without a good token.",
+            now.tokens_refused,
         ),
     ]
 }

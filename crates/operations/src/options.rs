@@ -68,13 +68,17 @@ pub enum Auth {
 /// Bounds on what clients of the admin API can occupy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once; one more is closed without a word.
+    /// Connections open at once. One more evicts a silent one, or is closed without a word when
+    /// requests are being answered on all of them.
     pub connections: usize,
+    /// Of these from one address; from one network of 64 bits for IPv6.
+    pub connections_per_address: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
     /// Bytes of request line and headers together, at least 8,192.
     pub header_bytes: usize,
-    /// How long a connection may stay silent, or take to send a request's headers.
+    /// How long a connection may stay silent, before its first request or between two, or take to
+    /// send a request's headers.
     pub header_time: Duration,
     /// How long a body may take to arrive.
     pub body_time: Duration,
@@ -84,15 +88,24 @@ pub struct Limits {
     pub shutdown_time: Duration,
 }
 
+impl Limits {
+    /// Bounds of the listener for probes.
+    #[must_use]
+    pub fn of_probes() -> Self {
+        Self { connections: 64, connections_per_address: 32, ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 256,
+            connections_per_address: 64,
             body_bytes: 5 * 1024 * 1024,
             header_bytes: 64 * 1024,
-            header_time: Duration::from_secs(30),
+            header_time: Duration::from_secs(5),
             body_time: Duration::from_secs(10),
-            write_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(10),
             shutdown_time: Duration::from_secs(5),
         }
     }

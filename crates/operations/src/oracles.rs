@@ -42,7 +42,7 @@ struct OracleShape {
     endpoint: EndpointShape,
     #[serde(skip_serializing_if = "Option::is_none")]
     currency: Option<String>,
-    is_default: bool,
+    is_default: u8,
 }
 
 #[derive(Serialize)]
@@ -57,7 +57,11 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
     let wanted = call.parameter("type");
     let currency = match call.parameter("currency") {
         None => None,
-        Some(code) => Some(known_currency(&code).ok_or_else(unknown_currency)?),
+        Some(code) => match known_currency(&code) {
+            Some(currency) => Some(currency),
+            // No oracle has it.
+            None => return Ok(Answer::ok(&[(); 0])),
+        },
     };
     let found = call.ask(move |state: &State| {
         let oracles = state.register().oracles().iter();
@@ -72,6 +76,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
 
 /// `POST /oracles`: one per type and currency.
 pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
+    call.must_accept()?;
     let mut form = call.form()?;
     let oracle = Oracle {
         id_type: form.required("oracleIdType", id_type)?,
@@ -83,23 +88,28 @@ pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
-/// `PUT /oracles/{id}`: what is absent stays.
+/// `PUT /oracles/{id}`: what is absent stays, but the endpoint must be given.
 pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
     let mut form = call.form()?;
     let update = OracleUpdate {
         id_type: id_type(&mut form, "oracleIdType")?,
-        endpoint: endpoint(call, &mut form, "endpoint")?,
+        endpoint: Some(form.required("endpoint", |form, name| endpoint(call, form, name))?),
         currency: currency(&mut form)?,
         default: form.flag("isDefault")?,
     };
-    let id = oracle_id(id)?;
+    let not_found = || refusals::of_outcome(Outcome::OracleNotFound);
+    let id = oracle_id(id).ok_or_else(|| not_found().expect("it is a refusal"))?;
     call.change(Change::UpdateOracle { id, update }).await?;
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
-/// `DELETE /oracles/{id}`: one that was deleted before is gone, which is what was asked for.
+/// `DELETE /oracles/{id}`: afterwards there is none with this id, which holds already for one that
+/// never was.
 pub(crate) async fn delete<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
-    call.change(Change::DeleteOracle { id: oracle_id(id)? }).await?;
+    call.must_accept()?;
+    if let Some(id) = oracle_id(id) {
+        call.change(Change::DeleteOracle { id }).await?;
+    }
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
@@ -109,7 +119,7 @@ fn shape((id, oracle): &(OracleId, Oracle)) -> OracleShape {
         oracle_id_type: oracle.id_type.clone(),
         endpoint: EndpointShape { value: oracle.endpoint.clone(), endpoint_type: URL },
         currency: oracle.currency.map(|currency| currency.to_string()),
-        is_default: oracle.default,
+        is_default: oracle.default.into(),
     }
 }
 
@@ -155,9 +165,7 @@ fn unknown_currency() -> Refusal {
 }
 
 /// The number in a path; a text that cannot be one names no oracle.
-fn oracle_id(text: &str) -> Result<OracleId, Refusal> {
+fn oracle_id(text: &str) -> Option<OracleId> {
     let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-    number.map(OracleId).ok_or_else(|| {
-        refusals::of_outcome(Outcome::OracleNotFound).expect("a missing oracle is a refusal")
-    })
+    number.map(OracleId)
 }

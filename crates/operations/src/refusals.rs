@@ -11,6 +11,9 @@ const REPEATED: &str = "recorded twice, decided once: ask again for what was dec
 
 /// The refusal for an outcome of a change; `None` when the change was made.
 ///
+/// 5xx is for faults of the hub. The exceptions are limits and oracles that exist already, which
+/// partners compare with the reference's 500, 2001.
+///
 /// A movement of funds, or its end, that is on record is answered like the first time. A record
 /// that reached the log twice is 503: what its first copy came to is not known here, and the
 /// same request may be sent again.
@@ -33,11 +36,14 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         }
         Outcome::AccountKindNotForHub => client("the Hub cannot have an account of this type"),
         Outcome::AccountExists => client("Hub account has already been registered"),
-        Outcome::AccountNotFound => internal("the participant has no such account"),
-        Outcome::AccountKindWrong => internal("the account is of the wrong type for this"),
-        Outcome::AccountInactive => internal("the account is inactive"),
+        Outcome::AccountNotFound => {
+            (ErrorCode::ID_NOT_FOUND, "the participant has no such account")
+        }
+        Outcome::AccountKindWrong => invalid("the account is of the wrong type for this"),
+        Outcome::AccountInactive => invalid("Account is currently set inactive"),
+        Outcome::ParticipantInactive => invalid("Participant is currently set inactive"),
         Outcome::LimitsExist => internal("limit and initial position were already set"),
-        Outcome::LimitsMissing => internal("no limit was set yet: use initialPositionAndLimits"),
+        Outcome::LimitsMissing => invalid("no limit was set yet: use initialPositionAndLimits"),
         Outcome::CurrencyMismatch => invalid("the amount's currency is not the account's"),
         Outcome::SettlementModelExists => client("Settlement Model already exists"),
         Outcome::SettlementModelNotFound => (ErrorCode::ID_NOT_FOUND, "settlement model not found"),
@@ -55,7 +61,7 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::KeysFull => invalid("the participant has 4 public keys already: delete one first"),
         Outcome::KeyNotFound => (ErrorCode::ID_NOT_FOUND, "public key not found"),
         Outcome::OracleExists => internal("an oracle of this type and currency exists"),
-        Outcome::OracleNotFound => internal("oracle not found"),
+        Outcome::OracleNotFound => (ErrorCode::ID_NOT_FOUND, "oracle not found"),
         Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
         Outcome::Repeated => (ErrorCode::SERVICE_UNAVAILABLE, REPEATED),
         Outcome::SenderNotFound
@@ -153,11 +159,11 @@ mod tests {
             SettlementModelMissing: 400 Bad Request, 6000: Generic Settlement Error - no active settlement model serves the currency
             AccountKindNotForHub: 400 Bad Request, 3000: Generic client error - the Hub cannot have an account of this type
             AccountExists: 400 Bad Request, 3000: Generic client error - Hub account has already been registered
-            AccountNotFound: 500 Internal Server Error, 2001: Internal server error - the participant has no such account
-            AccountKindWrong: 500 Internal Server Error, 2001: Internal server error - the account is of the wrong type for this
-            AccountInactive: 500 Internal Server Error, 2001: Internal server error - the account is inactive
+            AccountNotFound: 400 Bad Request, 3200: Generic ID not found - the participant has no such account
+            AccountKindWrong: 400 Bad Request, 3100: Generic validation error - the account is of the wrong type for this
+            AccountInactive: 400 Bad Request, 3100: Generic validation error - Account is currently set inactive
             LimitsExist: 500 Internal Server Error, 2001: Internal server error - limit and initial position were already set
-            LimitsMissing: 500 Internal Server Error, 2001: Internal server error - no limit was set yet: use initialPositionAndLimits
+            LimitsMissing: 400 Bad Request, 3100: Generic validation error - no limit was set yet: use initialPositionAndLimits
             CurrencyMismatch: 400 Bad Request, 3100: Generic validation error - the amount's currency is not the account's
             SettlementModelExists: 400 Bad Request, 3000: Generic client error - Settlement Model already exists
             SettlementModelNotFound: 400 Bad Request, 3200: Generic ID not found - settlement model not found
@@ -170,8 +176,9 @@ mod tests {
             FundsRepeated: done
             FundsModified: 400 Bad Request, 3106: Modified request - a transfer with this transferId and other content exists
             OracleExists: 500 Internal Server Error, 2001: Internal server error - an oracle of this type and currency exists
-            OracleNotFound: 500 Internal Server Error, 2001: Internal server error - oracle not found
+            OracleNotFound: 400 Bad Request, 3200: Generic ID not found - oracle not found
             LedgerAccountTypeExists: 400 Bad Request, 3000: Generic client error - the ledger account type already exists
+            ParticipantInactive: 400 Bad Request, 3100: Generic validation error - Participant is currently set inactive
             KeysFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 public keys already: delete one first
             KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
         "#]].assert_eq(&table);

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fspiop::admission::Bounds;
 use fspiop::{ErrorCode, Refusal};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -19,20 +20,23 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::answer::{Answer, Reply};
+use crate::attempts::FailedTokens;
 use crate::call::Call;
+use crate::connections::{Connections, Place};
 use crate::guard::{self, Ends, Identity};
 use crate::hub::Hub;
-use crate::options::{AdminOptions, Limits};
+use crate::monitoring::AdminFigures;
+use crate::options::{AdminOptions, Auth, Limits};
 use crate::resource::Resource;
 use crate::{
     accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys,
-    monitoring, oracles, participants, parties, rules, settlement_models, snapshots, storage,
-    transactions, waterfall,
+    monitoring, oracles, participants, parties, probes, rules, settlement_models, snapshots,
+    storage, transactions, waterfall,
 };
 
 /// Headers of one request.
@@ -42,50 +46,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the admin API until `shutdown` is ready, then lets requests under way end.
 ///
-/// Connections beyond [`Limits::connections`] are closed at once. Must run within a tokio
-/// runtime with time and I/O enabled; one task per connection.
+/// A connection beyond the bounds of [`Limits`] evicts one that keeps the hub waiting, and is
+/// closed at once where there is none. Must run within a tokio runtime with time and I/O enabled;
+/// one task per connection.
 pub async fn serve(
     listener: TcpListener,
     hub: Arc<impl Hub>,
     options: AdminOptions,
     shutdown: impl Future,
 ) {
-    let limits = options.limits;
-    let server = Arc::new(Server { hub, options });
-    let vacancies = Arc::new(Semaphore::new(limits.connections));
-    let (stop, stopped) = watch::channel(());
-    let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            _ = &mut shutdown => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(_) => {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let Ok(place) = Arc::clone(&vacancies).try_acquire_owned() else { continue };
-        let server = Arc::clone(&server);
-        let stopped = stopped.clone();
-        connections.spawn(async move {
-            // Without an address of its own it is closed already.
-            if let Ok(here) = stream.local_addr() {
-                let [here, peer] = [here, peer].map(|address| address.ip().to_canonical());
-                serve_connection(server, stream, Ends { here, peer }, stopped).await;
-            }
-            drop(place);
-        });
-    }
-    drop(listener);
-    drop(stop);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    // What has not ended by then is dropped with the set.
-    let _ended = timeout(limits.shutdown_time, drained).await;
+    listen(listener, Server::new(hub, options, Surface::Admin), shutdown).await;
+}
+
+/// Serves the probes of supervisors in the same way: `GET /live`, `GET /ready`, `GET /health` and
+/// nothing else, without a token.
+pub async fn serve_probes(listener: TcpListener, hub: Arc<impl Hub>, shutdown: impl Future) {
+    let limits = Limits::of_probes();
+    let options = AdminOptions { limits, ..AdminOptions::new(Auth::None) };
+    listen(listener, Server::new(hub, options, Surface::Probes), shutdown).await;
 }
 
 /// Answers one request that came by no connection: all phases but the parsing of HTTP. `peer` is
@@ -97,27 +75,75 @@ pub async fn answer(
     peer: IpAddr,
 ) -> Response<Full<Bytes>> {
     let ends = Ends { here: Ipv4Addr::LOCALHOST.into(), peer };
-    Server { hub, options }.answer(request, ends).await
+    Server::new(hub, options, Surface::Admin).answer(request, ends, None).await
+}
+
+/// What a listener serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Surface {
+    Admin,
+    Probes,
 }
 
 struct Server<H> {
     hub: Arc<H>,
     options: AdminOptions,
+    surface: Surface,
+    connections: Arc<Connections>,
+    failed_tokens: FailedTokens,
+}
+
+async fn listen<H: Hub>(listener: TcpListener, server: Server<H>, shutdown: impl Future) {
+    let server = Arc::new(server);
+    let (stop, stopped) = watch::channel(());
+    let mut tasks = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
+            _ = &mut shutdown => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = server.connections.admit(peer.ip()) else { continue };
+        let (server, stopped) = (Arc::clone(&server), stopped.clone());
+        tasks.spawn(async move {
+            // Without an address of its own it is closed already.
+            if let Ok(here) = stream.local_addr() {
+                let [here, peer] = [here, peer].map(|address| address.ip().to_canonical());
+                serve_connection(server, stream, Ends { here, peer }, (place, stopped)).await;
+            }
+        });
+        // A connection is looked at before others can take its place.
+        tokio::task::yield_now().await;
+    }
+    drop(listener);
+    drop(stop);
+    let drained = async { while tasks.join_next().await.is_some() {} };
+    // What has not ended by then is dropped with the set.
+    let _ended = timeout(server.options.limits.shutdown_time, drained).await;
 }
 
 async fn serve_connection<H: Hub>(
     server: Arc<Server<H>>,
     stream: TcpStream,
     ends: Ends,
-    mut stopped: watch::Receiver<()>,
+    (place, mut stopped): (Place, watch::Receiver<()>),
 ) {
     let limits = server.options.limits;
     if SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_time)).is_err() {
         return;
     }
+    let place = &place;
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(server.answer(request, ends).await) }
+        async move { Ok::<_, Infallible>(server.answer(request, ends, Some(place)).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -126,16 +152,32 @@ async fn serve_connection<H: Hub>(
         .max_header_size(limits.header_bytes)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // How a connection ends concerns nobody but its client.
+    // How a connection ends concerns only its client.
     tokio::select! {
         _ended = connection.as_mut() => return,
+        () = place.evicted() => return,
         _dropped = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
-    let _ended = connection.await;
+    tokio::select! {
+        _ended = connection => {}
+        () = place.evicted() => {}
+    }
 }
 
 impl<H: Hub> Server<H> {
-    async fn answer<B>(&self, request: Request<B>, ends: Ends) -> Response<Full<Bytes>>
+    fn new(hub: Arc<H>, options: AdminOptions, surface: Surface) -> Self {
+        let Limits { connections: total, connections_per_address: per_address, .. } =
+            options.limits;
+        let connections = Connections::new(Bounds { total, per_address });
+        Self { hub, options, surface, connections, failed_tokens: FailedTokens::new() }
+    }
+
+    async fn answer<B>(
+        &self,
+        request: Request<B>,
+        ends: Ends,
+        place: Option<&Place>,
+    ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
@@ -145,9 +187,15 @@ impl<H: Hub> Server<H> {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return response;
         }
+        if self.surface == Surface::Probes {
+            return match probes::reply(&*self.hub, &head) {
+                Ok(answer) => answer.into_response(None),
+                Err(refusal) => Answer::refusal(&refusal).into_response(Some(probes::METHODS)),
+            };
+        }
         let resource = Resource::parse(head.uri.path());
         let allow = resource.as_ref().map(Resource::methods);
-        match self.reply(&head, body, resource, ends).await {
+        match self.reply(&head, body, (resource, place), ends).await {
             Ok(answer) => answer.into_response(None),
             Err(refusal) => Answer::refusal(&refusal).into_response(allow),
         }
@@ -157,7 +205,7 @@ impl<H: Hub> Server<H> {
         &self,
         head: &Parts,
         body: B,
-        resource: Option<Resource>,
+        (resource, place): (Option<Resource>, Option<&Place>),
         Ends { here, peer }: Ends,
     ) -> Reply
     where
@@ -176,7 +224,7 @@ impl<H: Hub> Server<H> {
         let open = guard::is_reading(&head.method) && !guarded;
         let identity = match open {
             true => Identity::default(),
-            false => guard::identify(&self.options, head, peer).await?,
+            false => self.identify(head, peer).await?,
         };
         let resource = resource.ok_or_else(Refusal::unknown_uri)?;
         if !knows(&resource, &head.method) {
@@ -186,16 +234,38 @@ impl<H: Hub> Server<H> {
             true => Bytes::new(),
             false => read_body(head, body, self.options.limits).await?,
         };
+        // From here on the client waits for the hub, and keeps its place.
+        let _answering = place.map(Place::answer);
         let call = Call {
             hub: &*self.hub,
             base_url: &self.options.base_url,
             reach: &self.options.reach,
             keys: &self.options.keys,
+            figures: self.figures(),
+            has_accept: head.headers.contains_key(ACCEPT),
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
         };
         handle(&call, &resource, &head.method).await
+    }
+
+    /// Who asks; a failure is noted, and answered when it is time to.
+    async fn identify(&self, head: &Parts, peer: IpAddr) -> Result<Identity, Refusal> {
+        match guard::identify(&self.options, head, peer).await {
+            Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+                Err(self.failed_tokens.refuse(peer, refusal).await)
+            }
+            identified => identified,
+        }
+    }
+
+    fn figures(&self) -> AdminFigures {
+        AdminFigures {
+            connections_evicted: self.connections.evicted(),
+            connections_refused: self.connections.refused(),
+            tokens_refused: self.failed_tokens.count(),
+        }
     }
 }
 
@@ -246,13 +316,8 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::State, _) => monitoring::state(call).await,
         (Resource::Snapshots, "POST") => snapshots::take(call),
         (Resource::Snapshots, _) => snapshots::list(call),
-        (Resource::Health, _) => {
-            monitoring::health(&call.hub.health(), call.hub.storage().fullness)
-        }
-        (Resource::Metrics, _) => {
-            let (health, figures) = (call.hub.health(), call.hub.metrics());
-            monitoring::metrics(&health, &figures, &call.hub.snapshots(), &call.hub.storage())
-        }
+        (Resource::Health, _) => monitoring::health(&call.hub.health(), &call.hub.storage()),
+        (Resource::Metrics, _) => monitoring::metrics(call),
         (Resource::Storage, _) => storage::show(&call.hub.storage()),
         (Resource::Cluster, _) => cluster::show(&call.hub.cluster()),
         (Resource::Rules, "PUT") => rules::activate(call).await,

@@ -53,7 +53,7 @@ impl<'a> From<&'a Task> for TaskShape<'a> {
 /// `GET /storage`.
 pub(crate) fn show(storage: &Storage) -> Reply {
     Ok(Answer::ok(&StorageShape {
-        status: storage.fullness.name(),
+        status: storage.status(),
         log_bytes: storage.log_bytes,
         log_segments: storage.log_segments,
         archived_bytes: storage.archived_bytes,
@@ -80,10 +80,12 @@ pub(crate) fn figures(now: &Storage) -> Vec<Figure> {
         (
             Gauge,
             "upesi_disk_status",
-            "How full it is: 0 there is room, 1 low, 2 critical.",
+            "How full it is: 0 there is room, 1 low, 2 critical, 3 full.",
             now.fullness as u64,
         ),
     ];
+    let help = "Whether log or store cannot be written or read: 0 or 1.";
+    figures.push((Gauge, "upesi_storage_failing", help, now.failing.is_some().into()));
     if let Some(hours) = now.hours_until_full {
         let help = "Hours until it is full at the growth of the last day.";
         figures.push((Gauge, "upesi_disk_hours_until_full", help, hours));

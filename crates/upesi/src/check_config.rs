@@ -473,7 +473,7 @@ fn warnings_about_doors(config: &Config) -> [(bool, Warning); 3] {
             },
         ),
         (
-            config.reach().is_closed(),
+            config.reach(Vec::new()).is_closed(),
             Warning {
                 what: "endpoints.denied_networks holds all of endpoints.networks: nobody may be \
                        called, and every callback ends among the dead letters",

@@ -3,13 +3,13 @@
 mod kafka;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fspiop::reach::{Network, NoNetwork, Reach};
+use fspiop::reach::{Loopback, Network, NoNetwork, Reach};
 use ledger::{FspName, Settings};
 use record::frame::FRAME_RECORDS_MAX;
 use serde::Deserialize;
@@ -231,9 +231,37 @@ pub(crate) struct Log {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Health {
+    /// Where probes are answered; without it the admin API's address decides.
+    pub(crate) listen: Option<Probes>,
     /// How long a stage may have work and do none of it.
     pub(crate) stuck_seconds: u64,
     pub(crate) watchdog: Watchdog,
+}
+
+/// Where supervisors' probes are answered beside an admin API at its default address.
+const PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3002);
+
+/// Where supervisors' probes are answered.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) enum Probes {
+    /// At this address.
+    At(SocketAddr),
+    /// On no listener of their own.
+    Nowhere,
+}
+
+impl TryFrom<String> for Probes {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "none" => Ok(Self::Nowhere),
+            text => text.parse().map(Self::At).map_err(|_| {
+                format!("{text:?} is not an address with a port such as 127.0.0.1:3002, or none")
+            }),
+        }
+    }
 }
 
 /// What follows when a stage is stuck.
@@ -248,7 +276,7 @@ pub(crate) enum Watchdog {
 
 impl Default for Health {
     fn default() -> Self {
-        Self { stuck_seconds: 10, watchdog: Watchdog::Report }
+        Self { listen: None, stuck_seconds: 10, watchdog: Watchdog::Report }
     }
 }
 
@@ -463,13 +491,29 @@ impl Config {
         self.fspiop.gateways.iter().map(|Listed(network)| *network).collect()
     }
 
-    /// Where participants may be called.
-    pub(crate) fn reach(&self) -> Reach {
+    /// Where supervisors' probes are answered, if anywhere: next to an admin API at its default
+    /// address, or where the file says.
+    pub(crate) fn probes(&self) -> Option<SocketAddr> {
+        match self.health.listen {
+            Some(Probes::At(address)) => Some(address),
+            Some(Probes::Nowhere) => None,
+            None => (self.admin.listen == Admin::default().listen).then_some(PROBES),
+        }
+    }
+
+    /// Where participants may be called, and not the hub's own listeners. Loopback addresses are
+    /// for participants of a hub that is itself reached on loopback alone.
+    pub(crate) fn reach(&self, own: Vec<SocketAddr>) -> Reach {
         let networks = |listed: &[Listed]| listed.iter().map(|Listed(network)| *network).collect();
         Reach {
             networks: networks(&self.endpoints.networks),
             denied: networks(&self.endpoints.denied_networks),
             ports: self.endpoints.ports.clone(),
+            loopback: match self.fspiop.listen.ip().is_loopback() {
+                true => Loopback::Allowed,
+                false => Loopback::Denied,
+            },
+            own,
         }
     }
 

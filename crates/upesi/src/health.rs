@@ -6,10 +6,14 @@ use serde_json::Value;
 
 use crate::Failure;
 
+/// Where a switch with default addresses answers probes.
+const PROBES: &str = "http://127.0.0.1:3002";
+
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   upesi health                     0 when every stage that has work gets on with it, else 1
   upesi health --alive             0 when the switch answers at all, well or not
+  upesi health --health http://10.0.0.5:3002
   upesi health --admin http://10.0.0.5:3001
 Send messages to a switch while the first is 0; start it again only when the second is 1. A switch
 that still reads its log answers neither: give it time.";
@@ -17,9 +21,12 @@ that still reads its log answers neither: give it time.";
 /// Arguments of `health`.
 #[derive(clap::Args)]
 pub(crate) struct HealthArguments {
-    /// The admin API of the switch; or its FSPIOP port, which knows as much and says less.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3001")]
-    admin: String,
+    /// Ask the listener for health probes. [default: http://127.0.0.1:3002]
+    #[arg(long, value_name = "URL", conflicts_with = "admin")]
+    health: Option<String>,
+    /// Ask the admin API instead, or the FSPIOP port, whose answer names no participant.
+    #[arg(long, value_name = "URL")]
+    admin: Option<String>,
     /// Take any answer for life: a full disk, or a broker that is away, is no reason to start a
     /// switch again.
     #[arg(long)]
@@ -29,7 +36,8 @@ pub(crate) struct HealthArguments {
 /// Prints what `GET /health` says; fails when that is not good enough.
 pub(crate) fn health(arguments: &HealthArguments) -> Result<(), Failure> {
     let failed = |error: harness::HarnessError| Failure::new(error.to_string());
-    let mut admin = Admin::at(&arguments.admin, None).map_err(failed)?;
+    let asked = arguments.health.as_deref().or(arguments.admin.as_deref());
+    let mut admin = Admin::at(asked.unwrap_or(PROBES), None).map_err(failed)?;
     let answered = admin.call("GET", "/health", None).map_err(failed)?;
     let text = String::from_utf8_lossy(&answered.body);
     if answered.status == 200 || arguments.alive {

@@ -11,8 +11,8 @@ use ledger::{
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, Ticket, Unread};
 use operations::{
-    Cluster, ClusterNode, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Stage, Storage,
-    StuckStage, Takeover, Told, Unavailable,
+    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Stage,
+    Storage, StuckStage, Takeover, Told, Unavailable,
 };
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
@@ -158,6 +158,7 @@ impl Hub for NodeHub {
             attempts: traffic.attempts,
             connections: traffic.connections,
             connections_refused: traffic.connections_refused,
+            connections_evicted: traffic.connections_evicted,
             malformed: traffic.malformed,
             socket_reads: traffic.socket_reads,
             socket_writes: traffic.socket_writes,
@@ -192,14 +193,16 @@ impl Hub for NodeHub {
     }
 
     fn storage(&self) -> Storage {
-        let unread = self.handle.unread();
-        if let Some(Unread { position, .. }) = unread {
+        let condition = self.handle.condition();
+        if let Some(Unread { position, .. }) = condition.unread {
             let reader = self.handle.reader();
             // Nobody else may ever ask for it: the next answer knows whether it can be read.
             let _forgets_it = tokio::task::spawn_blocking(move || reader.read(position).is_ok());
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Storage { failing: unread.map(|unread| unread.why), ..storage }
+        let fullness = if condition.is_full { Fullness::Full } else { storage.fullness };
+        let failing = condition.storage_fault().or(storage.failing);
+        Storage { fullness, failing, ..storage }
     }
 
     fn cluster(&self) -> Cluster {
@@ -255,8 +258,7 @@ impl Hub for NodeHub {
     }
 
     fn health(&self) -> Health {
-        let stopped = self.handle.status().stopped.is_some();
-        let stuck = self.handle.stuck();
+        let condition = self.handle.condition();
         let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
         let shown = |stuck: &Stuck| StuckStage {
             name: stuck.stage.clone(),
@@ -267,9 +269,9 @@ impl Hub for NodeHub {
             version: env!("CARGO_PKG_VERSION"),
             started: self.started,
             uptime: self.since.elapsed(),
-            datastore: service(stopped),
-            broker: service(stopped || stuck.iter().any(Stuck::is_log)),
-            stuck: stuck.iter().map(shown).collect(),
+            datastore: service(condition.stopped.is_some()),
+            broker: service(condition.is_log_down()),
+            stuck: condition.stuck.iter().map(shown).collect(),
         }
     }
 }

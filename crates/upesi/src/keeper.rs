@@ -30,8 +30,10 @@ use crate::printed;
 
 /// Between two looks for segments that are due.
 const ARCHIVE_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks at the disk.
-const WATCH_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks at how much room the disk has.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at what log and store take of it.
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks whether archives are there.
 const VISIT_EVERY: Duration = Duration::from_secs(600);
 /// After a failure, before the next attempt.
@@ -78,7 +80,7 @@ impl Keeper {
             storage: Arc::default(),
         };
         let mut disk = Disk::new(data, segments.log.clone(), Arc::clone(&keeper.storage));
-        // The first look is part of the start: whoever asks then is answered.
+        // The first look is part of the start, so that the first question has an answer.
         disk.look();
         keeper.spawn("disk", WATCH_EVERY, move |_| {
             disk.look();
@@ -368,6 +370,8 @@ struct Disk {
     storage: Arc<Mutex<Storage>>,
     /// When it was looked at first, and how long the log was.
     start: Option<Point>,
+    /// When log and store were measured last.
+    measured: Option<Instant>,
 }
 
 /// How long the log was at a moment, its plain bytes counted.
@@ -379,26 +383,53 @@ struct Point {
 
 impl Disk {
     fn new(data: &Path, log: Tiered<RealDisk>, storage: Arc<Mutex<Storage>>) -> Self {
-        Self { data: data.to_owned(), log, storage, start: None }
+        Self { data: data.to_owned(), log, storage, start: None, measured: None }
     }
 
-    /// What cannot be looked at stays as it was seen last.
+    /// Looks at the room that is left, and now and then at what log and store take. What cannot be
+    /// looked at stays as it was seen last, and the reason is shown.
     fn look(&mut self) {
-        let Ok(disk) = rustix::fs::statvfs(&self.data) else { return };
-        let Ok(segments) = self.log.segments() else { return };
+        let failing = self.try_look().err();
+        let mut storage = lock(&self.storage);
+        if failing.is_some() && storage.failing.is_none() {
+            let why = failing.as_deref().unwrap_or_default();
+            printed::say(format_args!("{why}; what GET /storage shows is as of before"));
+        }
+        storage.failing = failing;
+    }
+
+    fn try_look(&mut self) -> Result<(), String> {
+        let data = self.data.display();
+        let disk = rustix::fs::statvfs(&self.data)
+            .map_err(|error| format!("{data}: its disk cannot be looked at: {error}"))?;
         let (disk_bytes, free_bytes) =
             (disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize);
-        let points = self.points(&segments);
+        if self.measured.is_none_or(|last| MEASURE_EVERY <= last.elapsed()) {
+            let segments = self.log.segments();
+            let segments = segments
+                .map_err(|error| format!("{data}: its segments cannot be listed: {error}"))?;
+            self.measure(&segments);
+            self.measured = Some(Instant::now());
+        }
+        let mut storage = lock(&self.storage);
+        let hours_until_full =
+            storage.growth_bytes_per_day.and_then(|growth| (free_bytes * 24).checked_div(growth));
+        let fullness = fullness(disk_bytes, free_bytes, hours_until_full);
+        if fullness != storage.fullness {
+            say(fullness, free_bytes, hours_until_full);
+        }
+        let known = storage.clone();
+        *storage = Storage { fullness, disk_bytes, free_bytes, hours_until_full, ..known };
+        Ok(())
+    }
+
+    /// What log and store take, and how they grow.
+    fn measure(&mut self, segments: &[SegmentInfo]) {
+        let points = self.points(segments);
         let store_bytes = store::bytes_below(&self.data.join(cold::DIRECTORY));
         let whole_log = points.last().map_or(0, |now| now.bytes);
         let growth =
             growth_per_day(&points).map(|growth| with_store(growth, whole_log, store_bytes));
-        let hours_until_full = growth.and_then(|growth| (free_bytes * 24).checked_div(growth));
-        let fullness = fullness(disk_bytes, free_bytes, hours_until_full);
-        let mut storage = lock(&self.storage);
-        if fullness != storage.fullness {
-            say(fullness, free_bytes, hours_until_full);
-        }
         let count = |archived: bool| {
             let of = segments
                 .iter()
@@ -407,21 +438,13 @@ impl Disk {
         };
         let ((log_segments, log_bytes), (archived_segments, archived_bytes)) =
             (count(false), count(true));
-        *storage = Storage {
-            fullness,
-            log_bytes,
-            log_segments,
-            archived_bytes,
-            archived_segments,
-            store_bytes,
-            disk_bytes,
-            free_bytes,
-            growth_bytes_per_day: growth,
-            hours_until_full,
-            failing: None,
-            archive: storage.archive.take(),
-            backup: storage.backup.take(),
-        };
+        let mut storage = lock(&self.storage);
+        storage.log_bytes = log_bytes;
+        storage.log_segments = log_segments;
+        storage.archived_bytes = archived_bytes;
+        storage.archived_segments = archived_segments;
+        storage.store_bytes = store_bytes;
+        storage.growth_bytes_per_day = growth;
     }
 
     /// How the log grew: at the start of each segment, at the first look, and now.
@@ -489,7 +512,7 @@ fn say(fullness: Fullness, free_bytes: u64, hours_until_full: Option<u64>) {
         Fullness::Ok => {
             printed::say(format_args!("the disk of the log has room again: {free} MiB free"))
         }
-        Fullness::Low | Fullness::Critical => printed::say(format_args!(
+        Fullness::Low | Fullness::Critical | Fullness::Full => printed::say(format_args!(
             "the disk of the log fills up ({}): {free} MiB free{until}. Make room, or set \
              archive.to; a full disk refuses with 503",
             fullness.name()

@@ -267,6 +267,9 @@ pub(crate) struct ServeArguments {
     /// Admin address, instead of the configured one; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<std::net::SocketAddr>,
+    /// Address of health probes, instead of the configured one; port 0 chooses a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) health: Option<std::net::SocketAddr>,
     /// Once, if the end of the log is damaged and no copy has it: drop what is behind the last
     /// sound record. What was acknowledged there is lost, and must be settled by hand. What a later
     /// record says was durable is refused all the same.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
+use fspiop::reach::Reach;
 use journal::{
     DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
     Verify, advice_on,
@@ -26,7 +27,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cold;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Probes};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
 use crate::log_end;
@@ -34,7 +35,7 @@ use crate::mark::Marking;
 use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
 use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic, has_segments};
-use crate::signals::{Signals, Unready, start_runtime};
+use crate::signals::{Asked, Signals, Unready, start_runtime, tell_ignored};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::stopping::Deadline;
@@ -64,12 +65,16 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     let place = Place::of(&arguments.log, &config)?;
     config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
     config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
+    config.health.listen = arguments.health.map(Probes::At).or(config.health.listen);
     let clock = SystemClock::new();
     // Ports first: whoever starts a second switch by mistake hears it at once.
-    let admin_listener = bind_admin(config.admin.listen)?;
+    let admin_listener = bind("admin", config.admin.listen)?;
     let fspiop = switch::bind(config.fspiop.listen, config.threads())
         .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
     let fspiop_address = fspiop.address();
+    let admin_address = address_of(&admin_listener)?;
+    let probes_listener = bind_probes(&config)?;
+    let probes_address = probes_listener.as_ref().map(address_of).transpose()?;
     let unready = Unready::begin()?;
     begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
@@ -82,8 +87,11 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
     drop(unready);
+    let own = [fspiop_address, admin_address].into_iter().chain(probes_address);
+    let reach = Arc::new(config.reach(own.collect()));
     let wedge = arguments.inject_stuck.and_then(Injected::wedge);
-    let options = switch::Options { decisions, wedge, ..switch_options(&config, keys.signatures) };
+    let options = switch_options(&config, keys.signatures, &reach);
+    let options = switch::Options { decisions, wedge, ..options };
     let (ports, mailboxes) = switch::prepare(fspiop, options, clock, seed()?);
     let starting = Starting { clock, directory, mailboxes };
     let of_node = (&config, &*arguments.data, &opening.place);
@@ -109,16 +117,15 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         quarantined: quarantined.into(),
         storage: Arc::clone(&keeper.storage),
     });
-    let admin_address = address_of(&admin_listener)?;
     warn(decisions, slowness);
     arguments.inject_stuck.iter().for_each(|injected| injected.break_node(&node.handle()));
-    say_ready(fspiop_address, admin_address);
-    let options = admin_options(&config, auth, keys.admin);
+    say_ready(fspiop_address, admin_address, probes_address);
+    let options = admin_options(&config, auth, (keys.admin, reach));
     let ended = || {
         watchdog.look();
         node.has_ended() || running.has_ended()
     };
-    let admin = AdminSide { listener: admin_listener, hub, options };
+    let admin = AdminSide { listener: admin_listener, probes: probes_listener, hub, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
     let end = Stop { stop: &stop, stopping, patience: CONNECTIONS + stuck };
     let (waited, deadline) = runtime.block_on(run_admin(admin, signals, end, ended))?;
@@ -245,8 +252,11 @@ fn arm_exit(arguments: &ServeArguments) {
     }
 }
 
-/// Who started it reads this line.
-fn say_ready(fspiop: SocketAddr, admin: SocketAddr) {
+/// Prints the addresses; programs that start a switch wait for the line that begins with `ready`.
+fn say_ready(fspiop: SocketAddr, admin: SocketAddr, probes: Option<SocketAddr>) {
+    if let Some(probes) = probes {
+        printed::say(format_args!("health probes on http://{probes}"));
+    }
     printed::say(format_args!("ready; FSPIOP on http://{fspiop}, admin on http://{admin}"));
 }
 
@@ -267,6 +277,8 @@ fn warn(decisions: Decisions, slowness: Option<Slowness>) {
 /// What the admin API is served from.
 struct AdminSide {
     listener: TcpListener,
+    /// Of supervisors' probes, where they have one.
+    probes: Option<TcpListener>,
     hub: Arc<NodeHub>,
     options: AdminOptions,
 }
@@ -283,23 +295,43 @@ struct Stop<'a> {
 async fn run_admin(
     admin: AdminSide,
     signals: Signals,
-    Stop { stop, mut stopping, patience }: Stop<'_>,
+    Stop { stop, stopping, patience }: Stop<'_>,
     mut ended: impl FnMut() -> bool,
 ) -> Result<(Ending, Deadline), Failure> {
-    let listener = tokio::net::TcpListener::from_std(admin.listener)
-        .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))?;
-    let shutdown = async move {
-        // An error means that the sender is gone, which is as good as its word.
-        let _stopped = stopping.wait_for(|stop| *stop).await;
-    };
-    let admin = operations::serve(listener, admin.hub, admin.options, shutdown);
+    let AdminSide { listener, probes, hub, options } = admin;
+    let probed = serve_probes(probes, Arc::clone(&hub), until_stopped(stopping.clone()))?;
+    let admin = operations::serve(for_tokio(listener)?, hub, options, until_stopped(stopping));
     let end = async {
         let ending = wait_for_end(signals, &mut ended).await;
         stop.send_replace(true);
         (ending, Deadline::begin("a connection or its thread", patience))
     };
-    let (_served, ended) = tokio::join!(admin, end);
+    let (_served, _probed, ended) = tokio::join!(admin, probed, end);
     Ok(ended)
+}
+
+/// Serves supervisors' probes, where they have a listener.
+fn serve_probes(
+    listener: Option<TcpListener>,
+    hub: Arc<NodeHub>,
+    stopped: impl Future<Output = ()>,
+) -> Result<impl Future<Output = ()>, Failure> {
+    let listener = listener.map(for_tokio).transpose()?;
+    Ok(async move {
+        if let Some(listener) = listener {
+            operations::serve_probes(listener, hub, stopped).await;
+        }
+    })
+}
+
+fn for_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, Failure> {
+    tokio::net::TcpListener::from_std(listener)
+        .map_err(|error| Failure::new(format!("cannot serve the admin API: {error}")))
+}
+
+/// Waits for the order to stop; a sender that was dropped is one.
+async fn until_stopped(mut stopping: watch::Receiver<bool>) {
+    let _stopped = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Why serving ends.
@@ -314,9 +346,10 @@ async fn wait_for_end(mut signals: Signals, mut ended: impl FnMut() -> bool) -> 
     let mut watch = tokio::time::interval(WATCH);
     loop {
         tokio::select! {
-            told = signals.next() => match told {
-                Some(keys) => signatures::reload(keys).await,
-                None => return Ending::Signal,
+            asked = signals.next() => match asked {
+                Asked::End => return Ending::Signal,
+                Asked::Reload(keys) => signatures::reload(keys).await,
+                Asked::Nothing(name, why) => tell_ignored(name, why),
             },
             _ = watch.tick() => if ended() { return Ending::Broken },
         }
@@ -666,7 +699,7 @@ fn configure(settings: Settings) -> Command {
     }))
 }
 
-fn switch_options(config: &Config, signatures: Signatures) -> switch::Options {
+fn switch_options(config: &Config, signatures: Signatures, reach: &Arc<Reach>) -> switch::Options {
     switch::Options {
         policy: config.policy(),
         pool: switch::PoolLimits {
@@ -676,7 +709,7 @@ fn switch_options(config: &Config, signatures: Signatures) -> switch::Options {
         },
         connections: config.connections(),
         gateways: config.gateways(),
-        reach: Arc::new(config.reach()),
+        reach: Arc::clone(reach),
         expiration_max: config.transfers.expiration_max.map(|span| span.0),
         signatures,
         patience: Duration::from_secs(config.health.stuck_seconds),
@@ -709,21 +742,29 @@ pub(crate) fn given_token(config: &Config) -> Result<Option<Auth>, Failure> {
     operations::load_token(path).map(|token| Some(Auth::Token(token))).map_err(failed)
 }
 
-fn admin_options(config: &Config, auth: Auth, keys: AdminKeys) -> AdminOptions {
+fn admin_options(
+    config: &Config,
+    auth: Auth,
+    (keys, reach): (AdminKeys, Arc<Reach>),
+) -> AdminOptions {
     AdminOptions {
         keys,
         hosts: config.admin.hosts.clone(),
         origins: config.admin.origins.clone(),
-        reach: Arc::new(config.reach()),
+        reach,
         ..AdminOptions::new(auth)
     }
 }
 
-fn bind_admin(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listener =
-        TcpListener::bind(address).map_err(|error| cannot_listen("admin", address, &error))?;
-    listener.set_nonblocking(true).map_err(|error| cannot_listen("admin", address, &error))?;
+fn bind(what: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    let failed = |error| cannot_listen(what, address, &error);
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+fn bind_probes(config: &Config) -> Result<Option<TcpListener>, Failure> {
+    config.probes().map(|address| bind("health probes", address)).transpose()
 }
 
 fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> Failure {

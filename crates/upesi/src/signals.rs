@@ -1,7 +1,15 @@
-//! Signals that end the program, and the one by which it reads keys again.
+//! Signals: those that end the program, and those that must not.
+//!
+//! SIGINT, SIGTERM and SIGQUIT end it in order. SIGHUP reads the directory of keys again; without
+//! one there is nothing to read, for the admin token is read with each request. SIGHUP, SIGUSR1,
+//! SIGUSR2, SIGALRM and SIGIO would end a process that does not know them, which a closed terminal
+//! or a tool of the machine must not do to a switch: they are logged and change nothing. SIGPIPE is
+//! ignored by the runtime of the language.
 
+use std::future::poll_fn;
 use std::process::exit;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use jws::KeyDirectory;
@@ -11,44 +19,70 @@ use tokio::sync::oneshot;
 
 use crate::Failure;
 
-/// The signals that end the program, and the one that reads the directory of keys again.
+/// The signals that the program listens to.
 pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// Only with such a directory: without one, a hang-up ends the program as everywhere.
-    hangup: Option<(Signal, Arc<KeyDirectory>)>,
+    ending: Vec<Signal>,
+    hangup: Signal,
+    keys: Option<Arc<KeyDirectory>>,
+    ignored: Vec<(&'static str, Signal)>,
+}
+
+/// What a signal asks for.
+pub(crate) enum Asked {
+    /// The end of the program.
+    End,
+    /// The keys of this directory, read again.
+    Reload(Arc<KeyDirectory>),
+    /// Nothing: the signal's name, and why nothing follows from it.
+    Nothing(&'static str, &'static str),
 }
 
 impl Signals {
     /// What comes of `waited`; `None` when a signal says to end before.
     pub(crate) async fn unless<T>(&mut self, waited: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            _ = self.interrupt.recv() => None,
-            _ = self.terminate.recv() => None,
-            done = waited => Some(done),
+        let mut waited = std::pin::pin!(waited);
+        loop {
+            tokio::select! {
+                asked = self.next() => match asked {
+                    Asked::End => return None,
+                    Asked::Reload(_) => tell_ignored("SIGHUP", "the switch is not ready yet"),
+                    Asked::Nothing(name, why) => tell_ignored(name, why),
+                },
+                done = &mut waited => return Some(done),
+            }
         }
     }
 
-    /// Waits until keys are to be read again, for ever without a directory of them; `None` when a
-    /// signal says to end.
-    pub(crate) async fn next(&mut self) -> Option<Arc<KeyDirectory>> {
-        let Self { interrupt, terminate, hangup } = self;
-        let hangup = async {
-            match hangup {
-                None => std::future::pending().await,
-                Some((signal, directory)) => {
-                    // It ends only when the program does.
-                    let _came = signal.recv().await;
-                    Arc::clone(directory)
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) -> Asked {
+        let Self { ending, hangup, keys, ignored } = self;
+        poll_fn(|context| {
+            if ending.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+                return Poll::Ready(Asked::End);
+            }
+            if hangup.poll_recv(context).is_ready() {
+                return Poll::Ready(match keys {
+                    Some(keys) => Asked::Reload(Arc::clone(keys)),
+                    None => Asked::Nothing("SIGHUP", NOTHING_TO_READ),
+                });
+            }
+            for (name, signal) in ignored.iter_mut() {
+                if signal.poll_recv(context).is_ready() {
+                    return Poll::Ready(Asked::Nothing(name, "it means nothing here"));
                 }
             }
-        };
-        tokio::select! {
-            _ = interrupt.recv() => None,
-            _ = terminate.recv() => None,
-            keys = hangup => Some(keys),
-        }
+            Poll::Pending
+        })
+        .await
     }
+}
+
+const NOTHING_TO_READ: &str =
+    "there is nothing to read again: jws.keys is not set, and the admin token is read each time";
+
+/// Logs a signal that changes nothing.
+pub(crate) fn tell_ignored(name: &str, why: &str) {
+    ports::tell(format_args!("{name} ignored: {why}"));
 }
 
 /// The runtime of this thread, and the signals, which from here on end nothing by themselves.
@@ -63,13 +97,20 @@ pub(crate) fn start_runtime(
     let listen = |kind| {
         signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))
     };
-    let interrupt = listen(SignalKind::interrupt())?;
-    let terminate = listen(SignalKind::terminate())?;
-    let hangup = match keys {
-        None => None,
-        Some(keys) => Some((listen(SignalKind::hangup())?, keys)),
+    let ending = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()];
+    let ignored = [
+        ("SIGUSR1", SignalKind::user_defined1()),
+        ("SIGUSR2", SignalKind::user_defined2()),
+        ("SIGALRM", SignalKind::alarm()),
+        ("SIGIO", SignalKind::io()),
+    ];
+    let ignored = ignored.into_iter().map(|(name, kind)| Ok((name, listen(kind)?)));
+    let signals = Signals {
+        ending: ending.into_iter().map(listen).collect::<Result<_, Failure>>()?,
+        hangup: listen(SignalKind::hangup())?,
+        keys,
+        ignored: ignored.collect::<Result<_, Failure>>()?,
     };
-    let signals = Signals { interrupt, terminate, hangup };
     drop(context);
     Ok((runtime, signals))
 }

@@ -123,7 +123,7 @@ impl Watchdog {
             ));
             exit(EXIT_CODE);
         }
-        self.node.publish_stuck(stuck);
+        self.node.publish_ills(stuck, self.watch.is_full());
     }
 }
 

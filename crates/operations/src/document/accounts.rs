@@ -17,6 +17,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Outcome::AccountNotFound,
         Outcome::AccountKindWrong,
         Outcome::AccountInactive,
+        Outcome::ParticipantInactive,
     ];
     let accounts = "/participants/{name}/accounts";
     let account = "/participants/{name}/accounts/{id}";

@@ -83,10 +83,10 @@ pub(super) fn operations() -> Vec<Operation> {
 fn storage() -> Operation {
     question("/storage", "storage", TAG, "Room for the log: used, free, until when")
         .says(
-            "LOW below a tenth of the disk or three days at the growth of the last day, CRITICAL \
-             below a twentieth or one day. A full disk refuses with 503; nothing is lost. \
-             `failing` says which record of the log cannot be read and why, or why an archive or a \
-             copy is behind.",
+            "`status` is LOW below a tenth of the disk or three days at the growth of the last \
+             day, CRITICAL below a twentieth or one day, FULL while commands are refused with 503 \
+             for want of room, and FAILING while log or store cannot be written or read; `failing` \
+             gives the reason, here and for an archive or a copy. `/health` shows the same status.",
         )
         .answers(Answer::json(200, "As of the last ten seconds.", reference("Storage")))
 }

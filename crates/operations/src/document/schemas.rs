@@ -165,7 +165,7 @@ fn requests_of_oracles() -> Vec<Named> {
     let [currency, default] = more.clone();
     vec![
         ("NewOracle", open([id_type.clone(), endpoint.clone()], more)),
-        ("OracleUpdate", open([], [id_type, endpoint, currency, default])),
+        ("OracleUpdate", open([endpoint], [id_type, currency, default])),
     ]
 }
 
@@ -372,7 +372,7 @@ fn answers_of_keys_and_oracles() -> Vec<Named> {
                     ("oracleId", integer),
                     ("oracleIdType", words),
                     ("endpoint", address),
-                    ("isDefault", json!({"type": "boolean"})),
+                    ("isDefault", json!({"type": "integer", "minimum": 0, "maximum": 1})),
                 ],
                 [("currency", currency)],
             ),
@@ -555,7 +555,7 @@ fn answers_of_the_hub() -> Vec<Named> {
                     ("startTime", moment),
                     ("versionNumber", words),
                     ("services", json!({"type": "array", "items": service})),
-                    ("storage", one_of(&["OK", "LOW", "CRITICAL"])),
+                    ("storage", one_of(&["OK", "LOW", "CRITICAL", "FULL", "FAILING"])),
                 ],
                 [("stuck", stuck_stages())],
             ),
@@ -595,7 +595,7 @@ fn storage() -> Value {
     );
     closed(
         [
-            ("status", one_of(&["OK", "LOW", "CRITICAL"])),
+            ("status", one_of(&["OK", "LOW", "CRITICAL", "FULL", "FAILING"])),
             ("logBytes", bytes()),
             ("logSegments", bytes()),
             ("archivedBytes", bytes()),

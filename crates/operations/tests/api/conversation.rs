@@ -58,7 +58,9 @@ impl Server {
 
     /// Sends `POST /path` with a body of JSON and the token; answers with status and body.
     pub(crate) async fn ask(&self, request: &str, body: &str) -> String {
-        let headers = format!("host: localhost\r\nauthorization: Bearer {}\r\n", self.token());
+        let token = self.token();
+        let headers =
+            format!("host: localhost\r\naccept: */*\r\nauthorization: Bearer {token}\r\n");
         let answer = self.send(request, &headers, body).await;
         format!("{} {}", answer.status, answer.body).trim_end().to_owned()
     }

@@ -1,5 +1,8 @@
 //! Who is let in (DESIGN, contract 14), and who is recorded.
 
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
 use expect_test::expect;
 use operations::Auth;
 
@@ -38,6 +41,75 @@ async fn changes_need_the_token_and_reading_does_not() {
     }
     let refused = server.send(CHANGE, "host: localhost\r\n", BODY).await;
     expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - a change needs the admin API's bearer token"}}"#]].assert_eq(&refused.body);
+    server.stop().await;
+}
+
+/// A guesser is slowed, however many connections it has; the operator at its address is not.
+#[tokio::test]
+async fn failed_tokens_are_counted_and_slowed_and_good_ones_are_not() {
+    let server = Server::start().await;
+    let wrong = "host: localhost\r\nauthorization: Bearer wrong\r\n";
+    for _ in 0..10 {
+        assert_eq!(server.send(CHANGE, wrong, BODY).await.status, 401, "within the allowance");
+    }
+    let begun = Instant::now();
+    let guesses = futures_of(40, || async { server.send(CHANGE, wrong, BODY).await });
+    let good = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
+    let operator = async {
+        let answer = server.send(CHANGE, &good, BODY).await;
+        (answer.status, begun.elapsed())
+    };
+    let (guesses, (status, took)) = tokio::join!(guesses, operator);
+    assert_eq!(status, 200);
+    assert!(took < Duration::from_millis(900), "the operator waited {took:?}");
+    let count = |status| guesses.iter().filter(|answer| answer.status == status).count();
+    assert!(Duration::from_secs(1) <= begun.elapsed(), "some answers were held");
+    assert_eq!(count(401) + count(429), 40);
+    assert!(16 <= count(401) && 20 <= count(429), "{} held, {} not", count(401), count(429));
+    let refused = guesses.iter().find(|answer| answer.status == 429).unwrap();
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    expect![[r#"{"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - too many requests without a good token; wait a second"}}"#]].assert_eq(&refused.body);
+    let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
+    assert!(metrics.contains("\nupesi_admin_tokens_refused_total 50\n"), "{metrics}");
+    server.stop().await;
+}
+
+/// Runs the same work several times at once.
+async fn futures_of<T, W: Future<Output = T>>(count: usize, work: impl Fn() -> W) -> Vec<T> {
+    let mut waiting: Vec<_> = (0..count).map(|_| Box::pin(work())).collect();
+    let mut done = Vec::new();
+    std::future::poll_fn(|context| {
+        waiting.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(result) => {
+                done.push(result);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    done
+}
+
+#[tokio::test]
+async fn no_answer_is_sniffed_or_framed() {
+    let server = Server::start().await;
+    for (request, status, policy) in [
+        ("GET /health", 200, "default-src 'none'"),
+        ("GET /metrics", 200, "default-src 'none'"),
+        ("GET /documents", 200, "style-src 'unsafe-inline'"),
+        ("GET /nowhere", 404, "default-src 'none'"),
+        ("DELETE /participants", 401, "default-src 'none'"),
+        ("GET /participants/nobody", 400, "default-src 'none'"),
+    ] {
+        let answer = server.send(request, "host: localhost\r\n", "").await;
+        assert_eq!(answer.status, status, "{request}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{request}");
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{request}");
+        let found = answer.header("content-security-policy").unwrap();
+        assert!(found.contains(policy) && found.contains("frame-ancestors 'none'"), "{found}");
+    }
     server.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! The kernel without a log: every change is a batch of one.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,11 +12,19 @@ use operations::{
     Cluster, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Storage, StuckStage, Told,
     Unavailable,
 };
+use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
 /// 2026-01-01T10:00:00.000Z, the moment of the first record; each further one is 1 ms later.
 pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
 
-pub(crate) struct Kernel(Mutex<Inner>);
+pub(crate) struct Kernel(Mutex<Inner>, Questions);
+
+/// Questions wait while somebody has the gate.
+#[derive(Default)]
+struct Questions {
+    gate: Arc<RwLock<()>>,
+    asked: Notify,
+}
 
 pub(crate) struct Inner {
     pub(crate) state: State,
@@ -36,7 +44,7 @@ pub(crate) struct Inner {
 
 impl Kernel {
     pub(crate) fn new() -> Self {
-        let kernel = Self(Mutex::new(Inner {
+        let inner = Mutex::new(Inner {
             state: State::new(),
             recorded: Vec::new(),
             parties: Vec::new(),
@@ -50,7 +58,8 @@ impl Kernel {
             reach: None,
             stuck: Vec::new(),
             cluster: Cluster::default(),
-        }));
+        });
+        let kernel = Self(inner, Questions::default());
         let hub = FspName::new("Hub").expect("a name");
         kernel.apply(&Command::Genesis(Genesis { seed: [7; 16], hub }));
         kernel
@@ -58,6 +67,16 @@ impl Kernel {
 
     pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("no test panics with the state in hand")
+    }
+
+    /// Leaves questions without an answer until what it gives is dropped.
+    pub(crate) fn hold_questions(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.1.gate).try_write_owned().unwrap()
+    }
+
+    /// Waits until a question has been asked.
+    pub(crate) async fn until_asked(&self) {
+        self.1.asked.notified().await;
     }
 
     pub(crate) fn apply(&self, command: &Command) -> Outcome {
@@ -110,6 +129,8 @@ impl Hub for Kernel {
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Unavailable> {
+        self.1.asked.notify_one();
+        let _open = self.1.gate.read().await;
         let inner = self.inner();
         inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
     }

@@ -58,12 +58,79 @@ async fn headers_are_bounded_in_size_and_time() {
 #[tokio::test]
 async fn connections_beyond_the_bound_are_closed_at_once() {
     let server = Server::start_with(|options| options.limits.connections = 1).await;
+    let answer = server.hub.hold_questions();
     let mut first = TcpStream::connect(server.address).await.unwrap();
-    let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let request = b"GET /participants HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     first.write_all(request).await.unwrap();
-    assert_ne!(first.read(&mut [0; 16]).await.unwrap(), 0);
+    server.hub.until_asked().await;
     let mut second = TcpStream::connect(server.address).await.unwrap();
-    assert_eq!(read_answer(&mut second).await.status, 0);
+    assert_eq!(read_answer(&mut second).await.status, 0, "the first is being answered");
+    drop(answer);
+    assert_eq!(read_answer(&mut first).await.status, 200);
+    server.stop().await;
+}
+
+/// Writes a request and reads the status of its answer; the connection stays.
+async fn ask(stream: &mut TcpStream, request: &str) -> std::io::Result<u16> {
+    stream.write_all(format!("{request} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await?;
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"}") && !bytes.ends_with(b"]") {
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.split(' ').nth(1).unwrap().parse().unwrap())
+}
+
+/// More silent connections than there are places, of each kind of silence: nothing sent, half a
+/// head, a body that does not come.
+#[tokio::test]
+async fn silent_connections_make_room_for_others() {
+    let server = Server::start_with(|options| {
+        let limits = &mut options.limits;
+        (limits.connections, limits.connections_per_address) = (16, 8);
+        (limits.header_time, limits.body_time) = (Duration::from_secs(60), Duration::from_secs(60));
+    })
+    .await;
+    let mut spoken = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(ask(&mut spoken, "GET /enums?id=settlementDelay").await.unwrap(), 200);
+    let body = "POST /participants HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n";
+    let token = format!("authorization: Bearer {}\r\n\r\n", server.token());
+    let mut silent = Vec::new();
+    for sent in ["", "GET /hea", &format!("{body}{token}{{")] {
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(sent.as_bytes()).await.unwrap();
+            silent.push(stream);
+        }
+        // Who has been answered before keeps its place, and who comes now gets one.
+        assert_eq!(ask(&mut spoken, "GET /enums?id=settlementDelay").await.unwrap(), 200);
+        let mut new = TcpStream::connect(server.address).await.unwrap();
+        assert_eq!(ask(&mut new, "GET /enums?id=settlementDelay").await.unwrap(), 200);
+    }
+    assert_eq!(read_answer(&mut silent.remove(0)).await.status, 0, "it was closed");
+    let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    assert!(50 < value("upesi_admin_connections_evicted_total"), "{metrics}");
+    assert_eq!(value("upesi_admin_connections_refused_total"), 0);
+    drop(silent);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed() {
+    let adjust = |options: &mut AdminOptions| options.limits.header_time = SHORT;
+    let server = Server::start_with(adjust).await;
+    let mut never_spoke = TcpStream::connect(server.address).await.unwrap();
+    let mut spoke = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(ask(&mut spoke, "GET /enums?id=settlementDelay").await.unwrap(), 200);
+    for stream in [&mut never_spoke, &mut spoke] {
+        assert_eq!(read_answer(stream).await.status, 0);
+    }
     server.stop().await;
 }
 

@@ -11,4 +11,5 @@ mod limits;
 mod monitoring;
 mod onboarding;
 mod operating;
+mod probes;
 mod validation;

@@ -23,6 +23,28 @@ async fn health_is_bad_once_the_log_has_stopped() {
 }
 
 #[tokio::test]
+async fn storage_and_health_show_one_status() {
+    let server = Server::start().await;
+    let failing = || Some("record 7 cannot be read".to_owned());
+    for (fullness, failing, expected) in [
+        (Fullness::Ok, None, "OK"),
+        (Fullness::Low, None, "LOW"),
+        (Fullness::Critical, None, "CRITICAL"),
+        (Fullness::Full, None, "FULL"),
+        (Fullness::Full, failing(), "FULL"),
+        (Fullness::Ok, failing(), "FAILING"),
+        (Fullness::Critical, failing(), "FAILING"),
+    ] {
+        server.hub.inner().storage = Storage { fullness, failing, ..Storage::default() };
+        let health = server.ask("GET /health", "").await;
+        assert!(health.contains(&format!(r#""storage":"{expected}""#)), "{health}");
+        let storage = server.ask("GET /storage", "").await;
+        assert!(storage.contains(&format!(r#"{{"status":"{expected}""#)), "{storage}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn storage_says_what_is_known_and_configured() {
     let server = Server::start().await;
     server.check("GET /storage", "", expect![[r#"200 {"status":"OK","logBytes":0,"logSegments":0,"archivedBytes":0,"archivedSegments":0,"storeBytes":0,"diskBytes":0,"freeBytes":0}"#]]).await;
@@ -45,7 +67,7 @@ async fn storage_says_what_is_known_and_configured() {
             failing: None,
         }),
     };
-    server.check("GET /storage", "", expect![[r#"200 {"status":"LOW","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
+    server.check("GET /storage", "", expect![[r#"200 {"status":"FAILING","logBytes":1,"logSegments":2,"archivedBytes":3,"archivedSegments":4,"storeBytes":50,"diskBytes":100,"freeBytes":9,"growthBytesPerDay":5,"hoursUntilFull":43,"failing":"record 7 cannot be read","archive":{"position":0,"failing":"it is full"},"backup":{"lastDone":"2026-01-01T10:00:00.000Z","position":7}}"#]]).await;
     server.check_status("GET /health", "", 200).await;
     server.stop().await;
 }
@@ -126,6 +148,7 @@ async fn every_metric_has_its_name_and_type() {
         attempts: 21,
         connections: 22,
         connections_refused: 23,
+        connections_evicted: 51,
         malformed: 24,
         socket_reads: 37,
         socket_writes: 38,
@@ -208,6 +231,8 @@ async fn every_metric_has_its_name_and_type() {
         upesi_connections_total 22
         # TYPE upesi_connections_refused_total counter
         upesi_connections_refused_total 23
+        # TYPE upesi_connections_evicted_total counter
+        upesi_connections_evicted_total 51
         # TYPE upesi_malformed_requests_total counter
         upesi_malformed_requests_total 24
         # TYPE upesi_socket_reads_total counter
@@ -238,6 +263,12 @@ async fn every_metric_has_its_name_and_type() {
         upesi_snapshots_taken_total 34
         # TYPE upesi_snapshots_failed_total counter
         upesi_snapshots_failed_total 35
+        # TYPE upesi_admin_connections_evicted_total counter
+        upesi_admin_connections_evicted_total 0
+        # TYPE upesi_admin_connections_refused_total counter
+        upesi_admin_connections_refused_total 0
+        # TYPE upesi_admin_tokens_refused_total counter
+        upesi_admin_tokens_refused_total 0
         # TYPE upesi_log_stored_bytes gauge
         upesi_log_stored_bytes 0
         # TYPE upesi_log_archived_bytes gauge
@@ -248,6 +279,8 @@ async fn every_metric_has_its_name_and_type() {
         upesi_disk_free_bytes 0
         # TYPE upesi_disk_status gauge
         upesi_disk_status 0
+        # TYPE upesi_storage_failing gauge
+        upesi_storage_failing 0
         # TYPE upesi_parts_down gauge
         upesi_parts_down 0"#]]
     .assert_eq(&ours.join("\n"));

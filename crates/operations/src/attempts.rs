@@ -1,0 +1,187 @@
+//! Requests without a good token: counted, logged at a bounded rate, and slowed.
+//!
+//! Each address may fail a few times at once, and then once in a while. What it fails beyond that
+//! is answered a second later, while there is room to wait, and otherwise with 429. A good token is
+//! always taken at once, so that failures of others at the same address, such as that of a gateway,
+//! lock no operator out.
+//!
+//! Costs: one map entry per failure. Bounds: [`ADDRESSES_MAX`], [`HELD_MAX`]; addresses beyond the
+//! bound share one allowance.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fspiop::admission::network_of;
+use fspiop::{ErrorCode, Refusal};
+use http::StatusCode;
+use tokio::sync::Semaphore;
+
+/// Failures of one address that are answered at once.
+const ALLOWANCE_MAX: u32 = 10;
+/// How long it takes to be allowed one more.
+const ALLOWANCE_TIME: Duration = Duration::from_secs(2);
+/// How long the answer to a failure beyond the allowance is held.
+const HOLD: Duration = Duration::from_secs(1);
+/// Answers that are held at once.
+const HELD_MAX: usize = 16;
+/// Addresses with an allowance of their own.
+const ADDRESSES_MAX: usize = 1_024;
+/// At least so long passes between two lines of the log.
+const REPORT_TIME: Duration = Duration::from_secs(10);
+
+/// The failures of all addresses.
+pub(crate) struct FailedTokens {
+    count: AtomicU64,
+    held: Semaphore,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    addresses: HashMap<IpAddr, Allowance>,
+    /// Of all addresses beyond the bound.
+    others: Option<Allowance>,
+    unreported: u64,
+    reported: Option<Instant>,
+}
+
+/// Failures that an address may still make at once, as of a moment.
+#[derive(Clone, Copy)]
+struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+impl FailedTokens {
+    pub(crate) fn new() -> Self {
+        Self { count: AtomicU64::new(0), held: Semaphore::new(HELD_MAX), noted: Mutex::default() }
+    }
+
+    /// Failures since the start.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Notes a failure of an address, and answers it when it is time to: with `refusal`, or with
+    /// 429 when too many answers are held.
+    pub(crate) async fn refuse(&self, address: IpAddr, refusal: Refusal) -> Refusal {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let (allowed, report) = self.note(network_of(address), Instant::now());
+        if let Some(failures) = report {
+            ports::tell(format_args!(
+                "admin API: {failures} requests without a good token, the last from {address}"
+            ));
+        }
+        if allowed {
+            return refusal;
+        }
+        let Ok(_held) = self.held.try_acquire() else {
+            let detail = "too many requests without a good token; wait a second";
+            let refusal = Refusal::new(ErrorCode::GENERIC_CLIENT, detail);
+            return Refusal { status: StatusCode::TOO_MANY_REQUESTS, ..refusal };
+        };
+        tokio::time::sleep(HOLD).await;
+        refusal
+    }
+
+    /// Whether the failure is within the allowance, and the failures to report.
+    fn note(&self, address: IpAddr, now: Instant) -> (bool, Option<u64>) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.unreported += 1;
+        let is_due = noted.reported.is_none_or(|last| REPORT_TIME <= now - last);
+        let report = is_due.then(|| {
+            noted.reported = Some(now);
+            std::mem::take(&mut noted.unreported)
+        });
+        (noted.allowance(address, now).take(now), report)
+    }
+}
+
+impl Noted {
+    fn allowance(&mut self, address: IpAddr, now: Instant) -> &mut Allowance {
+        if ADDRESSES_MAX <= self.addresses.len() && !self.addresses.contains_key(&address) {
+            self.addresses.retain(|_, allowance| !allowance.is_whole(now));
+        }
+        let whole = Allowance { left: ALLOWANCE_MAX, since: now };
+        match self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&address) {
+            true => self.addresses.entry(address).or_insert(whole),
+            false => self.others.get_or_insert(whole),
+        }
+    }
+}
+
+impl Allowance {
+    /// What has been added since it was last looked at.
+    fn added(&self, now: Instant) -> u32 {
+        let times = (now - self.since).as_millis() / ALLOWANCE_TIME.as_millis();
+        u32::try_from(times).unwrap_or(u32::MAX)
+    }
+
+    fn is_whole(&self, now: Instant) -> bool {
+        ALLOWANCE_MAX <= self.left.saturating_add(self.added(now))
+    }
+
+    /// Takes one; false when none is left.
+    fn take(&mut self, now: Instant) -> bool {
+        let added = self.added(now);
+        self.since += ALLOWANCE_TIME * added;
+        self.left = self.left.saturating_add(added).min(ALLOWANCE_MAX);
+        let allowed = 0 < self.left;
+        self.left = self.left.saturating_sub(1);
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::from(number.to_be_bytes())
+    }
+
+    #[test]
+    fn an_address_has_an_allowance_that_comes_back() {
+        let failed = FailedTokens::new();
+        let start = Instant::now();
+        let mut now = start;
+        let allowed = |at: u32, now| failed.note(address(at), now).0;
+        let at_once = (0..20).filter(|_| allowed(1, now)).count();
+        assert_eq!(at_once, ALLOWANCE_MAX as usize);
+        assert!(allowed(2, now), "another address has its own");
+        now += ALLOWANCE_TIME * 3;
+        let later = (0..20).filter(|_| allowed(1, now)).count();
+        assert_eq!(later, 3);
+        now += ALLOWANCE_TIME * 1_000;
+        let at_last = (0..20).filter(|_| allowed(1, now)).count();
+        assert_eq!(at_last, ALLOWANCE_MAX as usize, "it never has more");
+    }
+
+    #[test]
+    fn addresses_beyond_the_bound_share_an_allowance() {
+        let failed = FailedTokens::new();
+        let now = Instant::now();
+        let allowed = |at: u32, now| failed.note(address(at), now).0;
+        assert!((0..ADDRESSES_MAX as u32).all(|at| allowed(at, now)));
+        let others = (5_000..5_100).filter(|at| allowed(*at, now)).count();
+        assert_eq!(others, ALLOWANCE_MAX as usize);
+        assert!(allowed(0, now), "those that are known keep theirs");
+        let later = now + ALLOWANCE_TIME * (ALLOWANCE_MAX + 1);
+        assert!((5_000..5_100).all(|at| allowed(at, later)), "those that are whole make room");
+        let known = failed.noted.lock().expect("nothing panicked").addresses.len();
+        assert!(known <= ADDRESSES_MAX, "{known}");
+    }
+
+    #[test]
+    fn the_log_has_a_line_at_most_every_ten_seconds() {
+        let failed = FailedTokens::new();
+        let start = Instant::now();
+        let reports: Vec<_> = (0..250_u32)
+            .filter_map(|at| failed.note(address(1), start + Duration::from_millis(100) * at).1)
+            .collect();
+        assert_eq!(reports, [1, 100, 100]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The probes of supervisors, on a listener of their own: `GET /live`, `GET /ready`, `GET /health`.
+//!
+//! They need no token and no particular `Host`, change nothing and wait for nothing, so that a
+//! switch whose admin port is busy is still seen to be alive.
+
+use fspiop::Refusal;
+use http::StatusCode;
+use http::request::Parts;
+use serde::Serialize;
+
+use crate::answer::{Answer, Reply};
+use crate::guard::is_reading;
+use crate::hub::Hub;
+use crate::monitoring;
+
+/// The methods of every probe, as the header `Allow` lists them.
+pub(crate) const METHODS: &str = "GET, HEAD";
+
+#[derive(Serialize)]
+struct StatusShape {
+    status: &'static str,
+}
+
+/// Answers a request to the listener for probes.
+pub(crate) fn reply(hub: &impl Hub, head: &Parts) -> Reply {
+    let path = head.uri.path();
+    if !matches!(path, "/live" | "/ready" | "/health") {
+        return Err(Refusal::unknown_uri());
+    }
+    if !is_reading(&head.method) {
+        return Err(Refusal::method_not_allowed());
+    }
+    let health = hub.health();
+    match path {
+        // The process answers: that is all it says.
+        "/live" => Ok(short(StatusCode::OK, "OK")),
+        "/ready" if health.is_well() => Ok(short(StatusCode::OK, "OK")),
+        "/ready" => Ok(short(StatusCode::SERVICE_UNAVAILABLE, "DOWN")),
+        _ => monitoring::health(&health, &hub.storage()),
+    }
+}
+
+fn short(status: StatusCode, word: &'static str) -> Answer {
+    Answer::json(status, &StatusShape { status: word })
+}

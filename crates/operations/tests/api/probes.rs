@@ -1,0 +1,59 @@
+//! The listener for supervisors' probes.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use operations::{Storage, Unavailable, serve_probes};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use crate::conversation::read_answer;
+use crate::hub::Kernel;
+
+#[tokio::test]
+async fn probes_are_answered_and_nothing_else() {
+    let hub = Arc::new(Kernel::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(serve_probes(listener, Arc::clone(&hub), stopped));
+    let check = async |request: &str, expected: Expect| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let text = format!("{request} HTTP/1.1\r\nhost: any.example\r\nconnection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let answer = read_answer(&mut stream).await;
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        let allow = answer.header("allow").unwrap_or_default();
+        expected.assert_eq(format!("{} {} {allow}", answer.status, answer.body).trim_end());
+    };
+    check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
+    check("GET /ready", expect![[r#"200 {"status":"OK"}"#]]).await;
+    check("HEAD /ready", expect!["200"]).await;
+    check("GET /health", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"OK"}"#]]).await;
+    check("POST /health", expect![[r#"405 {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}} GET, HEAD"#]]).await;
+    for request in ["GET /metrics", "GET /participants", "PUT /participants/Hub", "GET /"] {
+        check(
+            request,
+            expect![[
+                r#"404 {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
+            ]],
+        )
+        .await;
+    }
+    hub.inner().unavailable = Some(Unavailable::Stopped);
+    check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
+    check("GET /ready", expect![[r#"503 {"status":"DOWN"}"#]]).await;
+    hub.inner().unavailable = None;
+    hub.inner().storage = Storage { failing: Some("record 7".into()), ..Storage::default() };
+    check("GET /health", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"FAILING"}"#]]).await;
+
+    // Silent connections cannot close it.
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    check("GET /live", expect![[r#"200 {"status":"OK"}"#]]).await;
+    stop.send(()).unwrap();
+    serving.await.unwrap();
+}

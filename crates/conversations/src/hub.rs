@@ -200,12 +200,13 @@ pub(crate) struct StateHash {
 }
 
 impl Operator {
-    /// The headers that every change needs.
+    /// The headers that every request of an operator has.
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let token = self.token.as_ref();
         let token = token.map(|token| ("Authorization".to_owned(), format!("Bearer {token}")));
         let json = ("Content-Type".to_owned(), "application/json".to_owned());
-        token.into_iter().chain([json]).collect()
+        let accept = ("Accept".to_owned(), "application/json".to_owned());
+        token.into_iter().chain([accept, json]).collect()
     }
 
     pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {

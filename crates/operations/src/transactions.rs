@@ -45,7 +45,10 @@ pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
     let body = body.ok_or_else(not_found)?;
     match transaction_object(&body) {
         Some(transaction) => Ok(Answer::ok(&transaction)),
-        None => Err(Refusal::internal("the ILP packet holds no transaction object")),
+        None => {
+            let detail = "the ILP packet holds no transaction object";
+            Err(Refusal::new(ErrorCode::ID_NOT_FOUND, detail))
+        }
     }
 }
 

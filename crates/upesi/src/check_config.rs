@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -80,19 +81,28 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failu
 
 /// Fails as `serve` would at its start, for what can be seen without starting anything.
 fn check_start(config: &Config) -> Result<(), Failure> {
-    let (fspiop, admin) = (config.fspiop.listen, config.admin.listen);
-    let same_host =
-        fspiop.ip() == admin.ip() || fspiop.ip().is_unspecified() || admin.ip().is_unspecified();
-    if fspiop.port() != 0 && fspiop.port() == admin.port() && same_host {
-        return Err(Failure::new(format!(
-            "fspiop.listen = \"{fspiop}\" and admin.listen = \"{admin}\" are the same port: give \
-             them two, such as 4000 and 3001"
-        )));
+    let own = [("fspiop.listen", config.fspiop.listen), ("admin.listen", config.admin.listen)];
+    let own: Vec<_> =
+        own.into_iter().chain(config.probes().map(|it| ("health.listen", it))).collect();
+    for (at, (name, first)) in own.iter().enumerate() {
+        let clash = own[at + 1..].iter().find(|(_, second)| is_same_port(*first, *second));
+        if let Some((other, second)) = clash {
+            return Err(Failure::new(format!(
+                "{name} = \"{first}\" and {other} = \"{second}\" are the same port: give them two, \
+                 such as 4000, 3001 and 3002"
+            )));
+        }
     }
     if config.admin.auth == Auth::Token {
         serve::given_token(config)?;
     }
     signatures::check(config)
+}
+
+fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_host =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && same_host
 }
 
 fn print(checked: &Checked) {
@@ -461,7 +471,9 @@ const CONNECTIONS_FEW: usize = 16;
 
 /// Who could not come in or be reached, and what could go out that must not, each with whether it
 /// is so.
-fn warnings_about_doors(config: &Config) -> [(bool, Warning); 3] {
+fn warnings_about_doors(config: &Config) -> [(bool, Warning); 4] {
+    let reach = config.reach(Vec::new());
+    let is_open = !config.fspiop.listen.ip().is_loopback();
     [
         (
             config.connections().per_address < CONNECTIONS_FEW,
@@ -473,10 +485,19 @@ fn warnings_about_doors(config: &Config) -> [(bool, Warning); 3] {
             },
         ),
         (
-            config.reach(Vec::new()).is_closed(),
+            is_open && reach.names_loopback(),
             Warning {
-                what: "endpoints.denied_networks holds all of endpoints.networks: nobody may be \
-                       called, and every callback ends among the dead letters",
+                what: "endpoints.networks allows loopback addresses, and fspiop.listen is reached \
+                       by other machines: an endpoint can make the hub call services of this \
+                       machine that trust it",
+                instead: "endpoints.networks without 127.0.0.0/8 and ::1, outside of tests",
+            },
+        ),
+        (
+            reach.is_closed(),
+            Warning {
+                what: "endpoints.denied_networks, or addresses that are never called, hold all of \
+                       endpoints.networks: every callback ends among the dead letters",
                 instead: "endpoints.denied_networks inside of endpoints.networks, to leave parts \
                           out",
             },
@@ -669,7 +690,17 @@ mod tests {
             check(&with(&format!("[{section}]\nto = \"file:///nobody/made/it\"")), &[name]);
         }
         let closed = "networks = [\"10.1.0.0/16\"]\ndenied_networks = [\"10.0.0.0/8\"]";
-        check(&with(&format!("[endpoints]\n{closed}")), &["endpoints.denied_networks holds all"]);
+        check(
+            &with(&format!("[endpoints]\n{closed}")),
+            &["endpoints.denied_networks, or addresses"],
+        );
+        check(
+            &with("[endpoints]\nnetworks = [\"169.254.0.0/16\"]"),
+            &["endpoints.denied_networks"],
+        );
+        let loopback_too = "[endpoints]\nnetworks = [\"127.0.0.0/8\", \"10.0.0.0/8\"]";
+        check(loopback_too, &["fspiop.listen", "endpoints.networks allows loopback"]);
+        check(&with(loopback_too), &[]);
         let part = "networks = [\"10.0.0.0/8\"]\ndenied_networks = [\"10.1.0.0/16\"]";
         check(&with(&format!("[endpoints]\n{part}")), &[]);
         for few in ["connections_max = 30", "connections_per_address_max = 1"] {
@@ -705,11 +736,16 @@ mod tests {
             "[fspiop]\nlisten = \"127.0.0.1:3001\"",
             "[fspiop]\nlisten = \"0.0.0.0:3001\"",
             "[admin]\nlisten = \"127.0.0.1:4000\"",
+            "[fspiop]\nlisten = \"0.0.0.0:3002\"",
+            "[health]\nlisten = \"127.0.0.1:3001\"",
+            "[health]\nlisten = \"0.0.0.0:4000\"",
         ] {
             assert!(said(text).contains("are the same port"), "{text}: {}", said(text));
         }
         let free = "[fspiop]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
         assert_eq!(said(free), "", "each takes a free one");
+        let off = "[fspiop]\nlisten = \"0.0.0.0:3002\"\n[health]\nlisten = \"none\"";
+        assert_eq!(said(off), "", "no listener for probes");
         for (section, name) in [("jws", "keys"), ("jws", "signing_key"), ("admin", "token_file")] {
             let problem = said(&format!("[{section}]\n{name} = \"{gone}\""));
             let named = problem.contains(&format!("{section}.{name}")) && problem.contains(gone);

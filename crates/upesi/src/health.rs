@@ -8,6 +8,8 @@ use crate::Failure;
 
 /// Where a switch with default addresses answers probes.
 const PROBES: &str = "http://127.0.0.1:3002";
+/// Its admin API, which is asked where nothing answers there.
+const ADMIN: &str = "http://127.0.0.1:3001";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +23,7 @@ that still reads its log answers neither: give it time.";
 /// Arguments of `health`.
 #[derive(clap::Args)]
 pub(crate) struct HealthArguments {
-    /// Ask the listener for health probes. [default: http://127.0.0.1:3002]
+    /// Ask the listener for health probes. [default: http://127.0.0.1:3002, then port 3001]
     #[arg(long, value_name = "URL", conflicts_with = "admin")]
     health: Option<String>,
     /// Ask the admin API instead, or the FSPIOP port, whose answer names no participant.
@@ -36,9 +38,12 @@ pub(crate) struct HealthArguments {
 /// Prints what `GET /health` says; fails when that is not good enough.
 pub(crate) fn health(arguments: &HealthArguments) -> Result<(), Failure> {
     let failed = |error: harness::HarnessError| Failure::new(error.to_string());
-    let asked = arguments.health.as_deref().or(arguments.admin.as_deref());
-    let mut admin = Admin::at(asked.unwrap_or(PROBES), None).map_err(failed)?;
-    let answered = admin.call("GET", "/health", None).map_err(failed)?;
+    let ask = |url: &str| Admin::at(url, None)?.call("GET", "/health", None);
+    let answered = match arguments.health.as_deref().or(arguments.admin.as_deref()) {
+        Some(url) => ask(url),
+        None => ask(PROBES).or_else(|_| ask(ADMIN)),
+    };
+    let answered = answered.map_err(failed)?;
     let text = String::from_utf8_lossy(&answered.body);
     if answered.status == 200 || arguments.alive {
         println!("{text}");

@@ -276,8 +276,7 @@ fn a_log_without_room_is_named_and_ends_nothing() {
         let log = loop {
             // Where the log has room in its segment yet, this uses it up.
             while prepare() == 202 {}
-            let answer = scheme.admin.call("GET", "/health", "").text();
-            let page: Value = serde_json::from_str(&answer).unwrap();
+            let (answer, page) = agreeing(&scheme.admin);
             let stuck = page["stuck"].as_array().into_iter().flatten();
             if let Some(log) = stuck.into_iter().find(|one| one["stage"] == "log") {
                 break log.clone();
@@ -291,8 +290,32 @@ fn a_log_without_room_is_named_and_ends_nothing() {
             assert!(Instant::now() < deadline, "it does not go on: {}", scheme.switch.complaints());
         }
         wait_until_well(&scheme.admin);
+        while agreeing(&scheme.admin).1["storage"] == "FULL" {
+            assert!(Instant::now() < deadline, "there is room");
+        }
         assert!(scheme.switch.complaints().contains("log gets on again\n"));
     });
+}
+
+/// `/health`, which must not contradict `/storage`: what both show is the same, and a log without
+/// room is down.
+fn agreeing(admin: &Admin) -> (String, Value) {
+    let read = |path: &str| {
+        let text = admin.call("GET", path, "").text();
+        let page: Value = serde_json::from_str(&text).unwrap();
+        (text, page)
+    };
+    let (before, (text, health), after) = (read("/storage"), read("/health"), read("/storage"));
+    let [before, after] = [&before.1["status"], &after.1["status"]];
+    let shown = &health["storage"];
+    assert!(shown == before || shown == after, "{before}, {after} and {text}");
+    let broker = &health["services"][1];
+    assert_eq!(broker["name"], "broker", "{text}");
+    assert!(shown != "FULL" || broker["status"] == "DOWN", "{text}");
+    let stuck = health["stuck"].as_array().into_iter().flatten();
+    let full = |one: &Value| one["detail"].as_str().unwrap().contains("the disk is full");
+    assert!(shown == "FULL" || !{ stuck }.any(full), "{text}");
+    (text, health)
 }
 
 /// A disk that takes nothing and says nothing holds the thread that waits for it.

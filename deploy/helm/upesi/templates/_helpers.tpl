@@ -53,7 +53,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.admin.tokenSecret.name -}}
 {{- $_ := set $admin "token_file" "/run/upesi/admin-token" -}}
 {{- end -}}
-{{- $own := dict "fspiop" (dict "listen" "0.0.0.0:4000") "admin" $admin -}}
+{{- $probes := dict "listen" "0.0.0.0:3002" -}}
+{{- $own := dict "fspiop" (dict "listen" "0.0.0.0:4000") "admin" $admin "health" $probes -}}
 {{- $all := mergeOverwrite (deepCopy .Values.configuration) $own -}}
 {{- range $section, $settings := $all }}
 [{{ $section }}]

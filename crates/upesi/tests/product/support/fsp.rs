@@ -235,7 +235,6 @@ impl Fsp {
     }
 
     /// Everything that came and was not taken.
-    #[cfg(feature = "real-brokers")]
     pub(crate) fn heard(&self) -> Vec<Callback> {
         self.lock().clone()
     }

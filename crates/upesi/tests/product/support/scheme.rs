@@ -86,10 +86,17 @@ impl Admin {
         let (token, length) = (&self.token, body.len());
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+             accept: */*\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         let mut kept = self.connection.borrow_mut();
-        let mut connection = kept.take().map_or_else(|| Connection::open(self.address), Ok)?;
+        if let Some(mut connection) = kept.take()
+            && let Ok(answer) = connection.exchange(request.as_bytes())
+        {
+            *kept = Some(connection);
+            return Ok(answer);
+        }
+        // The switch closes a connection that is idle for seconds.
+        let mut connection = Connection::open(self.address)?;
         let answer = connection.exchange(request.as_bytes())?;
         *kept = Some(connection);
         Ok(answer)

@@ -191,6 +191,12 @@ impl Switch {
         }
     }
 
+    /// Where it answers health probes, as it printed before it was ready.
+    pub(crate) fn probes(&self) -> SocketAddr {
+        let line = |line: &str| line.strip_prefix("upesi: health probes on http://")?.parse().ok();
+        self.greeting.lines().find_map(line).expect("it has a listener for probes")
+    }
+
     /// The next line that it prints.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();

@@ -1,0 +1,311 @@
+//! What the admin port, the listener for probes and the signals must bear: silent clients, wrong
+//! ids, addresses that are not for participants, signals that mean nothing.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::operations::assert_refuses;
+use crate::support::fsp::Fsp;
+use crate::support::http::{Connection, PATIENCE, Parsed};
+use crate::support::message::Message;
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, PROGRAM, Ports, finish};
+
+/// Between two looks at what will change.
+const GLANCE: Duration = Duration::from_millis(5);
+/// A listener for probes on a free port.
+const PROBES: &str = "[health]\nlisten = \"127.0.0.1:0\"\n";
+
+fn health(arguments: &[&str]) -> bool {
+    let mut command = Command::new(PROGRAM);
+    command.arg("health").args(arguments);
+    finish(command).status.success()
+}
+
+#[test]
+fn silent_connections_lock_out_neither_operators_nor_probes() {
+    let home = Home::configured(PROBES);
+    let switch = home.serve();
+    let (admin, probes) = (switch.admin, switch.probes());
+    let body = "PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n";
+    let body = format!("{body}authorization: Bearer {}\r\n\r\n{{", home.token());
+    let mut silent = Vec::new();
+    for sent in ["", "GET /hea", &body] {
+        for address in [admin, probes] {
+            for _ in 0..300 {
+                let mut stream = TcpStream::connect(address).unwrap();
+                // One that was closed already is as good.
+                let _written = stream.write_all(sent.as_bytes());
+                silent.push(stream);
+            }
+        }
+        assert!(health(&["--alive", "--admin", &format!("http://{admin}")]), "{sent:?}");
+        assert!(health(&["--health", &format!("http://{probes}")]), "{sent:?}");
+        Admin::new(&home, &switch).must("PUT", "/participants/Hub", "{\"isActive\":true}", 200);
+    }
+    assert!(200 < Admin::new(&home, &switch).metric("upesi_admin_connections_evicted_total"));
+    drop(silent);
+    switch.stop(Signal::TERM);
+}
+
+#[test]
+fn probes_have_a_listener_of_their_own_or_none() {
+    let home = Home::configured(PROBES);
+    let switch = home.serve();
+    let get = |path: &str| {
+        let mut connection = Connection::open(switch.probes()).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: any.example\r\n\r\n");
+        connection.exchange(request.as_bytes()).unwrap().status()
+    };
+    let found = ["/live", "/ready", "/health", "/metrics", "/participants"].map(get);
+    assert_eq!(found, [200, 200, 200, 404, 404]);
+    let taken = format!("[health]\nlisten = \"{}\"\n", switch.probes());
+    let address = switch.probes().to_string();
+    let in_vain = Home::configured(&taken).serve_in_vain(Ports::free());
+    assert_refuses(&in_vain, &["health probes", &address, "in use"]);
+    switch.stop(Signal::TERM);
+
+    // Next to an admin API that is not at its default address there is none, unless asked for.
+    let plain = Home::new().serve();
+    assert!(!plain.greeting.contains("health probes"), "{}", plain.greeting);
+    let asked = Home::new().told(&["--health", "127.0.0.1:0"]).serve();
+    assert!(health(&["--health", &format!("http://{}", asked.probes())]));
+}
+
+#[test]
+fn signals_that_mean_nothing_end_nothing_and_quit_ends_in_order() {
+    let home = Home::new();
+    let switch = home.serve();
+    let signals = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::IO, "SIGIO"),
+        (Signal::HUP, "SIGHUP"),
+    ];
+    for (at, (signal, name)) in signals.into_iter().enumerate() {
+        switch.signal(signal);
+        let deadline = Instant::now() + PATIENCE;
+        while switch.complaints().lines().count() <= at {
+            assert!(Instant::now() < deadline, "{name} is not logged");
+            std::thread::sleep(GLANCE);
+        }
+        let said = switch.complaints();
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with(&format!("upesi: {name} ignored: ")), "{last}");
+        assert_eq!(Admin::new(&home, &switch).call("GET", "/health", "").status(), 200);
+    }
+    switch.signal(Signal::QUIT);
+    let (status, said) = switch.end();
+    assert!(status.success(), "{status}: {said}");
+    assert!(home.verify().status.success());
+}
+
+/// What stands in a path where an id is meant, and names nothing.
+fn wrong_ids() -> Vec<String> {
+    let mut ids: Vec<String> = [
+        "nobody",
+        "0",
+        "-1",
+        "+1",
+        "1.5",
+        "4294967295",
+        "4294967296",
+        "18446744073709551615",
+        "99999999999999999999999999",
+        "..",
+        "%2e%2e",
+        "%00",
+        "%0d%0a",
+        "%20",
+        "a%2Fb",
+        "%2F",
+        "%ff",
+        "%c3%28",
+        "%C3%A9",
+        "%",
+        "%4",
+        "%zz",
+        "%7B%7D",
+        "%27%3B--",
+        "null",
+        "*",
+        "~",
+        "b51ec534-ee48-4575-b6a9-ffffffffffff",
+        "B51EC534-EE48-4575-B6A9-FFFFFFFFFFFF",
+        "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    ids.extend([31, 129, 300, 5_000].map(|length| "x".repeat(length)));
+    ids
+}
+
+const FUNDS: &str = "{\"transferId\":\"01HV0000000000000000000000\",\"externalReference\":\"r\",\
+    \"action\":\"recordFundsIn\",\"reason\":\"r\",\
+    \"amount\":{\"amount\":1,\"currency\":\"USD\"}}";
+const FUNDS_END: &str = "{\"action\":\"recordFundsOutCommit\",\"reason\":\"r\"}";
+const CAP: &str = "{\"currency\":\"USD\",\"limit\":{\"type\":\"NET_DEBIT_CAP\",\"value\":1,\
+    \"alarmPercentage\":10}}";
+const INITIAL: &str = "{\"currency\":\"USD\",\"limit\":{\"type\":\"NET_DEBIT_CAP\",\"value\":1}}";
+const ACTIVE: &str = "{\"isActive\":true}";
+const ENDPOINT: &str = "{\"type\":\"FSPIOP_CALLBACK_URL_QUOTES\",\"value\":\"http://a\"}";
+const ACCOUNT: &str = "{\"currency\":\"USD\",\"type\":\"HUB_FEE\"}";
+const ORACLE: &str = "{\"endpoint\":{\"value\":\"http://a\",\"endpointType\":\"URL\"}}";
+
+/// Routes of the admin API with `@` where the id stands, and a good body.
+const ADMIN_ROUTES: [(&str, &str, &str); 27] = [
+    // First: what is refused below is on record, and explained.
+    ("GET", "/transfers/@/explanation", ""),
+    ("GET", "/participants/@", ""),
+    ("PUT", "/participants/@", ACTIVE),
+    ("GET", "/participants/@/endpoints", ""),
+    ("POST", "/participants/@/endpoints", ENDPOINT),
+    ("POST", "/participants/@/initialPositionAndLimits", INITIAL),
+    ("GET", "/participants/@/limits", ""),
+    ("PUT", "/participants/@/limits", CAP),
+    ("GET", "/participants/@/positions", ""),
+    ("GET", "/participants/@/accounts", ""),
+    ("POST", "/participants/@/accounts", ACCOUNT),
+    ("PUT", "/participants/@/accounts/1", ACTIVE),
+    ("PUT", "/participants/payerfsp/accounts/@", ACTIVE),
+    ("POST", "/participants/payerfsp/accounts/@", FUNDS),
+    ("POST", "/participants/@/accounts/1", FUNDS),
+    ("PUT", "/participants/payerfsp/accounts/@/transfers/01HV0000000000000000000000", FUNDS_END),
+    ("PUT", "/participants/payerfsp/accounts/1/transfers/@", FUNDS_END),
+    ("GET", "/participants/@/keys", ""),
+    ("GET", "/participants/payerfsp/keys/@", ""),
+    ("DELETE", "/participants/payerfsp/keys/@", ""),
+    ("GET", "/settlementModels/@", ""),
+    ("PUT", "/settlementModels/@", ACTIVE),
+    ("GET", "/transactions/@", ""),
+    ("PUT", "/oracles/@", ORACLE),
+    ("POST", "/deadletters/@/resend", ""),
+    ("GET", "/waterfall/@", ""),
+    ("GET", "/parties/@/1", ""),
+];
+/// Those that find nothing, or delete nothing, without a complaint.
+const LENIENT_ADMIN_ROUTES: [(&str, &str); 3] =
+    [("DELETE", "/oracles/@"), ("GET", "/parties/MSISDN/@"), ("GET", "/oracles?type=@")];
+
+const FSPIOP_ROUTES: [(&str, &str); 20] = [
+    ("GET", "/transfers/@"),
+    ("PUT", "/transfers/@"),
+    ("PUT", "/transfers/@/error"),
+    ("GET", "/quotes/@"),
+    ("PUT", "/quotes/@"),
+    ("PUT", "/quotes/@/error"),
+    ("GET", "/parties/@/1"),
+    ("GET", "/parties/MSISDN/@"),
+    ("GET", "/parties/MSISDN/1/@"),
+    ("PUT", "/parties/MSISDN/@"),
+    ("PUT", "/parties/MSISDN/@/error"),
+    ("GET", "/participants/MSISDN/@"),
+    ("GET", "/participants/@/1"),
+    ("POST", "/participants/MSISDN/@"),
+    ("POST", "/participants/@/1"),
+    ("PUT", "/participants/MSISDN/@"),
+    ("DELETE", "/participants/MSISDN/@"),
+    ("DELETE", "/participants/MSISDN/1/@"),
+    ("PUT", "/participants/MSISDN/@/error"),
+    ("GET", "/@"),
+];
+
+/// A refusal has the body of an error; nothing is the hub's fault.
+fn assert_no_fault(answer: &Parsed, request: &str, refused: bool) {
+    let (status, text) = (answer.status(), answer.text());
+    let request: String = request.chars().take(200).collect();
+    assert!(status < 500, "{request}: {status} {text}");
+    assert!(!refused || 400 <= status, "{request}: {status} {text}");
+    let is_error = text.starts_with("{\"errorInformation\":{\"errorCode\":\"3");
+    assert!(status < 400 || is_error, "{request}: {status} {text}");
+}
+
+#[test]
+fn a_wrong_id_is_never_a_fault_of_the_hub() {
+    let scheme = Scheme::start();
+    let before = scheme.admin.get("/participants");
+    for id in wrong_ids() {
+        for (method, path, body) in ADMIN_ROUTES {
+            let path = path.replace('@', &id);
+            let answer = scheme.admin.call(method, &path, body);
+            assert_no_fault(&answer, &format!("{method} {path}"), true);
+        }
+        for (method, path) in LENIENT_ADMIN_ROUTES {
+            let path = path.replace('@', &id);
+            assert_no_fault(&scheme.admin.call(method, &path, ""), &path, false);
+        }
+        for (method, path) in FSPIOP_ROUTES {
+            let path = path.replace('@', &id);
+            let message = Message::new(method, &path, "payerfsp").body("{}");
+            assert_no_fault(&scheme.ask(&message), &format!("{method} {path}"), false);
+        }
+    }
+    assert_eq!(scheme.admin.get("/participants"), before);
+    scheme.switch.stop(Signal::TERM);
+}
+
+fn endpoint(kind: &str, value: &str) -> String {
+    format!("{{\"type\":\"FSPIOP_CALLBACK_URL_{kind}\",\"value\":\"{value}\"}}")
+}
+
+/// A switch that is reached from elsewhere calls nothing on its own machine, under whatever name.
+#[test]
+fn loopback_is_for_participants_of_a_switch_on_loopback() {
+    let everywhere = Ports { fspiop: SocketAddr::from(([0, 0, 0, 0], 0)), ..Ports::free() };
+    let home = Home::new();
+    let switch = home.serve_on(everywhere);
+    let admin = Admin::new(&home, &switch);
+    let secret = Fsp::start("secret");
+    let port = secret.address().port();
+    admin.prepare_hub();
+    for name in ["payerfsp", "payeefsp"] {
+        // A name by which no rule sees the address, but the system does.
+        admin.onboard(name, &format!("http://127.1:{port}"), "1000", "1000");
+    }
+    for (value, named) in [
+        (format!("http://127.0.0.1:{port}/"), "endpoints.networks"),
+        (format!("http://localhost:{port}/"), "endpoints.networks"),
+        (format!("http://[::1]:{port}/"), "endpoints.networks"),
+        (format!("http://[::ffff:127.0.0.1]:{port}/"), "endpoints.networks"),
+        ("http://169.254.169.254/latest".to_owned(), "never called"),
+        (format!("http://0.0.0.0:{port}/"), "never called"),
+        (format!("http://{}/", switch.admin), "listener of the hub"),
+        (format!("http://127.0.0.1:{}/", switch.fspiop.port()), "listener of the hub"),
+    ] {
+        let answer =
+            admin.call("POST", "/participants/payeefsp/endpoints", &endpoint("QUOTES", &value));
+        assert_eq!(answer.status(), 400, "{value}");
+        let text = answer.text();
+        assert!(text.contains("\\\"value\\\"") && text.contains(named), "{value}: {text}");
+        let oracle = format!(
+            "{{\"oracleIdType\":\"IBAN\",\"endpoint\":{{\"value\":\"{value}\",\
+            \"endpointType\":\"URL\"}}}}"
+        );
+        assert_eq!(admin.call("POST", "/oracles", &oracle).status(), 400, "{value}");
+    }
+    let message = Message::new("GET", "/parties/MSISDN/1", "payerfsp").to("payeefsp");
+    let fspiop = SocketAddr::from(([127, 0, 0, 1], switch.fspiop.port()));
+    let mut connection = Connection::open(fspiop).unwrap();
+    assert_eq!(connection.exchange(&message.render()).unwrap().status(), 202);
+    admin.wait_for("upesi_calls_denied_total", |denied| 0 < denied);
+    assert!(secret.heard().is_empty(), "nothing was called");
+    switch.signal(Signal::TERM);
+    assert!(switch.end().0.success());
+
+    // The operator may say otherwise.
+    let named = Home::configured("[endpoints]\nnetworks = [\"127.0.0.0/8\"]\n");
+    let switch = named.serve_on(everywhere);
+    let admin = Admin::new(&named, &switch);
+    admin.prepare_hub();
+    let fsp = Fsp::start("payerfsp");
+    admin.onboard("payerfsp", &format!("http://{}", fsp.address()), "1000", "1000");
+    let own = endpoint("QUOTES", &format!("http://{}/", switch.admin));
+    assert_eq!(admin.call("POST", "/participants/payerfsp/endpoints", &own).status(), 400);
+}

@@ -198,7 +198,7 @@ impl Pod<'_> {
             assert_eq!(ask(&admin, "POST /snapshots", "localhost", token), expected);
         }
         let started = Instant::now();
-        switch.stop(Signal::TERM);
+        switch.stop_after_refused_tokens(Signal::TERM);
         assert!(started.elapsed() < grace, "{:?}", started.elapsed());
         let data = &self.arguments[2];
         container.belongs_to_nobody(data);

@@ -551,11 +551,15 @@ fn only_allowed_addresses_are_registered_and_called() {
         ("http://10.0.0.1/", "names an address that the hub may not call (endpoints.networks)"),
         (
             "http://169.254.169.254/latest",
-            "names an address that the hub may not call (endpoints.networks)",
+            "names a link-local, metadata, group or unspecified address: never called",
         ),
         (
             "http://[::ffff:169.254.169.254]/",
-            "names an address that the hub may not call (endpoints.networks)",
+            "names a link-local, metadata, group or unspecified address: never called",
+        ),
+        (
+            "http://127.0.0.2/",
+            "names a loopback address; endpoints.networks must allow it, as 127.0.0.0/8",
         ),
     ] {
         let body = format!("{{\"type\":\"{kinds}\",\"value\":\"{value}\"}}");

@@ -333,7 +333,9 @@ fn the_admin_api_is_closed_to_whoever_does_not_hold_the_token() {
         assert_eq!(answer.status(), expected, "{header}: {}", answer.text());
     }
     assert_eq!(scheme.admin.state(), state);
-    scheme.end();
+    let Scheme { switch, home, .. } = scheme;
+    switch.stop_after_refused_tokens(Signal::TERM);
+    assert!(home.verify().status.success());
 }
 
 #[test]

@@ -216,6 +216,15 @@ impl Switch {
         assert_eq!(self.complaints(), "", "nobody complained before the end");
     }
 
+    /// Asks it to stop in order; it complained of requests without a good token and nothing else.
+    pub(crate) fn stop_after_refused_tokens(self, signal: Signal) {
+        self.signal(signal);
+        let (status, said) = self.end();
+        assert!(status.success(), "{status}: {said}");
+        let refused = |line: &str| line.contains("requests without a good token, the last from");
+        assert!(!said.is_empty() && said.lines().all(refused), "{said}");
+    }
+
     /// Asks it to stop; it must do so in order and without a complaint.
     pub(crate) fn stop(self, signal: Signal) {
         self.signal(signal);

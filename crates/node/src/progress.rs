@@ -366,6 +366,24 @@ mod tests {
         assert!(told[50] && !told[99], "{told:?}");
     }
 
+    /// Full from the first refusal on, until a command is taken or none was refused for long.
+    #[test]
+    fn a_disk_is_full_while_commands_are_refused_for_it() {
+        let mut watch = Watch::new(Duration::from_secs(3));
+        let mut look = |at_ms: u64, refused_full, committed| {
+            watch.look(at_ms * 1_000, &Progress { refused_full, committed, ..IDLE }, &[]);
+            watch.is_full()
+        };
+        let found = [(0, 0, 7), (200, 0, 7), (400, 1, 7), (600, 1, 7), (800, 2, 7), (1_000, 2, 8)]
+            .map(|(at_ms, refused, committed)| look(at_ms, refused, committed));
+        assert_eq!(found, [false, false, true, true, true, false]);
+        assert!(look(1_200, 3, 8));
+        let later: Vec<_> = (7..25).map(|at| look(at * 200, 3, 8)).collect();
+        assert!(later[0] && !later[17], "{later:?}");
+        let ends = later.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert_eq!(ends, 1, "{later:?}");
+    }
+
     #[test]
     fn a_process_that_was_suspended_gets_its_chance() {
         let mut watch = Watch::new(Duration::from_secs(3));

@@ -36,9 +36,7 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         }
         Outcome::AccountKindNotForHub => client("the Hub cannot have an account of this type"),
         Outcome::AccountExists => client("Hub account has already been registered"),
-        Outcome::AccountNotFound => {
-            (ErrorCode::ID_NOT_FOUND, "the participant has no such account")
-        }
+        Outcome::AccountNotFound => not_found("the participant has no such account"),
         Outcome::AccountKindWrong => invalid("the account is of the wrong type for this"),
         Outcome::AccountInactive => invalid("Account is currently set inactive"),
         Outcome::ParticipantInactive => invalid("Participant is currently set inactive"),
@@ -46,22 +44,19 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         Outcome::LimitsMissing => invalid("no limit was set yet: use initialPositionAndLimits"),
         Outcome::CurrencyMismatch => invalid("the amount's currency is not the account's"),
         Outcome::SettlementModelExists => client("Settlement Model already exists"),
-        Outcome::SettlementModelNotFound => (ErrorCode::ID_NOT_FOUND, "settlement model not found"),
+        Outcome::SettlementModelNotFound => not_found("settlement model not found"),
         Outcome::FundsIdInUse => invalid("a transfer with this transferId exists"),
         Outcome::FundsOutNotReserved => {
             invalid("no reserved funds out have this transferId and account")
         }
-        Outcome::DeadLetterNotFound => (ErrorCode::ID_NOT_FOUND, "dead letter not found"),
+        Outcome::DeadLetterNotFound => not_found("dead letter not found"),
         Outcome::RulesVersionRefused => invalid("the rules version is unknown or already replaced"),
         Outcome::RegisterFull => internal("the register is full"),
-        Outcome::FundsModified => (
-            ErrorCode::MODIFIED_REQUEST,
-            "a transfer with this transferId and other content exists",
-        ),
+        Outcome::FundsModified => (ErrorCode::MODIFIED_REQUEST, FUNDS_MODIFIED),
         Outcome::KeysFull => invalid("the participant has 4 public keys already: delete one first"),
-        Outcome::KeyNotFound => (ErrorCode::ID_NOT_FOUND, "public key not found"),
+        Outcome::KeyNotFound => not_found("public key not found"),
         Outcome::OracleExists => internal("an oracle of this type and currency exists"),
-        Outcome::OracleNotFound => (ErrorCode::ID_NOT_FOUND, "oracle not found"),
+        Outcome::OracleNotFound => not_found("oracle not found"),
         Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
         Outcome::Repeated => (ErrorCode::SERVICE_UNAVAILABLE, REPEATED),
         Outcome::SenderNotFound
@@ -106,6 +101,12 @@ pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
         }
     };
     Some(Refusal::new(code, detail))
+}
+
+const FUNDS_MODIFIED: &str = "a transfer with this transferId and other content exists";
+
+const fn not_found(detail: &'static str) -> (ErrorCode, &'static str) {
+    (ErrorCode::ID_NOT_FOUND, detail)
 }
 
 const fn internal(detail: &'static str) -> (ErrorCode, &'static str) {

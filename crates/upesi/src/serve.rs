@@ -61,20 +61,11 @@ const SEQUENCER: Duration = Duration::from_secs(15);
 const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<(), Failure> {
-    let mut config = Config::read(arguments.config.as_deref())?;
+    let config = configuration(arguments)?;
     let place = Place::of(&arguments.log, &config)?;
-    config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
-    config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
-    config.health.listen = arguments.health.map(Probes::At).or(config.health.listen);
     let clock = SystemClock::new();
-    // Ports first: whoever starts a second switch by mistake hears it at once.
-    let admin_listener = bind("admin", config.admin.listen)?;
-    let fspiop = switch::bind(config.fspiop.listen, config.threads())
-        .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
-    let fspiop_address = fspiop.address();
-    let admin_address = address_of(&admin_listener)?;
-    let probes_listener = bind_probes(&config)?;
-    let probes_address = probes_listener.as_ref().map(address_of).transpose()?;
+    // Ports first: a second switch that is started by mistake ends at once.
+    let Listeners { fspiop, admin, probes, addresses } = Listeners::bind(&config)?;
     let unready = Unready::begin()?;
     begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
@@ -87,8 +78,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     // Before anybody is served or told that it is ready: whoever sees that may end it.
     let (runtime, mut signals) = start_runtime(keys.admin.directory.clone())?;
     drop(unready);
-    let own = [fspiop_address, admin_address].into_iter().chain(probes_address);
-    let reach = Arc::new(config.reach(own.collect()));
+    let reach = Arc::new(config.reach(addresses.all().collect()));
     let wedge = arguments.inject_stuck.and_then(Injected::wedge);
     let options = switch_options(&config, keys.signatures, &reach);
     let options = switch::Options { decisions, wedge, ..options };
@@ -119,13 +109,13 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     });
     warn(decisions, slowness);
     arguments.inject_stuck.iter().for_each(|injected| injected.break_node(&node.handle()));
-    say_ready(fspiop_address, admin_address, probes_address);
+    say_ready(&addresses);
     let options = admin_options(&config, auth, (keys.admin, reach));
     let ended = || {
         watchdog.look();
         node.has_ended() || running.has_ended()
     };
-    let admin = AdminSide { listener: admin_listener, probes: probes_listener, hub, options };
+    let admin = AdminSide { listener: admin, probes, hub, options };
     let stuck = Duration::from_secs(config.health.stuck_seconds);
     let end = Stop { stop: &stop, stopping, patience: CONNECTIONS + stuck };
     let (waited, deadline) = runtime.block_on(run_admin(admin, signals, end, ended))?;
@@ -135,6 +125,52 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     stop_copies(follower, keeper, stuck);
     stop_node(node, SEQUENCER + stuck)?;
     conclude(&waited, broken)
+}
+
+/// The configuration, with the addresses that the command line gives.
+fn configuration(arguments: &ServeArguments) -> Result<Config, Failure> {
+    let mut config = Config::read(arguments.config.as_deref())?;
+    config.fspiop.listen = arguments.fspiop.unwrap_or(config.fspiop.listen);
+    config.admin.listen = arguments.admin.unwrap_or(config.admin.listen);
+    config.health.listen = arguments.health.map(Probes::At).or(config.health.listen);
+    Ok(config)
+}
+
+/// The listeners of a switch.
+struct Listeners {
+    fspiop: switch::Listeners,
+    admin: TcpListener,
+    /// Of supervisors' probes, where they have one.
+    probes: Option<TcpListener>,
+    addresses: Addresses,
+}
+
+/// The addresses of the listeners.
+struct Addresses {
+    fspiop: SocketAddr,
+    admin: SocketAddr,
+    probes: Option<SocketAddr>,
+}
+
+impl Listeners {
+    fn bind(config: &Config) -> Result<Self, Failure> {
+        let admin = bind("admin", config.admin.listen)?;
+        let fspiop = switch::bind(config.fspiop.listen, config.threads())
+            .map_err(|error| cannot_listen("FSPIOP", config.fspiop.listen, &error))?;
+        let probes = config.probes().map(|address| bind("health probes", address)).transpose()?;
+        let addresses = Addresses {
+            fspiop: fspiop.address(),
+            admin: address_of(&admin)?,
+            probes: probes.as_ref().map(address_of).transpose()?,
+        };
+        Ok(Self { fspiop, admin, probes, addresses })
+    }
+}
+
+impl Addresses {
+    fn all(&self) -> impl Iterator<Item = SocketAddr> {
+        [self.fspiop, self.admin].into_iter().chain(self.probes)
+    }
 }
 
 fn stop_copies(follower: Follower, keeper: Keeper, stuck: Duration) {
@@ -253,7 +289,7 @@ fn arm_exit(arguments: &ServeArguments) {
 }
 
 /// Prints the addresses; programs that start a switch wait for the line that begins with `ready`.
-fn say_ready(fspiop: SocketAddr, admin: SocketAddr, probes: Option<SocketAddr>) {
+fn say_ready(Addresses { fspiop, admin, probes }: &Addresses) {
     if let Some(probes) = probes {
         printed::say(format_args!("health probes on http://{probes}"));
     }
@@ -761,10 +797,6 @@ fn bind(what: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
-}
-
-fn bind_probes(config: &Config) -> Result<Option<TcpListener>, Failure> {
-    config.probes().map(|address| bind("health probes", address)).transpose()
 }
 
 fn cannot_listen(what: &str, address: SocketAddr, error: &std::io::Error) -> Failure {

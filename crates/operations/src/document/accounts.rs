@@ -10,15 +10,16 @@ use super::{Describe, EXAMPLE_TRANSFER, change, list, question};
 
 const TAG: &str = "accounts";
 
+/// What may be wrong with an account.
+const WRONG: [Outcome; 4] = [
+    Outcome::ParticipantNotFound,
+    Outcome::AccountNotFound,
+    Outcome::AccountKindWrong,
+    Outcome::AccountInactive,
+];
+
 pub(super) fn operations() -> Vec<Operation> {
     let unknown = [Outcome::ParticipantNotFound];
-    let wrong = [
-        Outcome::ParticipantNotFound,
-        Outcome::AccountNotFound,
-        Outcome::AccountKindWrong,
-        Outcome::AccountInactive,
-        Outcome::ParticipantInactive,
-    ];
     let accounts = "/participants/{name}/accounts";
     let account = "/participants/{name}/accounts/{id}";
     let outflow = "/participants/{name}/accounts/{id}/transfers/{transferId}";
@@ -55,7 +56,7 @@ pub(super) fn operations() -> Vec<Operation> {
         change("put", account, "switchAccount", TAG, "Switch a POSITION account on or off")
             .takes("Activity", json!({"isActive": true}))
             .answers(Answer::empty(200, "Done."))
-            .ends(&wrong),
+            .ends(&WRONG),
         change("post", account, "moveFunds", TAG, "Record funds in, or reserve funds out")
             .says(
                 "On the SETTLEMENT account. An outflow that lacks cover is taken, and recorded as \
@@ -64,7 +65,8 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .takes("Funds", funds)
             .answers(Answer::empty(202, "Recorded and applied."))
-            .ends(&wrong)
+            .ends(&WRONG)
+            .ends(&[Outcome::ParticipantInactive])
             .ends(&[
                 Outcome::CurrencyMismatch,
                 Outcome::FundsModified,
@@ -77,7 +79,7 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .takes("FundsEnd", json!({"action": "recordFundsOutCommit", "reason": "paid out"}))
             .answers(Answer::empty(202, "Recorded and applied."))
-            .ends(&wrong)
-            .ends(&[Outcome::FundsOutNotReserved]),
+            .ends(&WRONG)
+            .ends(&[Outcome::ParticipantInactive, Outcome::FundsOutNotReserved]),
     ]
 }

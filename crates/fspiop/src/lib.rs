@@ -21,6 +21,7 @@
 #![warn(missing_docs)]
 
 pub mod admission;
+pub mod bare;
 pub mod body;
 pub mod callback;
 mod currency;

@@ -14,11 +14,19 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 const PAGE: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// What a browser may do with an answer: nothing. The page has its own style and no script.
-const POLICY: HeaderValue =
-    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'");
+const POLICY_TEXT: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'";
+const POLICY: HeaderValue = HeaderValue::from_static(POLICY_TEXT);
 const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
 );
+
+/// Headers of an answer to what is not HTTP, which is not made here.
+pub(crate) const BARE_HEADERS: [(&str, &str); 4] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("content-security-policy", POLICY_TEXT),
+];
 
 /// What goes back to the client.
 #[derive(Debug)]

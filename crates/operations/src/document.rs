@@ -44,7 +44,7 @@ after it is recorded, synced and decided. `X-Actor` and `X-Reason` are recorded 
 The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
 a configured one: else 403. `HEAD` is answered as `GET` without the body. A path that is not in \
 this document is answered 404 with 3002, another method on a path 405 with 3000. A request that is \
-no HTTP is refused by the connection, with 400 or 431 and no body.\n\n\
+not HTTP is 400 with 3101, one with too large a head 400 with 3104; then the connection ends.\n\n\
 **Refusals** carry `errorInformation`, for the first failure only. An unknown participant is 400 \
 with 3200, and limits or an oracle that exist already are 500 with 2001, both as the reference hub \
 answers them: clients compare it. Many requests without a good token are answered late or 429.\n\n\

@@ -48,6 +48,7 @@ mod storage;
 mod token;
 mod transactions;
 mod waterfall;
+mod wire;
 
 pub use hub::{
     Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Stage,

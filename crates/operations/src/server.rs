@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -33,6 +33,7 @@ use crate::hub::Hub;
 use crate::monitoring::AdminFigures;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::resource::Resource;
+use crate::wire::Wire;
 use crate::{
     accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys,
     monitoring, oracles, participants, parties, probes, rules, settlement_models, snapshots,
@@ -150,7 +151,7 @@ async fn serve_connection<H: Hub>(
         .header_read_timeout(limits.header_time)
         .max_headers(HEADERS_MAX)
         .max_header_size(limits.header_bytes)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(Wire::new(stream), service);
     let mut connection = pin!(connection);
     // How a connection ends concerns only its client.
     tokio::select! {

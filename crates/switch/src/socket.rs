@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use fspiop::line_ends::LineEndCheck;
-use fspiop::{ErrorCode, Refusal};
+use fspiop::{ErrorCode, Refusal, bare};
 use http::StatusCode;
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
@@ -36,14 +36,6 @@ const ROOM_BYTES: usize = 64 << 10;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Room for the first bytes of a connection: most requests fit.
 const FIRST_BYTES: usize = 4_096;
-/// How hyper's own answers begin and go on; a date of fixed length and an empty line follow.
-const BARE_STATUS: [&[u8]; 3] = [
-    b"HTTP/1.1 400 Bad Request\r\n",
-    b"HTTP/1.1 414 URI Too Long\r\n",
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
-];
-const BARE_HEADERS: &[u8] = b"connection: close\r\ncontent-length: 0\r\ndate: ";
-const BARE_END: usize = "Tue, 15 Nov 1994 08:12:31 GMT\r\n\r\n".len();
 /// What is read away from a client that is being parted from, and for how long, so that it can
 /// read the last answer: it would not if its connection broke while it is still writing.
 const PARTING_BYTES_MAX: u64 = 16 << 20;
@@ -130,7 +122,7 @@ impl Ending {
         if let Some(refusal) = farewell(&self.line) {
             self.counters.malformed.add(1);
             // A client that does not take it goes without.
-            let _said = stream.try_write(&render(&refusal));
+            let _said = stream.try_write(&bare::render(&refusal, &[]));
         } else if self.line.is_overdue() {
             return;
         }
@@ -164,7 +156,8 @@ async fn unless_evicted<T>(line: &Line, work: impl Future<Output = T>) -> Option
 
 /// Turns a client away before it has said a word.
 pub(crate) async fn turn_away(mut stream: TcpStream) {
-    if stream.writable().await.is_ok() && stream.try_write(&render(&Refusal::unavailable())).is_ok()
+    if stream.writable().await.is_ok()
+        && stream.try_write(&bare::render(&Refusal::unavailable(), &[])).is_ok()
     {
         part(&mut stream).await;
     }
@@ -247,7 +240,7 @@ impl Write for Socket {
         if this.line.is_overdue() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        match bare_answer(bytes) {
+        match bare::find(bytes) {
             None => this.poll_pass(context, bytes),
             Some((0, refusal)) => {
                 ready!(this.poll_replace(context, &refusal))?;
@@ -285,7 +278,7 @@ impl Socket {
         let counters = &self.counters;
         let left = self.replacing.get_or_insert_with(|| {
             counters.malformed.add(1);
-            render(refusal)
+            bare::render(refusal, &[]).into()
         });
         while !left.is_empty() {
             let written =
@@ -294,36 +287,6 @@ impl Socket {
         }
         Poll::Ready(Ok(()))
     }
-}
-
-/// Finds an answer of hyper's own, which is always the last on a connection: where it begins,
-/// and what is to be said in its place.
-fn bare_answer(bytes: &[u8]) -> Option<(usize, Refusal)> {
-    let found = BARE_STATUS.iter().position(|status| {
-        let length = status.len() + BARE_HEADERS.len() + BARE_END;
-        let answer = bytes.len().checked_sub(length).map(|at| &bytes[at..]);
-        answer
-            .and_then(|answer| answer.strip_prefix(*status))
-            .is_some_and(|rest| rest.starts_with(BARE_HEADERS))
-    })?;
-    let length = BARE_STATUS[found].len() + BARE_HEADERS.len() + BARE_END;
-    let refusal = match found {
-        0 => Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the request is not well-formed HTTP/1.1"),
-        _ => Refusal::too_large(),
-    };
-    Some((bytes.len() - length, refusal))
-}
-
-/// A whole answer, after which the connection is closed.
-fn render(refusal: &Refusal) -> Bytes {
-    let body = refusal.body();
-    let head = format!(
-        "HTTP/1.1 {}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\
-         connection: close\r\n\r\n",
-        refusal.status,
-        body.len()
-    );
-    Bytes::from([head.as_bytes(), &body].concat())
 }
 
 /// Closes one half and reads the other away, within bounds.

@@ -50,9 +50,30 @@ async fn bodies_of_other_types_are_refused() {
 #[tokio::test]
 async fn headers_are_bounded_in_size_and_time() {
     let long = format!("x-long: {}\r\n\r\n", "a".repeat(64 * 1024));
-    check(|_| (), &long, expect!["431 "]).await;
+    check(|_| (), &long, expect![[r#"400 {"errorInformation":{"errorCode":"3104","errorDescription":"Too large payload"}}"#]]).await;
     let adjust = |options: &mut AdminOptions| options.limits.header_time = SHORT;
     check(adjust, "x-half: ", expect!["0 "]).await;
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused_with_a_body_and_its_headers() {
+    let server = Server::start().await;
+    let long =
+        format!("GET /participants/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(70_000));
+    for (text, code) in [
+        ("GARBAGE\r\n\r\n", "3101"),
+        ("GET /a HTTP/9.9\r\n\r\n", "3101"),
+        ("GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n", "3101"),
+        (&long, "3104"),
+    ] {
+        let answer = server.send_raw(text).await;
+        let what: String = text.chars().take(40).collect();
+        assert_eq!(answer.status, 400, "{what}");
+        assert!(answer.body.contains(&format!("\"errorCode\":\"{code}\"")), "{what}: {answer:?}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{what}");
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{what}");
+    }
+    server.stop().await;
 }
 
 #[tokio::test]

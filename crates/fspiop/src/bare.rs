@@ -1,0 +1,53 @@
+//! The answers of the HTTP library to what it cannot parse, and the refusals in their place.
+//!
+//! hyper answers a request that is not well-formed, or too large, with a status and nothing else,
+//! and closes the connection. A driver looks for such an answer in what it is about to write, and
+//! writes the refusal that every other fault gets. A test over sockets fails if hyper words its
+//! answers otherwise.
+//!
+//! Costs: a few comparisons for each write.
+
+use crate::{ErrorCode, Refusal};
+
+/// How hyper's own answers begin and go on; a date of fixed length and an empty line follow.
+const BARE_STATUS: [&[u8]; 3] = [
+    b"HTTP/1.1 400 Bad Request\r\n",
+    b"HTTP/1.1 414 URI Too Long\r\n",
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
+];
+const BARE_HEADERS: &[u8] = b"connection: close\r\ncontent-length: 0\r\ndate: ";
+const BARE_END: usize = "Tue, 15 Nov 1994 08:12:31 GMT\r\n\r\n".len();
+
+/// Finds an answer of hyper's own, which is always the last on a connection: where it begins,
+/// and what is to be said in its place.
+#[must_use]
+pub fn find(bytes: &[u8]) -> Option<(usize, Refusal)> {
+    let found = BARE_STATUS.iter().position(|status| {
+        let length = status.len() + BARE_HEADERS.len() + BARE_END;
+        let answer = bytes.len().checked_sub(length).map(|at| &bytes[at..]);
+        answer
+            .and_then(|answer| answer.strip_prefix(*status))
+            .is_some_and(|rest| rest.starts_with(BARE_HEADERS))
+    })?;
+    let length = BARE_STATUS[found].len() + BARE_HEADERS.len() + BARE_END;
+    let refusal = match found {
+        0 => Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the request is not well-formed HTTP/1.1"),
+        _ => Refusal::too_large(),
+    };
+    Some((bytes.len() - length, refusal))
+}
+
+/// A whole answer, after which the connection is closed, with these further header lines.
+#[must_use]
+pub fn render(refusal: &Refusal, headers: &[(&str, &str)]) -> Vec<u8> {
+    let body = refusal.body();
+    let lines = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    let head = format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\
+         {}connection: close\r\n\r\n",
+        refusal.status,
+        body.len(),
+        lines.collect::<String>(),
+    );
+    [head.as_bytes(), &body].concat()
+}

@@ -155,6 +155,9 @@ impl<M: Clone> Delivery<M> {
         self.lanes[lane.0 as usize].results += 1;
         self.patient.retain(|(_, other)| *other != notice);
         let consequence = result.consequence();
+        let state = &mut self.lanes[lane.0 as usize].state;
+        state.last = Some(result);
+        state.delivered += u64::from(consequence == Consequence::Deliver);
         if consequence != Consequence::Wait && (consequence != Consequence::Deliver || 1 < attempts)
         {
             self.entries[slot].note_tried(self.now, result);

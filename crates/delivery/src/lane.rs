@@ -2,7 +2,7 @@
 
 use ledger::ParticipantIndex;
 
-use crate::notice::Purpose;
+use crate::notice::{AttemptResult, Purpose};
 use crate::policy::{Moment, Policy};
 use crate::slab::{List, Stage};
 
@@ -27,6 +27,10 @@ pub struct LaneState {
     pub consecutive_failures: u32,
     /// How it sends.
     pub mode: LaneMode,
+    /// Notices delivered, ever.
+    pub delivered: u64,
+    /// How the last attempt ended.
+    pub last: Option<AttemptResult>,
 }
 
 /// How a lane sends.
@@ -102,6 +106,8 @@ impl Lane {
                 bytes: 0,
                 consecutive_failures: 0,
                 mode: LaneMode::Open,
+                delivered: 0,
+                last: None,
             },
             results: 0,
             probes_failed: 0,

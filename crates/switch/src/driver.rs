@@ -24,7 +24,7 @@ use crate::notices;
 use crate::null::{self, Decisions};
 use crate::pool::{Failure, SWEEP};
 use crate::progress::LaneWatch;
-use crate::{Wedge, inquiry, progress};
+use crate::{Wedge, forward, inquiry, progress};
 
 /// How long finished deliveries wait for a record that takes them along.
 const RECORD_PATIENCE: Duration = Duration::from_millis(20);
@@ -237,7 +237,7 @@ async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
         Err(Failure::Connect | Failure::Denied) => AttemptResult::ConnectFailed,
         Err(Failure::TimedOut) => AttemptResult::TimedOut,
         Err(Failure::Broken | Failure::Unanswered) => AttemptResult::Broken,
-        Err(Failure::Unsent) => AttemptResult::Unsent,
+        Err(Failure::Unsent | Failure::Crowded | Failure::NotAnswering) => AttemptResult::Unsent,
     };
     edge.attempts.update(|count| count - 1);
     let now = edge.moment();
@@ -290,6 +290,9 @@ async fn retry(edge: Rc<Edge>) {
     loop {
         let moved = edge.moved.take();
         for participant in moved {
+            edge.pools.address_changed(participant);
+            let change = edge.breakers.address_changed(participant);
+            forward::report(&edge, participant, change);
             edge.delivery.borrow_mut().address_changed(participant, edge.moment());
             pump(&edge);
         }

@@ -18,6 +18,7 @@ use sequencer::{Durability, Submission};
 use tokio::sync::{Notify, oneshot};
 
 use crate::address::AddressBook;
+use crate::breaker::Breakers;
 use crate::connections::Connections;
 use crate::forward::Forwards;
 use crate::inquiry::Inquiries;
@@ -25,6 +26,7 @@ use crate::null::{self, Decisions, Null, Passing};
 use crate::pool::Pools;
 use crate::signatures::KeyBook;
 use crate::socket::Room;
+use crate::stalled::Published;
 use crate::waiters::{Reply, Wait, Waiters};
 use crate::{Message, Options};
 
@@ -135,6 +137,8 @@ pub(crate) struct Counters {
     pub(crate) turns: Counter,
     /// Lanes that are stuck.
     pub(crate) stuck: Mutex<Vec<Stuck>>,
+    /// Lanes whose participant takes no notice.
+    pub(crate) stalled: Published,
     /// What operators want to know of its notices.
     pub(crate) inquiries: Inquiries,
 }
@@ -167,6 +171,8 @@ pub(crate) struct Edge {
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) keys: KeyBook,
+    /// Those of all threads.
+    pub(crate) breakers: Arc<Breakers>,
     pub(crate) forwards: RefCell<Forwards>,
     pub(crate) null: Null,
     pub(crate) connections: Rc<Connections>,
@@ -191,6 +197,7 @@ pub(crate) struct Seat {
     pub(crate) mailbox: Arc<Mailbox<Message>>,
     pub(crate) mail: Arc<Notify>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) breakers: Arc<Breakers>,
     pub(crate) seed: u64,
 }
 
@@ -216,9 +223,15 @@ impl Edge {
             is_shared: handle.first_lease_us() != u64::MAX,
             is_stopping: Cell::new(false),
             attempts: Cell::new(0),
-            pools: Pools::new(&options, Arc::clone(&seat.counters), Arc::clone(handle.stages())),
+            pools: Pools::new(
+                &options,
+                Arc::clone(&seat.counters),
+                Arc::clone(&seat.breakers),
+                Arc::clone(handle.stages()),
+            ),
             addresses: RefCell::new(AddressBook::default()),
             keys: KeyBook::default(),
+            breakers: seat.breakers,
             forwards: RefCell::default(),
             null: Null::default(),
             connections: Connections::new(options.connections, Arc::clone(handle.stages())),

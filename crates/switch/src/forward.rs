@@ -1,6 +1,11 @@
 //! Messages that are not recorded: look-ups, quotes, and the hub's own answers to questions.
 //! Each gets one attempt; when it fails, whoever sent the message hears of it (hub-semantics 2.1,
 //! DESIGN contract 4).
+//!
+//! **Shares.** A message under way takes a place of its recipient, and its error callback takes one
+//! of the sender. The places of a thread are divided by the rule of `share`, so that a recipient or
+//! a sender that does not answer leaves places for the others. While the circuit breaker of a
+//! recipient is open (`breaker`), a message to it fails without an attempt.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -19,13 +24,15 @@ use ledger::{FspName, ParticipantIndex};
 use node::View;
 use tokio::task::spawn_local;
 
+use crate::breaker::Change;
 use crate::edge::Edge;
-use crate::pool::{Answer, Failure, Letter};
+use crate::pool::{Answer, Failure, Letter, Use};
 use crate::server::Inbound;
+use crate::share::Shares;
 use crate::signatures;
 
-/// One recipient may have this part of all places for messages on their way.
-const SHARES: usize = 8;
+/// One participant may have this part of all places for messages on their way.
+const PARTS: usize = 8;
 
 /// Names and values for an endpoint's template.
 pub(crate) type Variables = Vec<(&'static str, String)>;
@@ -90,13 +97,13 @@ pub(crate) enum Undelivered {
 /// 503 when too many are on their way already.
 pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> {
     let Outgoing { to, headers, body, on_failure } = outgoing;
-    begin(edge, to.participant)?;
+    let place = Place::take(edge, to.participant, on_failure.as_ref())?;
     let (call, on_failure) = (call(edge, &to, headers, body), on_failure.map(Box::new));
-    let to = to.participant;
-    let edge = Rc::clone(edge);
     spawn_local(async move {
-        carry(&edge, call, on_failure).await;
-        end(&edge, to);
+        let result = once(&place.edge, call).await;
+        if is_failure(&result) {
+            Box::pin(complain(place, result, on_failure)).await;
+        }
     });
     Ok(())
 }
@@ -106,14 +113,11 @@ pub(crate) fn start(edge: &Rc<Edge>, outgoing: Outgoing) -> Result<(), Refusal> 
 /// # Errors
 /// 503 when too many messages are on their way already.
 pub(crate) fn start_callback(edge: &Rc<Edge>, own: OwnMessage) -> Result<(), Refusal> {
-    let to = own.to.participant;
-    begin(edge, to)?;
-    let edge = Rc::clone(edge);
+    let place = Place::take(edge, own.to.participant, None)?;
     spawn_local(async move {
-        if tell(&edge, own).await.is_none() {
-            edge.counters.forwards_failed.add(1);
+        if tell(&place.edge, own).await.is_none() {
+            place.edge.counters.forwards_failed.add(1);
         }
-        end(&edge, to);
     });
     Ok(())
 }
@@ -128,16 +132,13 @@ pub(crate) fn start_replacement(
     own: OwnMessage,
     on_failure: Option<Complaint>,
 ) -> Result<(), Refusal> {
-    let to = own.to.participant;
-    begin(edge, to)?;
-    let edge = Rc::clone(edge);
+    let place = Place::take(edge, own.to.participant, on_failure.as_ref())?;
     spawn_local(async move {
-        if let Some(result) = speak(&edge, own).await
+        if let Some(result) = speak(&place.edge, own).await
             && is_failure(&result)
         {
-            complain(&edge, result, on_failure.map(Box::new)).await;
+            complain(place, result, on_failure.map(Box::new)).await;
         }
-        end(&edge, to);
     });
     Ok(())
 }
@@ -210,16 +211,31 @@ pub(crate) fn rewrite_headers(
 
 /// A message with its address, ready to be sent.
 pub(crate) struct Call {
+    to: ParticipantIndex,
     target: Rc<Target>,
     letter: Letter,
 }
 
 impl Call {
-    /// One attempt.
-    pub(crate) async fn make(&mut self, edge: &Edge) -> Result<Answer, Undelivered> {
-        let sent = edge.pools.send(&self.target.authority, &mut self.letter).await;
-        sent.map_err(Undelivered::Failed)
+    /// One attempt. Any HTTP answer shows that the participant answers.
+    pub(crate) async fn make(&mut self, edge: &Edge, usage: Use) -> Result<Answer, Failure> {
+        let to = (self.to, &*self.target.authority);
+        let answer = edge.pools.send(to, usage, &mut self.letter).await?;
+        report(edge, self.to, edge.breakers.answered(self.to));
+        Ok(answer)
     }
+}
+
+/// Informs the operator that a circuit breaker has opened or closed.
+pub(crate) fn report(edge: &Edge, participant: ParticipantIndex, change: Change) {
+    let happened = match change {
+        Change::None => return,
+        Change::Opened => "opened: no HTTP answer to several forwards in a row",
+        Change::Closed => "closed",
+    };
+    let view = edge.view();
+    let name = view.get(participant).map_or("?", |member| member.name.as_str());
+    ports::tell(format_args!("forwards to {name}: circuit breaker {happened}"));
 }
 
 /// Addresses a message.
@@ -242,69 +258,86 @@ pub(crate) fn call(
     *request.method_mut() = to.method.clone();
     *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Failed(Failure::Connect))?;
     *request.headers_mut() = headers;
-    Ok(Call { target, letter: Letter::new(request) })
+    Ok(Call { to: to.participant, target, letter: Letter::new(request) })
 }
 
-/// The only attempt: nobody will make another, so a connection that the peer is just closing must
-/// not cost it.
+/// The only attempt, so a connection that the peer is just closing must not cost it. While the
+/// recipient's breaker is open there is none.
 async fn once(edge: &Edge, call: Result<Call, Undelivered>) -> Result<Answer, Undelivered> {
     let mut call = call?;
+    let passage = edge.breakers.admit(call.to, edge.moment());
+    let passage = passage.ok_or(Undelivered::Failed(Failure::NotAnswering))?;
     call.letter.keep_spare();
-    call.make(edge).await
+    let usage = if passage.is_probe() { Use::Probe } else { Use::Forward };
+    let result = call.make(edge, usage).await;
+    if result.as_ref().is_err_and(|failure| failure.is_silence()) {
+        report(edge, call.to, passage.failed(edge.moment()));
+    }
+    result.map_err(Undelivered::Failed)
 }
 
 fn is_failure(result: &Result<Answer, Undelivered>) -> bool {
     !result.as_ref().is_ok_and(|answer| answer.status.is_success())
 }
 
-/// One attempt, and the complaint when it fails.
-async fn carry(
-    edge: &Rc<Edge>,
-    call: Result<Call, Undelivered>,
-    on_failure: Option<Box<Complaint>>,
-) {
-    let result = once(edge, call).await;
-    if is_failure(&result) {
-        Box::pin(complain(edge, result, on_failure)).await;
-    }
-}
-
-/// Counts a message that was not delivered, and tells its sender.
+/// Counts a message that was not delivered, and sends its sender the error callback, which takes
+/// the message's place.
 async fn complain(
-    edge: &Rc<Edge>,
+    mut place: Place,
     result: Result<Answer, Undelivered>,
     on_failure: Option<Box<Complaint>>,
 ) {
-    edge.counters.forwards_failed.add(1);
+    place.edge.counters.forwards_failed.add(1);
     let Some(complaint) = on_failure else { return };
     let (code, description) = explain(&result, &complaint);
     let body = callback::error(code, &description, &[]);
     let Complaint { to, resource, trace, .. } = *complaint;
+    place.pass_to(to.participant);
     // The sender cannot be reached either: it will ask again.
-    let _told = tell(edge, OwnMessage { to, resource, trace, body }).await;
+    let _told = tell(&place.edge, OwnMessage { to, resource, trace, body }).await;
 }
 
-/// Takes a place among the messages on their way. Nobody has more than a share of the places, so
-/// that a recipient that says nothing leaves room for the others.
-fn begin(edge: &Edge, to: ParticipantIndex) -> Result<(), Refusal> {
-    let max = edge.options.forwards_max;
-    let mut forwards = edge.forwards.borrow_mut();
-    if !forwards.begin(to, max, max.div_ceil(SHARES)) {
-        return Err(Refusal::unavailable());
+/// A place among the messages on their way, until it is dropped.
+struct Place {
+    edge: Rc<Edge>,
+    to: ParticipantIndex,
+}
+
+impl Place {
+    /// Takes a place of the recipient. The sender must have room too, for the error callback.
+    fn take(
+        edge: &Rc<Edge>,
+        to: ParticipantIndex,
+        on_failure: Option<&Complaint>,
+    ) -> Result<Self, Refusal> {
+        let max = edge.options.forwards_max;
+        let shares = Shares { all: max, most: max.div_ceil(PARTS) };
+        let sender = on_failure.map(|complaint| complaint.to.participant);
+        if !edge.forwards.borrow_mut().begin(shares, to, sender) {
+            return Err(Refusal::unavailable());
+        }
+        edge.counters.forwards.add(1);
+        Ok(Self { edge: Rc::clone(edge), to })
     }
-    edge.counters.forwards.add(1);
-    Ok(())
+
+    /// The place is another participant's from now on.
+    fn pass_to(&mut self, to: ParticipantIndex) {
+        self.edge.forwards.borrow_mut().pass(self.to, to);
+        self.to = to;
+    }
 }
 
-fn end(edge: &Edge, to: ParticipantIndex) {
-    edge.forwards.borrow_mut().end(to);
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.edge.forwards.borrow_mut().end(self.to);
+    }
 }
 
-/// Messages on their way, in all and by recipient.
+/// Messages on their way, in all and by the participant that they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Forwards {
     all: usize,
-    /// By the recipient's place in the register, which is small.
+    /// By place in the register, which is small.
     each: Vec<usize>,
 }
 
@@ -313,21 +346,39 @@ impl Forwards {
         self.all == 0
     }
 
-    /// Counts one more, unless that is too many in all or for its recipient.
-    fn begin(&mut self, to: ParticipantIndex, max: usize, share: usize) -> bool {
-        let place = to.0 as usize;
-        if self.each.len() <= place {
-            self.each.resize(place + 1, 0);
+    /// Counts one more, unless that is too many for its recipient or its sender.
+    fn begin(
+        &mut self,
+        shares: Shares,
+        to: ParticipantIndex,
+        sender: Option<ParticipantIndex>,
+    ) -> bool {
+        let allows = |one: ParticipantIndex| {
+            shares.allows(self.all, self.each.get(one.at()).copied().unwrap_or(0))
+        };
+        let takes = allows(to) && sender.is_none_or(allows);
+        if takes {
+            self.all += 1;
+            *self.count(to) += 1;
         }
-        let takes = self.all < max && self.each[place] < share;
-        self.all += usize::from(takes);
-        self.each[place] += usize::from(takes);
         takes
+    }
+
+    fn pass(&mut self, from: ParticipantIndex, to: ParticipantIndex) {
+        *self.count(from) -= 1;
+        *self.count(to) += 1;
     }
 
     fn end(&mut self, to: ParticipantIndex) {
         self.all -= 1;
-        self.each[to.0 as usize] -= 1;
+        *self.count(to) -= 1;
+    }
+
+    fn count(&mut self, of: ParticipantIndex) -> &mut usize {
+        if self.each.len() <= of.at() {
+            self.each.resize(of.at() + 1, 0);
+        }
+        &mut self.each[of.at()]
     }
 }
 
@@ -366,6 +417,9 @@ fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (Erro
         }
         Ok(_) if is_not_found => (ErrorCode::ID_NOT_FOUND, ""),
         Ok(Answer { status, .. }) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
+        Err(Undelivered::Failed(Failure::NotAnswering)) => {
+            (ErrorCode::DESTINATION_COMMUNICATION, "The recipient is not answering")
+        }
         Ok(_) | Err(Undelivered::Failed(_)) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
         }
@@ -377,19 +431,38 @@ fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (Erro
 mod tests {
     use super::*;
 
+    const SHARES: Shares = Shares { all: 64, most: 64 / PARTS };
+    const SILENT: ParticipantIndex = ParticipantIndex(3);
+    const SENDER: ParticipantIndex = ParticipantIndex(7);
+    const OTHER: ParticipantIndex = ParticipantIndex(0);
+
+    /// How many of 100 messages find a place.
+    fn taken(forwards: &mut Forwards, to: ParticipantIndex, from: ParticipantIndex) -> usize {
+        (0..100).filter(|_| forwards.begin(SHARES, to, Some(from))).count()
+    }
+
     #[test]
-    fn a_recipient_has_a_share_of_the_places_and_no_more() {
-        let (silent, other) = (ParticipantIndex(3), ParticipantIndex(0));
+    fn silent_recipients_leave_places_for_others() {
         let mut forwards = Forwards::default();
-        let taken = (0..10).filter(|_| forwards.begin(silent, 8, 2)).count();
-        assert_eq!(taken, 2, "its share");
-        assert!(forwards.begin(other, 8, 2), "room is left for others");
-        forwards.end(silent);
-        assert!(forwards.begin(silent, 8, 2));
-        let others = (10..20).filter(|&place| forwards.begin(ParticipantIndex(place), 8, 2));
-        assert_eq!(others.count(), 5, "all places are taken");
-        [silent, silent, other].into_iter().for_each(|it| forwards.end(it));
-        (10..15).for_each(|place| forwards.end(ParticipantIndex(place)));
+        for place in 10..18 {
+            assert!(0 < taken(&mut forwards, ParticipantIndex(place), SENDER), "{place}");
+        }
+        assert!(forwards.all < SHARES.all, "the rule leaves some free");
+        assert!(0 < taken(&mut forwards, OTHER, SENDER), "another recipient finds room");
+    }
+
+    #[test]
+    fn an_error_callback_takes_a_place_of_the_sender_and_frees_that_of_the_recipient() {
+        let mut forwards = Forwards::default();
+        let of_silent = taken(&mut forwards, SILENT, SENDER);
+        assert_eq!(taken(&mut forwards, SILENT, OTHER), 0, "its share");
+        (0..of_silent).for_each(|_| forwards.pass(SILENT, SENDER));
+        assert!(!forwards.begin(SHARES, SILENT, Some(SENDER)), "the sender has its share");
+        assert!(!forwards.begin(SHARES, SENDER, None), "as a recipient too");
+        assert!(forwards.begin(SHARES, SILENT, Some(OTHER)), "others still reach the recipient");
+        forwards.end(SILENT);
+        (0..of_silent).for_each(|_| forwards.end(SENDER));
         assert!(forwards.is_empty());
+        assert_eq!(forwards.each.iter().sum::<usize>(), 0);
     }
 }

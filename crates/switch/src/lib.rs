@@ -22,6 +22,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod breaker;
 mod commands;
 mod connections;
 mod driver;
@@ -29,6 +30,7 @@ mod edge;
 mod forward;
 mod inquiry;
 mod multiplexed;
+mod names;
 mod notices;
 mod null;
 mod participants;
@@ -37,9 +39,11 @@ mod pool;
 mod progress;
 mod quotes;
 mod server;
+mod share;
 mod signatures;
 mod signer;
 mod socket;
+mod stalled;
 mod transfers;
 mod waiters;
 mod watched;
@@ -61,6 +65,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 
+pub use breaker::OpenBreaker;
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
 pub use inquiry::Underway;
@@ -70,7 +75,9 @@ pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
 pub use server::Envelope;
 pub use signatures::Signatures;
 pub use signer::Signer;
+pub use stalled::{StalledLane, StalledLanes, described};
 
+use breaker::Breakers;
 use edge::{Counters, Edge, Seat};
 
 /// Connections the kernel may hold before they are accepted.
@@ -211,7 +218,9 @@ pub fn prepare(
         traffic.mail.push(Arc::clone(&mail));
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
-        seats.push((Seat { number, clock, started, mailbox, mail, counters, seed }, listener));
+        let breakers = Arc::clone(&traffic.breakers);
+        let seat = Seat { number, clock, started, mailbox, mail, counters, breakers, seed };
+        seats.push((seat, listener));
     }
     (Ports { options, seats, traffic: Arc::new(traffic) }, mailboxes)
 }
@@ -318,6 +327,7 @@ pub struct Traffic {
     threads: Vec<Arc<Counters>>,
     /// Wakes each of them.
     mail: Vec<Arc<Notify>>,
+    breakers: Arc<Breakers>,
 }
 
 /// Sums over all threads.
@@ -370,6 +380,20 @@ impl Traffic {
             lanes: counters.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         self.threads.iter().map(pulse).collect()
+    }
+
+    /// Lanes of all threads whose participant takes no notice, as of their last looks.
+    #[must_use]
+    pub fn stalled_lanes(&self) -> StalledLanes {
+        let mut all = StalledLanes::default();
+        self.threads.iter().for_each(|counters| all.add(counters.stalled.lock().clone()));
+        all
+    }
+
+    /// Participants to which forwards fail at once, those first that stopped answering first.
+    #[must_use]
+    pub fn open_breakers(&self) -> Vec<OpenBreaker> {
+        self.breakers.open()
     }
 
     /// Sums over all threads, as of now.

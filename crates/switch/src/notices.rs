@@ -29,7 +29,7 @@ use crate::commands::batch_fault;
 use crate::edge::{Edge, Parcel};
 use crate::forward::{self, Call, Destination, Trace, Undelivered};
 use crate::participants::{Answer, PartyNames};
-use crate::pool::{Asked, Failure};
+use crate::pool::{Asked, Failure, Use};
 use crate::signatures;
 use crate::wording::{self, Named};
 
@@ -49,7 +49,7 @@ pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<St
     if !edge.may_send() {
         return Err(Failure::Unsent);
     }
-    let answer = call.make(edge).await.map_err(failure)?;
+    let answer = call.make(edge, Use::Notice).await?;
     mark(edge, &parcel.notice, answer.asked);
     Ok(answer.status)
 }

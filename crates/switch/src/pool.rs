@@ -1,48 +1,66 @@
-//! Connections to participants: one pool of keep-alive HTTP/1.1 connections per peer and thread.
+//! Connections to participants: keep-alive HTTP/1.1 connections per participant and thread.
 //!
-//! A request takes an idle connection or opens one; of the answer its status is kept, and the body
-//! when it says why the request failed.
-//! Names are resolved off the thread and remembered. There is no timer per request: a sweep a few
-//! times a second ends the connections whose request has had its time.
+//! A request takes an idle connection or opens one. Of the answer the status is kept, and the body
+//! when it gives the reason of a failure. There is no timer per request: a sweep a few times a
+//! second ends the connections whose request has had its time.
+//!
+//! **Shares.** Connections are counted per participant, never per host and port. Participants behind
+//! one address have connections of their own, and one that does not answer delays no other.
+//!
+//! **Bounds.** All participants of a thread together have at most [`PoolLimits::connections_all`]
+//! connections. When that many are open, an idle one is closed before another is opened. One
+//! participant may have requests on [`PoolLimits::connections_max`] connections, and on fewer when
+//! many are in use (see `share`). Forwards may use [`forwards_limit`] of these, so that a notice
+//! always finds room. A request without a connection waits for at most [`PoolLimits::answer`].
+//! Those that wait are bounded too: notices by the window of their lane, forwards by
+//! [`crate::Options::forwards_max`].
+//!
+//! **Costs.** A request finds its pool by the participant's place in the register, without a hash and
+//! without an allocation.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fspiop::reach::Reach;
 use http::header::HOST;
-use http::{HeaderValue, Request, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use ledger::ParticipantIndex;
 use node::stages::Stages;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use crate::Options;
+use crate::breaker::Breakers;
 use crate::edge::Counters;
+use crate::names::{Name, Names};
+use crate::share::Shares;
 use crate::watched::{Watched, WrittenAt};
 
 /// Between two sweeps for requests whose time is over.
 pub const SWEEP: Duration = Duration::from_millis(250);
 /// Sweeps after which idle connections that the peer has closed are closed here too.
 const IDLE_SWEEPS: u64 = 20;
-/// Peers remembered; beyond it those without connections are forgotten.
-const PEERS_MAX: usize = 16_384;
+/// Addresses of one participant with connections; beyond it those without connections are dropped.
+const PEERS_MAX: usize = 32;
 /// Longest answer that is read to its end; a longer one costs the connection.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// What is kept of an answer that says why a request failed.
 const REASON_BYTES_MAX: usize = 64 << 10;
-/// How long a resolved name is believed.
-const NAME_LIFETIME: Duration = Duration::from_secs(30);
+
+/// Errors of Linux: the process, or the machine, has no descriptor left.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
 
 /// Bounds of the pools of one thread.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +69,10 @@ pub struct PoolLimits {
     pub connect: Duration,
     /// Time from sending a request to its whole answer.
     pub answer: Duration,
-    /// Connections to one peer; beyond them requests wait for one.
+    /// Connections that requests to one participant may use; beyond them requests wait for one.
     pub connections_max: usize,
+    /// Connections to all participants, idle ones among them.
+    pub connections_all: usize,
 }
 
 impl Default for PoolLimits {
@@ -61,6 +81,7 @@ impl Default for PoolLimits {
             connect: Duration::from_secs(5),
             answer: Duration::from_secs(20),
             connections_max: 512,
+            connections_all: 4_096,
         }
     }
 }
@@ -81,6 +102,37 @@ pub(crate) enum Failure {
     Unanswered,
     /// There was nothing to write, or it may not be sent: nobody was called.
     Unsent,
+    /// No connection became free in time, or this machine has none left: nothing was sent.
+    Crowded,
+    /// The participant's circuit breaker is open: nothing was sent.
+    NotAnswering,
+}
+
+impl Failure {
+    /// Whether the participant had its chance and gave no HTTP answer.
+    pub(crate) fn is_silence(self) -> bool {
+        match self {
+            Self::Connect | Self::TimedOut | Self::Broken | Self::Unanswered => true,
+            Self::Denied | Self::Unsent | Self::Crowded | Self::NotAnswering => false,
+        }
+    }
+}
+
+/// What a request is, by which its share of the connections is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Notice,
+    Forward,
+    /// A forward by which an open breaker finds out whether the participant answers.
+    Probe,
+}
+
+/// Connections of a participant that forwards may use while it may use `limit`.
+const fn forwards_limit(limit: usize) -> usize {
+    match limit * 3 / 8 {
+        0 => 1,
+        some => some,
+    }
 }
 
 /// A request to be sent, its URI in origin form.
@@ -124,24 +176,51 @@ pub(crate) struct Pools {
     limits: PoolLimits,
     reach: Arc<Reach>,
     counters: Arc<Counters>,
-    peers: RefCell<HashMap<Rc<str>, Rc<Peer>>>,
+    breakers: Arc<Breakers>,
+    names: Names,
+    /// By the participant's place in the register.
+    participants: RefCell<Vec<Vec<Rc<Peer>>>>,
+    totals: Rc<Totals>,
     stages: Arc<Stages>,
     /// Sweeps so far: the clock by which requests age.
     sweeps: Cell<u64>,
 }
 
-/// One peer: `host:port`.
+/// Connections of all participants.
+#[derive(Debug)]
+struct Totals {
+    shares: Shares,
+    in_use: Cell<usize>,
+    idle: Cell<usize>,
+    /// Where the search for an idle connection to close begins.
+    next: Cell<usize>,
+}
+
+/// What one participant has of the connections.
+struct Account {
+    participant: ParticipantIndex,
+    /// Requests with a connection, or with the right to open one.
+    in_use: Cell<usize>,
+    /// Of these, forwards.
+    forwards: Cell<usize>,
+    idle: Cell<usize>,
+    /// Notices and probes that wait for a connection.
+    waiting: Cell<usize>,
+    /// Forwards that do.
+    forwards_waiting: Cell<usize>,
+    /// Notified when a connection is no longer in use, for notices that wait for one.
+    freed: Notify,
+    /// The same for forwards.
+    freed_for_forwards: Notify,
+    totals: Rc<Totals>,
+}
+
+/// One participant at one `host:port`.
 struct Peer {
-    authority: Rc<str>,
-    host: HeaderValue,
+    account: Rc<Account>,
+    name: Rc<Name>,
     idle: RefCell<Vec<Rc<Connection>>>,
     busy: RefCell<Vec<Rc<Connection>>>,
-    connecting: Cell<usize>,
-    /// Told when a connection is no longer busy or being made, for those that wait for one.
-    freed: Notify,
-    resolved: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
-    /// It was said that it may not be called.
-    denied: Cell<bool>,
 }
 
 /// What reads and writes one connection.
@@ -160,19 +239,28 @@ struct Connection {
 }
 
 impl Pools {
-    pub(crate) fn new(options: &Options, counters: Arc<Counters>, stages: Arc<Stages>) -> Self {
+    pub(crate) fn new(
+        options: &Options,
+        counters: Arc<Counters>,
+        breakers: Arc<Breakers>,
+        stages: Arc<Stages>,
+    ) -> Self {
         let (limits, reach) = (options.pool, Arc::clone(&options.reach));
-        let (peers, sweeps) = (RefCell::default(), Cell::new(0));
-        Self { limits, reach, counters, peers, stages, sweeps }
+        let shares = Shares { all: limits.connections_all, most: limits.connections_max };
+        let zero = || Cell::new(0);
+        let totals = Rc::new(Totals { shares, in_use: zero(), idle: zero(), next: zero() });
+        let (participants, names, sweeps) = (RefCell::default(), Names::default(), Cell::new(0));
+        Self { limits, reach, counters, breakers, names, participants, totals, stages, sweeps }
     }
 
-    /// Counts a call that was not made, and says so the first time it is this peer's.
-    fn deny(&self, authority: &str, told: &Cell<bool>) -> Failure {
+    /// Counts a call that was not made, and informs the operator the first time for this address.
+    fn deny(&self, name: &Name) -> Failure {
         self.counters.calls_denied.add(1);
-        if !told.replace(true) {
+        if !name.denied.replace(true) {
             ports::tell(format_args!(
-                "{authority} is not called: endpoints.networks and endpoints.ports in the \
-                 configuration do not allow it"
+                "{} is not called: endpoints.networks and endpoints.ports in the \
+                 configuration do not allow it",
+                name.authority
             ));
         }
         Failure::Denied
@@ -181,13 +269,20 @@ impl Pools {
     /// Sends a request and waits for the whole answer.
     pub(crate) async fn send(
         &self,
-        authority: &str,
+        (to, authority): (ParticipantIndex, &str),
+        usage: Use,
         letter: &mut Letter,
     ) -> Result<Answer, Failure> {
-        let peer = self.peer(authority)?;
+        let peer = self.peer(to, authority)?;
         for request in letter.request.iter_mut().chain(&mut letter.spare) {
-            request.headers_mut().insert(HOST, peer.host.clone());
+            request.headers_mut().insert(HOST, peer.name.host.clone());
         }
+        let is_late = usage == Use::Forward && 0 < peer.account.forwards_waiting.get();
+        let place = if is_late { None } else { peer.account.take(usage) };
+        let _place = match place {
+            Some(place) => place,
+            None => Box::pin(self.wait(&peer.account, usage)).await?,
+        };
         // A connection that was idle may have been closed meanwhile: a request that was never
         // written goes out on another one.
         while let Some(connection) = peer.take_idle() {
@@ -201,26 +296,29 @@ impl Pools {
                 Err(failure) => return Err(failure),
             }
         }
-        let connection = Box::pin(self.open(&peer)).await?;
+        let connection = Box::pin(self.connect(&peer)).await?;
         self.exchange(&peer, connection, &mut letter.request).await
     }
 
-    /// A new connection, or one that becomes free when no more may be opened.
-    async fn open(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
-        let waiting = async {
-            while self.limits.connections_max <= peer.open() {
-                if let Some(connection) = peer.take_idle() {
-                    return Some(connection);
+    /// Waits until the participant may use one more connection.
+    async fn wait<'a>(&self, account: &'a Account, usage: Use) -> Result<Place<'a>, Failure> {
+        let _waiting = Waiting::begin(account, usage);
+        let place = async {
+            loop {
+                match usage {
+                    Use::Forward => account.freed_for_forwards.notified().await,
+                    Use::Notice | Use::Probe => account.freed.notified().await,
                 }
-                peer.freed.notified().await;
+                if let Some(place) = account.take(usage) {
+                    return Ok(place);
+                }
+                if usage == Use::Forward && self.breakers.is_open(account.participant) {
+                    return Err(Failure::NotAnswering);
+                }
             }
-            None
         };
-        let free = tokio::time::timeout(self.limits.answer, waiting).await;
-        match free.map_err(|_| Failure::TimedOut)? {
-            Some(connection) => Ok(connection),
-            None => self.connect(peer).await,
-        }
+        let place = tokio::time::timeout(self.limits.answer, place).await;
+        place.map_err(|_| Failure::Crowded)?
     }
 
     /// Ends the connections whose request has had its time.
@@ -228,7 +326,7 @@ impl Pools {
         self.sweeps.set(self.sweeps.get() + 1);
         let age_max = (self.limits.answer.as_millis() / SWEEP.as_millis()) as u64 + 1;
         let look_at_idle = self.sweeps.get().is_multiple_of(IDLE_SWEEPS);
-        for peer in self.peers.borrow().values() {
+        for peer in self.participants.borrow().iter().flatten() {
             for connection in peer.busy.borrow().iter() {
                 if age_max < self.sweeps.get() - connection.busy_since.get() {
                     connection.timed_out.set(true);
@@ -237,8 +335,18 @@ impl Pools {
                 }
             }
             if look_at_idle {
-                peer.idle.borrow_mut().retain(|connection| connection.settle());
+                peer.close_idle(|connection| !connection.settle());
             }
+            // Other participants may have made room, or the breaker has opened.
+            peer.account.freed.notify_waiters();
+            peer.account.freed_for_forwards.notify_waiters();
+        }
+    }
+
+    /// The participant has other addresses: its idle connections are closed.
+    pub(crate) fn address_changed(&self, participant: ParticipantIndex) {
+        if let Some(peers) = self.participants.borrow_mut().get_mut(participant.at()) {
+            drop_unused(peers);
         }
     }
 
@@ -274,7 +382,7 @@ impl Pools {
         drop(lease);
         if reusable && connection.settle() {
             if connection.is_ready() {
-                peer.idle.borrow_mut().push(connection);
+                peer.keep_idle(connection);
             } else {
                 self.finish(peer, connection);
             }
@@ -288,20 +396,21 @@ impl Pools {
         peer.set_busy(&connection);
         let peer = Rc::clone(peer);
         spawn_local(async move {
+            let _place = Place::taken(&peer.account, Use::Notice);
             let lease = Lease { peer: &peer, connection: &connection };
             let ready = connection.ready().await;
             drop(lease);
             if ready.is_ok() {
-                peer.idle.borrow_mut().push(connection);
+                peer.keep_idle(connection);
             }
         });
     }
 
     async fn connect(&self, peer: &Rc<Peer>) -> Result<Rc<Connection>, Failure> {
-        let _connecting = Connecting::begin(peer);
+        self.make_room(&peer.account);
         let connecting = tokio::time::timeout(self.limits.connect, peer.connect(&self.reach));
         let stream = match connecting.await {
-            Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.authority, &peer.denied)),
+            Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
             connected => connected.map_err(|_| Failure::Connect)??,
         };
         let stream = Watched::new(stream, &self.stages, &self.counters);
@@ -317,29 +426,54 @@ impl Pools {
         }))
     }
 
-    fn peer(&self, authority: &str) -> Result<Rc<Peer>, Failure> {
-        let mut peers = self.peers.borrow_mut();
-        if let Some(peer) = peers.get(authority) {
+    /// Closes an idle connection where one more would be too many: one of the participant's own to
+    /// another address, or anyone's.
+    fn make_room(&self, account: &Account) {
+        let participants = self.participants.borrow();
+        if self.limits.connections_max < account.in_use.get() + account.idle.get() {
+            let own = participants.get(account.participant.at());
+            own.into_iter().flatten().any(|peer| peer.close_oldest());
+        }
+        let Totals { in_use, idle, next, .. } = &*self.totals;
+        if in_use.get() + idle.get() <= self.limits.connections_all || idle.get() == 0 {
+            return;
+        }
+        let (before, from) = participants.split_at(next.get().min(participants.len()));
+        let turn = from.iter().chain(before);
+        let closed = turn.enumerate().find(|(_, own)| own.iter().any(|peer| peer.close_oldest()));
+        if let Some((passed, _)) = closed {
+            next.set((before.len() + passed + 1) % participants.len());
+        }
+    }
+
+    fn peer(&self, participant: ParticipantIndex, authority: &str) -> Result<Rc<Peer>, Failure> {
+        let mut participants = self.participants.borrow_mut();
+        if participants.len() <= participant.at() {
+            participants.resize_with(participant.at() + 1, Vec::new);
+        }
+        let peers = &mut participants[participant.at()];
+        if let Some(peer) = peers.iter().find(|peer| *peer.name.authority == *authority) {
             return Ok(Rc::clone(peer));
         }
-        if peers.len() == PEERS_MAX {
-            peers.retain(|_, peer| peer.open() > 0);
+        let name = self.names.of(authority)?;
+        let account = match peers.first() {
+            Some(peer) => Rc::clone(&peer.account),
+            None => Rc::new(Account::new(participant, &self.totals)),
+        };
+        if PEERS_MAX <= peers.len() {
+            drop_unused(peers);
         }
-        let host = HeaderValue::from_str(authority).map_err(|_| Failure::Connect)?;
-        let authority: Rc<str> = authority.into();
-        let peer = Rc::new(Peer {
-            authority: Rc::clone(&authority),
-            host,
-            idle: RefCell::new(Vec::new()),
-            busy: RefCell::new(Vec::new()),
-            connecting: Cell::new(0),
-            freed: Notify::new(),
-            resolved: RefCell::new(None),
-            denied: Cell::new(false),
-        });
-        peers.insert(authority, Rc::clone(&peer));
+        let (idle, busy) = (RefCell::default(), RefCell::default());
+        let peer = Rc::new(Peer { account, name, idle, busy });
+        peers.push(Rc::clone(&peer));
         Ok(peer)
     }
+}
+
+/// Closes idle connections and drops the addresses that no request uses.
+fn drop_unused(peers: &mut Vec<Rc<Peer>>) {
+    peers.iter().for_each(|peer| peer.close_idle(|_| true));
+    peers.retain(|peer| 1 < Rc::strong_count(peer));
 }
 
 impl Connection {
@@ -379,20 +513,71 @@ impl Connection {
     }
 }
 
-impl Peer {
-    fn open(&self) -> usize {
-        self.idle.borrow().len() + self.busy.borrow().len() + self.connecting.get()
+impl Account {
+    fn new(participant: ParticipantIndex, totals: &Rc<Totals>) -> Self {
+        let zero = || Cell::new(0);
+        Self {
+            participant,
+            in_use: zero(),
+            forwards: zero(),
+            idle: zero(),
+            waiting: zero(),
+            forwards_waiting: zero(),
+            freed: Notify::new(),
+            freed_for_forwards: Notify::new(),
+            totals: Rc::clone(totals),
+        }
     }
 
+    /// Takes the right to use one more connection.
+    fn take(&self, usage: Use) -> Option<Place<'_>> {
+        let limit = self.totals.shares.limit(self.totals.in_use.get());
+        let has_room = self.in_use.get() < limit
+            && (usage != Use::Forward || self.forwards.get() < forwards_limit(limit));
+        has_room.then(|| Place::taken(self, usage))
+    }
+}
+
+impl Peer {
     /// The connection used last, so that those not needed grow old and are closed by the peer.
     fn take_idle(&self) -> Option<Rc<Connection>> {
-        let mut idle = self.idle.borrow_mut();
-        while let Some(connection) = idle.pop() {
+        loop {
+            let connection = self.idle.borrow_mut().pop()?;
+            self.count_idle(1, 0);
             if !connection.sender.borrow().is_closed() {
                 return Some(connection);
             }
         }
-        None
+    }
+
+    fn keep_idle(&self, connection: Rc<Connection>) {
+        self.count_idle(0, 1);
+        self.idle.borrow_mut().push(connection);
+    }
+
+    /// Closes the idle connections that `is_unwanted`.
+    fn close_idle(&self, mut is_unwanted: impl FnMut(&Connection) -> bool) {
+        let mut idle = self.idle.borrow_mut();
+        let before = idle.len();
+        idle.retain(|connection| !is_unwanted(connection));
+        self.count_idle(before - idle.len(), 0);
+    }
+
+    /// Closes the idle connection that was used longest ago; false when there is none.
+    fn close_oldest(&self) -> bool {
+        let mut idle = self.idle.borrow_mut();
+        if idle.is_empty() {
+            return false;
+        }
+        drop(idle.remove(0));
+        self.count_idle(1, 0);
+        true
+    }
+
+    fn count_idle(&self, fewer: usize, more: usize) {
+        for count in [&self.account.idle, &self.account.totals.idle] {
+            count.update(|count| count + more - fewer);
+        }
     }
 
     fn set_busy(&self, connection: &Rc<Connection>) {
@@ -412,35 +597,82 @@ impl Peer {
     /// Connects to the first address that answers. Each is checked here and not by name: what is
     /// checked is what is called.
     async fn connect(&self, reach: &Reach) -> Result<TcpStream, Failure> {
-        let found = self.resolve().await?;
-        let allowed: Vec<_> = found.iter().copied().filter(|to| reach.allows_socket(*to)).collect();
-        if allowed.is_empty() && !found.is_empty() {
-            self.resolved.replace(None);
+        let found = self.name.resolve().await?;
+        let mut allowed = found.iter().filter(|to| reach.allows_socket(**to)).peekable();
+        if allowed.peek().is_none() && !found.is_empty() {
+            self.name.forget();
             return Err(Failure::Denied);
         }
         for address in allowed {
-            if let Ok(stream) = TcpStream::connect(address).await {
-                if stream.local_addr().is_ok_and(|here| reach.is_loop(here, address)) {
-                    return Err(Failure::Denied);
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    if stream.local_addr().is_ok_and(|here| reach.is_loop(here, *address)) {
+                        return Err(Failure::Denied);
+                    }
+                    stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+                    return Ok(stream);
                 }
-                stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
-                return Ok(stream);
+                Err(error) if is_exhausted(&error) => return Err(Failure::Crowded),
+                Err(_) => {}
             }
         }
-        self.resolved.replace(None);
+        self.name.forget();
         Err(Failure::Connect)
     }
+}
 
-    async fn resolve(&self) -> Result<Vec<SocketAddr>, Failure> {
-        if let Some((at, addresses)) = &*self.resolved.borrow()
-            && at.elapsed() < NAME_LIFETIME
-        {
-            return Ok(addresses.clone());
+/// Whether this machine had no descriptor left, which is no fault of the participant.
+fn is_exhausted(error: &std::io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| [EMFILE, ENFILE].contains(&number))
+}
+
+/// The right to use one connection, until it is dropped.
+struct Place<'a> {
+    account: &'a Account,
+    usage: Use,
+}
+
+impl<'a> Place<'a> {
+    fn taken(account: &'a Account, usage: Use) -> Self {
+        account.totals.in_use.update(|count| count + 1);
+        account.in_use.update(|count| count + 1);
+        account.forwards.update(|count| count + usize::from(usage == Use::Forward));
+        Self { account, usage }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Self { account, usage } = self;
+        account.totals.in_use.update(|count| count - 1);
+        account.in_use.update(|count| count - 1);
+        account.forwards.update(|count| count - usize::from(*usage == Use::Forward));
+        if 0 < account.waiting.get() {
+            account.freed.notify_one();
         }
-        let found = tokio::net::lookup_host(&*self.authority).await;
-        let addresses: Vec<_> = found.map_err(|_| Failure::Connect)?.collect();
-        self.resolved.replace(Some((Instant::now(), addresses.clone())));
-        Ok(addresses)
+        if 0 < account.forwards_waiting.get() {
+            account.freed_for_forwards.notify_one();
+        }
+    }
+}
+
+/// A request that waits for a connection, counted while it does.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn begin(account: &'a Account, usage: Use) -> Self {
+        let count = match usage {
+            Use::Forward => &account.forwards_waiting,
+            Use::Notice | Use::Probe => &account.waiting,
+        };
+        count.update(|count| count + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.update(|count| count - 1);
     }
 }
 
@@ -459,24 +691,6 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         self.peer.set_free(self.connection);
-        self.peer.freed.notify_one();
-    }
-}
-
-/// A connection being made, counted while it is.
-struct Connecting<'a>(&'a Peer);
-
-impl<'a> Connecting<'a> {
-    fn begin(peer: &'a Peer) -> Self {
-        peer.connecting.set(peer.connecting.get() + 1);
-        Self(peer)
-    }
-}
-
-impl Drop for Connecting<'_> {
-    fn drop(&mut self) {
-        self.0.connecting.set(self.0.connecting.get() - 1);
-        self.0.freed.notify_one();
     }
 }
 

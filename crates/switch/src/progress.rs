@@ -10,6 +10,7 @@ use node::progress::{GAP_MAX, Still, Stuck};
 use crate::Wedge;
 use crate::edge::Edge;
 use crate::pool::SWEEP;
+use crate::stalled::StallWatch;
 
 /// Sweeps between two looks, so that a look counts for as much as a pause can.
 const SWEEPS: u32 = 2;
@@ -19,6 +20,7 @@ const SWEEPS: u32 = 2;
 pub(crate) struct LaneWatch {
     sweeps: u32,
     lanes: Vec<Still<Seen>>,
+    stalls: StallWatch,
 }
 
 /// What a lane has to do, and what it had done.
@@ -33,6 +35,7 @@ impl LaneWatch {
         }
         self.sweeps = 0;
         let passed = (SWEEP * SWEEPS).min(GAP_MAX);
+        self.stalls.look_at_all(edge, passed);
         let delivery = edge.delivery.borrow();
         let mut stuck = Vec::new();
         for (at, work) in delivery.work(edge.moment()).enumerate() {

@@ -1,0 +1,258 @@
+//! Detects stalled lanes: notices are owed to a participant and none is delivered.
+//!
+//! A stalled lane is no fault of the hub, so the hub's health stays as it is. The lane is listed for
+//! operators, counted in the metrics, and reported in one log line when it stalls and one when it
+//! recovers. The thread that owns the lanes looks at them twice a second.
+//!
+//! A lane recovers with the next notice that is delivered, or when none is owed any more.
+//!
+//! **Bounds.** One entry per lane of the thread. The list for operators has at most
+//! [`STALLED_SHOWN_MAX`] lanes, those that are owed most.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use delivery::{AttemptResult, LaneState};
+use ledger::ParticipantIndex;
+use node::progress::Still;
+
+use crate::edge::Edge;
+
+/// Time without a delivered notice after which a lane with notices is stalled.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(5);
+/// Stalled lanes that one thread lists; all of them are counted.
+const STALLED_SHOWN_MAX: usize = 100;
+
+/// A participant to which notices are owed and none is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StalledLane {
+    /// Its name.
+    pub participant: String,
+    /// Notices owed to it.
+    pub owed: u64,
+    /// Time since the last notice was delivered, or since notices are owed.
+    pub idle: Duration,
+    /// How the last attempt ended; `None` before the first has ended.
+    pub last: Option<AttemptResult>,
+}
+
+/// Stalled lanes of one thread, or of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StalledLanes {
+    /// How many there are.
+    pub count: u64,
+    /// Notices owed to all of these.
+    pub owed: u64,
+    /// Those that are owed most, in this order.
+    pub shown: Vec<StalledLane>,
+}
+
+impl StalledLanes {
+    /// Adds those of another thread.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.owed += other.owed;
+        self.shown.extend(other.shown);
+        self.keep_most_owed();
+    }
+
+    fn keep_most_owed(&mut self) {
+        self.shown.sort_by(|one, other| {
+            (other.owed, &one.participant).cmp(&(one.owed, &other.participant))
+        });
+        self.shown.truncate(STALLED_SHOWN_MAX);
+    }
+}
+
+/// The lanes of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct StallWatch {
+    /// In the order of [`delivery::Delivery::lane_states`].
+    lanes: Vec<Watched>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Watched {
+    deliveries: Still<u64>,
+    /// How long it had been stalled at the last look; zero while it is not.
+    stalled: Duration,
+}
+
+/// What a look found about one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    participant: ParticipantIndex,
+    owed: u64,
+    idle: Duration,
+    last: Option<AttemptResult>,
+    change: Option<Change>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Stalled,
+    Recovered,
+}
+
+impl StallWatch {
+    /// Looks at a lane, `passed` after the last look. `None` for a lane that is as it should be and
+    /// was so before.
+    fn look(&mut self, at: usize, lane: &LaneState, passed: Duration) -> Option<Seen> {
+        if self.lanes.len() <= at {
+            self.lanes.resize(at + 1, Watched::default());
+        }
+        let watched = &mut self.lanes[at];
+        let owed = owed(lane);
+        let idle = watched.deliveries.look(0 < owed, lane.delivered, passed);
+        let stalled = if idle < STALLED_AFTER { Duration::ZERO } else { idle };
+        let before = std::mem::replace(&mut watched.stalled, stalled);
+        let (idle, change) = match (before.is_zero(), stalled.is_zero()) {
+            (true, true) => return None,
+            (true, false) => (stalled, Some(Change::Stalled)),
+            (false, true) => (before, Some(Change::Recovered)),
+            (false, false) => (stalled, None),
+        };
+        Some(Seen { participant: lane.recipient, owed, idle, last: lane.last, change })
+    }
+
+    /// Looks at all lanes of the thread, reports changes, and publishes those that are stalled.
+    /// Without the right to send, no lane counts as stalled: its participant has no chance.
+    pub(crate) fn look_at_all(&mut self, edge: &Edge, passed: Duration) {
+        let passed = if edge.may_send() { passed } else { Duration::ZERO };
+        let delivery = edge.delivery.borrow();
+        let seen = delivery.lane_states().enumerate();
+        let seen = seen.filter_map(|(at, lane)| self.look(at, &lane, passed));
+        let mut stalled = StalledLanes::default();
+        for seen in seen {
+            let view = edge.view();
+            let name = view.get(seen.participant).map_or("?", |member| member.name.as_str());
+            report(name, &seen);
+            if seen.change != Some(Change::Recovered) {
+                stalled.count += 1;
+                stalled.owed += seen.owed;
+                let Seen { owed, idle, last, .. } = seen;
+                stalled.shown.push(StalledLane { participant: name.to_owned(), owed, idle, last });
+            }
+        }
+        stalled.keep_most_owed();
+        *edge.counters.stalled.lock() = stalled;
+    }
+}
+
+/// The stalled lanes of one thread as of its last look.
+#[derive(Debug, Default)]
+pub(crate) struct Published(Mutex<StalledLanes>);
+
+impl Published {
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, StalledLanes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notices whose delivery has not ended.
+fn owed(lane: &LaneState) -> u64 {
+    u64::from(lane.waiting) + u64::from(lane.backing_off) + u64::from(lane.in_flight)
+}
+
+fn report(name: &str, seen: &Seen) {
+    let (owed, seconds) = (seen.owed, seen.idle.as_secs());
+    match seen.change {
+        None => {}
+        Some(Change::Stalled) => ports::tell(format_args!(
+            "lane {name}: stalled: no notice delivered for {seconds} s; {owed} owed; last \
+             attempt: {}",
+            described(seen.last)
+        )),
+        Some(Change::Recovered) => ports::tell(format_args!(
+            "lane {name}: recovered after {seconds} s without a delivered notice; {owed} owed"
+        )),
+    }
+}
+
+/// How an attempt ended, in words.
+#[must_use]
+pub fn described(last: Option<AttemptResult>) -> String {
+    match last {
+        None => "not ended".to_owned(),
+        Some(AttemptResult::Status(status)) => format!("HTTP status {status}"),
+        Some(AttemptResult::TimedOut) => "no answer in time".to_owned(),
+        Some(AttemptResult::ConnectFailed) => "no connection".to_owned(),
+        Some(AttemptResult::Broken) => "connection broken".to_owned(),
+        Some(AttemptResult::Unsent) => "not sent".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delivery::LaneMode;
+
+    use super::*;
+
+    const LOOK: Duration = Duration::from_millis(500);
+
+    fn lane(owed: u32, delivered: u64) -> LaneState {
+        LaneState {
+            recipient: ParticipantIndex(1),
+            waiting: owed,
+            in_flight: 0,
+            unrecorded: 0,
+            backing_off: 0,
+            spilled: 0,
+            bytes: 0,
+            consecutive_failures: 0,
+            mode: LaneMode::Open,
+            delivered,
+            last: None,
+        }
+    }
+
+    /// The changes seen, with the look of each; `lane` gives the lane as of each look.
+    fn changes(looks: usize, lane: impl Fn(usize) -> LaneState) -> Vec<(usize, Change)> {
+        let mut watch = StallWatch::default();
+        let look = |at| Some((at, watch.look(0, &lane(at), LOOK)?.change?));
+        (0..looks).filter_map(look).collect()
+    }
+
+    #[test]
+    fn a_lane_without_a_delivery_is_stalled_once_and_recovers_once() {
+        let dead_until = |until| move |at| lane(3, u64::from(until <= at));
+        let found = changes(100, dead_until(40));
+        assert_eq!(found, [(10, Change::Stalled), (40, Change::Recovered), (50, Change::Stalled)]);
+        let emptied = |at| lane(if at < 40 { 3 } else { 0 }, 7);
+        assert_eq!(changes(100, emptied), [(10, Change::Stalled), (40, Change::Recovered)]);
+    }
+
+    #[test]
+    fn a_lane_that_delivers_or_has_nothing_to_do_is_not_stalled() {
+        assert_eq!(changes(100, |_| lane(0, 0)), []);
+        assert_eq!(changes(100, |at| lane(1_000, at as u64 / 9)), []);
+        // Nothing is owed for a moment: what comes next has its time.
+        assert_eq!(changes(100, |at| lane(u32::from(!at.is_multiple_of(9)), 0)), []);
+    }
+
+    #[test]
+    fn notices_in_flight_and_between_attempts_are_owed_and_those_delivered_are_not() {
+        let counted = LaneState { waiting: 1, backing_off: 2, in_flight: 4, ..lane(0, 0) };
+        assert_eq!(owed(&LaneState { unrecorded: 8, ..counted }), 7);
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_the_counts_are_not() {
+        let one = |number: u64| StalledLane {
+            participant: format!("dfsp{number}"),
+            owed: number,
+            idle: STALLED_AFTER,
+            last: None,
+        };
+        let of = |numbers: std::ops::Range<u64>| StalledLanes {
+            count: numbers.end - numbers.start,
+            owed: numbers.clone().sum(),
+            shown: numbers.map(one).collect(),
+        };
+        let mut all = of(0..80);
+        all.add(of(80..160));
+        assert_eq!((all.count, all.owed), (160, (0..160).sum()));
+        assert_eq!(all.shown.len(), STALLED_SHOWN_MAX);
+        assert_eq!(all.shown[0], one(159));
+    }
+}

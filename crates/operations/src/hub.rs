@@ -199,6 +199,56 @@ pub struct Health {
     pub broker: ServiceStatus,
     /// Stages that have work and make no progress; empty while all is well.
     pub stuck: Vec<StuckStage>,
+    /// Participants that take no notice: no fault of the hub, which stays well.
+    pub stalled_lanes: StalledLanes,
+    /// Participants to which forwards fail at once, as they do not answer: no fault either.
+    pub open_breakers: OpenBreakers,
+}
+
+/// Lanes in which notices are owed and none is delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StalledLanes {
+    /// How many there are.
+    pub count: u64,
+    /// Notices owed to all of them.
+    pub owed: u64,
+    /// Those that are owed most; not all when there are many.
+    pub shown: Vec<StalledLane>,
+}
+
+/// A lane in which notices are owed and none is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StalledLane {
+    /// Whose it is.
+    pub participant: String,
+    /// Notices owed.
+    pub owed: u64,
+    /// Since when none has been delivered.
+    pub since: Stamp,
+    /// The same as a duration.
+    pub idle: Duration,
+    /// How the last attempt ended, in words.
+    pub last_attempt: String,
+}
+
+/// Circuit breakers of forwards that are open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenBreakers {
+    /// How many there are.
+    pub count: u64,
+    /// Those that opened first; not all when there are many.
+    pub shown: Vec<OpenBreaker>,
+}
+
+/// A circuit breaker that is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenBreaker {
+    /// Who does not answer.
+    pub participant: String,
+    /// When it opened.
+    pub since: Stamp,
+    /// Forwards in a row without an HTTP answer.
+    pub failures: u32,
 }
 
 impl Health {
@@ -403,6 +453,12 @@ pub struct Metrics {
     pub notices_delivered: u64,
     /// Gauge: notices given up and not sent again.
     pub dead_letters: u64,
+    /// Gauge: lanes of this node in which notices are owed and none is delivered.
+    pub lanes_stalled: u64,
+    /// Gauge: notices owed in these.
+    pub lanes_stalled_notices: u64,
+    /// Gauge: participants to which this node's forwards fail at once.
+    pub forward_breakers_open: u64,
     /// Counter: commands refused because too many waited.
     pub inbox_refused: u64,
     /// Counter: FSPIOP requests accepted.

@@ -10,7 +10,10 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Health, Hub, Metrics, ServiceStatus, Snapshots, Storage, StuckStage};
+use crate::hub::{
+    Health, Hub, Metrics, OpenBreaker, ServiceStatus, Snapshots, StalledLane, Storage,
+    StuckStage,
+};
 use crate::shapes::Moment;
 use crate::storage;
 
@@ -24,7 +27,41 @@ struct HealthShape {
     services: Vec<ServiceShape>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stuck: Vec<StuckShape>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stalled_lanes: Option<StalledLanesShape>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_breakers: Option<OpenBreakersShape>,
     storage: &'static str,
+}
+
+#[derive(Serialize)]
+struct StalledLanesShape {
+    count: u64,
+    owed: u64,
+    lanes: Vec<StalledLaneShape>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StalledLaneShape {
+    participant: String,
+    owed: u64,
+    since: Moment,
+    seconds: u64,
+    last_attempt: String,
+}
+
+#[derive(Serialize)]
+struct OpenBreakersShape {
+    count: u64,
+    breakers: Vec<OpenBreakerShape>,
+}
+
+#[derive(Serialize)]
+struct OpenBreakerShape {
+    participant: String,
+    since: Moment,
+    failures: u32,
 }
 
 #[derive(Serialize)]
@@ -71,7 +108,8 @@ pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
 /// 200 while every part works, 502 as soon as one does not. A stage that is stuck is listed among
 /// the services, and with the work it should be doing under `stuck`. `storage` is the status of
 /// `GET /storage`: a disk that fills up, or a record that cannot be read, is no reason to send
-/// messages elsewhere while there is room.
+/// messages elsewhere while there is room. Participants that do not answer are listed and change no
+/// status: a restart of the hub would not help them.
 pub(crate) fn health(health: &Health, storage: &Storage) -> Reply {
     let whole = if health.is_well() { ServiceStatus::Ok } else { ServiceStatus::Down };
     let service =
@@ -93,6 +131,8 @@ pub(crate) fn health(health: &Health, storage: &Storage) -> Reply {
             .chain(health.stuck.iter().map(|stage| service(&stage.name, ServiceStatus::Down)))
             .collect(),
         stuck: health.stuck.iter().map(stuck).collect(),
+        stalled_lanes: stalled_lanes(health),
+        open_breakers: open_breakers(health),
         storage: storage.status(),
     };
     let status = match whole {
@@ -100,6 +140,34 @@ pub(crate) fn health(health: &Health, storage: &Storage) -> Reply {
         ServiceStatus::Down => StatusCode::BAD_GATEWAY,
     };
     Ok(Answer::json(status, &shape))
+}
+
+fn stalled_lanes(health: &Health) -> Option<StalledLanesShape> {
+    let stalled = &health.stalled_lanes;
+    let shown = |lane: &StalledLane| StalledLaneShape {
+        participant: lane.participant.clone(),
+        owed: lane.owed,
+        since: Moment(lane.since),
+        seconds: lane.idle.as_secs(),
+        last_attempt: lane.last_attempt.clone(),
+    };
+    let lanes = stalled.shown.iter().map(shown).collect();
+    (0 < stalled.count).then_some(StalledLanesShape {
+        count: stalled.count,
+        owed: stalled.owed,
+        lanes,
+    })
+}
+
+fn open_breakers(health: &Health) -> Option<OpenBreakersShape> {
+    let open = &health.open_breakers;
+    let shown = |breaker: &OpenBreaker| OpenBreakerShape {
+        participant: breaker.participant.clone(),
+        since: Moment(breaker.since),
+        failures: breaker.failures,
+    };
+    let breakers = open.shown.iter().map(shown).collect();
+    (0 < open.count).then_some(OpenBreakersShape { count: open.count, breakers })
 }
 
 /// All counters and gauges, how many parts are not well, and the process's own: its start, and its
@@ -150,7 +218,8 @@ pub(crate) struct AdminFigures {
 fn render(now: &Metrics, snapshots: &Snapshots, storage: &Storage, admin: &AdminFigures) -> String {
     let figures = figures_of_the_ledger(now).into_iter();
     let figures = figures.chain(figures_of_the_store(now));
-    let figures = figures.chain(figures_of_the_edge(now)).chain(figures_of_signatures(now));
+    let figures = figures.chain(figures_of_lanes(now)).chain(figures_of_the_edge(now));
+    let figures = figures.chain(figures_of_signatures(now));
     let figures = figures.chain(figures_of_snapshots(snapshots));
     let figures = figures.chain(figures_of_the_admin_api(admin));
     let mut text = String::with_capacity(4_096);
@@ -221,6 +290,30 @@ fn figures_of_the_store(now: &Metrics) -> [Figure; 6] {
             now.store_waits,
         ),
         (Gauge, "upesi_store_bytes", "Bytes of the cold store on disk.", now.store_bytes),
+    ]
+}
+
+fn figures_of_lanes(now: &Metrics) -> [Figure; 3] {
+    use Kind::Gauge;
+    [
+        (
+            Gauge,
+            "upesi_lanes_stalled",
+            "Participants to which notices are owed and none is delivered.",
+            now.lanes_stalled,
+        ),
+        (
+            Gauge,
+            "upesi_lanes_stalled_notices",
+            "Notices owed to these participants.",
+            now.lanes_stalled_notices,
+        ),
+        (
+            Gauge,
+            "upesi_forward_breakers_open",
+            "Participants to which forwards fail at once, as they do not answer.",
+            now.forward_breakers_open,
+        ),
     ]
 }
 

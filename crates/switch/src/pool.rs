@@ -337,9 +337,18 @@ impl Pools {
             if look_at_idle {
                 peer.close_idle(|connection| !connection.settle());
             }
-            // Other participants may have made room, or the breaker has opened.
-            peer.account.freed.notify_waiters();
-            peer.account.freed_for_forwards.notify_waiters();
+            self.wake(&peer.account);
+        }
+    }
+
+    /// Wakes those that wait when other participants have made room, or the breaker has opened.
+    fn wake(&self, account: &Account) {
+        if 0 < account.waiting.get() && account.has_room(Use::Notice) {
+            account.freed.notify_waiters();
+        }
+        let is_open = || self.breakers.is_open(account.participant);
+        if 0 < account.forwards_waiting.get() && (account.has_room(Use::Forward) || is_open()) {
+            account.freed_for_forwards.notify_waiters();
         }
     }
 
@@ -529,12 +538,16 @@ impl Account {
         }
     }
 
+    /// Whether it may use one more connection.
+    fn has_room(&self, usage: Use) -> bool {
+        let limit = self.totals.shares.limit(self.totals.in_use.get());
+        self.in_use.get() < limit
+            && (usage != Use::Forward || self.forwards.get() < forwards_limit(limit))
+    }
+
     /// Takes the right to use one more connection.
     fn take(&self, usage: Use) -> Option<Place<'_>> {
-        let limit = self.totals.shares.limit(self.totals.in_use.get());
-        let has_room = self.in_use.get() < limit
-            && (usage != Use::Forward || self.forwards.get() < forwards_limit(limit));
-        has_room.then(|| Place::taken(self, usage))
+        self.has_room(usage).then(|| Place::taken(self, usage))
     }
 }
 

@@ -9,11 +9,13 @@ use ledger::{
     Administer, ChangeParties, Command, Outcome, PartyBinding, Position, Stamp, State, TransferId,
 };
 use node::progress::Stuck;
-use node::{Attached, Handle, Refused, Ticket, Unread};
+use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
 use operations::{
-    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Stage,
-    Storage, StuckStage, Takeover, Told, Unavailable,
+    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker, OpenBreakers,
+    ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage, Takeover,
+    Told, Unavailable,
 };
+use ports::Clock;
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
@@ -27,6 +29,7 @@ pub(crate) struct NodeHub {
     pub(crate) handle: Handle<Message>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) snapshots: FollowerHandle,
+    pub(crate) clock: SystemClock,
     pub(crate) started: Stamp,
     pub(crate) since: Instant,
     /// Places for those who have a transfer explained.
@@ -36,6 +39,8 @@ pub(crate) struct NodeHub {
     pub(crate) storage: Arc<Mutex<Storage>>,
 }
 
+/// Open breakers that `/health` lists; all of them are counted.
+const BREAKERS_SHOWN_MAX: usize = 100;
 /// Transfers explained at a time.
 pub(crate) const EXPLAINED_MAX: usize = 2;
 
@@ -127,7 +132,7 @@ impl Hub for NodeHub {
 
     fn metrics(&self) -> Metrics {
         let status = self.handle.status();
-        let traffic = self.traffic.totals();
+        let (traffic, stalled) = (self.traffic.totals(), self.traffic.stalled_lanes());
         Metrics {
             log_syncs: status.counts.syncs,
             log_bytes: status.counts.bytes,
@@ -150,6 +155,9 @@ impl Hub for NodeHub {
             notices_owed: status.owed,
             notices_delivered: status.counters.delivered,
             dead_letters: status.dead,
+            lanes_stalled: stalled.count,
+            lanes_stalled_notices: stalled.owed,
+            forward_breakers_open: self.traffic.open_breakers().len() as u64,
             inbox_refused: self.handle.refused_count(),
             requests: traffic.requests,
             requests_refused: traffic.refused,
@@ -272,6 +280,8 @@ impl Hub for NodeHub {
             datastore: service(condition.stopped.is_some()),
             broker: service(condition.is_log_down()),
             stuck: condition.stuck.iter().map(shown).collect(),
+            stalled_lanes: self.stalled_lanes(),
+            open_breakers: self.open_breakers(),
         }
     }
 }
@@ -280,6 +290,32 @@ const ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const REASON: HeaderName = HeaderName::from_static("x-reason");
 
 impl NodeHub {
+    fn stalled_lanes(&self) -> StalledLanes {
+        let switch::StalledLanes { count, owed, shown } = self.traffic.stalled_lanes();
+        let now = self.clock.now().wall;
+        let lane = |lane: switch::StalledLane| StalledLane {
+            participant: lane.participant,
+            owed: lane.owed,
+            since: Stamp(now.0.saturating_sub(lane.idle.as_micros() as u64)),
+            idle: lane.idle,
+            last_attempt: switch::described(lane.last),
+        };
+        StalledLanes { count, owed, shown: shown.into_iter().map(lane).collect() }
+    }
+
+    fn open_breakers(&self) -> OpenBreakers {
+        let open = self.traffic.open_breakers();
+        let (view, now) = (self.handle.view(), self.clock.now());
+        let breaker = |open: &switch::OpenBreaker| {
+            let participant = view.get(open.participant)?.name.to_string();
+            let open_micros = now.monotonic_us.saturating_sub(open.since_micros);
+            let since = Stamp(now.wall.0.saturating_sub(open_micros));
+            Some(OpenBreaker { participant, since, failures: open.failures })
+        };
+        let shown = open.iter().take(BREAKERS_SHOWN_MAX).filter_map(breaker).collect();
+        OpenBreakers { count: open.len() as u64, shown }
+    }
+
     /// Asks about a transfer, wherever its row is.
     async fn ask_about<R: Send + 'static>(
         &self,

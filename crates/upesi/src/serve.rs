@@ -101,6 +101,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
         handle: node.handle(),
         traffic,
         snapshots: follower.handle(),
+        clock,
         started: clock.now().wall,
         since: Instant::now(),
         explaining: Arc::new(Semaphore::new(EXPLAINED_MAX)),

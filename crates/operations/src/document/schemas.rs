@@ -557,10 +557,57 @@ fn answers_of_the_hub() -> Vec<Named> {
                     ("services", json!({"type": "array", "items": service})),
                     ("storage", one_of(&["OK", "LOW", "CRITICAL", "FULL", "FAILING"])),
                 ],
-                [("stuck", stuck_stages())],
+                [
+                    ("stuck", stuck_stages()),
+                    ("stalledLanes", stalled_lanes()),
+                    ("openBreakers", open_breakers()),
+                ],
             ),
         ),
     ]
+}
+
+/// Participants that take no notice.
+fn stalled_lanes() -> Value {
+    let count = json!({"type": "integer", "minimum": 0});
+    let lane = closed(
+        [
+            ("participant", json!({"type": "string"})),
+            ("owed", count.clone()),
+            ("since", json!({"type": "string", "format": "date-time"})),
+            ("seconds", count.clone()),
+            ("lastAttempt", json!({"type": "string"})),
+        ],
+        [],
+    );
+    let lanes = json!({"type": "array", "maxItems": 100, "items": lane});
+    described(
+        closed([("count", count.clone()), ("owed", count), ("lanes", lanes)], []),
+        "Participants to which notices are owed and none has been delivered for 5 s.",
+    )
+}
+
+/// Participants to which forwards fail at once.
+fn open_breakers() -> Value {
+    let count = json!({"type": "integer", "minimum": 0});
+    let breaker = closed(
+        [
+            ("participant", json!({"type": "string"})),
+            ("since", json!({"type": "string", "format": "date-time"})),
+            ("failures", count.clone()),
+        ],
+        [],
+    );
+    let breakers = json!({"type": "array", "maxItems": 100, "items": breaker});
+    described(
+        closed([("count", count), ("breakers", breakers)], []),
+        "Participants that do not answer and to which forwards fail at once.",
+    )
+}
+
+fn described(mut schema: Value, description: &str) -> Value {
+    schema["description"] = description.into();
+    schema
 }
 
 /// Stages that have work and make no progress.

@@ -9,8 +9,8 @@ use ledger::{
     Position, Stamp, State, TransferId,
 };
 use operations::{
-    Cluster, Health, Hub, Metrics, Noted, ServiceStatus, Snapshots, Storage, StuckStage, Told,
-    Unavailable,
+    Cluster, Health, Hub, Metrics, Noted, OpenBreakers, ServiceStatus, Snapshots, StalledLanes,
+    Storage, StuckStage, Told, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -39,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) noted: Vec<(TransferId, Noted)>,
     pub(crate) reach: Option<Duration>,
     pub(crate) stuck: Vec<StuckStage>,
+    pub(crate) stalled_lanes: StalledLanes,
+    pub(crate) open_breakers: OpenBreakers,
     pub(crate) cluster: Cluster,
 }
 
@@ -57,6 +59,8 @@ impl Kernel {
             noted: Vec::new(),
             reach: None,
             stuck: Vec::new(),
+            stalled_lanes: StalledLanes::default(),
+            open_breakers: OpenBreakers::default(),
             cluster: Cluster::default(),
         });
         let kernel = Self(inner, Questions::default());
@@ -193,6 +197,8 @@ impl Hub for Kernel {
             datastore: ServiceStatus::Ok,
             broker,
             stuck: self.inner().stuck.clone(),
+            stalled_lanes: self.inner().stalled_lanes.clone(),
+            open_breakers: self.inner().open_breakers.clone(),
         }
     }
 }

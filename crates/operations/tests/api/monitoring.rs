@@ -5,7 +5,8 @@ use std::time::Duration;
 use expect_test::expect;
 use ledger::TransferId;
 use operations::{
-    ClusterNode, Fullness, Metrics, Noted, Snapshots, Stage, Storage, StuckStage, Task, Unavailable,
+    ClusterNode, Fullness, Metrics, Noted, OpenBreaker, OpenBreakers, Snapshots, Stage,
+    StalledLane, StalledLanes, Storage, StuckStage, Task, Unavailable,
 };
 
 use crate::conversation::Server;
@@ -104,6 +105,26 @@ async fn health_names_what_is_stuck() {
     server.stop().await;
 }
 
+/// A restart of the hub helps no participant that does not answer.
+#[tokio::test]
+async fn participants_that_do_not_answer_are_listed_while_the_hub_is_well() {
+    let server = Server::start().await;
+    let since = ledger::Stamp::from_millis(BEGINNING_MS);
+    let lane = StalledLane {
+        participant: "dfsp1".into(),
+        owed: 65,
+        since,
+        idle: Duration::from_millis(7_900),
+        last_attempt: "no answer in time".into(),
+    };
+    let lanes = StalledLanes { count: 2, owed: 66, shown: vec![lane] };
+    server.hub.inner().stalled_lanes = lanes;
+    let breaker = OpenBreaker { participant: "dfsp2".into(), since, failures: 5 };
+    server.hub.inner().open_breakers = OpenBreakers { count: 1, shown: vec![breaker] };
+    server.check("GET /health", "", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"stalledLanes":{"count":2,"owed":66,"lanes":[{"participant":"dfsp1","owed":65,"since":"2026-01-01T10:00:00.000Z","seconds":7,"lastAttempt":"no answer in time"}]},"openBreakers":{"count":1,"breakers":[{"participant":"dfsp2","since":"2026-01-01T10:00:00.000Z","failures":5}]},"storage":"OK"}"#]]).await;
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn snapshots_are_listed_and_asked_for() {
     let server = Server::start().await;
@@ -140,6 +161,9 @@ async fn every_metric_has_its_name_and_type() {
         notices_owed: 13,
         notices_delivered: 14,
         dead_letters: 15,
+        lanes_stalled: 41,
+        lanes_stalled_notices: 42,
+        forward_breakers_open: 43,
         inbox_refused: 16,
         requests: 17,
         requests_refused: 18,
@@ -215,6 +239,12 @@ async fn every_metric_has_its_name_and_type() {
         upesi_store_waits_total 35
         # TYPE upesi_store_bytes gauge
         upesi_store_bytes 36
+        # TYPE upesi_lanes_stalled gauge
+        upesi_lanes_stalled 41
+        # TYPE upesi_lanes_stalled_notices gauge
+        upesi_lanes_stalled_notices 42
+        # TYPE upesi_forward_breakers_open gauge
+        upesi_forward_breakers_open 43
         # TYPE upesi_inbox_refused_total counter
         upesi_inbox_refused_total 16
         # TYPE upesi_requests_total counter

@@ -17,6 +17,7 @@ mod disk_operations;
 mod documents;
 mod edge;
 mod faults;
+mod isolation;
 #[cfg(feature = "real-brokers")]
 mod kafka;
 #[cfg(feature = "real-brokers")]

@@ -1,0 +1,316 @@
+//! One participant, one share: participants that do not answer slow none of the others, also behind
+//! an address that all share, and operators see them within seconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::fsp::{Callback, Fsp, Reply, Server};
+use crate::support::http::{Connection, PATIENCE};
+use crate::support::message::{Message, Transfer};
+use crate::support::scheme::{Admin, Scheme};
+use crate::support::switch::{Home, Switch};
+
+/// Participants that take messages and never answer.
+const SILENT: usize = 8;
+/// Notices on their way to one participant, at most: `delivery.window`.
+const WINDOW: usize = 64;
+/// Connections of one I/O thread to one participant that forwards may use: 3/8 of 512, and fewer
+/// while others have many in use.
+const FORWARDS_MAX: usize = 192;
+const FORWARDS_REACHED: usize = 128;
+/// I/O threads of the switch.
+const THREADS: usize = 2;
+/// No attempt ends within a test.
+const ENDLESS: &str = "[delivery]\nanswer_timeout_ms = 600000\n";
+/// Between two looks at what will change.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Messages by participant: their methods and the paths behind the participant's name.
+type Heard = BTreeMap<String, Vec<(String, String)>>;
+
+/// The one server behind which all participants are, as behind an egress proxy: the path begins
+/// with the participant's name.
+struct Proxy {
+    server: Server,
+    heard: Arc<(Mutex<Heard>, Condvar)>,
+}
+
+impl Proxy {
+    fn start() -> Self {
+        let heard: Arc<(Mutex<Heard>, Condvar)> = Arc::default();
+        let hearing = Arc::clone(&heard);
+        let server = Server::start(move |callback: &Callback| {
+            let mut parts = callback.path.splitn(3, '/').skip(1);
+            let (name, path) = (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned());
+            let reply = if name.starts_with("silent") { Reply::Silence } else { Reply::Accept };
+            let mut heard = hearing.0.lock().unwrap();
+            heard.entry(name).or_default().push((callback.method.clone(), path));
+            hearing.1.notify_all();
+            reply
+        });
+        Self { server, heard }
+    }
+
+    fn base(&self, name: &str) -> String {
+        format!("http://{}/{name}", self.server.address())
+    }
+
+    /// Waits until `holds` for what was heard.
+    fn wait(&self, what: &str, holds: impl Fn(&Heard) -> bool) {
+        let heard = self.heard.0.lock().unwrap();
+        let waits = |heard: &mut Heard| !holds(heard);
+        let waited = self.heard.1.wait_timeout_while(heard, PATIENCE, waits);
+        let (heard, timeout) = waited.unwrap();
+        assert!(!timeout.timed_out(), "{what}: {:?}", counts(&heard));
+    }
+
+    /// Waits until a participant has heard this.
+    fn wait_for(&self, name: &str, method: &str, path: &str) {
+        let message = (method.to_owned(), path.to_owned());
+        self.wait(&format!("{name} hears {method} {path}"), |heard| {
+            heard.get(name).is_some_and(|messages| messages.contains(&message))
+        });
+    }
+
+    fn count(&self, name: &str, method: &str) -> usize {
+        count(&self.heard.0.lock().unwrap(), name, method)
+    }
+}
+
+fn count(heard: &Heard, name: &str, method: &str) -> usize {
+    heard.get(name).into_iter().flatten().filter(|(one, _)| one == method).count()
+}
+
+fn counts(heard: &Heard) -> BTreeMap<&str, usize> {
+    heard.iter().map(|(name, messages)| (&**name, messages.len())).collect()
+}
+
+fn silent(number: usize) -> String {
+    format!("silent{number}")
+}
+
+/// Sends a message on a connection that it gives back.
+fn send(connection: &mut Connection, message: &Message) -> u16 {
+    connection.exchange(&message.render()).unwrap().status()
+}
+
+/// A healthy pair pays while all silent participants have as much under way as they may: with the
+/// windows of their lanes full, and with more look-ups than there are connections for them.
+#[test]
+fn silent_participants_behind_the_same_address_slow_no_others() {
+    let home = Home::configured(ENDLESS);
+    let switch = home.serve();
+    let admin = Admin::new(&home, &switch);
+    admin.prepare_hub();
+    let proxy = Proxy::start();
+    let names = ["payerfsp", "payeefsp", "otherfsp"].map(str::to_owned);
+    for name in names.into_iter().chain((0..SILENT).map(silent)) {
+        admin.onboard(&name, &proxy.base(&name), "2000", "2000");
+    }
+    flood_with_notices(&switch, &proxy);
+    flood_with_look_ups(&switch, &proxy);
+    for _ in 0..50 {
+        pay(&switch, &proxy);
+    }
+    for number in 0..SILENT {
+        let name = silent(number);
+        assert_eq!(proxy.count(&name, "POST"), WINDOW, "{name}: no attempt has ended");
+    }
+    let looked_up = proxy.count(&silent(0), "GET");
+    assert!(looked_up <= THREADS * FORWARDS_MAX, "{looked_up} connections for look-ups");
+    switch.signal(Signal::TERM);
+    let (status, complaints) = switch.end();
+    assert!(status.success(), "{complaints}");
+}
+
+/// More than a window of notices to each of them.
+fn flood_with_notices(switch: &Switch, proxy: &Proxy) {
+    let mut connection = Connection::open(switch.fspiop).unwrap();
+    for at in 0..SILENT * (WINDOW + 16) {
+        let transfer = Transfer { payer: "otherfsp".into(), ..Transfer::of("1") };
+        let transfer = Transfer { payee: silent(at % SILENT), ..transfer };
+        assert_eq!(send(&mut connection, &transfer.prepare()), 202);
+    }
+    proxy.wait("all windows are full", |heard| {
+        (0..SILENT).all(|number| count(heard, &silent(number), "POST") == WINDOW)
+    });
+}
+
+/// More look-ups on each I/O thread than one participant has connections for.
+fn flood_with_look_ups(switch: &Switch, proxy: &Proxy) {
+    for _ in 0..8 {
+        let mut connection = Connection::open(switch.fspiop).unwrap();
+        for number in 0..FORWARDS_MAX {
+            let look_up = Message::new("GET", &format!("/parties/MSISDN/{number}"), "otherfsp");
+            let status = send(&mut connection, &look_up.to(&silent(0)));
+            assert!([202, 503].contains(&status), "{status}");
+        }
+    }
+    proxy.wait("look-ups have most of the connections that they may have", |heard| {
+        FORWARDS_REACHED <= count(heard, &silent(0), "GET")
+    });
+}
+
+/// A transfer and a look-up of the healthy pair, from end to end.
+fn pay(switch: &Switch, proxy: &Proxy) {
+    let mut connection = Connection::open(switch.fspiop).unwrap();
+    let transfer = Transfer::of("1");
+    let before = proxy.count("payeefsp", "POST");
+    assert_eq!(send(&mut connection, &transfer.prepare()), 202);
+    proxy.wait("the payee hears of it", |heard| before < count(heard, "payeefsp", "POST"));
+    assert_eq!(send(&mut connection, &transfer.fulfil("COMMITTED")), 200);
+    proxy.wait_for("payerfsp", "PUT", &transfer.path()[1..]);
+    let path = format!("parties/MSISDN/{before}");
+    let look_up = Message::new("GET", &format!("/{path}"), "payerfsp").to("payeefsp");
+    assert_eq!(send(&mut connection, &look_up), 202);
+    proxy.wait_for("payeefsp", "GET", &path);
+}
+
+fn look_up(number: usize) -> (Message, String) {
+    let path = format!("/parties/MSISDN/{number}");
+    (Message::new("GET", &path, "payerfsp").to("payeefsp"), path)
+}
+
+const UNSENT: &str = "Destination communication error - Failed to send HTTP request to host";
+const NOT_ANSWERING: &str = "Destination communication error - The recipient is not answering";
+
+/// Five look-ups in a row without an answer, and the sixth fails without an attempt.
+fn open_the_breaker(scheme: &Scheme) {
+    scheme.payee.answer(|_| Reply::Silence);
+    let failures: Vec<_> = (0..5).map(|number| failed(scheme, number)).collect();
+    assert_eq!(failures, [UNSENT; 5]);
+    assert_eq!(failed(scheme, 5), NOT_ANSWERING);
+    assert_eq!(scheme.admin.metric("upesi_forward_breakers_open"), 1);
+    let page: Value = serde_json::from_str(&scheme.admin.get("/health")).unwrap();
+    assert_eq!(page["status"], "OK", "{page}");
+    assert_eq!(page["openBreakers"]["count"], 1, "{page}");
+    let breaker = &page["openBreakers"]["breakers"][0];
+    assert_eq!(breaker["participant"], "payeefsp", "{page}");
+    assert_eq!(breaker["failures"], 5, "{page}");
+}
+
+/// The description of the error callback that a look-up costs.
+fn failed(scheme: &Scheme, number: usize) -> String {
+    let (message, path) = look_up(number);
+    scheme.send(&message, 202);
+    let callback = scheme.payer.wait("PUT", &format!("{path}/error"));
+    scheme.payer.take(1);
+    let information = &callback.json()["errorInformation"];
+    assert_eq!(information["errorCode"], "1001");
+    information["errorDescription"].as_str().unwrap().to_owned()
+}
+
+/// Look-ups fail at once until a probe finds that the payee answers.
+#[test]
+fn a_probe_closes_the_breaker_of_a_participant_that_answers_again() {
+    let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 300\n");
+    open_the_breaker(&scheme);
+    let asked = scheme.payee.take(5).len();
+    assert_eq!(asked, 5, "the sixth was not sent");
+    scheme.payee.answer(|_| Reply::Accept);
+    let mut number = 6;
+    while scheme.admin.metric("upesi_forward_breakers_open") == 1 {
+        scheme.send(&look_up(number).0, 202);
+        number += 1;
+        assert!(number < 5_000, "no probe is sent");
+        std::thread::sleep(GLANCE);
+    }
+    // Those before the probe failed at once; what comes after it is sent.
+    let (message, path) = look_up(number);
+    scheme.send(&message, 202);
+    scheme.payee.wait("GET", &path);
+    let sent = scheme.payee.take(2).len();
+    let refused = scheme.payer.take(0);
+    assert_eq!(sent + refused.len(), number + 1 - 6, "each look-up has one end");
+    for callback in refused {
+        assert_eq!(callback.json()["errorInformation"]["errorDescription"], NOT_ANSWERING);
+    }
+    lines_are(&scheme.switch, &["opened: no HTTP answer to several forwards in a row", "closed"]);
+}
+
+#[test]
+fn an_answer_to_a_notice_or_another_address_closes_the_breaker() {
+    let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 300\n");
+    open_the_breaker(&scheme);
+    scheme.payee.answer(|_| Reply::Status(503));
+    scheme.send(&Transfer::of("1").prepare(), 202);
+    scheme.admin.wait_for("upesi_forward_breakers_open", |open| open == 0);
+    scheme.payee.answer(|_| Reply::Accept);
+    let (message, path) = look_up(7);
+    scheme.send(&message, 202);
+    scheme.payee.wait("GET", &path);
+    scheme.settle();
+
+    open_the_breaker(&scheme);
+    let moved = Fsp::start("payeefsp");
+    let base = format!("http://{}", moved.address());
+    let template = "/parties/{{partyIdType}}/{{partyIdentifier}}";
+    scheme.admin.set_endpoint("payeefsp", "PARTIES_GET", &format!("{base}{template}"));
+    scheme.admin.wait_for("upesi_forward_breakers_open", |open| open == 0);
+    let (message, path) = look_up(8);
+    scheme.send(&message, 202);
+    moved.wait("GET", &path);
+    let opened = "opened: no HTTP answer to several forwards in a row";
+    lines_are(&scheme.switch, &[opened, "closed", opened, "closed"]);
+}
+
+/// What the switch wrote about the payee's breaker, in this order and nothing else.
+fn lines_are(switch: &Switch, expected: &[&str]) {
+    let complaints = switch.complaints();
+    let prefix = "upesi: forwards to payeefsp: circuit breaker ";
+    let lines: Vec<_> = complaints.lines().filter_map(|line| line.strip_prefix(prefix)).collect();
+    assert_eq!(lines, expected, "{complaints}");
+}
+
+/// Lanes of both I/O threads: their participants take messages and do not answer.
+#[test]
+fn stalled_lanes_are_listed_counted_and_reported_once_until_they_recover() {
+    let scheme = Scheme::configured("[delivery]\nanswer_timeout_ms = 500\n");
+    scheme.settle();
+    let stalled = || scheme.admin.metric("upesi_lanes_stalled");
+    assert_eq!(stalled(), 0);
+    let began = Instant::now();
+    for (fsp, count) in [(&scheme.payee, 3), (&scheme.other, 1)] {
+        fsp.answer(|_| Reply::Silence);
+        for _ in 0..count {
+            let transfer = Transfer { payee: fsp.name.clone(), ..Transfer::of("1") };
+            scheme.send(&transfer.prepare(), 202);
+        }
+    }
+    scheme.admin.wait_for("upesi_lanes_stalled", |stalled| stalled == 2);
+    assert!(Duration::from_secs(4) < began.elapsed(), "a lane has some seconds");
+    assert_eq!(scheme.admin.metric("upesi_lanes_stalled_notices"), 4);
+    let page: Value = serde_json::from_str(&scheme.admin.get("/health")).unwrap();
+    assert_eq!(page["status"], "OK", "another start of the hub would help nobody: {page}");
+    let lanes = &page["stalledLanes"];
+    assert_eq!((&lanes["count"], &lanes["owed"]), (&2.into(), &4.into()), "{page}");
+    let shown = ["payeefsp", "otherfsp"].into_iter().zip([3, 1]).enumerate();
+    for (at, (name, owed)) in shown {
+        let lane = &lanes["lanes"][at];
+        assert_eq!((&lane["participant"], &lane["owed"]), (&name.into(), &owed.into()), "{page}");
+        assert_eq!(lane["lastAttempt"], "no answer in time", "{page}");
+        assert!(5 <= lane["seconds"].as_u64().unwrap(), "{page}");
+        assert!(lane["since"].is_string(), "{page}");
+    }
+    let public = scheme.ask(&Message::new("GET", "/health", "payerfsp"));
+    assert_eq!(public.status(), 200);
+    assert!(!public.text().contains("payeefsp"), "{}", public.text());
+
+    [&scheme.payee, &scheme.other].into_iter().for_each(|fsp| fsp.answer(|_| Reply::Accept));
+    scheme.admin.wait_for("upesi_lanes_stalled", |stalled| stalled == 0);
+    assert!(!scheme.admin.get("/health").contains("stalledLanes"));
+    scheme.settle();
+    let complaints = scheme.switch.complaints();
+    for name in ["payeefsp", "otherfsp"] {
+        let prefix = format!("upesi: lane {name}: ");
+        let lines = complaints.lines().filter_map(|line| line.strip_prefix(&prefix));
+        let words: Vec<_> = lines.filter_map(|line| line.split([':', ' ']).next()).collect();
+        assert_eq!(words, ["stalled", "recovered"], "{complaints}");
+    }
+    let lanes: BTreeSet<_> = complaints.lines().collect();
+    assert_eq!(lanes.len(), 4, "nothing else is reported: {complaints}");
+}

@@ -10,6 +10,7 @@ mod cluster;
 mod cold;
 mod config;
 mod counterfactual;
+mod descriptors;
 mod explain;
 mod explanation;
 mod health;

@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::cold;
 use crate::config::{self, Config, Probes};
+use crate::descriptors::{connections_all, raise_limit};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
 use crate::log_end;
@@ -742,6 +743,7 @@ fn switch_options(config: &Config, signatures: Signatures, reach: &Arc<Reach>) -
         pool: switch::PoolLimits {
             connect: Duration::from_millis(config.delivery.connect_timeout_ms),
             answer: Duration::from_millis(config.delivery.answer_timeout_ms),
+            connections_all: connections_all(raise_limit(), config.threads()),
             ..switch::PoolLimits::default()
         },
         connections: config.connections(),

@@ -190,15 +190,16 @@ impl Hub for Kernel {
             Some(Unavailable::Stopped) => ServiceStatus::Down,
             _ => ServiceStatus::Ok,
         };
+        let inner = self.inner();
         Health {
             version: "0.1.0",
             started: Stamp::from_millis(BEGINNING_MS),
             uptime: Duration::from_millis(12_345),
             datastore: ServiceStatus::Ok,
             broker,
-            stuck: self.inner().stuck.clone(),
-            stalled_lanes: self.inner().stalled_lanes.clone(),
-            open_breakers: self.inner().open_breakers.clone(),
+            stuck: inner.stuck.clone(),
+            stalled_lanes: inner.stalled_lanes.clone(),
+            open_breakers: inner.open_breakers.clone(),
         }
     }
 }

@@ -319,6 +319,35 @@ fn every_alert_is_explained() {
     assert_eq!(alerts, explained);
 }
 
+/// The lines of one alert, without their indentation.
+fn alert<'a>(rules: &'a str, name: &str) -> Vec<&'a str> {
+    let wanted = format!("- alert: {name}");
+    let lines = rules.lines().map(str::trim).skip_while(|line| *line != wanted);
+    lines
+        .enumerate()
+        .take_while(|(at, line)| *at == 0 || !line.starts_with("- "))
+        .map(|it| it.1)
+        .collect()
+}
+
+/// The page for notices that no participant takes comes before 10,000 are owed, without waiting.
+#[test]
+fn a_page_comes_before_many_notices_are_owed_to_stalled_lanes() {
+    const OWED_MAX: u64 = 10_000;
+    /// A lane counts as stalled after 5 s; 5 s between scrapes, and between evaluations.
+    const SECONDS_UNTIL_SEEN: u64 = 15;
+    const OWED_PER_SECOND: u64 = 600;
+    let rules = read("deploy/prometheus/rules.yaml");
+    let page = alert(&rules, "UpesiStalledNoticesPileUp");
+    assert!(page.contains(&"labels: {severity: page}"), "{page:?}");
+    assert!(page.iter().all(|line| !line.starts_with("for:")), "{page:?}");
+    let prefix = "expr: sum by (job) (upesi_lanes_stalled_notices) > ";
+    let threshold = page.iter().find_map(|line| line.strip_prefix(prefix)).expect("its expression");
+    let threshold: u64 = threshold.parse().unwrap();
+    let until_seen = threshold.max(OWED_PER_SECOND * SECONDS_UNTIL_SEEN);
+    assert!(until_seen < OWED_MAX, "{until_seen}");
+}
+
 /// What the image is made of must hold every file that is compiled in.
 #[test]
 fn the_image_is_given_what_is_compiled_in() {

@@ -3,8 +3,8 @@
 //!
 //! A resolver that does not answer holds a thread of the blocking pool until it gives up, which can
 //! take longer than any attempt waits. That pool also reads the log. So each name has at most one
-//! look-up under way, and all names of an I/O thread together have [`LOOKUPS_MAX`]. Names whose last
-//! look-up was slow share half of these, so that they leave room for the others.
+//! look-up under way, and all names of an I/O thread together have [`LOOKUPS_MAX`]. Names whose
+//! last look-up was slow share half of these, so that they leave room for the others.
 //!
 //! **Bounds.** [`NAMES_MAX`] names are kept; beyond it those that no pool uses are dropped.
 

@@ -4,8 +4,8 @@
 //! when it gives the reason of a failure. There is no timer per request: a sweep a few times a
 //! second ends the connections whose request has had its time.
 //!
-//! **Shares.** Connections are counted per participant, never per host and port. Participants behind
-//! one address have connections of their own, and one that does not answer delays no other.
+//! **Shares.** Connections are counted per participant, never per host and port. Participants
+//! behind one address have connections of their own, and one that does not answer delays no other.
 //!
 //! **Bounds.** All participants of a thread together have at most [`PoolLimits::connections_all`]
 //! connections. When that many are open, an idle one is closed before another is opened. One
@@ -15,8 +15,8 @@
 //! Those that wait are bounded too: notices by the window of their lane, forwards by
 //! [`crate::Options::forwards_max`].
 //!
-//! **Costs.** A request finds its pool by the participant's place in the register, without a hash and
-//! without an allocation.
+//! **Costs.** A request finds its pool by the participant's place in the register, without a hash
+//! and without an allocation.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

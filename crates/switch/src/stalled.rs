@@ -1,8 +1,8 @@
 //! Detects stalled lanes: notices are owed to a participant and none is delivered.
 //!
-//! A stalled lane is no fault of the hub, so the hub's health stays as it is. The lane is listed for
-//! operators, counted in the metrics, and reported in one log line when it stalls and one when it
-//! recovers. The thread that owns the lanes looks at them twice a second.
+//! A stalled lane is no fault of the hub, so the hub's health stays as it is. The lane is listed
+//! for operators, counted in the metrics, and reported in one log line when it stalls and one when
+//! it recovers. The thread that owns the lanes looks at them twice a second.
 //!
 //! A lane recovers with the next notice that is delivered, or when none is owed any more.
 //!

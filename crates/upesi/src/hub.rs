@@ -1,7 +1,7 @@
 //! The admin API's view of the running node.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -15,7 +15,7 @@ use operations::{
     ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage, Takeover,
     Told, Unavailable,
 };
-use ports::Clock;
+use ports::{Clock, Now};
 use sequencer::{Durability, Submission};
 use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
@@ -30,8 +30,7 @@ pub(crate) struct NodeHub {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) snapshots: FollowerHandle,
     pub(crate) clock: SystemClock,
-    pub(crate) started: Stamp,
-    pub(crate) since: Instant,
+    pub(crate) began: Now,
     /// Places for those who have a transfer explained.
     pub(crate) explaining: Arc<Semaphore>,
     /// Records that decide nothing.
@@ -267,6 +266,7 @@ impl Hub for NodeHub {
 
     fn health(&self) -> Health {
         let condition = self.handle.condition();
+        let uptime_us = self.clock.now().monotonic_us.saturating_sub(self.began.monotonic_us);
         let service = |down| if down { ServiceStatus::Down } else { ServiceStatus::Ok };
         let shown = |stuck: &Stuck| StuckStage {
             name: stuck.stage.clone(),
@@ -275,8 +275,8 @@ impl Hub for NodeHub {
         };
         Health {
             version: env!("CARGO_PKG_VERSION"),
-            started: self.started,
-            uptime: self.since.elapsed(),
+            started: self.began.wall,
+            uptime: Duration::from_micros(uptime_us),
             datastore: service(condition.stopped.is_some()),
             broker: service(condition.is_log_down()),
             stuck: condition.stuck.iter().map(shown).collect(),

@@ -369,7 +369,7 @@ mod tests {
         let left: Vec<_> = table.holders().copied().collect();
         assert_eq!(left.len(), 4, "{left:?}");
         assert!(["a", "b", "h", "i"].iter().all(|name| left.contains(name)), "{left:?}");
-        // A place that was lost is nobody's: its holder changes nothing any more.
+        // A connection that has lost its place changes nothing any more.
         table.begin(places[2]);
         table.end(places[2], Whole::Yes);
         assert_eq!(table.remove(places[2]), None);

@@ -150,7 +150,7 @@ impl Condition {
         !self.is_log_down() && self.stuck.is_empty()
     }
 
-    /// What is wrong with the log or what is stored beside it.
+    /// The fault of the log or the store, if there is one.
     #[must_use]
     pub fn storage_fault(&self) -> Option<String> {
         let stored = |one: &&Stuck| one.is_log() || one.stage == "store";

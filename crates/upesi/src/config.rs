@@ -238,7 +238,7 @@ pub(crate) struct Health {
     pub(crate) watchdog: Watchdog,
 }
 
-/// Where supervisors' probes are answered beside an admin API at its default address.
+/// Address of health probes next to an admin API at its default address.
 const PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3002);
 
 /// Where supervisors' probes are answered.

@@ -19,7 +19,7 @@ pub(crate) const BEGINNING_MS: u64 = 1_767_261_600_000;
 
 pub(crate) struct Kernel(Mutex<Inner>, Questions);
 
-/// Questions wait while somebody has the gate.
+/// Questions wait while a test holds the gate.
 #[derive(Default)]
 struct Questions {
     gate: Arc<RwLock<()>>,

@@ -106,7 +106,7 @@ fn signals_that_mean_nothing_end_nothing_and_quit_ends_in_order() {
     assert!(home.verify().status.success());
 }
 
-/// What stands in a path where an id is meant, and names nothing.
+/// Path segments in place of an id that name nothing.
 fn wrong_ids() -> Vec<String> {
     let mut ids: Vec<String> = [
         "nobody",

@@ -96,7 +96,9 @@ fn prove_rendered(topology: &str) {
         false => "/var/lib/upesi/data/admin-token",
     };
     let hosts: &[&str] = &["upesi-admin", "upesi-0.upesi-nodes.upesi.svc:3001"];
-    let pod = Pod { arguments: with_log_in_files(&arguments), probes, token_file, hosts };
+    let ready = text.lines().find_map(|line| line.trim().strip_prefix("path: "));
+    assert_eq!(ready, Some("/ready"));
+    let pod = Pod { arguments: with_log_in_files(&arguments), probes, token_file, hosts, ready };
     let grace =
         text.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: "));
     pod.prove(&container, Duration::from_secs(grace.unwrap().parse().unwrap()));
@@ -126,6 +128,7 @@ fn what_compose_starts_starts_is_probed_and_stops() {
             probes: lists(&image, "CMD ").into_iter().take(1).collect(),
             token_file: "/run/secrets/admin-token",
             hosts: &["node-a:3001"],
+            ready: None,
         };
         pod.prove(&container, Duration::from_secs(60));
     });
@@ -166,6 +169,8 @@ struct Pod<'a> {
     token_file: &'a str,
     /// Names under which the admin API is asked.
     hosts: &'a [&'a str],
+    /// Where what supervises it asks by HTTP whether it is ready.
+    ready: Option<&'a str>,
 }
 
 impl Pod<'_> {
@@ -183,6 +188,9 @@ impl Pod<'_> {
         assert_eq!(switch.fspiop.to_string(), "0.0.0.0:4000");
         for probe in &self.probes {
             assert!(self.probe(container, probe), "{probe:?}: {}", switch.complaints());
+        }
+        if let Some(path) = self.ready {
+            assert_eq!(ask(&format!("{ADDRESS}:3002"), &format!("GET {path}"), ADDRESS, ""), 200);
         }
         let admin = format!("{ADDRESS}:3001");
         assert_eq!(ask(&format!("{ADDRESS}:4000"), "GET /health", "any", ""), 200);

@@ -196,6 +196,8 @@ impl Hub for Kernel {
             datastore: ServiceStatus::Ok,
             broker: ServiceStatus::Ok,
             stuck: Vec::new(),
+            stalled_lanes: operations::StalledLanes::default(),
+            open_breakers: operations::OpenBreakers::default(),
         }
     }
 }

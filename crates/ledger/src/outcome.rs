@@ -170,7 +170,7 @@ impl Outcome {
 use Outcome::*;
 
 /// Every outcome, in order of number.
-pub const ALL: [Outcome; 67] = [
+pub const ALL: [Outcome; 68] = [
     Accepted,
     Repeated,
     SenderNotFound,

@@ -317,7 +317,7 @@ fn figures_of_lanes(now: &Metrics) -> [Figure; 3] {
     ]
 }
 
-fn figures_of_the_edge(now: &Metrics) -> [Figure; 13] {
+fn figures_of_the_edge(now: &Metrics) -> [Figure; 14] {
     use Kind::Counter;
     [
         (Counter, "upesi_inbox_refused_total", "Commands refused, inbox full.", now.inbox_refused),

@@ -32,7 +32,7 @@ pub(crate) const STRAY: u32 = 1 << 31;
 const BURSTS_PER_MILLE: u32 = 400;
 
 /// What is aimed at.
-const AIMS: [Outcome; 35] = [
+const AIMS: [Outcome; 36] = [
     Outcome::Accepted,
     Outcome::SenderNotFound,
     Outcome::PrepareModified,

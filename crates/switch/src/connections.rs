@@ -286,12 +286,10 @@ impl Serving {
             self.line.with_place(Admission::begin);
         }
     }
-}
 
-impl Serving {
     /// Whether `X-Client-Id` of the request counts for nothing.
     pub(crate) fn ignores_client_id(&self) -> bool {
-        self.0.ignores_client_id.get()
+        self.line.ignores_client_id.get()
     }
 }
 

@@ -21,9 +21,17 @@ pub(crate) const SILENCE: u16 = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
     pub(crate) status: u16,
+    /// Header lines, each with its line end.
+    pub(crate) headers: String,
     pub(crate) body: String,
     /// How many messages get this answer before the usual ones return; `None`: all.
     pub(crate) times: Option<u32>,
+}
+
+impl Manner {
+    pub(crate) fn of(status: u16) -> Self {
+        Self { status, headers: String::new(), body: String::new(), times: None }
+    }
 }
 
 /// A recording server.
@@ -110,26 +118,26 @@ impl Shared {
     }
 
     /// Keeps a message and says how to answer it.
-    fn keep(&self, request: Request) -> (u16, String) {
+    fn keep(&self, request: Request) -> Manner {
         let usual = if matches!(request.method.as_str(), "PUT" | "PATCH") { 200 } else { 202 };
         let recipient = header(&request.headers, "fspiop-destination");
         let is_callback = header(&request.headers, "fspiop-source").is_some();
         if !is_callback
             || recipient.is_some_and(|name| is_of_another_conversation(name, &self.name))
         {
-            return (usual, String::new());
+            return Manner::of(usual);
         }
         let mut inbox = self.lock();
         if MESSAGES_MAX <= inbox.messages.len() {
-            return (503, String::new());
+            return Manner::of(503);
         }
         inbox.messages.push_back(request);
         self.came.notify_all();
         match &mut inbox.manner {
-            None | Some(Manner { times: Some(0), .. }) => (usual, String::new()),
+            None | Some(Manner { times: Some(0), .. }) => Manner::of(usual),
             Some(manner) => {
                 manner.times = manner.times.map(|times| times - 1);
-                (manner.status, manner.body.clone())
+                manner.clone()
             }
         }
     }
@@ -167,12 +175,12 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         };
-        let (status, body) = shared.keep(request);
+        let Manner { status, headers, body, .. } = shared.keep(request);
         while status == SILENCE && !shared.lock().ended {
             thread::sleep(IDLE_CHECK);
         }
         let length = body.len();
-        let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!("HTTP/1.1 {status} Answer\r\n{headers}Content-Length: {length}\r\n\r\n");
         stream.write_all((head + &body).as_bytes())?;
     }
     Ok(())

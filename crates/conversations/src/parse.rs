@@ -218,7 +218,7 @@ fn action(text: &str, lines: &mut Lines<'_>) -> Result<Action, String> {
             Ok(Action::Joins { fsp: owned(fsp), currency: owned(currency), endpoints })
         }
         [fsp, "keeps", "silent"] => {
-            let manner = Manner { status: SILENCE, body: String::new(), times: None };
+            let manner = Manner::of(SILENCE);
             Ok(Action::Answers { fsp: owned(fsp), manner })
         }
         [fsp, "answers", status, ref times @ ..] => answers(fsp, status, times, lines),
@@ -390,9 +390,16 @@ fn answers(
         [count, "times"] => Some(count.parse().map_err(|_| "not a count")?),
         _ => return Err("`once` or `3 times` is meant".into()),
     };
+    let mut headers = String::new();
+    let is_header = |line: &str| !is_json(line) && header(line).is_ok();
+    while let Some((_, line)) = lines.next_if(|(_, line)| is_header(line)) {
+        let HeaderLine { name, value, .. } = header(line)?;
+        let value = value.ok_or("an answer has a header or not: leave it out")?;
+        headers.push_str(&format!("{name}: {value}\r\n"));
+    }
     let first = lines.next_if(|(_, line)| is_json(line));
     let body = first.map_or(String::new(), |(_, line)| json(line, lines));
-    Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { status, body, times } })
+    Ok(Action::Answers { fsp: fsp.to_owned(), manner: Manner { status, headers, body, times } })
 }
 
 fn is_answer(line: &str) -> bool {
@@ -457,6 +464,7 @@ error 3100 "{any}"
 
 dfsp1 has position 100
 dfsp2 answers 503 2 times
+Retry-After: 1
 wait 2 s
 "#;
 
@@ -466,7 +474,9 @@ wait 2 s
         assert_eq!(conversation.title, "A title");
         assert_eq!(conversation.rows[0].name, "3.4 \"same, COMMITTED\"");
         let lines: Vec<_> = conversation.steps.iter().map(|step| step.line).collect();
-        assert_eq!(lines, [5, 14, 19, 23, 24, 25]);
+        assert_eq!(lines, [5, 14, 19, 23, 24, 26]);
+        let Action::Answers { manner, .. } = &conversation.steps[4].action else { panic!() };
+        assert_eq!(manner.headers, "Retry-After: 1\r\n");
         let Action::Send(send) = &conversation.steps[0].action else { panic!("a message") };
         let Message::New(message) = &send.message else { panic!("a new message") };
         assert_eq!((send.label.as_deref(), &*message.version), (Some("prepare"), "1.1"));

@@ -1,9 +1,9 @@
 //! The state machine over all lanes of a thread.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque, btree_map};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque, btree_map};
 
-use ledger::{NoticeId, ParticipantIndex, TransferId};
+use ledger::{DeliveryResult, NoticeId, ParticipantIndex, TransferId};
 use ports::Net;
 
 use crate::lane::{Lane, LaneMode, LaneState, LaneWork};
@@ -35,6 +35,10 @@ pub struct Delivery<M> {
     /// Patient attempts that hold back others, and until when.
     patient: VecDeque<(Moment, NoticeId)>,
     timers: BinaryHeap<Reverse<(Moment, Timer)>>,
+    /// When entries that failed, or wait for an address, are given up.
+    horizons: BTreeSet<(Moment, Slot)>,
+    /// Deliveries that ended with their time, in order.
+    lapsed: VecDeque<Report>,
     starved_lanes: u32,
 }
 
@@ -42,7 +46,7 @@ pub struct Delivery<M> {
 enum Timer {
     /// An entry's pause is over.
     Retry(Slot),
-    /// A probing lane may send again. Stale ones, of a lane opened since, do no harm.
+    /// A probing or paused lane may send again. Stale ones, of a lane opened since, do no harm.
     Probe(LaneAt),
 }
 
@@ -67,6 +71,8 @@ impl<M: Clone> Delivery<M> {
             runnable_patient: VecDeque::new(),
             patient: VecDeque::new(),
             timers: BinaryHeap::new(),
+            horizons: BTreeSet::new(),
+            lapsed: VecDeque::new(),
             starved_lanes: 0,
         }
     }
@@ -77,20 +83,12 @@ impl<M: Clone> Delivery<M> {
             return Enqueued::Repeated;
         }
         let lane = self.lane_at(entry.recipient);
-        let (notice, transfer) = (entry.notice, entry.transfer);
+        let notice = entry.notice;
         let (slot, enqueued) = self.hold(lane, entry);
         self.by_notice.insert(notice, slot);
         self.lanes[lane.0 as usize].state.waiting += 1;
-        match self.tails.insert((lane, transfer), slot) {
-            Some(earlier) => {
-                self.entries[earlier].after = Some(slot);
-                self.entries[slot].before = Some(earlier);
-            }
-            None => {
-                self.line_up(slot, Stage::Fresh);
-                self.refresh(lane);
-            }
-        }
+        self.join(slot);
+        self.refresh(lane);
         enqueued
     }
 
@@ -137,6 +135,12 @@ impl<M: Clone> Delivery<M> {
         None
     }
 
+    /// The next delivery that has ended because its time was over, while no attempt was under way.
+    /// To be recorded. To be called until `None` after [`Delivery::poll`].
+    pub fn next_lapsed(&mut self) -> Option<Report> {
+        self.lapsed.pop_front()
+    }
+
     /// Takes the result of an attempt and decides what follows. A report must be recorded; its
     /// window slot is free only after [`Delivery::recorded`].
     ///
@@ -145,83 +149,86 @@ impl<M: Clone> Delivery<M> {
     pub fn finished(&mut self, notice: NoticeId, result: AttemptResult, now: Moment) -> Verdict {
         self.now = self.now.max(now);
         let slot = *self.by_notice.get(&notice).expect("a result belongs to a known notice");
-        let Held { stage, lane, attempts, .. } = self.entries[slot];
+        let Held { stage, lane, .. } = self.entries[slot];
         assert!(
             matches!(stage, Stage::InFlight | Stage::Probe),
             "a result belongs to an attempt under way, {notice:?} is {stage:?}"
         );
-        self.entries[slot].last = Some(result);
         self.lanes[lane.0 as usize].state.in_flight -= 1;
         self.lanes[lane.0 as usize].results += 1;
         self.patient.retain(|(_, other)| *other != notice);
-        let consequence = result.consequence();
-        let state = &mut self.lanes[lane.0 as usize].state;
-        state.last = Some(result);
-        state.delivered += u64::from(consequence == Consequence::Deliver);
-        if consequence != Consequence::Wait && (consequence != Consequence::Deliver || 1 < attempts)
-        {
-            self.entries[slot].note_tried(self.now, result);
-        }
-        match consequence {
-            Consequence::Wait => {
-                self.entries[slot].attempts -= 1;
-                self.entries[slot].unsent = self.entries[slot].unsent.saturating_add(1);
-            }
-            _ => {
-                self.entries[slot].unsent = 0;
-                self.note_health(lane, result);
-            }
-        }
-        let verdict = match consequence {
-            Consequence::Deliver => Verdict::Delivered(self.conclude(slot, result)),
-            Consequence::Retry | Consequence::Wait if self.lanes[lane.0 as usize].left => {
+        self.note(slot, result);
+        let verdict = match result.consequence() {
+            Consequence::Deliver => Verdict::Ended(self.conclude(slot, DeliveryResult::Delivered)),
+            Consequence::GiveUp => Verdict::Ended(self.conclude(slot, self.loss(slot))),
+            _ if self.lanes[lane.0 as usize].left => {
                 self.delay_probe(slot);
                 self.forget(slot);
                 Verdict::Left
             }
+            Consequence::Retry => self.after_failure(slot),
+            Consequence::Wait | Consequence::Park if self.entries[slot].unwanted => {
+                Verdict::Ended(self.lapse(slot))
+            }
             // The entry alone waits: its lane was not answered, and goes on with others.
-            Consequence::Wait => Verdict::RetryAt(self.back_off(slot, self.entries[slot].unsent)),
-            Consequence::Retry if attempts < self.policy.attempts_max => {
-                Verdict::RetryAt(self.pause(slot))
+            Consequence::Wait => {
+                let pause = self.policy.backoff_micros(self.entries[slot].unsent, &mut self.jitter);
+                Verdict::RetryAt(self.back_off(slot, self.now.after_micros(pause)))
             }
-            Consequence::Retry => {
-                self.delay_probe(slot);
-                Verdict::Dead(self.conclude(slot, result))
-            }
-            Consequence::GiveUp => Verdict::Dead(self.conclude(slot, result)),
+            Consequence::Park => self.park(slot),
         };
         self.refresh(lane);
         verdict
     }
 
+    /// The recipient asked for a pause (`Retry-After`): its lane sends nothing for that long, or
+    /// for as long as the longest pause is.
+    pub fn pause_asked(&mut self, recipient: ParticipantIndex, micros: u64, now: Moment) {
+        self.now = self.now.max(now);
+        let at = self.lane_at(recipient);
+        let until = self.now.after_micros(micros.min(self.policy.backoff_max_micros));
+        let state = &mut self.lanes[at.0 as usize].state;
+        if state.paused_until < until {
+            state.paused_until = until;
+            self.timers.push(Reverse((until, Timer::Probe(at))));
+        }
+    }
+
     /// Frees the window slots of deliveries whose reports are durable. Ids that are not waiting
-    /// for it (withdrawn, or of an earlier run) are passed over.
+    /// for it, as those of an earlier run, are passed over.
     pub fn recorded(&mut self, notices: &[NoticeId]) {
         for notice in notices {
             let btree_map::Entry::Occupied(found) = self.by_notice.entry(*notice) else { continue };
             let slot = *found.get();
-            if self.entries[slot].stage != Stage::Unrecorded {
+            let Held { stage, lane, .. } = self.entries[slot];
+            if !matches!(stage, Stage::Unrecorded | Stage::Lapsed) {
                 continue;
             }
             found.remove();
-            let lane = self.entries[slot].lane;
             self.entries.release(slot);
-            self.lanes[lane.0 as usize].state.unrecorded -= 1;
+            let unrecorded = &mut self.lanes[lane.0 as usize].state.unrecorded;
+            *unrecorded -= u32::from(stage == Stage::Unrecorded);
             self.refresh(lane);
         }
     }
 
-    /// Drops a prepare that was never attempted, because its transfer is final.
+    /// The transfer of a prepare is final: it is not sent, or not sent again. One that was
+    /// attempted may have reached its recipient, which is told of the end like any other.
     pub fn withdraw(&mut self, notice: NoticeId) -> Withdrawal {
         let Some(&slot) = self.by_notice.get(&notice) else { return Withdrawal::Unknown };
-        let Held { stage, lane, purpose, attempts, .. } = self.entries[slot];
-        let ended = matches!(stage, Stage::InFlight | Stage::Probe | Stage::Unrecorded);
-        if purpose != Purpose::Prepare || ended || 0 < attempts {
+        let Held { stage, lane, purpose, .. } = self.entries[slot];
+        if purpose != Purpose::Prepare {
             return Withdrawal::Kept;
         }
-        self.drop_all(&[slot]);
+        self.entries[slot].unwanted = true;
+        if !stage.waits() {
+            return Withdrawal::Kept;
+        }
+        self.stop_timers(&[slot]);
+        self.leave_list(slot);
+        let report = self.lapse(slot);
         self.refresh(lane);
-        Withdrawal::Dropped
+        Withdrawal::Ended(report)
     }
 
     /// Another node sends to these participants from now on: whatever waits is dropped, and what
@@ -259,28 +266,34 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// The participant is reached elsewhere from now on: what was learned about the old address
-    /// counts no more. Its pauses end and its lane opens; attempts made are kept. Costs a pass
-    /// over all entries of all lanes, so it is for changes by people.
+    /// The participant is reached elsewhere from now on, or for the first time: what was learned
+    /// about the old address counts no more. Its pauses end, its lane opens, and what waited for an
+    /// address lines up again; attempts made are kept. Costs a pass over all entries of all lanes,
+    /// so it is for changes by people.
     pub fn address_changed(&mut self, recipient: ParticipantIndex, now: Moment) {
         self.now = self.now.max(now);
         let Some(&at) = self.lane_of.get(&recipient) else { return };
-        let state = &mut self.lanes[at.0 as usize].state;
-        (state.consecutive_failures, state.mode) = (0, LaneMode::Open);
-        let due = self.now;
-        let timers = std::mem::take(&mut self.timers).into_vec();
-        let hurried = timers.into_iter().map(|Reverse((moment, timer))| {
-            let own = matches!(timer, Timer::Retry(slot) if self.entries[slot].lane == at);
-            Reverse((if own { moment.min(due) } else { moment }, timer))
-        });
-        self.timers = hurried.collect();
-        for slot in self.by_notice.values() {
-            let held = &mut self.entries[*slot];
+        self.lanes[at.0 as usize].open();
+        self.lanes[at.0 as usize].state.paused_until = Moment::default();
+        // In the order of their numbers, in which those of one transfer must go.
+        let own: Vec<_> = self.by_notice.values().copied().collect();
+        let own = own.into_iter().filter(|slot| self.entries[*slot].lane == at);
+        let (waiting, others): (Vec<_>, Vec<_>) =
+            own.partition(|slot| self.entries[*slot].stage.waits());
+        self.stop_timers(&waiting);
+        for slot in &waiting {
+            self.leave_list(*slot);
+            self.unchain(*slot);
+        }
+        for slot in others {
             // A probe of the old address says nothing about a lane that probes the new one.
-            if held.lane == at && held.stage == Stage::Probe {
-                held.stage = Stage::InFlight;
+            let stage = &mut self.entries[slot].stage;
+            if *stage == Stage::Probe {
+                *stage = Stage::InFlight;
             }
         }
+        self.lanes[at.0 as usize].state.waiting += waiting.len() as u32;
+        waiting.into_iter().for_each(|slot| self.join(slot));
         self.refresh(at);
     }
 
@@ -290,7 +303,9 @@ impl<M: Clone> Delivery<M> {
         let timer = self.timers.peek().map(|Reverse((moment, _))| *moment);
         let held_back = (!self.runnable_patient.is_empty()).then(|| self.patient.front());
         let room = held_back.flatten().map(|(until, _)| *until);
-        timer.into_iter().chain(room).min()
+        let horizon = self.horizons.first().map(|(until, _)| *until);
+        let lapsed = (!self.lapsed.is_empty()).then_some(self.now);
+        timer.into_iter().chain(room).chain(horizon).chain(lapsed).min()
     }
 
     /// Whether some lane has entries to send but no window, at least half of which is unrecorded
@@ -310,16 +325,15 @@ impl<M: Clone> Delivery<M> {
     #[must_use]
     pub fn course(&self, notice: NoticeId, now: Moment) -> Option<Course> {
         let held = &self.entries[*self.by_notice.get(&notice)?];
-        let waits = match (held.stage, self.lanes[held.lane.0 as usize].state.mode) {
-            (Stage::Vacant, _) => return None,
-            (Stage::Blocked, _) => Waits::Earlier,
-            (Stage::InFlight | Stage::Probe, _) => Waits::Result,
-            (Stage::BackingOff, _) => Waits::Until(held.pause_end),
-            (Stage::Unrecorded, _) => Waits::Record,
-            (Stage::Fresh | Stage::Resumed, LaneMode::Probing { next }) if now < next => {
-                Waits::Until(next)
-            }
-            (Stage::Fresh | Stage::Resumed, _) => Waits::Turn,
+        let lane = &self.lanes[held.lane.0 as usize];
+        let waits = match held.stage {
+            Stage::Vacant => return None,
+            Stage::Blocked => Waits::Earlier,
+            Stage::InFlight | Stage::Probe => Waits::Result,
+            Stage::BackingOff => Waits::Until(held.pause_end),
+            Stage::Parked => Waits::Address,
+            Stage::Unrecorded | Stage::Lapsed => Waits::Record,
+            Stage::Fresh | Stage::Resumed => lane.turn_at(now),
         };
         let first_attempt = (0 < held.attempts).then_some(held.first_attempt);
         Some(Course { attempts: held.attempts, first_attempt, last: held.last, waits })
@@ -330,6 +344,12 @@ impl<M: Clone> Delivery<M> {
     /// end is recorded.
     pub fn tried(&self, notice: NoticeId) -> &[Tried] {
         self.by_notice.get(&notice).map_or(&[], |slot| &self.entries[*slot].tried)
+    }
+
+    /// The notices that wait for an address, in order of number. Costs a pass over all entries.
+    pub fn parked(&self) -> impl Iterator<Item = NoticeId> + '_ {
+        let is_parked = |slot: Slot| self.entries[slot].stage == Stage::Parked;
+        self.by_notice.iter().filter(move |(_, slot)| is_parked(**slot)).map(|(notice, _)| *notice)
     }
 
     /// Every lane that ever had an entry, in order of first use.
@@ -373,6 +393,9 @@ impl<M: Clone> Delivery<M> {
             bytes: entry.bytes,
             attempts: 0,
             unsent: 0,
+            until: entry.until,
+            watched: false,
+            unwanted: false,
             first_attempt: Moment::default(),
             began: Moment::default(),
             tried: Vec::new(),
@@ -410,17 +433,49 @@ impl<M: Clone> Delivery<M> {
                 }
             }
         }
+        self.lapse_due();
+    }
+
+    /// Gives up what waits and has waited for too long. One whose message cannot be read is kept:
+    /// its recipient has nothing to do with that.
+    fn lapse_due(&mut self) {
+        while let Some((_, slot)) = self.horizons.first().filter(|(until, _)| *until <= self.now) {
+            let slot = *slot;
+            self.unwatch(slot);
+            let Held { stage, lane, last, .. } = self.entries[slot];
+            if stage.waits() && stage != Stage::BackingOff && last != Some(AttemptResult::Unsent) {
+                self.lapse_waiting(slot);
+                self.refresh(lane);
+            }
+        }
+    }
+
+    /// The same for the entries of a lane that were never tried. They are in the order in which
+    /// they became owed.
+    fn lapse_fresh(&mut self, at: LaneAt) {
+        while let Some(slot) = self.lanes[at.0 as usize].fresh.first()
+            && self.entries[slot].until <= self.now
+        {
+            self.lapse_waiting(slot);
+        }
+    }
+
+    fn lapse_waiting(&mut self, slot: Slot) {
+        self.leave_list(slot);
+        let report = self.lapse(slot);
+        self.lapsed.push_back(report);
     }
 
     fn next_hurried(&mut self, at: LaneAt) -> Slot {
         let lane = &mut self.lanes[at.0 as usize];
-        let slot = if lane.state.mode == LaneMode::Open {
+        // In an open lane they take turns. In another one entries that failed come last, so that
+        // one the recipient cannot digest does not keep a lane shut that would open for any other.
+        let slot = if lane.state.mode == LaneMode::Open && lane.resumed_next {
             lane.resumed.pop(&mut self.entries).or_else(|| lane.fresh.pop(&mut self.entries))
         } else {
-            // Entries that failed come last, so that one the recipient cannot digest does not
-            // keep a lane shut that would open for any other.
             lane.fresh.pop(&mut self.entries).or_else(|| lane.resumed.pop(&mut self.entries))
         };
+        lane.resumed_next = !lane.resumed_next;
         slot.expect("a lane that may send has an entry to send")
     }
 
@@ -450,42 +505,116 @@ impl<M: Clone> Delivery<M> {
         attempt
     }
 
-    /// Any HTTP answer shows that someone lives there and opens the lane; enough results in a
-    /// row without one close it.
-    fn note_health(&mut self, at: LaneAt, result: AttemptResult) {
+    /// Notes how an attempt ended, and what that says about the recipient: one that takes a notice
+    /// or refuses it for good is well, and enough failures of different notices in a row close its
+    /// lane. Where nothing was sent, there was no attempt.
+    fn note(&mut self, slot: Slot, result: AttemptResult) {
+        let consequence = result.consequence();
+        let held = &mut self.entries[slot];
+        let (notice, at) = (held.notice, held.lane);
+        held.last = Some(result);
         let state = &mut self.lanes[at.0 as usize].state;
-        if result.status().is_some() {
-            state.consecutive_failures = 0;
-            state.mode = LaneMode::Open;
-            return;
+        state.last = Some(result);
+        state.delivered += u64::from(consequence == Consequence::Deliver);
+        held.unsent = match consequence {
+            Consequence::Wait => held.unsent.saturating_add(1),
+            _ => 0,
+        };
+        match consequence {
+            Consequence::Wait | Consequence::Park => return held.attempts -= 1,
+            Consequence::Deliver if held.attempts == 1 => (),
+            _ => held.note_tried(self.now, result),
         }
-        state.consecutive_failures = state.consecutive_failures.saturating_add(1);
-        if state.mode == LaneMode::Open && self.policy.probe_after <= state.consecutive_failures {
-            self.lanes[at.0 as usize].probes_failed = 0;
+        let new = held.attempts == 1;
+        let lane = &mut self.lanes[at.0 as usize];
+        if consequence != Consequence::Retry {
+            return lane.open();
+        }
+        lane.new_failed |= new;
+        if lane.note_failure(notice, &self.policy) {
+            lane.probes_failed = 0;
             self.arm_probe(at);
+            self.watch_all(at);
         }
     }
 
-    /// Sets the time of an entry's next attempt. A failed probe queues behind the others and is
-    /// held back by its lane alone; any other entry has its own timer.
-    fn pause(&mut self, slot: Slot) -> Moment {
-        if let Some(next) = self.delay_probe(slot) {
-            self.lanes[self.entries[slot].lane.0 as usize].state.waiting += 1;
-            self.resume(slot);
-            return next;
+    /// A lane is no longer open: what waits in it may wait for too long. Entries that were never
+    /// tried need no watching, see [`Self::lapse_fresh`].
+    fn watch_all(&mut self, at: LaneAt) {
+        let lane = &self.lanes[at.0 as usize];
+        for first in [lane.resumed.first(), lane.patient.first()] {
+            let mut next = first;
+            while let Some(slot) = next {
+                self.watch(slot);
+                next = self.entries[slot].next;
+            }
         }
-        self.back_off(slot, self.entries[slot].attempts)
     }
 
-    /// Sets an entry's timer, after so many failures of one kind.
-    fn back_off(&mut self, slot: Slot, failures: u32) -> Moment {
-        let retry_at =
-            self.now.after_micros(self.policy.backoff_micros(failures, &mut self.jitter));
+    /// Another attempt follows, unless that would be too late or nobody needs it any more.
+    fn after_failure(&mut self, slot: Slot) -> Verdict {
+        let Held { lane, attempts, until, unwanted, .. } = self.entries[slot];
+        let probe = self.delay_probe(slot);
+        let own = self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
+        let again = probe.unwrap_or(own);
+        if unwanted || until <= again {
+            return Verdict::Ended(self.conclude(slot, self.loss(slot)));
+        }
+        if probe.is_none() {
+            return Verdict::RetryAt(self.back_off(slot, own));
+        }
+        // A failed probe queues behind the others and is held back by its lane alone.
+        self.lanes[lane.0 as usize].state.waiting += 1;
+        self.resume(slot);
+        Verdict::RetryAt(again)
+    }
+
+    /// Sets an entry's timer.
+    fn back_off(&mut self, slot: Slot, until: Moment) -> Moment {
         self.entries[slot].stage = Stage::BackingOff;
-        self.entries[slot].pause_end = retry_at;
+        self.entries[slot].pause_end = until;
         self.lanes[self.entries[slot].lane.0 as usize].state.backing_off += 1;
-        self.timers.push(Reverse((retry_at, Timer::Retry(slot))));
-        retry_at
+        self.timers.push(Reverse((until, Timer::Retry(slot))));
+        until
+    }
+
+    /// There is no address: the entry waits for one, and holds up nothing else.
+    fn park(&mut self, slot: Slot) -> Verdict {
+        let Held { lane, until, .. } = self.entries[slot];
+        if until <= self.now {
+            return Verdict::Ended(self.lapse(slot));
+        }
+        self.unchain(slot);
+        self.entries[slot].stage = Stage::Parked;
+        self.lanes[lane.0 as usize].state.parked += 1;
+        self.watch(slot);
+        Verdict::Parked
+    }
+
+    /// From now on an entry is given up at its time, even if it only waits.
+    fn watch(&mut self, slot: Slot) {
+        let held = &mut self.entries[slot];
+        if !held.watched {
+            held.watched = true;
+            self.horizons.insert((held.until, slot));
+        }
+    }
+
+    fn unwatch(&mut self, slot: Slot) {
+        let held = &mut self.entries[slot];
+        if std::mem::take(&mut held.watched) {
+            self.horizons.remove(&(held.until, slot));
+        }
+    }
+
+    /// What becomes of an entry that is not delivered. Answers to registrations are no dead
+    /// letters, nor are prepares of transfers that have ended.
+    fn loss(&self, slot: Slot) -> DeliveryResult {
+        let held = &self.entries[slot];
+        match held.transfer {
+            Some(_) if !held.unwanted => DeliveryResult::Dead,
+            _ => DeliveryResult::GivenUp,
+        }
     }
 
     /// When `slot` was the probe of a lane that still probes: sets and returns the time of the
@@ -504,55 +633,78 @@ impl<M: Clone> Delivery<M> {
     fn arm_probe(&mut self, at: LaneAt) -> Moment {
         let lane = &mut self.lanes[at.0 as usize];
         lane.probes_failed = lane.probes_failed.saturating_add(1);
-        let pause = self.policy.backoff_micros(lane.probes_failed, &mut self.jitter);
+        let pause = self.policy.probe_micros(lane.probes_failed, &mut self.jitter);
         let next = self.now.after_micros(pause);
         lane.state.mode = LaneMode::Probing { next };
         self.timers.push(Reverse((next, Timer::Probe(at))));
+        self.lapse_fresh(at);
         next
     }
 
-    /// Ends a delivery: its successor may go, its slot stays taken until the report is durable.
-    fn conclude(&mut self, slot: Slot, last: AttemptResult) -> Report {
-        self.drop_message(slot);
-        self.unchain(slot);
+    /// Ends a delivery with its attempt: its successor may go, its slot stays taken until the
+    /// report is durable.
+    fn conclude(&mut self, slot: Slot, result: DeliveryResult) -> Report {
+        let report = self.end(slot, result);
         let held = &mut self.entries[slot];
         held.stage = Stage::Unrecorded;
-        let state = &mut self.lanes[held.lane.0 as usize].state;
-        state.unrecorded += 1;
+        self.lanes[held.lane.0 as usize].state.unrecorded += 1;
+        report
+    }
+
+    /// Ends a delivery while no attempt is under way: it has no slot.
+    fn lapse(&mut self, slot: Slot) -> Report {
+        let Held { attempts, unwanted, .. } = self.entries[slot];
+        let result = match unwanted && attempts == 0 {
+            true => DeliveryResult::Withdrawn,
+            false => self.loss(slot),
+        };
+        let report = self.end(slot, result);
+        self.entries[slot].stage = Stage::Lapsed;
+        report
+    }
+
+    fn end(&mut self, slot: Slot, result: DeliveryResult) -> Report {
+        self.drop_message(slot);
+        self.unchain(slot);
+        self.unwatch(slot);
+        let held = &self.entries[slot];
         Report {
             notice: held.notice,
-            recipient: state.recipient,
+            recipient: self.lanes[held.lane.0 as usize].state.recipient,
             transfer: held.transfer,
+            result,
             attempts: held.attempts,
-            last,
-            first_attempt: held.first_attempt,
+            last: held.last,
+            first_attempt: (0 < held.attempts).then_some(held.first_attempt),
             finished: self.now,
         }
     }
 
-    /// Drops those of the entries for which no attempt is under way or has ended.
-    fn drop_all(&mut self, slots: &[Slot]) {
+    /// Ends the pauses of those of the entries that have one.
+    fn stop_timers(&mut self, slots: &[Slot]) {
         let entries = &self.entries;
         let is_paused = |slot: &Slot| entries[*slot].stage == Stage::BackingOff;
-        let paused: Vec<_> = slots.iter().copied().filter(is_paused).collect();
+        let paused: BTreeSet<_> = slots.iter().copied().filter(is_paused).collect();
         if !paused.is_empty() {
             self.timers.retain(
                 |Reverse((_, timer))| !matches!(timer, Timer::Retry(slot) if paused.contains(slot)),
             );
         }
+    }
+
+    /// Drops those of the entries for which no attempt is under way or has ended.
+    fn drop_all(&mut self, slots: &[Slot]) {
+        self.stop_timers(slots);
         for slot in slots {
-            let is_waiting = matches!(
-                self.entries[*slot].stage,
-                Stage::Blocked | Stage::Fresh | Stage::Resumed | Stage::BackingOff
-            );
-            if is_waiting {
-                self.drop_waiting(*slot);
+            if self.entries[*slot].stage.waits() {
+                self.leave_list(*slot);
+                self.forget(*slot);
             }
         }
     }
 
-    /// Takes an entry that waits out of its lane.
-    fn drop_waiting(&mut self, slot: Slot) {
+    /// Takes an entry that waits out of the list that it is in, and out of the count.
+    fn leave_list(&mut self, slot: Slot) {
         let Held { stage, lane, purpose, .. } = self.entries[slot];
         let at = &mut self.lanes[lane.0 as usize];
         if let Some(list) = at.list(stage, purpose) {
@@ -560,15 +712,17 @@ impl<M: Clone> Delivery<M> {
         }
         match stage {
             Stage::BackingOff => at.state.backing_off -= 1,
+            Stage::Parked => at.state.parked -= 1,
             _ => at.state.waiting -= 1,
         }
-        self.forget(slot);
+        self.entries[slot].stage = Stage::Blocked;
     }
 
     /// Lets go of an entry that is in no list and has no timer.
     fn forget(&mut self, slot: Slot) {
         self.drop_message(slot);
         self.unchain(slot);
+        self.unwatch(slot);
         let notice = self.entries[slot].notice;
         self.by_notice.remove(&notice);
         self.entries.release(slot);
@@ -583,6 +737,21 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
+    /// Puts an entry behind those of its transfer, or into line if there are none.
+    fn join(&mut self, slot: Slot) {
+        let Held { lane, transfer, last, .. } = self.entries[slot];
+        let earlier = transfer.and_then(|transfer| self.tails.insert((lane, transfer), slot));
+        match earlier {
+            Some(earlier) => {
+                self.entries[earlier].after = Some(slot);
+                self.entries[slot].before = Some(earlier);
+                self.entries[slot].stage = Stage::Blocked;
+            }
+            None if last.is_none() => self.line_up(slot, Stage::Fresh),
+            None => self.resume(slot),
+        }
+    }
+
     /// Takes an entry out of its transfer's chain and lets the next one go if it was the first.
     fn unchain(&mut self, slot: Slot) {
         let Held { lane, transfer, before, after, .. } = self.entries[slot];
@@ -590,25 +759,30 @@ impl<M: Clone> Delivery<M> {
         if let Some(before) = before {
             self.entries[before].after = after;
         }
-        match (before, after) {
-            (None, None) => {
-                self.tails.remove(&(lane, transfer));
+        if let Some(after) = after {
+            assert_eq!(self.entries[after].stage, Stage::Blocked, "only the first may go");
+            self.entries[after].before = before;
+            if before.is_none() {
+                self.resume(after);
             }
-            (Some(before), None) => {
-                self.tails.insert((lane, transfer), before);
-            }
-            (before, Some(after)) => {
-                assert_eq!(self.entries[after].stage, Stage::Blocked, "only the first may go");
-                self.entries[after].before = before;
-                if before.is_none() {
-                    self.resume(after);
-                }
-            }
+            return;
+        }
+        let Some(transfer) = transfer else { return };
+        let is_last = self.tails.get(&(lane, transfer)) == Some(&slot);
+        match before {
+            Some(before) => drop(self.tails.insert((lane, transfer), before)),
+            None if is_last => drop(self.tails.remove(&(lane, transfer))),
+            // It has left its chain before, to wait for an address.
+            None => {}
         }
     }
 
+    /// Its pause or its predecessor is over.
     fn resume(&mut self, slot: Slot) {
         self.line_up(slot, Stage::Resumed);
+        if 0 < self.entries[slot].attempts {
+            self.watch(slot);
+        }
     }
 
     /// Puts an entry into the list of those that can be sent.
@@ -617,6 +791,11 @@ impl<M: Clone> Delivery<M> {
         self.entries[slot].stage = stage;
         let list = self.lanes[lane.0 as usize].list(stage, purpose);
         list.expect("what can be sent is in a list").push(&mut self.entries, slot);
+        // In an open lane it will be tried, even if its time is over.
+        let is_open = self.lanes[lane.0 as usize].state.mode == LaneMode::Open;
+        if !is_open && (stage == Stage::Resumed || purpose == Purpose::Patient) {
+            self.watch(slot);
+        }
     }
 
     /// After any change of a lane: queues it when it may send, and counts it when starved.

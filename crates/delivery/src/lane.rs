@@ -1,8 +1,8 @@
 //! One participant's lane: its counters, its lists, and whether it may send.
 
-use ledger::ParticipantIndex;
+use ledger::{NoticeId, ParticipantIndex};
 
-use crate::notice::{AttemptResult, Purpose};
+use crate::notice::{AttemptResult, Purpose, Waits};
 use crate::policy::{Moment, Policy};
 use crate::slab::{List, Stage};
 
@@ -19,11 +19,13 @@ pub struct LaneState {
     pub unrecorded: u32,
     /// Entries that wait for their next attempt's time.
     pub backing_off: u32,
+    /// Entries that wait until their recipient registers an address.
+    pub parked: u32,
     /// Entries whose message is only in the log.
     pub spilled: u32,
     /// Message bytes kept.
     pub bytes: u64,
-    /// Attempts in a row that ended without an HTTP answer.
+    /// Different notices that failed since one was taken, up to [`Policy::probe_after`].
     pub consecutive_failures: u32,
     /// How it sends.
     pub mode: LaneMode,
@@ -31,6 +33,8 @@ pub struct LaneState {
     pub delivered: u64,
     /// How the last attempt ended.
     pub last: Option<AttemptResult>,
+    /// It sends nothing before this moment: its recipient asked for a pause.
+    pub paused_until: Moment,
 }
 
 /// How a lane sends.
@@ -38,7 +42,7 @@ pub struct LaneState {
 pub enum LaneMode {
     /// Up to its window.
     Open,
-    /// One attempt at a time until an HTTP answer comes.
+    /// One attempt at a time until the recipient takes or refuses a notice.
     Probing {
         /// The next probe is sent at this moment at the earliest.
         next: Moment,
@@ -77,6 +81,12 @@ pub(crate) struct Lane {
     pub(crate) results: u64,
     /// Probes that failed since the lane began to probe.
     pub(crate) probes_failed: u32,
+    /// The notices that are counted as failures.
+    pub(crate) failing: Vec<NoticeId>,
+    /// A first attempt has failed since the last success: other new entries will fare no better.
+    pub(crate) new_failed: bool,
+    /// Entries that are not new go next, if there are both.
+    pub(crate) resumed_next: bool,
     /// Entries never attempted, in order of arrival.
     pub(crate) fresh: List,
     /// Entries whose pause or predecessor is over.
@@ -102,15 +112,20 @@ impl Lane {
                 in_flight: 0,
                 unrecorded: 0,
                 backing_off: 0,
+                parked: 0,
                 spilled: 0,
                 bytes: 0,
                 consecutive_failures: 0,
                 mode: LaneMode::Open,
                 delivered: 0,
                 last: None,
+                paused_until: Moment::default(),
             },
             results: 0,
             probes_failed: 0,
+            failing: Vec::new(),
+            new_failed: false,
+            resumed_next: true,
             fresh: List::default(),
             resumed: List::default(),
             patient: List::default(),
@@ -174,10 +189,44 @@ impl Lane {
         window <= self.taken() && window <= 2 * u64::from(self.state.unrecorded)
     }
 
+    /// What failed before keeps a lane shut for itself alone: the first new entry since the last
+    /// success need not wait for the next probe's time.
     fn is_due(&self, now: Moment) -> bool {
-        match self.state.mode {
+        let due = match self.state.mode {
             LaneMode::Open => true,
-            LaneMode::Probing { next } => next <= now,
+            LaneMode::Probing { next } => {
+                next <= now || (!self.new_failed && !self.fresh.is_empty())
+            }
+        };
+        self.state.paused_until <= now && due
+    }
+
+    /// Counts a failure of a notice; whether that is one too many for an open lane.
+    pub(crate) fn note_failure(&mut self, notice: NoticeId, policy: &Policy) -> bool {
+        let most = policy.probe_after as usize;
+        if self.failing.len() < most && !self.failing.contains(&notice) {
+            self.failing.push(notice);
+        }
+        self.state.consecutive_failures = self.failing.len() as u32;
+        self.state.mode == LaneMode::Open && most <= self.failing.len()
+    }
+
+    /// The recipient took a notice, or refused it for good: it is well.
+    pub(crate) fn open(&mut self) {
+        self.failing.clear();
+        self.new_failed = false;
+        (self.state.consecutive_failures, self.state.mode) = (0, LaneMode::Open);
+    }
+
+    /// What an entry waits for that could be sent.
+    pub(crate) fn turn_at(&self, now: Moment) -> Waits {
+        let probe = match self.state.mode {
+            LaneMode::Open => Moment::default(),
+            LaneMode::Probing { next } => next,
+        };
+        match self.state.paused_until.max(probe) {
+            until if now < until => Waits::Until(until),
+            _ => Waits::Turn,
         }
     }
 

@@ -5,12 +5,24 @@
 //!
 //! ```text
 //! enqueue --> waiting --poll--> in flight --finished--> unrecorded --recorded--> forgotten
-//!               ^                   |
-//!               +--- backing off <--+   (408, 425, 429, 5xx, time-out, network)
+//!               ^  ^                |  |
+//!               |  +- backing off <-+  |   (network, time-out, 3xx, 404, 429, 503, ...)
+//!               +------- parked <------+   (no address)
 //! ```
 //!
 //! **Order.** Only per (transfer, recipient): an entry waits while an earlier one of the same
-//! transfer in the same lane is unfinished. Entries of other transfers overtake it.
+//! transfer in the same lane is unfinished. Entries of other transfers overtake it. An entry about
+//! no transfer, an answer to a registration, waits for none.
+//!
+//! **Horizon.** An entry is tried until [`Entry::until`], with pauses that grow up to
+//! [`Policy::backoff_max_micros`]. One whose next attempt would come too late ends at once. One
+//! that only waits ends at its time, see [`Delivery::next_lapsed`]. One whose message cannot be
+//! read is kept for as long as that takes.
+//!
+//! **No address.** An entry for which its recipient registered no address is parked: it holds no
+//! window slot, no timer and no other entry, and counts neither as an attempt nor as a failure of
+//! its recipient. [`Delivery::address_changed`] lines it up again, before later entries of its
+//! transfer.
 //!
 //! **Window.** Per lane, attempts in flight plus finished deliveries whose record is not yet
 //! durable never exceed [`Policy::window`]: that is how many callbacks a crash can repeat.
@@ -22,9 +34,13 @@
 //! its lane's window, and of all lanes together only [`Policy::patient_max`] begin within
 //! [`Policy::patient_micros`], unless they end sooner.
 //!
-//! **Dead participants.** After [`Policy::probe_after`] failures in a row without any HTTP answer
-//! a lane sends one attempt per back-off, each with another entry, until an answer comes; then it
-//! opens at once. Waiting entries keep their attempts meanwhile, and no other lane is delayed.
+//! **Sick participants.** After failures of [`Policy::probe_after`] different entries, with no
+//! success in between, a lane sends one attempt per back-off, each with another entry, until one is
+//! taken or refused for good; then it opens at once. It does not matter how they failed: a server
+//! that answers 503 to everything is treated like one that does not answer. The first entry that
+//! arrives after a success need not wait for the next probe. Waiting entries keep their attempts
+//! meanwhile, and no other lane is delayed. [`Delivery::pause_asked`] keeps a lane quiet for as
+//! long as its participant asked.
 //!
 //! **Bounds.** A lane keeps at most [`Policy::bytes_max`] of messages. Beyond that an entry is
 //! its id alone, about 180 bytes, and its attempt carries no message: the driver loads it from
@@ -32,8 +48,9 @@
 //! refuses prepares for a full lane.
 //!
 //! **Costs.** Each call takes O(log n) in the entries there are, and none more than others: nothing
-//! grows by moving all of them. Nothing is
-//! allocated per entry beyond the nodes of trees, and a list of what was tried in vain.
+//! grows by moving all of them. Nothing is allocated per entry beyond the nodes of trees, and a
+//! list of what was tried in vain. The exceptions: a pass over a lane when its address changes or
+//! it begins to probe, and the end of many entries whose time is over at one moment.
 //!
 //! Time is an argument ([`Moment`]), and the only randomness is the jitter of a generator seeded
 //! at construction: equal calls give equal decisions.

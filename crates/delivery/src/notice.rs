@@ -1,6 +1,6 @@
 //! What goes in and what comes out: entries, attempts, results, verdicts.
 
-use ledger::{Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, TransferId};
+use ledger::{DeliveryResult, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, TransferId};
 
 use crate::policy::Moment;
 
@@ -35,8 +35,11 @@ pub struct Entry<M> {
     pub notice: NoticeId,
     /// Who gets it: selects the lane.
     pub recipient: ParticipantIndex,
-    /// The transfer it is about: entries of one transfer stay in order within the lane.
-    pub transfer: TransferId,
+    /// The transfer it is about: entries of one transfer stay in order within the lane. Entries
+    /// about none have no order, and are no dead letters when they are given up.
+    pub transfer: Option<TransferId>,
+    /// When its delivery is given up: [`crate::Policy::horizon_micros`] after it became owed.
+    pub until: Moment,
     /// Whether it may be withdrawn, and whether it may wait.
     pub purpose: Purpose,
     /// Size of the message, in bytes; counts against [`crate::Policy::bytes_max`].
@@ -64,7 +67,7 @@ pub struct Attempt<M> {
     /// The participant to send it to.
     pub recipient: ParticipantIndex,
     /// The transfer it is about.
-    pub transfer: TransferId,
+    pub transfer: Option<TransferId>,
     /// 1 for the first attempt.
     pub number: u32,
     /// The message; `None` means that the driver loads it from the log.
@@ -85,6 +88,9 @@ pub enum AttemptResult {
     /// Nothing was sent, for no fault of the recipient: what was to be sent could not be read, or
     /// may be sent by this node no more. It counts as no attempt.
     Unsent,
+    /// Nothing was sent: the recipient has registered no address for this request, or one that
+    /// cannot be called. It counts as no attempt, and says nothing about the recipient's health.
+    NoAddress,
 }
 
 impl AttemptResult {
@@ -93,20 +99,27 @@ impl AttemptResult {
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status),
-            Self::TimedOut | Self::ConnectFailed | Self::Broken | Self::Unsent => None,
+            Self::TimedOut
+            | Self::ConnectFailed
+            | Self::Broken
+            | Self::Unsent
+            | Self::NoAddress => None,
         }
     }
 
-    /// What follows from it. A number that is no final HTTP status shows a broken peer: retry.
+    /// What follows from it. Redirections and the statuses of a gateway, a deployment or an access
+    /// rule that is wrong for a while are tried again. A number that is no final HTTP status shows
+    /// a broken peer, and is tried again too.
     pub(crate) const fn consequence(self) -> Consequence {
         match self {
             Self::Status(200..=299) => Consequence::Deliver,
-            Self::Status(408 | 425 | 429) => Consequence::Retry,
-            Self::Status(300..=499) => Consequence::GiveUp,
+            Self::Status(401 | 403 | 404 | 408 | 409 | 421 | 425 | 429) => Consequence::Retry,
+            Self::Status(400..=499 | 501) => Consequence::GiveUp,
             Self::Status(_) | Self::TimedOut | Self::ConnectFailed | Self::Broken => {
                 Consequence::Retry
             }
             Self::Unsent => Consequence::Wait,
+            Self::NoAddress => Consequence::Park,
         }
     }
 }
@@ -117,19 +130,20 @@ pub(crate) enum Consequence {
     Retry,
     GiveUp,
     Wait,
+    Park,
 }
 
 /// What becomes of a notice after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Done (2xx). To be recorded.
-    Delivered(Report),
+    /// The delivery has ended, well or not. To be recorded.
+    Ended(Report),
     /// Another attempt follows, not before this moment.
     RetryAt(Moment),
+    /// It waits until the recipient registers an address.
+    Parked,
     /// Nothing: another node makes the next attempt.
     Left,
-    /// A dead letter: a final refusal, or the last attempt failed. To be recorded.
-    Dead(Report),
 }
 
 /// The end of a delivery, as it goes into the log.
@@ -140,15 +154,31 @@ pub struct Report {
     /// The participant it was for.
     pub recipient: ParticipantIndex,
     /// The transfer it was about.
-    pub transfer: TransferId,
-    /// Attempts made, from 1 to [`crate::Policy::attempts_max`].
+    pub transfer: Option<TransferId>,
+    /// How it ended.
+    pub result: DeliveryResult,
+    /// Attempts made.
     pub attempts: u32,
-    /// How the last one ended.
-    pub last: AttemptResult,
-    /// When the first attempt was handed out.
-    pub first_attempt: Moment,
-    /// When the last attempt ended.
+    /// How the last one ended; none when the delivery ended before it was tried.
+    pub last: Option<AttemptResult>,
+    /// When the first attempt was handed out, if there was one.
+    pub first_attempt: Option<Moment>,
+    /// When the delivery ended.
     pub finished: Moment,
+}
+
+impl Report {
+    /// Attempts as they are recorded: 65,535 for more.
+    #[must_use]
+    pub fn attempts_recorded(&self) -> u16 {
+        u16::try_from(self.attempts).unwrap_or(u16::MAX)
+    }
+
+    /// The HTTP status of the last answer, 0 when there was none.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.last.and_then(AttemptResult::status).unwrap_or(0)
+    }
 }
 
 /// An attempt that has ended.
@@ -158,7 +188,7 @@ pub struct Tried {
     pub began: Moment,
     /// When its result came.
     pub ended: Moment,
-    /// How it ended; never [`AttemptResult::Unsent`].
+    /// How it ended; never [`AttemptResult::Unsent`] or [`AttemptResult::NoAddress`].
     pub result: AttemptResult,
 }
 
@@ -186,6 +216,8 @@ pub enum Waits {
     Result,
     /// The end of a pause: its own, or its recipient's, who did not answer.
     Until(Moment),
+    /// An address that its recipient has not registered.
+    Address,
     /// Its delivery has ended, and is not on record yet.
     Record,
 }
@@ -193,9 +225,10 @@ pub enum Waits {
 /// What [`crate::Delivery::withdraw`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// Dropped, never attempted. To be recorded as finished without an attempt.
-    Dropped,
-    /// Kept: it is owed, or an attempt was made, so that the recipient may know of it.
+    /// It is not sent, or not sent again. To be recorded.
+    Ended(Report),
+    /// Kept: it is owed whatever happens, has ended already, or is under way; in the last case no
+    /// attempt follows the one that is made.
     Kept,
     /// Not here: never queued, or finished and recorded.
     Unknown,

@@ -1,6 +1,7 @@
 //! The limits and the retry schedule.
 
-use std::time::Duration;
+use ledger::Stamp;
+use ports::Now;
 
 /// A moment on the driver's monotonic clock, in microseconds since any fixed origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,13 +23,16 @@ const DOUBLINGS_MAX: u32 = 65;
 pub struct Policy {
     /// Attempts in flight plus unrecorded deliveries of one lane, at most.
     pub window: u32,
-    /// Attempts per notice before it becomes a dead letter.
-    pub attempts_max: u32,
+    /// How long after a notice became owed its delivery is tried, in microseconds.
+    pub horizon_micros: u64,
     /// Pause after the first failure, in microseconds; it doubles with each further one.
     pub backoff_base_micros: u64,
-    /// Longest pause, in microseconds.
+    /// Longest pause between two attempts of one notice, and the longest pause that a recipient
+    /// can ask for, in microseconds.
     pub backoff_max_micros: u64,
-    /// Failures in a row without an HTTP answer after which a lane probes.
+    /// Longest pause between two attempts of a lane that probes, in microseconds.
+    pub probe_max_micros: u64,
+    /// Different notices that failed, with no success in between, after which a lane probes.
     pub probe_after: u32,
     /// Message bytes a lane keeps; entries beyond it are reloaded from the log.
     pub bytes_max: u64,
@@ -44,9 +48,10 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             window: 64,
-            attempts_max: 20,
+            horizon_micros: 24 * 3_600 * 1_000_000,
             backoff_base_micros: 200_000,
-            backoff_max_micros: 30_000_000,
+            backoff_max_micros: 300_000_000,
+            probe_max_micros: 30_000_000,
             probe_after: 5,
             bytes_max: 16 * 1024 * 1024,
             patient_max: 2,
@@ -56,15 +61,24 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// When a notice is given up that is owed since `owed_at`. A restart changes nothing about it.
+    #[must_use]
+    pub fn until(&self, owed_at: Stamp, now: Now) -> Moment {
+        let owed_for = now.wall.0.saturating_sub(owed_at.0);
+        let left = self.horizon_micros.saturating_sub(owed_for);
+        Moment(now.monotonic_us).after_micros(left)
+    }
+
     /// What is wrong with these values, for the reader of a configuration; `None` when nothing.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         match self {
             Self { window: 0, .. } => Some("window must be at least 1"),
-            Self { attempts_max: 0, .. } => Some("attempts_max must be at least 1"),
+            Self { horizon_micros: 0, .. } => Some("horizon must be above 0"),
             Self { probe_after: 0, .. } => Some("probe_after must be at least 1"),
             Self { patient_max: 0, .. } => Some("patient_max must be at least 1"),
             Self { backoff_base_micros: 0, .. } => Some("backoff_base must be above 0"),
+            Self { probe_max_micros: 0, .. } => Some("probe_max must be above 0"),
             _ if self.backoff_max_micros < self.backoff_base_micros => {
                 Some("backoff_max must not be below backoff_base")
             }
@@ -78,29 +92,16 @@ impl Policy {
         self.window.div_ceil(2)
     }
 
-    /// All pauses between the attempts of one notice together, at their longest. From the first
-    /// pause that is the longest on, all are the same.
-    #[must_use]
-    pub fn pauses_at_most(&self) -> Duration {
-        let pauses = u64::from(self.attempts_max.saturating_sub(1));
-        let mut all = 0_u64;
-        for failures in 1..=DOUBLINGS_MAX.min(self.attempts_max.saturating_sub(1)) {
-            let pause = self.full_backoff_micros(failures);
-            if pause == self.backoff_max_micros {
-                let rest = pauses - u64::from(failures - 1);
-                return Duration::from_micros(all.saturating_add(rest.saturating_mul(pause)));
-            }
-            all = all.saturating_add(pause);
-        }
-        Duration::from_micros(all)
+    /// The pause of a notice after its failure number `failures` (from 1): the doubled base up to
+    /// the longest, of which the upper half is random, so that entries that failed together come
+    /// back apart.
+    pub(crate) fn backoff_micros(&self, failures: u32, jitter: &mut Jitter) -> u64 {
+        jittered(self.full_backoff_micros(failures), jitter)
     }
 
-    /// The pause after failure number `failures` (from 1): the doubled base up to the cap, of
-    /// which the upper half is random, so that entries that failed together come back apart.
-    pub(crate) fn backoff_micros(&self, failures: u32, jitter: &mut Jitter) -> u64 {
-        let full = self.full_backoff_micros(failures);
-        let fixed = full - full / 2;
-        fixed + jitter.below_or_equal(full / 2)
+    /// The same for a lane that probes, whose longest pause may be shorter.
+    pub(crate) fn probe_micros(&self, failures: u32, jitter: &mut Jitter) -> u64 {
+        jittered(self.full_backoff_micros(failures).min(self.probe_max_micros), jitter)
     }
 
     fn full_backoff_micros(&self, failures: u32) -> u64 {
@@ -109,6 +110,10 @@ impl Policy {
             .saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
             .min(self.backoff_max_micros)
     }
+}
+
+fn jittered(full: u64, jitter: &mut Jitter) -> u64 {
+    full - full / 2 + jitter.below_or_equal(full / 2)
 }
 
 /// A small seeded generator (SplitMix64): good enough to spread retries, never for secrets.

@@ -35,14 +35,29 @@ pub(crate) enum Stage {
     Probe,
     /// Waits for its timer.
     BackingOff,
-    /// Ended; its report is not yet durable.
+    /// Waits for an address.
+    Parked,
+    /// Ended with an attempt; its report is not yet durable.
     Unrecorded,
+    /// Ended while no attempt was under way, so that it has no place in the window; its report is
+    /// not yet durable.
+    Lapsed,
+}
+
+impl Stage {
+    /// No attempt is under way, and none was the last.
+    pub(crate) const fn waits(self) -> bool {
+        match self {
+            Self::Blocked | Self::Fresh | Self::Resumed | Self::BackingOff | Self::Parked => true,
+            Self::Vacant | Self::InFlight | Self::Probe | Self::Unrecorded | Self::Lapsed => false,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Held<M> {
     pub(crate) notice: NoticeId,
-    pub(crate) transfer: TransferId,
+    pub(crate) transfer: Option<TransferId>,
     pub(crate) lane: LaneAt,
     pub(crate) purpose: Purpose,
     pub(crate) stage: Stage,
@@ -50,6 +65,12 @@ pub(crate) struct Held<M> {
     pub(crate) attempts: u32,
     /// How often in a row nothing was sent.
     pub(crate) unsent: u32,
+    /// When it is given up.
+    pub(crate) until: Moment,
+    /// It is given up at that moment even if it only waits.
+    pub(crate) watched: bool,
+    /// A prepare whose transfer has ended: no further attempt is made.
+    pub(crate) unwanted: bool,
     pub(crate) first_attempt: Moment,
     /// When the last attempt was handed out.
     pub(crate) began: Moment,
@@ -143,6 +164,10 @@ pub(crate) struct List {
 impl List {
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_none()
+    }
+
+    pub(crate) fn first(&self) -> Option<Slot> {
+        self.head
     }
 
     pub(crate) fn push<M>(&mut self, slab: &mut Slab<M>, slot: Slot) {

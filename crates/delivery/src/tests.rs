@@ -2,16 +2,19 @@
 
 mod model;
 
-use ledger::{NoticeId, ParticipantIndex, TransferId};
+use ledger::{DeliveryResult, NoticeId, ParticipantIndex, Stamp, TransferId};
+use ports::Now;
 
 use crate::policy::Jitter;
 use crate::{
     Attempt, AttemptResult, Course, Delivery, Enqueued, Entry, LaneMode, LaneState, Moment, Policy,
-    Purpose, TRIED_MAX, Tried, Verdict, Waits, Withdrawal,
+    Purpose, Report, TRIED_MAX, Tried, Verdict, Waits, Withdrawal,
 };
 
 const BANK: ParticipantIndex = ParticipantIndex(1);
 const WALLET: ParticipantIndex = ParticipantIndex(2);
+/// The horizon of a notice that is owed from the beginning.
+const DAY: Moment = Moment(86_400_000_000);
 const NO_ANSWER: [AttemptResult; 3] =
     [AttemptResult::TimedOut, AttemptResult::ConnectFailed, AttemptResult::Broken];
 
@@ -25,11 +28,17 @@ fn owed(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
     Entry {
         notice: NoticeId(notice),
         recipient,
-        transfer: transfer(about),
+        transfer: Some(transfer(about)),
+        until: DAY,
         purpose: Purpose::Owed,
         bytes: 100,
         message: Some(notice),
     }
+}
+
+/// An answer to a registration.
+fn answer(notice: u64, recipient: ParticipantIndex) -> Entry<u64> {
+    Entry { transfer: None, ..owed(notice, recipient, 0) }
 }
 
 fn prepare(notice: u64, recipient: ParticipantIndex, about: u8) -> Entry<u64> {
@@ -58,11 +67,28 @@ fn filled(policy: Policy, entries: impl IntoIterator<Item = Entry<u64>>) -> Deli
 
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Delivered(_) => "delivered",
+        Verdict::Ended(report) => end(&report),
         Verdict::RetryAt(_) => "retry",
+        Verdict::Parked => "parked",
         Verdict::Left => "left",
-        Verdict::Dead(_) => "dead",
     }
+}
+
+fn end(report: &Report) -> &'static str {
+    match report.result {
+        DeliveryResult::Delivered => "delivered",
+        DeliveryResult::Dead => "dead",
+        DeliveryResult::Withdrawn => "withdrawn",
+        DeliveryResult::GivenUp => "given up",
+    }
+}
+
+/// Deliveries whose time is over at `now`, with how they ended.
+fn lapsed(delivery: &mut Delivery<u64>, now: Moment) -> Vec<(u64, &'static str)> {
+    assert_eq!(drain(delivery, now), [0; 0], "nothing can be sent");
+    std::iter::from_fn(|| delivery.next_lapsed())
+        .map(|report| (report.notice.0, end(&report)))
+        .collect()
 }
 
 #[test]
@@ -73,17 +99,37 @@ fn a_result_decides_what_follows() {
         (200, "delivered"),
         (202, "delivered"),
         (299, "delivered"),
-        (301, "dead"),
+        (300, "retry"),
+        (304, "retry"),
+        (307, "retry"),
         (400, "dead"),
-        (404, "dead"),
+        (401, "retry"),
+        (402, "dead"),
+        (403, "retry"),
+        (404, "retry"),
+        (405, "dead"),
+        (406, "dead"),
         (407, "dead"),
         (408, "retry"),
-        (409, "dead"),
+        (409, "retry"),
+        (410, "dead"),
+        (413, "dead"),
+        (415, "dead"),
+        (420, "dead"),
+        (421, "retry"),
+        (422, "dead"),
+        (424, "dead"),
         (425, "retry"),
+        (426, "dead"),
+        (428, "dead"),
         (429, "retry"),
+        (431, "dead"),
         (499, "dead"),
         (500, "retry"),
+        (501, "dead"),
+        (502, "retry"),
         (503, "retry"),
+        (504, "retry"),
         (599, "retry"),
         (100, "retry"),
         (600, "retry"),
@@ -95,16 +141,25 @@ fn a_result_decides_what_follows() {
         delivery.poll(Moment(10)).expect("one attempt");
         let verdict = delivery.finished(NoticeId(1), result, Moment(30));
         assert_eq!(word(verdict), expected, "{result:?}");
-        let (Verdict::Delivered(report) | Verdict::Dead(report)) = verdict else { continue };
-        assert_eq!((report.attempts, report.last), (1, result));
-        assert_eq!((report.first_attempt, report.finished), (Moment(10), Moment(30)));
+        let of_registration = match expected {
+            "dead" => "given up",
+            other => other,
+        };
+        let mut other = filled(Policy::default(), [answer(1, BANK)]);
+        other.poll(Moment(10)).expect("one attempt");
+        let otherwise = other.finished(NoticeId(1), result, Moment(30));
+        assert_eq!(word(otherwise), of_registration, "{result:?}");
+        let Verdict::Ended(report) = verdict else { continue };
+        assert_eq!((report.attempts, report.last), (1, Some(result)));
+        assert_eq!((report.first_attempt, report.finished), (Some(Moment(10)), Moment(30)));
+        assert_eq!(report.status(), result.status().unwrap_or(0));
     }
 }
 
 #[test]
-fn pauses_double_up_to_the_cap_and_the_last_failure_is_a_dead_letter() {
-    let policy = Policy { attempts_max: 8, ..Policy::default() };
-    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
+fn pauses_double_up_to_the_cap_and_a_failure_near_the_horizon_is_a_dead_letter() {
+    let entry = Entry { until: Moment(26_000_000), ..owed(1, BANK, 1) };
+    let mut delivery = filled(Policy::default(), [entry]);
     let mut now = Moment(0);
     for (attempt, full) in [(1, 200_000), (2, 400_000), (3, 800_000), (4, 1_600_000)]
         .into_iter()
@@ -120,18 +175,60 @@ fn pauses_double_up_to_the_cap_and_the_last_failure_is_a_dead_letter() {
         now = retry_at;
     }
     delivery.poll(now).expect("the eighth attempt");
-    let Verdict::Dead(report) = delivery.finished(NoticeId(1), AttemptResult::TimedOut, now) else {
-        panic!("the eighth failure is the last")
-    };
-    assert_eq!((report.attempts, report.first_attempt, report.finished), (8, Moment(0), now));
+    // The next pause is one of 12.8 s at least, and too late.
+    now = Moment(now.0.max(13_200_000));
+    let verdict = delivery.finished(NoticeId(1), AttemptResult::TimedOut, now);
+    let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
+    assert_eq!((report.attempts, report.first_attempt), (8, Some(Moment(0))));
+    assert_eq!((end(&report), report.finished, report.status()), ("dead", now, 0));
     assert_eq!(delivery.next_deadline(), None);
+}
+
+/// A restart begins neither the horizon nor, after it, any further attempt but one.
+#[test]
+fn the_horizon_counts_from_when_a_notice_became_owed() {
+    let policy = Policy::default();
+    let now = |wall, monotonic_us| Now { monotonic_us, wall: Stamp(wall) };
+    let owed_at = Stamp(1_000);
+    assert_eq!(policy.until(owed_at, now(1_000, 50)), Moment(DAY.0 + 50));
+    assert_eq!(policy.until(owed_at, now(61_000_000, 7)), Moment(DAY.0 - 60_999_000 + 7));
+    assert_eq!(policy.until(owed_at, now(DAY.0 + 2_000, 7)), Moment(7), "it is over");
+    assert_eq!(policy.until(owed_at, now(0, 7)), Moment(DAY.0 + 7), "a clock that went back");
+
+    let late = Entry { until: Moment(7), ..owed(1, BANK, 1) };
+    let mut delivery = filled(policy, [late]);
+    assert_eq!(drain(&mut delivery, Moment(9)), [1], "one attempt is made all the same");
+    let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), Moment(10));
+    assert_eq!(word(verdict), "dead");
+}
+
+/// 24 hours of failures do not fit the recorded number: it says that there were many.
+#[test]
+fn recorded_attempts_saturate() {
+    let policy = Policy {
+        backoff_base_micros: 1,
+        backoff_max_micros: 1,
+        probe_after: 2,
+        ..Policy::default()
+    };
+    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
+    let mut now = Moment(0);
+    for _ in 0..70_000 {
+        delivery.poll(now).expect("one more attempt");
+        let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(500), now);
+        let Verdict::RetryAt(again) = verdict else { panic!("{verdict:?}") };
+        now = again;
+    }
+    delivery.poll(now).expect("one more attempt");
+    let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(200), now);
+    let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
+    assert_eq!((report.attempts, report.attempts_recorded()), (70_001, u16::MAX));
 }
 
 /// Of a notice that is tried again and again, so much is kept and no more.
 #[test]
 fn the_newest_attempts_are_told() {
-    let policy = Policy { attempts_max: 100, probe_after: 1_000, ..Policy::default() };
-    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
+    let mut delivery = filled(Policy::default(), [owed(1, BANK, 1)]);
     let mut now = Moment(0);
     for attempts in 1..=2 * TRIED_MAX {
         delivery.poll(now).expect("one more attempt");
@@ -151,19 +248,21 @@ fn the_newest_attempts_are_told() {
 fn a_pause_never_exceeds_the_cap() {
     let policy = Policy::default();
     let mut jitter = Jitter::new(7);
-    for failures in [8, 9, 40, 64, 65, u32::MAX] {
+    for failures in [12, 13, 40, 64, 65, u32::MAX] {
         let pause = policy.backoff_micros(failures, &mut jitter);
         assert!(
             (policy.backoff_max_micros / 2..=policy.backoff_max_micros).contains(&pause),
             "{pause} after {failures}"
         );
+        let pause = policy.probe_micros(failures, &mut jitter);
+        assert!((15_000_000..=30_000_000).contains(&pause), "{pause} after {failures}");
     }
 }
 
 #[test]
 fn entries_that_fail_together_come_back_apart() {
     let entries = (1..=64).map(|number| owed(number, BANK, number as u8));
-    let mut delivery = filled(Policy::default(), entries);
+    let mut delivery = filled(Policy { probe_after: 65, ..Policy::default() }, entries);
     let sent = drain(&mut delivery, Moment(0));
     let mut moments: Vec<Moment> = sent
         .iter()
@@ -217,7 +316,7 @@ fn the_window_counts_attempts_and_unrecorded_deliveries() {
     delivery.finished(NoticeId(1), AttemptResult::Status(200), now);
     assert_eq!(drain(&mut delivery, now), [] as [u64; 0], "not durable yet");
     assert!(!delivery.starved(), "one of three is not worth a record");
-    delivery.finished(NoticeId(2), AttemptResult::Status(404), now);
+    delivery.finished(NoticeId(2), AttemptResult::Status(400), now);
     delivery.finished(NoticeId(3), AttemptResult::Status(200), now);
     assert!(delivery.starved(), "nothing but records can help");
     let state = lane(&delivery, BANK);
@@ -243,7 +342,7 @@ fn a_pause_holds_no_window_slot() {
 /// What could not be read is no attempt: it waits, however long, and nobody else does for it.
 #[test]
 fn where_nothing_was_sent_nothing_is_counted() {
-    let policy = Policy { attempts_max: 2, probe_after: 1, ..Policy::default() };
+    let policy = Policy { probe_after: 1, ..Policy::default() };
     let entries = [prepare(1, BANK, 1), owed(2, BANK, 2), owed(3, BANK, 3)];
     let mut delivery = filled(policy, entries);
     assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
@@ -260,13 +359,13 @@ fn where_nothing_was_sent_nothing_is_counted() {
         now = later;
         assert_eq!(drain(&mut delivery, now), [1]);
     }
-    assert!(pauses[0] <= 200_000 && 15_000_000 <= pauses[9], "{pauses:?}");
+    assert!(pauses[0] <= 200_000 && 50_000_000 <= pauses[9], "{pauses:?}");
     // A real failure is the first attempt, and the next pause a short one again.
     let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(503), now);
     let Verdict::RetryAt(later) = verdict else { panic!("{verdict:?}") };
     assert!(later.0 - now.0 <= 200_000);
     assert_eq!(delivery.course(NoticeId(1), now).expect("it waits").attempts, 1);
-    // A lane that probes asks with another one at once.
+    // A lane that probes asks with another one soon.
     delivery.finished(NoticeId(2), AttemptResult::TimedOut, now);
     assert_ne!(lane(&delivery, BANK).mode, LaneMode::Open);
     delivery.finished(NoticeId(3), AttemptResult::Unsent, now);
@@ -280,13 +379,22 @@ fn what_was_never_sent_is_withdrawn_from_its_pause() {
     let mut delivery = filled(Policy::default(), [prepare(1, BANK, 1), owed(2, BANK, 1)]);
     assert_eq!(drain(&mut delivery, Moment(0)), [1]);
     delivery.finished(NoticeId(1), AttemptResult::Unsent, Moment(0));
-    assert_eq!(delivery.withdraw(NoticeId(1)), Withdrawal::Dropped);
+    assert_eq!(withdraw(&mut delivery, 1), "withdrawn");
     assert_eq!(drain(&mut delivery, Moment(0)), [2]);
     assert_eq!(delivery.next_deadline(), None);
 }
 
+fn withdraw(delivery: &mut Delivery<u64>, notice: u64) -> &'static str {
+    match delivery.withdraw(NoticeId(notice)) {
+        Withdrawal::Ended(report) => end(&report),
+        Withdrawal::Kept => "kept",
+        Withdrawal::Unknown => "unknown",
+    }
+}
+
+/// A prepare of a transfer that has ended is not sent, nor sent again; other notices are.
 #[test]
-fn only_a_prepare_never_attempted_is_withdrawn() {
+fn only_a_prepare_is_withdrawn() {
     let mut delivery = filled(
         Policy { window: 2, ..Policy::default() },
         [prepare(1, BANK, 1), owed(2, BANK, 1), prepare(3, BANK, 3), prepare(4, BANK, 4)],
@@ -294,16 +402,49 @@ fn only_a_prepare_never_attempted_is_withdrawn() {
     assert_eq!(drain(&mut delivery, Moment(0)), [1, 3]);
     delivery.finished(NoticeId(3), AttemptResult::TimedOut, Moment(0));
     for (notice, expected) in [
-        (1, Withdrawal::Kept),
-        (2, Withdrawal::Kept),
-        (3, Withdrawal::Kept),
-        (4, Withdrawal::Dropped),
-        (4, Withdrawal::Unknown),
-        (9, Withdrawal::Unknown),
+        (1, "kept"),
+        (2, "kept"),
+        (3, "given up"),
+        (3, "kept"),
+        (4, "withdrawn"),
+        (4, "kept"),
+        (9, "unknown"),
     ] {
-        assert_eq!(delivery.withdraw(NoticeId(notice)), expected, "notice {notice}");
+        assert_eq!(withdraw(&mut delivery, notice), expected, "notice {notice}");
     }
     assert_eq!(drain(&mut delivery, Moment(0)), [] as [u64; 0]);
+    delivery.recorded(&[NoticeId(3), NoticeId(4)]);
+    assert_eq!(withdraw(&mut delivery, 4), "unknown");
+    assert_eq!(lane(&delivery, BANK).unrecorded, 0, "what was not under way has no slot");
+}
+
+/// Its transfer ends while the payee is asked: the attempt that is made is the last one.
+#[test]
+fn a_prepare_under_way_is_not_sent_again_once_its_transfer_has_ended() {
+    for (result, expected, attempts) in [
+        (AttemptResult::Status(202), "delivered", 1),
+        (AttemptResult::Status(503), "given up", 1),
+        (AttemptResult::Status(400), "given up", 1),
+        (AttemptResult::TimedOut, "given up", 1),
+        (AttemptResult::Unsent, "withdrawn", 0),
+        (AttemptResult::NoAddress, "withdrawn", 0),
+    ] {
+        let entries = [prepare(1, BANK, 1), owed(2, BANK, 1)];
+        let mut delivery = filled(Policy { probe_after: 1, ..Policy::default() }, entries);
+        assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+        assert_eq!(withdraw(&mut delivery, 1), "kept");
+        let verdict = delivery.finished(NoticeId(1), result, Moment(5));
+        assert_eq!(word(verdict), expected, "{result:?}");
+        let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(report.attempts, attempts, "{result:?}");
+        let later = match lane(&delivery, BANK).mode {
+            LaneMode::Probing { next } => next,
+            LaneMode::Open => Moment(5),
+        };
+        assert_eq!(drain(&mut delivery, later), [2], "its successor goes, {result:?}");
+        delivery.recorded(&[NoticeId(1)]);
+        assert_eq!(lane(&delivery, BANK).unrecorded, 0);
+    }
 }
 
 #[test]
@@ -317,7 +458,7 @@ fn a_withdrawn_prepare_lets_its_successor_go() {
         delivery.enqueue(owed(4, BANK, 1));
         assert_eq!(drain(&mut delivery, Moment(0)), [1, 10]);
         for notice in withdrawn {
-            assert_eq!(delivery.withdraw(NoticeId(notice)), Withdrawal::Dropped);
+            assert_eq!(withdraw(&mut delivery, notice), "withdrawn");
         }
         delivery.finished(NoticeId(10), AttemptResult::Status(200), Moment(0));
         delivery.recorded(&[NoticeId(10)]);
@@ -378,9 +519,11 @@ fn a_dead_participant_costs_one_attempt_per_pause() {
     assert_eq!(lane(&delivery, BANK).waiting, 80);
 }
 
+/// A participant that takes notices, or refuses them for good, is well; one that answers every
+/// notice with a passing failure is not.
 #[test]
-fn any_answer_opens_a_lane_at_once() {
-    for (status, sent_then) in [(200, 63), (404, 63), (503, 63)] {
+fn an_answer_that_settles_a_notice_opens_a_lane_at_once() {
+    for (status, sent_then) in [(200, 63), (400, 63), (501, 63), (404, 0), (503, 0), (302, 0)] {
         let mut delivery =
             filled(Policy::default(), (1..=80).map(|number| owed(number, BANK, number as u8)));
         for notice in drain(&mut delivery, Moment(0)) {
@@ -390,10 +533,244 @@ fn any_answer_opens_a_lane_at_once() {
         let probe = delivery.poll(later).expect("a probe is due");
         assert!(delivery.poll(later).is_none(), "one at a time");
         delivery.finished(probe.notice, AttemptResult::Status(status), later);
-        assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+        assert_eq!(lane(&delivery, BANK).mode == LaneMode::Open, 0 < sent_then, "{status}");
         let sent = drain(&mut delivery, later).len();
-        assert!((sent_then..=64).contains(&sent), "{sent} after {status}");
+        assert!((sent_then..=sent_then + 1).contains(&sent), "{sent} after {status}");
     }
+}
+
+/// Thousands wait, and every answer is a failure: what a server gets is a window, and then one
+/// request per pause.
+#[test]
+fn a_server_that_answers_errors_to_everything_is_not_flooded() {
+    for status in [302, 401, 404, 409, 429, 500, 503] {
+        let entries = (1..=5_000).map(|number| owed(number, BANK, (number % 251) as u8));
+        let mut delivery = filled(Policy::default(), entries);
+        let mut sent = 0;
+        let mut now = Moment(0);
+        while now < Moment(600_000_000) {
+            for notice in drain(&mut delivery, now) {
+                sent += 1;
+                let verdict =
+                    delivery.finished(NoticeId(notice), AttemptResult::Status(status), now);
+                assert_eq!(word(verdict), "retry");
+            }
+            now = delivery.next_deadline().expect("it is tried again");
+        }
+        assert!((90..=130).contains(&sent), "{sent} attempts within ten minutes of {status}");
+    }
+}
+
+/// Answers that one notice fails say nothing about the others: none of these waits for it.
+#[test]
+fn a_notice_that_always_fails_keeps_no_lane_shut() {
+    let mut delivery = filled(Policy::default(), [answer(1, BANK)]);
+    let mut now = Moment(0);
+    for _ in 0..20 {
+        assert_eq!(drain(&mut delivery, now), [1]);
+        let verdict = delivery.finished(NoticeId(1), AttemptResult::Status(500), now);
+        let Verdict::RetryAt(again) = verdict else { panic!("{verdict:?}") };
+        now = again;
+    }
+    assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+    delivery.enqueue(answer(2, BANK));
+    assert_eq!(drain(&mut delivery, Moment(now.0 - 1)), [2]);
+}
+
+/// Where as many fail as close a lane, a new notice still goes at once, unless a new one failed.
+#[test]
+fn the_first_new_entry_after_a_success_need_not_wait() {
+    let policy = Policy { probe_after: 2, ..Policy::default() };
+    let mut delivery = filled(policy, [answer(1, BANK), answer(2, BANK), answer(3, BANK)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
+    let failed = AttemptResult::Status(500);
+    delivery.finished(NoticeId(1), failed, Moment(0));
+    delivery.finished(NoticeId(2), failed, Moment(0));
+    delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(0));
+    let mut now = Moment(1_000_000);
+    assert_eq!(drain(&mut delivery, now), [1, 2]);
+    delivery.finished(NoticeId(1), failed, now);
+    delivery.finished(NoticeId(2), failed, now);
+    assert_ne!(lane(&delivery, BANK).mode, LaneMode::Open);
+    now = now.after_micros(1);
+    assert_eq!(drain(&mut delivery, now), [0; 0]);
+    delivery.enqueue(answer(4, BANK));
+    delivery.enqueue(answer(5, BANK));
+    assert_eq!(drain(&mut delivery, now), [4], "one at a time");
+    delivery.finished(NoticeId(4), failed, now);
+    assert_eq!(drain(&mut delivery, now), [0; 0], "new ones fail as well");
+    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
+    assert_eq!(drain(&mut delivery, next), [5]);
+    delivery.finished(NoticeId(5), AttemptResult::Status(200), next);
+    assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
+}
+
+/// `Retry-After`: the whole lane is quiet for as long as was asked, up to the longest pause.
+#[test]
+fn a_pause_that_was_asked_for_is_kept() {
+    for (asked, kept) in [(5_000_000, 5_000_000), (u64::MAX, 300_000_000)] {
+        let entries = [owed(1, BANK, 1), owed(2, BANK, 2), owed(3, WALLET, 3)];
+        let mut delivery = filled(Policy { window: 1, ..Policy::default() }, entries);
+        assert_eq!(drain(&mut delivery, Moment(0)), [1, 3]);
+        delivery.pause_asked(BANK, asked, Moment(10));
+        delivery.finished(NoticeId(1), AttemptResult::Status(429), Moment(10));
+        assert_eq!(lane(&delivery, BANK).paused_until, Moment(10 + kept));
+        delivery.enqueue(owed(4, WALLET, 4));
+        delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(10));
+        delivery.recorded(&[NoticeId(3)]);
+        assert_eq!(drain(&mut delivery, Moment(10)), [4], "nobody else waits");
+        delivery.finished(NoticeId(4), AttemptResult::Status(200), Moment(10));
+        let until = Waits::Until(Moment(10 + kept));
+        assert_eq!(
+            delivery.course(NoticeId(2), Moment(11)).map(|course| course.waits),
+            Some(until)
+        );
+        assert_eq!(drain(&mut delivery, Moment(9 + kept)), [0; 0]);
+        // A shorter pause does not end a longer one.
+        delivery.pause_asked(BANK, 0, Moment(9 + kept));
+        assert_eq!(drain(&mut delivery, Moment(9 + kept)), [0; 0]);
+        assert!(delivery.next_deadline() <= Some(Moment(10 + kept)));
+        assert_eq!(drain(&mut delivery, Moment(10 + kept)), [2]);
+    }
+}
+
+/// A success of something that was under way does not take the pause back; another address does.
+#[test]
+fn a_pause_that_was_asked_for_outlives_a_success() {
+    let mut delivery = filled(Policy::default(), (1..=3).map(|at| owed(at, BANK, at as u8)));
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 2, 3]);
+    delivery.pause_asked(BANK, 5_000_000, Moment(0));
+    delivery.finished(NoticeId(1), AttemptResult::Status(503), Moment(0));
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), Moment(0));
+    delivery.enqueue(owed(4, BANK, 4));
+    assert_eq!(drain(&mut delivery, Moment(4_999_999)), [0; 0]);
+    delivery.address_changed(BANK, Moment(4_999_999));
+    assert_eq!(drain(&mut delivery, Moment(4_999_999)), [4, 1]);
+}
+
+/// An entry without an address holds neither a slot, nor a timer, nor another entry; not even a
+/// later one of its transfer, which may go to another endpoint.
+#[test]
+fn what_has_no_address_is_parked_until_there_is_one() {
+    let policy = Policy { window: 1, probe_after: 1, ..Policy::default() };
+    let entries = [owed(1, BANK, 1), owed(2, BANK, 1), answer(3, BANK), owed(4, BANK, 2)];
+    let mut delivery = filled(policy, entries);
+    for (notice, result) in [
+        (1, AttemptResult::NoAddress),
+        (3, AttemptResult::NoAddress),
+        (2, AttemptResult::Status(200)),
+        (4, AttemptResult::NoAddress),
+    ] {
+        assert_eq!(drain(&mut delivery, Moment(0)), [notice]);
+        let verdict = delivery.finished(NoticeId(notice), result, Moment(0));
+        assert_eq!(word(verdict), if notice == 2 { "delivered" } else { "parked" });
+        delivery.recorded(&[NoticeId(notice)]);
+    }
+    let state = lane(&delivery, BANK);
+    assert_eq!((state.parked, state.waiting, state.in_flight, state.unrecorded), (3, 0, 0, 0));
+    assert_eq!(delivery.parked().collect::<Vec<_>>(), [1, 3, 4].map(NoticeId));
+    assert_eq!((state.mode, state.consecutive_failures), (LaneMode::Open, 0));
+    assert_eq!(delivery.next_deadline(), Some(DAY));
+    let course = delivery.course(NoticeId(1), Moment(0)).expect("it is owed");
+    assert_eq!((course.attempts, course.waits), (0, Waits::Address));
+    assert_eq!(delivery.tried(NoticeId(1)), [], "that is no attempt");
+    assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0]);
+
+    delivery.address_changed(WALLET, Moment(1_000_000_000));
+    assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0], "that is somebody else's");
+    delivery.address_changed(BANK, Moment(1_000_000_000));
+    for notice in [1, 3, 4] {
+        assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [notice]);
+        delivery.finished(NoticeId(notice), AttemptResult::Status(200), Moment(1_000_000_000));
+        delivery.recorded(&[NoticeId(notice)]);
+    }
+    assert!(delivery.is_empty());
+    assert_eq!(delivery.next_deadline(), None);
+}
+
+/// Released, it goes before later entries of its transfer, whatever these wait for.
+#[test]
+fn what_was_parked_comes_back_in_its_place() {
+    let policy = Policy { window: 3, ..Policy::default() };
+    let entries = (1..=4).map(|at| owed(at, BANK, 1)).chain([owed(9, WALLET, 1)]);
+    let mut delivery = filled(policy, entries);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1, 9]);
+    delivery.finished(NoticeId(1), AttemptResult::NoAddress, Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
+    delivery.finished(NoticeId(2), AttemptResult::Status(500), Moment(0));
+    delivery.enqueue(owed(5, BANK, 1));
+    delivery.enqueue(owed(6, BANK, 2));
+    delivery.address_changed(BANK, Moment(10));
+    assert_eq!(drain(&mut delivery, Moment(10)), [1, 6]);
+    for notice in 1..=5 {
+        delivery.finished(NoticeId(notice), AttemptResult::Status(200), Moment(10));
+        delivery.recorded(&[NoticeId(notice)]);
+        let next: &[u64] = if notice < 5 { &[notice + 1] } else { &[] };
+        assert_eq!(drain(&mut delivery, Moment(10)), next);
+    }
+}
+
+/// Only what is under way goes before it: that cannot be called back.
+#[test]
+fn what_was_parked_waits_for_what_is_under_way() {
+    let mut delivery = filled(Policy::default(), [owed(1, BANK, 1), owed(2, BANK, 1)]);
+    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+    delivery.finished(NoticeId(1), AttemptResult::NoAddress, Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [2]);
+    delivery.address_changed(BANK, Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [0; 0]);
+    delivery.finished(NoticeId(2), AttemptResult::Status(200), Moment(0));
+    assert_eq!(drain(&mut delivery, Moment(0)), [1]);
+}
+
+#[test]
+fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
+    let entries = [owed(1, BANK, 1), answer(2, BANK), prepare(3, BANK, 3), prepare(4, BANK, 4)];
+    let mut delivery = filled(Policy::default(), entries);
+    for notice in drain(&mut delivery, Moment(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::NoAddress, Moment(0));
+    }
+    assert_eq!(withdraw(&mut delivery, 4), "withdrawn");
+    assert_eq!(lapsed(&mut delivery, Moment(DAY.0 - 1)), []);
+    let ends = lapsed(&mut delivery, DAY);
+    assert_eq!(ends, [(1, "dead"), (2, "given up"), (3, "dead")]);
+    assert_eq!(lane(&delivery, BANK).parked, 0);
+    delivery.recorded(&[1, 2, 3, 4].map(NoticeId));
+    assert!(delivery.is_empty());
+    // One that is found after its time is given up at once.
+    delivery.enqueue(owed(5, BANK, 5));
+    assert_eq!(drain(&mut delivery, DAY), [5]);
+    let verdict = delivery.finished(NoticeId(5), AttemptResult::NoAddress, DAY);
+    let Verdict::Ended(report) = verdict else { panic!("{verdict:?}") };
+    assert_eq!((end(&report), report.attempts, report.first_attempt), ("dead", 0, None));
+}
+
+/// Nobody answers for a day: whatever waits ends, tried or not.
+#[test]
+fn a_dead_lane_is_empty_after_the_horizon() {
+    let until = Moment(60_000_000);
+    let entries = (1..=500).map(|at| Entry { until, ..owed(at, BANK, (at % 100) as u8) });
+    let late = Entry { until, ..patient(501, BANK, 200) };
+    let mut delivery = filled(Policy::default(), entries.chain([late]));
+    let mut ended = Vec::new();
+    let mut now = Moment(0);
+    while !delivery.is_empty() {
+        for notice in drain(&mut delivery, now) {
+            let verdict = delivery.finished(NoticeId(notice), AttemptResult::TimedOut, now);
+            if let Verdict::Ended(report) = verdict {
+                ended.push(report);
+            }
+        }
+        ended.extend(std::iter::from_fn(|| delivery.next_lapsed()));
+        let record: Vec<_> = ended.iter().map(|report| report.notice).collect();
+        delivery.recorded(&record);
+        now = delivery.next_deadline().unwrap_or(now);
+        assert!(now < Moment(150_000_000), "it ends in time");
+    }
+    assert_eq!(ended.len(), 501);
+    assert!(ended.iter().all(|report| end(report) == "dead"));
+    let state = lane(&delivery, BANK);
+    assert_eq!((state.waiting, state.backing_off, state.spilled, state.bytes), (0, 0, 0, 0));
 }
 
 /// A wrong address, corrected: nothing waits for what was learned about the wrong one.
@@ -440,7 +817,7 @@ fn a_probe_of_an_old_address_decides_nothing_about_the_new_one() {
 fn answers_between_failures_keep_a_lane_open() {
     let mut delivery = Delivery::new(Policy::default(), 1);
     for round in 0..10u64 {
-        for (step, result) in NO_ANSWER.into_iter().chain([AttemptResult::Status(500)]).enumerate()
+        for (step, result) in NO_ANSWER.into_iter().chain([AttemptResult::Status(400)]).enumerate()
         {
             let notice = round * 4 + step as u64;
             delivery.enqueue(owed(notice, BANK, notice as u8));
@@ -479,15 +856,13 @@ fn a_dead_lane_does_not_delay_another() {
 #[test]
 fn one_indigestible_entry_does_not_keep_a_lane_shut() {
     let policy = Policy { probe_after: 2, ..Policy::default() };
-    let mut delivery = filled(policy, [owed(1, BANK, 1)]);
-    for _ in 0..2 {
-        let now = delivery.next_deadline().unwrap_or_default();
-        assert_eq!(drain(&mut delivery, now), [1]);
-        delivery.finished(NoticeId(1), AttemptResult::TimedOut, now);
+    let mut delivery = filled(policy, [owed(1, BANK, 1), owed(2, BANK, 2)]);
+    for notice in drain(&mut delivery, Moment(0)) {
+        delivery.finished(NoticeId(notice), AttemptResult::TimedOut, Moment(0));
     }
-    delivery.enqueue(owed(2, BANK, 2));
+    delivery.enqueue(owed(3, BANK, 3));
     let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("two failures") };
-    assert_eq!(drain(&mut delivery, next), [2], "the probe is the entry that has not failed");
+    assert_eq!(drain(&mut delivery, next), [3], "the probe is the entry that has not failed");
 }
 
 #[test]
@@ -531,6 +906,7 @@ fn a_lane_that_is_left_sends_no_more() {
     let verdict = delivery.finished(NoticeId(4), AttemptResult::Status(200), Moment(0));
     assert_eq!(word(verdict), "delivered");
     assert_eq!(drain(&mut delivery, Moment(60_000_000)), [0; 0]);
+    assert_eq!(delivery.next_lapsed(), None);
     delivery.recorded(&[NoticeId(4)]);
     let left = lane(&delivery, BANK);
     assert_eq!((left.waiting, left.backing_off, left.in_flight, left.unrecorded), (0, 0, 0, 0));
@@ -549,7 +925,8 @@ fn faulty_policies_are_named() {
     for (policy, expected) in [
         (good.clone(), None),
         (Policy { window: 0, ..good.clone() }, Some("window")),
-        (Policy { attempts_max: 0, ..good.clone() }, Some("attempts_max")),
+        (Policy { horizon_micros: 0, ..good.clone() }, Some("horizon")),
+        (Policy { probe_max_micros: 0, ..good.clone() }, Some("probe_max")),
         (Policy { probe_after: 0, ..good.clone() }, Some("probe_after")),
         (Policy { backoff_base_micros: 0, ..good.clone() }, Some("backoff_base")),
         (Policy { backoff_max_micros: 1, ..good.clone() }, Some("backoff_max")),
@@ -557,26 +934,6 @@ fn faulty_policies_are_named() {
         let named = policy.fault().and_then(|fault| fault.split(' ').next());
         assert_eq!(named, expected, "{policy:?}");
     }
-}
-
-/// 0.2, 0.4, ... 25.6 s, and 30 s from the ninth pause on.
-#[test]
-fn all_pauses_together_are_told_for_any_number_of_attempts() {
-    let check = |attempts_max, expected_ms: u64| {
-        let policy = Policy { attempts_max, ..Policy::default() };
-        let expected = std::time::Duration::from_millis(expected_ms);
-        assert_eq!(policy.pauses_at_most(), expected, "{attempts_max} attempts");
-    };
-    check(1, 0);
-    check(2, 200);
-    check(4, 1_400);
-    check(9, 51_000);
-    check(10, 81_000);
-    check(20, 381_000);
-    check(1_000_000_000, 51_000 + (1_000_000_000 - 9) * 30_000);
-    check(u32::MAX, 51_000 + (u64::from(u32::MAX) - 9) * 30_000);
-    let slow = Policy { backoff_max_micros: u64::MAX, attempts_max: u32::MAX, ..Policy::default() };
-    assert_eq!(slow.pauses_at_most(), std::time::Duration::from_micros(u64::MAX));
 }
 
 #[test]

@@ -79,55 +79,77 @@ pub fn date_header(millis: u64) -> HeaderValue {
 /// 5.6.7). The name of the day need not be that of the date.
 #[must_use]
 pub fn is_http_date(text: &[u8]) -> bool {
-    is_fixdate(text).or_else(|| is_rfc850_date(text)).or_else(|| is_asctime_date(text)).is_some()
+    http_date_seconds(text).is_some()
 }
 
-/// `ddd, D[D] Mmm YYYY hh:mm:ss GMT`.
-fn is_fixdate(text: &[u8]) -> Option<()> {
+fn http_date_seconds(text: &[u8]) -> Option<i64> {
+    fixdate_seconds(text).or_else(|| rfc850_seconds(text)).or_else(|| asctime_seconds(text))
+}
+
+/// `ddd, D[D] Mmm YYYY hh:mm:ss GMT`, in seconds since 1970.
+fn fixdate_seconds(text: &[u8]) -> Option<i64> {
     let (name, rest) = text.split_first_chunk::<3>()?;
     let rest = rest.strip_prefix(b", ")?;
     let digits = if rest.get(1)? == &b' ' { 1 } else { 2 };
     let (day, rest) = rest.split_at_checked(digits)?;
     let rest: &[u8; 22] = rest.try_into().ok()?;
     let is_whole = rest[0] == b' ' && rest[4] == b' ' && rest[9] == b' ' && rest.ends_with(b" GMT");
-    let is_good = is_whole && DAY_NAMES.contains(&name) && is_time_of_day(&rest[10..18]);
-    is_good.then(|| days_since_1970(number(&rest[5..9])?, month(&rest[1..4])?, number(day)?))??;
-    Some(())
+    let days = days_since_1970(number(&rest[5..9])?, month(&rest[1..4])?, number(day)?)?;
+    let seconds = seconds_of_day(&rest[10..18])?;
+    (is_whole && DAY_NAMES.contains(&name)).then_some(days * 86_400 + seconds)
 }
 
-/// `Dddddd, DD-Mmm-YY hh:mm:ss GMT`; the year is read as one of this century.
-fn is_rfc850_date(text: &[u8]) -> Option<()> {
+/// `Dddddd, DD-Mmm-YY hh:mm:ss GMT`, in seconds since 1970; years below 70 are of this century.
+fn rfc850_seconds(text: &[u8]) -> Option<i64> {
     let comma = memchr::memchr(b',', text)?;
     let (name, rest) = text.split_at(comma);
     let rest: &[u8; 24] = rest.try_into().ok()?;
     let is_whole = rest.starts_with(b", ") && rest[4] == b'-' && rest[8] == b'-';
     let is_whole = is_whole && rest[11] == b' ' && rest.ends_with(b" GMT");
-    let is_good = is_whole && LONG_DAY_NAMES.contains(&name) && is_time_of_day(&rest[12..20]);
-    let year = 2_000 + number(&rest[9..11])?;
-    is_good.then(|| days_since_1970(year, month(&rest[5..8])?, number(&rest[2..4])?))??;
-    Some(())
+    let year = number(&rest[9..11])?;
+    let year = if year < 70 { 2_000 + year } else { 1_900 + year };
+    let days = days_since_1970(year, month(&rest[5..8])?, number(&rest[2..4])?)?;
+    let seconds = seconds_of_day(&rest[12..20])?;
+    (is_whole && LONG_DAY_NAMES.contains(&name)).then_some(days * 86_400 + seconds)
 }
 
-/// `ddd Mmm DD hh:mm:ss YYYY`, the day filled with a blank.
-fn is_asctime_date(text: &[u8]) -> Option<()> {
+/// `ddd Mmm DD hh:mm:ss YYYY`, the day filled with a blank, in seconds since 1970.
+fn asctime_seconds(text: &[u8]) -> Option<i64> {
     let text: &[u8; 24] = text.try_into().ok()?;
     let (name, _) = text.split_first_chunk::<3>()?;
     let is_whole = [3, 7, 10, 19].iter().all(|&at| text[at] == b' ');
-    let is_good = is_whole && DAY_NAMES.contains(&name) && is_time_of_day(&text[11..19]);
     let day = text[8..10].strip_prefix(b" ").unwrap_or(&text[8..10]);
-    is_good.then(|| days_since_1970(number(&text[20..])?, month(&text[4..7])?, number(day)?))??;
-    Some(())
+    let days = days_since_1970(number(&text[20..])?, month(&text[4..7])?, number(day)?)?;
+    let seconds = seconds_of_day(&text[11..19])?;
+    (is_whole && DAY_NAMES.contains(&name)).then_some(days * 86_400 + seconds)
 }
 
 /// `hh:mm:ss`, with room for a leap second.
-fn is_time_of_day(text: &[u8]) -> bool {
-    let part = |at: usize, end: i64| number(&text[at..at + 2]).is_some_and(|it| it < end);
-    text[2] == b':' && text[5] == b':' && part(0, 24) && part(3, 60) && part(6, 61)
+fn seconds_of_day(text: &[u8]) -> Option<i64> {
+    let part = |at: usize, end: i64| number(&text[at..at + 2]).filter(|it| *it < end);
+    let is_whole = text[2] == b':' && text[5] == b':';
+    is_whole.then_some(part(0, 24)? * 3_600 + part(3, 60)? * 60 + part(6, 61)?)
 }
 
 fn month(name: &[u8]) -> Option<i64> {
     let at = MONTH_NAMES.iter().position(|known| *known == name)?;
     Some(at as i64 + 1)
+}
+
+/// Milliseconds from `now_ms` to the moment that `Retry-After` names, in either of its forms:
+/// seconds, or an HTTP date as [`is_http_date`] knows it. 0 for a moment that has passed, `None`
+/// for anything else.
+#[must_use]
+pub fn retry_after_ms(value: &[u8], now_ms: u64) -> Option<u64> {
+    let value = value.trim_ascii();
+    if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
+        let seconds = value.iter().fold(0_u64, |sum, digit| {
+            sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+        });
+        return Some(seconds.saturating_mul(1_000));
+    }
+    let at = u64::try_from(http_date_seconds(value)?).unwrap_or(0).saturating_mul(1_000);
+    Some(at.saturating_sub(now_ms))
 }
 
 /// A moment taken apart, in the proleptic Gregorian calendar.
@@ -270,6 +292,33 @@ mod tests {
             "2016-05-24T08:38:08.699Zé",
         ] {
             assert_eq!(parse_date_time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_read_in_both_forms() {
+        let now_ms = 784_111_777_000;
+        for (text, expected) in [
+            ("0", Some(0)),
+            (" 120 ", Some(120_000)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10_000)),
+            ("Sunday, 06-Nov-94 08:49:47 GMT", Some(10_000)),
+            ("Sun Nov  6 08:49:47 1994", Some(10_000)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(0)),
+            ("Sat, 05 Nov 1994 08:49:37 GMT", Some(0)),
+            ("Wed, 31 Dec 1969 23:59:59 GMT", Some(0)),
+            ("", None),
+            ("-1", None),
+            ("1.5", None),
+            ("soon", None),
+            ("Sun, 06 Nov 1994 08:49:47 UTC", None),
+            ("Sun, 31 Feb 1994 08:49:47 GMT", None),
+            ("Sun, 06 Nov 1994 24:49:47 GMT", None),
+            ("Sun, 06 Nov 1994 8:49:47 GMT", None),
+            ("Sun, 06 Nov 994 08:49:47 GMT", None),
+        ] {
+            assert_eq!(retry_after_ms(text.as_bytes(), now_ms), expected, "{text}");
         }
     }
 

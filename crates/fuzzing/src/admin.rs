@@ -9,7 +9,9 @@ use fspiop::body::ErrorInformation;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
-use ledger::{Administer, ChangeParties, Command, Outcome, PartyBinding, Stamp, State, TransferId};
+use ledger::{
+    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+};
 use operations::{
     AdminOptions, Auth, Health, Hub, Metrics, Noted, ServiceStatus, Told, Unavailable,
 };
@@ -172,6 +174,10 @@ impl Hub for Kernel {
 
     async fn explanation(&self, _: TransferId) -> Result<Option<Bytes>, Unavailable> {
         Ok(None)
+    }
+
+    async fn parked(&self) -> Vec<NoticeId> {
+        Vec::new()
     }
 
     fn metrics(&self) -> Metrics {

@@ -171,7 +171,8 @@ fn abort(script: &mut Script<'_>) -> Abort {
 fn deliveries(script: &mut Script<'_>, state: &State, now_ms: u64) -> Vec<FinishedDelivery> {
     let mut owed: Vec<_> = state.notices_owed().map(|notice| notice.id).collect();
     owed.sort();
-    let results = [DeliveryResult::Delivered, DeliveryResult::Dead, DeliveryResult::Withdrawn];
+    use DeliveryResult::{Dead, Delivered, GivenUp, Withdrawn};
+    let results = [Delivered, Dead, Withdrawn, GivenUp];
     let end = |script: &mut Script<'_>| {
         let at = script.below(64);
         let notice = owed.get(at).copied().unwrap_or(NoticeId(at as u64));
@@ -429,7 +430,8 @@ impl Account {
         // A transfer may be reserved at the very moment at which it ends.
         self.take_expired(notices, last, now_ms);
         for notice in notices.iter().filter(|notice| is_expiry(notice, last)) {
-            assert!(self.deals.contains_key(&notice.transfer), "{notice:?} of nothing");
+            let deal = notice.transfer.and_then(|transfer| self.deals.get(&transfer));
+            assert!(deal.is_some(), "{notice:?} of nothing");
         }
     }
 
@@ -451,7 +453,8 @@ impl Account {
     /// Expiries have no command: the errors that the parties are told show them.
     fn take_expired(&mut self, notices: &[Notice], last: NoticeId, now_ms: u64) {
         for notice in notices.iter().filter(|notice| is_expiry(notice, last)) {
-            let Some(deal) = self.deals.get_mut(&notice.transfer) else { continue };
+            let deal = notice.transfer.and_then(|transfer| self.deals.get_mut(&transfer));
+            let Some(deal) = deal else { continue };
             assert!(deal.expiration_ms <= now_ms, "{deal:?} expired early");
             // Both sides are told.
             if deal.end != Some(Outcome::Expired) {
@@ -533,6 +536,7 @@ impl Account {
             let Some(recipient) = self.owed.remove(&end.notice) else { continue };
             match end.result {
                 DeliveryResult::Delivered => self.counters.delivered += 1,
+                DeliveryResult::GivenUp => self.counters.given_up += 1,
                 DeliveryResult::Withdrawn => {}
                 DeliveryResult::Dead => drop(self.dead.insert(end.notice, recipient)),
             }

@@ -132,9 +132,10 @@ pub struct Abort {
 pub struct FinishedDelivery {
     /// The notice.
     pub notice: NoticeId,
-    /// Delivered, given up or withdrawn.
+    /// Which of the four ends.
     pub result: DeliveryResult,
-    /// Attempts made, 0 for a withdrawn one.
+    /// Attempts made, 65,535 for more. 0 for a withdrawn one, and for one whose recipient never
+    /// registered an address.
     pub attempts: u16,
     /// HTTP status of the last answer, 0 when there was none.
     pub status: u16,
@@ -142,15 +143,18 @@ pub struct FinishedDelivery {
     pub finished_ms: u64,
 }
 
-/// The three ends of a delivery.
+/// The four ends of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
     /// Answered 2xx.
     Delivered,
-    /// Refused for good, or out of attempts: a dead letter.
+    /// About a transfer, and refused for good or out of time: a dead letter.
     Dead,
     /// Never attempted and no longer wanted.
     Withdrawn,
+    /// Not delivered, and nothing is lost with it: an answer to a registration, or an attempted
+    /// prepare of a transfer that has ended since. No dead letter.
+    GivenUp,
 }
 
 /// Entries of the party directory to bind or to release. The directory itself is a read model

@@ -18,7 +18,7 @@ pub(crate) struct Context<'a> {
 /// What all notices of one decision have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
-    pub(crate) transfer: TransferId,
+    pub(crate) transfer: Option<TransferId>,
     pub(crate) source: Position,
     pub(crate) outcome: Outcome,
     pub(crate) at: Stamp,
@@ -47,14 +47,20 @@ impl Context<'_> {
             source: about.source,
             outcome: about.outcome,
             at: about.at,
+            owed_at: self.state.stamp,
             trace: about.trace,
         };
-        self.owe_again(notice);
+        self.put(notice);
         notice.id
     }
 
-    /// Puts a notice, new or exhumed, into the outbox.
+    /// Owes a dead letter again, from now on.
     pub(crate) fn owe_again(&mut self, notice: Notice) {
+        self.put(Notice { owed_at: self.state.stamp, ..notice });
+    }
+
+    /// Puts a notice, new or exhumed, into the outbox.
+    fn put(&mut self, notice: Notice) {
         self.state.trail.note::<21>(&[
             &notice.id.0.to_le_bytes(),
             &notice.recipient.0.to_le_bytes(),

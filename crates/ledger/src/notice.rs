@@ -45,8 +45,9 @@ pub struct Notice {
     pub id: NoticeId,
     /// To whom.
     pub recipient: ParticipantIndex,
-    /// About which transfer ([`TransferId::NONE`] for the directory).
-    pub transfer: TransferId,
+    /// The transfer that it reports about. A notice about a registration has none: it has no order
+    /// among others, and it never becomes a dead letter.
+    pub transfer: Option<TransferId>,
     /// What it says.
     pub kind: NoticeKind,
     /// The record whose bytes or fields it is made from.
@@ -55,6 +56,9 @@ pub struct Notice {
     pub outcome: Outcome,
     /// When the reported event happened, by the hub's clock.
     pub at: Stamp,
+    /// When the hub began to owe it, or owed it again: attempts to deliver it end a fixed time
+    /// after that, whether the hub was restarted meanwhile or not.
+    pub owed_at: Stamp,
     /// Trace of the message that caused it.
     pub trace: TraceId,
 }

@@ -194,7 +194,7 @@ impl State {
     #[must_use]
     pub fn notices_to_resume(&self) -> Vec<(Notice, bool)> {
         let is_stale = |notice: &Notice| {
-            let view = self.view(&notice.transfer);
+            let view = notice.transfer.and_then(|transfer| self.view(&transfer));
             notice.kind == NoticeKind::Prepare
                 && view.is_none_or(|view| view.state != TransferState::Reserved)
         };

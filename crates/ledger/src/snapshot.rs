@@ -268,7 +268,7 @@ impl Builder {
         let counters = &head.counters;
         let counted = [counters.reserved, counters.refused, counters.committed, counters.aborted];
         let numbers = [head.position.0, head.stamp.0, head.batches, head.last_notice.0];
-        let more = [counters.expired, counters.delivered, head.cold.rows];
+        let more = [counters.expired, counters.delivered, counters.given_up, head.cold.rows];
         if counted.iter().chain(&numbers).chain(&more).any(|number| NUMBERS_END <= *number) {
             return Err(Inconsistent("a number is beyond what any log has"));
         }

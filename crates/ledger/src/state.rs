@@ -95,6 +95,8 @@ pub struct Counters {
     pub expired: u64,
     /// Notices delivered.
     pub delivered: u64,
+    /// Notices given up without a dead letter.
+    pub given_up: u64,
 }
 
 /// A node's last record, so that a repeated one is dropped.

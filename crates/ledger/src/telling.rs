@@ -165,7 +165,7 @@ impl Teller {
             back.into_iter().for_each(|amount| hold(numbers, amount));
         }
         let id = decided.transfer;
-        let new = effects.notices[*noticed..].iter().filter(|notice| notice.transfer == id);
+        let new = effects.notices[*noticed..].iter().filter(|notice| notice.transfer == Some(id));
         let owed = new.map(|notice| Owed {
             notice: notice.id,
             recipient: state.register.get(notice.recipient).name,
@@ -188,8 +188,8 @@ fn subject(state: &State, command: &Command) -> Option<(TransferId, Option<Numbe
             Change::MoveFunds(funds) => Some((funds.id, of_funds(state, funds))),
             Change::EndFundsOut(end) => Some((end.id, of_outflow(state, end))),
             Change::Redeliver { notice } => {
-                let transfer = state.outbox.dead().get(notice)?.notice.transfer;
-                (transfer != TransferId::NONE).then_some((transfer, None))
+                let transfer = state.outbox.dead().get(notice)?.notice.transfer?;
+                Some((transfer, None))
             }
             _ => None,
         },

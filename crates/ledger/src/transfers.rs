@@ -503,7 +503,7 @@ mod tests {
 
     fn row(number: u64) -> Ended {
         Ended {
-            id: TransferId::NONE,
+            id: TransferId::from_bytes([0; 17]).expect("the form of a UUID"),
             payer: None,
             payee: None,
             hash: Digest::default(),

@@ -37,9 +37,10 @@ pub fn operations() -> Vec<Operation> {
 /// A moment of a message that nobody watches: what the waterfall costs when it is off.
 fn waterfall(all: &mut Vec<Operation>) {
     let stages = Stages::new(0);
+    let transfer = TransferId::from_bytes([0; 17]).expect("the form of a UUID");
     all.push(Operation::plain((Group::Waterfall, "a moment, not watched", COUNT), move || {
         let now = stages.now_ns().map(|now| (Moment::Taken, now));
-        stages.mark(0, TransferId::NONE, What::Taking(Inbound::Prepare), now);
+        stages.mark(0, transfer, What::Taking(Inbound::Prepare), now);
     }));
 }
 

@@ -1,4 +1,5 @@
-//! `/deadletters`: notices that could not be delivered, and sending them again (DESIGN 2).
+//! `/deadletters`: notices that could not be delivered, and sending them again (DESIGN 2); and
+//! `/undeliverable`: those that wait for an address.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::refuse;
 use crate::hub::Hub;
-use crate::shapes::DeadLetterShape;
+use crate::shapes::{DeadLetterShape, UndeliverableShape};
 
 /// Dead letters shown at once.
 pub(crate) const PAGE_MAX: u64 = 1_000;
@@ -28,6 +29,17 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
             .collect::<Vec<_>>()
     });
     Ok(Answer::ok(&page.await?))
+}
+
+/// `GET /undeliverable`: notices that wait until their recipient registers an address, the oldest
+/// first, at most [`crate::hub::PARKED_MAX`]. They are sent by themselves when it does.
+pub(crate) async fn undeliverable<H: Hub>(call: &Call<'_, H>) -> Reply {
+    let parked = call.hub.parked().await;
+    let shown = call.ask(move |state| {
+        let owed = parked.iter().filter_map(|id| state.notice(*id));
+        owed.map(|notice| UndeliverableShape::of(state, notice)).collect::<Vec<_>>()
+    });
+    Ok(Answer::ok(&shown.await?))
 }
 
 /// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.

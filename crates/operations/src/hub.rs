@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ledger::{Administer, ChangeParties, Outcome, PartyBinding, Stamp, State, TransferId};
+use ledger::{
+    Administer, ChangeParties, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
+};
+
+/// Notices without an address that are listed, at most.
+pub const PARKED_MAX: usize = 1_000;
 
 /// The running hub, as operators see it.
 pub trait Hub: Send + Sync + 'static {
@@ -55,6 +60,10 @@ pub trait Hub: Send + Sync + 'static {
         &self,
         id: TransferId,
     ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
+
+    /// Some notices that wait until their recipient registers an address, in order of number, at
+    /// most [`PARKED_MAX`].
+    fn parked(&self) -> impl Future<Output = Vec<NoticeId>> + Send;
 
     /// Counters and gauges, read without waiting.
     fn metrics(&self) -> Metrics;
@@ -451,6 +460,10 @@ pub struct Metrics {
     pub notices_owed: u64,
     /// Counter: notices delivered.
     pub notices_delivered: u64,
+    /// Counter: notices given up without a dead letter.
+    pub notices_given_up: u64,
+    /// Gauge: notices that wait until their recipient registers an address.
+    pub notices_parked: u64,
     /// Gauge: notices given up and not sent again.
     pub dead_letters: u64,
     /// Gauge: lanes of this node in which notices are owed and none is delivered.

@@ -52,8 +52,8 @@ mod wire;
 
 pub use hub::{
     Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker, OpenBreakers,
-    ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage, Takeover,
-    Task, Told, Unavailable,
+    PARKED_MAX, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage,
+    Takeover, Task, Told, Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve, serve_probes};

@@ -230,7 +230,7 @@ fn render(now: &Metrics, snapshots: &Snapshots, storage: &Storage, admin: &Admin
     text
 }
 
-fn figures_of_the_ledger(now: &Metrics) -> [Figure; 15] {
+fn figures_of_the_ledger(now: &Metrics) -> [Figure; 17] {
     use Kind::{Counter, Gauge};
     [
         (Counter, "upesi_log_syncs_total", "Syncs of the log.", now.log_syncs),
@@ -252,6 +252,18 @@ fn figures_of_the_ledger(now: &Metrics) -> [Figure; 15] {
         (Gauge, "upesi_transfers_ended", "Transfers ended and kept.", now.transfers_ended),
         (Gauge, "upesi_notices_owed", "Notices owed to participants.", now.notices_owed),
         (Counter, "upesi_notices_delivered_total", "Notices delivered.", now.notices_delivered),
+        (
+            Counter,
+            "upesi_notices_given_up_total",
+            "Notices given up that lose nothing: no dead letters.",
+            now.notices_given_up,
+        ),
+        (
+            Gauge,
+            "upesi_notices_without_address",
+            "Notices that wait until their recipient registers an address.",
+            now.notices_parked,
+        ),
         (Gauge, "upesi_dead_letters", "Notices given up.", now.dead_letters),
     ]
 }

@@ -30,6 +30,7 @@ pub(crate) enum Resource {
     State,
     DeadLetters,
     DeadLetterResend(String),
+    Undeliverable,
     Snapshots,
     Health,
     Metrics,
@@ -76,6 +77,7 @@ impl Resource {
             ["enums"] => Some(Self::Enums),
             ["deadletters"] => Some(Self::DeadLetters),
             ["deadletters", id, "resend"] => Some(Self::DeadLetterResend((*id).into())),
+            ["undeliverable"] => Some(Self::Undeliverable),
             ["snapshots"] => Some(Self::Snapshots),
             ["health"] => Some(Self::Health),
             ["metrics"] => Some(Self::Metrics),
@@ -102,6 +104,7 @@ impl Resource {
             | Self::Enums
             | Self::State
             | Self::DeadLetters
+            | Self::Undeliverable
             | Self::Health
             | Self::Metrics
             | Self::Storage

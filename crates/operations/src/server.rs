@@ -314,6 +314,7 @@ async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method
         (Resource::Enums, _) => catalogue::enumerations(call).await,
         (Resource::DeadLetters, _) => dead_letters::list(call).await,
         (Resource::DeadLetterResend(id), _) => dead_letters::resend(call, id).await,
+        (Resource::Undeliverable, _) => dead_letters::undeliverable(call).await,
         (Resource::State, _) => monitoring::state(call).await,
         (Resource::Snapshots, "POST") => snapshots::take(call),
         (Resource::Snapshots, _) => snapshots::list(call),

@@ -4,8 +4,8 @@
 //! participants and accounts is 0 or 1, as the reference shows its database.
 
 use ledger::{
-    Account, AccountId, Amount, DeadLetter, FspName, Holding, Limit, NoticeKind, Participant,
-    SettlementModel, Stamp, State, TransferId,
+    Account, AccountId, Amount, DeadLetter, FspName, Holding, Limit, Notice, NoticeKind,
+    Participant, SettlementModel, Stamp, State,
 };
 use serde::Serialize;
 use serde::ser::Serializer;
@@ -252,11 +252,10 @@ pub(crate) struct DeadLetterShape {
 impl DeadLetterShape {
     pub(crate) fn of(state: &State, letter: &DeadLetter) -> Self {
         let DeadLetter { notice, end } = letter;
-        let transfer = (notice.transfer != TransferId::NONE).then(|| notice.transfer.to_string());
         Self {
             id: notice.id.0,
             recipient: state.register().get(notice.recipient).name.to_string(),
-            transfer_id: transfer,
+            transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
             message: message(notice.kind),
             outcome: notice.outcome.number(),
             log_position: notice.source.0,
@@ -264,6 +263,35 @@ impl DeadLetterShape {
             attempts: end.attempts,
             last_status: (end.status != 0).then_some(end.status),
             last_attempt_date: Moment(Stamp::from_millis(end.finished_ms)),
+        }
+    }
+}
+
+/// A notice that waits for an address.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UndeliverableShape {
+    id: u64,
+    recipient: String,
+    transfer_id: Option<String>,
+    message: &'static str,
+    outcome: u16,
+    log_position: u64,
+    created_date: Moment,
+    reason: &'static str,
+}
+
+impl UndeliverableShape {
+    pub(crate) fn of(state: &State, notice: &Notice) -> Self {
+        Self {
+            id: notice.id.0,
+            recipient: state.register().get(notice.recipient).name.to_string(),
+            transfer_id: notice.transfer.map(|transfer| transfer.to_string()),
+            message: message(notice.kind),
+            outcome: notice.outcome.number(),
+            log_position: notice.source.0,
+            created_date: Moment(notice.owed_at),
+            reason: "no usable endpoint is registered for this callback",
         }
     }
 }

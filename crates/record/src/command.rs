@@ -226,6 +226,7 @@ pub(crate) fn write_delivery(writer: &mut Writer<'_>, end: &FinishedDelivery) {
         DeliveryResult::Delivered => 1,
         DeliveryResult::Dead => 2,
         DeliveryResult::Withdrawn => 3,
+        DeliveryResult::GivenUp => 4,
     });
     writer.u16(end.attempts);
     writer.u16(end.status);
@@ -243,6 +244,7 @@ pub(crate) fn read_delivery(reader: &mut Reader<'_>) -> Result<FinishedDelivery,
             1 => DeliveryResult::Delivered,
             2 => DeliveryResult::Dead,
             3 => DeliveryResult::Withdrawn,
+            4 => DeliveryResult::GivenUp,
             _ => return Err(FieldError::Value),
         },
         attempts: reader.u16()?,

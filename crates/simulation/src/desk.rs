@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use delivery::{AttemptResult, TRIED_MAX, Tried};
-use ledger::{DeliveryResult, FinishedDelivery, NoticeId, Outcome, Stamp};
+use ledger::{DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome, Stamp};
 use ports::Now;
 
 use crate::event::{Callback, Event, HubEvent, Queue};
-use crate::plan::{EPOCH_US, Plan};
+use crate::faults::SKEW_MAX_US;
+use crate::plan::{EPOCH_US, Plan, SECOND};
 use crate::random::{Random, mix};
 use crate::report::Tally;
 use crate::script::Request;
@@ -53,6 +54,23 @@ pub(crate) enum Manners {
     Breaking,
     /// It answers with this status; below 500 it has not read the message.
     Answering(u16),
+    /// It has registered no address for requests of this class ([`class_of`]).
+    Unaddressed(u8),
+}
+
+/// Classes of requests that have an address of their own.
+pub(crate) const CLASSES: u64 = 4;
+
+/// Which address a notice goes to.
+pub(crate) const fn class_of(kind: NoticeKind) -> u8 {
+    use NoticeKind::*;
+    match kind {
+        Prepare => 0,
+        Abort | AbortCopy | Error => 1,
+        PartiesChanged | PartiesRefused => 2,
+        Fulfil | FulfilCopy | Committed | Reserved | AbortedState | PatchCommitted
+        | PatchAborted => 3,
+    }
 }
 
 /// One attempt to deliver a notice.
@@ -156,12 +174,18 @@ impl Desk {
                 self.end_attempt(&attempting, there + back, result);
                 self.arrive(attempting, there, reads);
             }
+            Manners::Unaddressed(_) | Manners::Fine => self.exchange(attempting, there, back),
             Manners::Slow(extra) => {
                 self.tally.slow_answers += 1;
                 self.exchange(attempting, there, back + extra);
             }
-            Manners::Fine => self.exchange(attempting, there, back),
         }
+    }
+
+    /// Whether an FSP has an address for a notice.
+    pub(crate) fn has_address(&self, notice: &Notice) -> bool {
+        let manners = self.manners.get(notice.recipient.at() - 1).copied();
+        manners != Some(Manners::Unaddressed(class_of(notice.kind)))
     }
 
     /// An exchange with an FSP that does its part, over a network that may not.
@@ -193,16 +217,29 @@ impl Desk {
             AttemptResult::TimedOut => self.tally.silences += 1,
             AttemptResult::ConnectFailed => self.tally.no_connections += 1,
             AttemptResult::Broken => self.tally.broken_connections += 1,
-            AttemptResult::Unsent => unreachable!("an attempt that was made was sent"),
+            AttemptResult::Unsent | AttemptResult::NoAddress => {
+                unreachable!("an attempt that was made was sent")
+            }
         }
         self.tries.entry((attempting.life, attempting.notice)).or_default().push(result);
+        if matches!(result, AttemptResult::Status(429 | 503)) && self.random.chance(500) {
+            let micros = self.random.below(10 * SECOND);
+            self.tally.pauses_asked += 1;
+            let event = HubEvent::PauseAsked(attempting.edge, attempting.to, micros);
+            self.hub_after(wait, attempting.life, event);
+        }
         let event = HubEvent::Attempted(attempting.edge, attempting.notice, result);
         self.hub_after(wait, attempting.life, event);
     }
 
-    /// A delivery ended: all its attempts are told, and one that was given up was refused for good,
-    /// or tried as often as may be.
-    pub(crate) fn judge_end(&mut self, life: u32, end: &FinishedDelivery, tried: &[Tried]) {
+    /// A delivery ended: all its attempts are told, and one that was not delivered was refused for
+    /// good, was owed for as long as may be, or is a prepare of a transfer that has ended.
+    pub(crate) fn judge_end(
+        &mut self,
+        life: u32,
+        (notice, end): (&Notice, &FinishedDelivery),
+        tried: &[Tried],
+    ) {
         let made = self.tries.remove(&(life, end.notice)).unwrap_or_default();
         let tries = made.len() as u32;
         assert_eq!(u32::from(end.attempts), tries, "attempts of {end:?}");
@@ -212,13 +249,26 @@ impl Desk {
             all => &all[all.len().saturating_sub(TRIED_MAX)..],
         };
         assert_eq!(told, telling, "what is told of the attempts of {end:?}");
-        let passing = [408, 425, 429];
-        let for_good = (300..500).contains(&end.status) && !passing.contains(&end.status);
+        let passing = [401, 403, 404, 408, 409, 421, 425, 429];
+        let for_good = end.status == 501
+            || ((400..500).contains(&end.status) && !passing.contains(&end.status));
+        let is_prepare = notice.kind == NoticeKind::Prepare;
         let justified = match end.result {
             DeliveryResult::Delivered => (200..300).contains(&end.status),
-            DeliveryResult::Dead => for_good || tries == self.plan.policy.attempts_max,
-            DeliveryResult::Withdrawn => tries == 0,
+            DeliveryResult::Dead => notice.transfer.is_some() && (for_good || self.is_late(notice)),
+            DeliveryResult::Withdrawn => is_prepare && tries == 0,
+            DeliveryResult::GivenUp if is_prepare => 0 < tries,
+            DeliveryResult::GivenUp => {
+                notice.transfer.is_none() && (for_good || self.is_late(notice))
+            }
         };
         assert!(justified, "a delivery does not end like {end:?}");
+    }
+
+    /// Whether the next attempt would come after a notice's time. Clocks differ by so much.
+    fn is_late(&self, notice: &Notice) -> bool {
+        let policy = &self.plan.policy;
+        let latest = EPOCH_US + self.now + policy.backoff_max_micros.max(policy.probe_max_micros);
+        notice.owed_at.0 + policy.horizon_micros <= latest + 2 * SKEW_MAX_US as u64
     }
 }

@@ -1,9 +1,11 @@
 //! One I/O thread of the hub: what it gathers, the lanes it delivers, the records it makes of
 //! finished deliveries.
 
-use delivery::{Attempt, AttemptResult, Delivery, Entry, Moment, Purpose, Verdict, Withdrawal};
-use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome};
-use ports::{Log, LogError, Net, OwnedPayload};
+use delivery::{
+    Attempt, AttemptResult, Delivery, Entry, Moment, Policy, Purpose, Report, Verdict, Withdrawal,
+};
+use ledger::{Command, FinishedDelivery, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex};
+use ports::{Log, LogError, Net, Now, OwnedPayload};
 use sequencer::Durability;
 
 use crate::desk::{Attempting, Desk};
@@ -145,28 +147,61 @@ impl Hub {
         witness: &mut Witness,
         (edge, notice, result): (u8, NoticeId, AttemptResult),
     ) {
-        let (moment, life) = (self.moment(desk), self.life);
-        let at = self.edge(edge);
-        let (end, report) = match at.delivery.finished(notice, result, moment) {
-            Verdict::Delivered(report) => (DeliveryResult::Delivered, report),
-            Verdict::Dead(report) => (DeliveryResult::Dead, report),
-            Verdict::RetryAt(_) => {
+        let moment = self.moment(desk);
+        match self.edge(edge).delivery.finished(notice, result, moment) {
+            // Nothing was sent, so that no slot is taken.
+            Verdict::Ended(report)
+                if matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress) =>
+            {
                 witness.attempted(notice, None);
-                return self.pump(desk, witness, edge);
+                witness.ended_quietly(notice, report.result);
+                self.ended(desk, edge, &report);
+            }
+            Verdict::Ended(report) => {
+                witness.attempted(notice, Some(report.result));
+                self.ended(desk, edge, &report);
+            }
+            Verdict::RetryAt(_) => witness.attempted(notice, None),
+            Verdict::Parked => {
+                desk.tally.parked += 1;
+                witness.attempted(notice, None);
+                witness.parked(notice);
             }
             Verdict::Left => unreachable!("there is no other node that a lane could go to"),
-        };
-        witness.attempted(notice, Some(end));
-        let finished = FinishedDelivery {
-            notice,
-            result: end,
-            attempts: report.attempts as u16,
-            status: report.last.status().unwrap_or(0),
+        }
+        self.pump(desk, witness, edge);
+    }
+
+    /// A delivery ended, and is to be recorded.
+    fn ended(&mut self, desk: &mut Desk, edge: u8, report: &Report) {
+        let end = FinishedDelivery {
+            notice: report.notice,
+            result: report.result,
+            attempts: report.attempts_recorded(),
+            status: report.status(),
             finished_ms: desk.true_ms(),
         };
-        desk.judge_end(life, &finished, at.delivery.tried(notice));
-        at.finish(desk, life, finished);
-        self.pump(desk, witness, edge);
+        let (life, notice) = (self.life, self.notice(report.notice));
+        let at = self.edge(edge);
+        desk.judge_end(life, (&notice, &end), at.delivery.tried(report.notice));
+        at.finish(desk, life, end);
+    }
+
+    /// An FSP asked for a pause.
+    pub(crate) fn pause_asked(&mut self, desk: &Desk, (edge, fsp, micros): (u8, u8, u64)) {
+        let moment = self.moment(desk);
+        let recipient = ParticipantIndex(u32::from(fsp) + 1);
+        self.edge(edge).delivery.pause_asked(recipient, micros, moment);
+    }
+
+    /// An FSP has registered an address.
+    pub(crate) fn addressed(&mut self, desk: &mut Desk, witness: &mut Witness, fsp: u8) {
+        let moment = self.moment(desk);
+        let recipient = ParticipantIndex(u32::from(fsp) + 1);
+        for edge in 0..self.edges.len() as u8 {
+            self.edge(edge).delivery.address_changed(recipient, moment);
+            self.pump(desk, witness, edge);
+        }
     }
 
     fn edge(&mut self, number: u8) -> &mut Edge {
@@ -216,7 +251,6 @@ impl Hub {
     }
 
     fn handle_mail(&mut self, desk: &mut Desk, witness: &mut Witness, (edge, mail): (u8, Mail)) {
-        let life = self.life;
         match mail {
             Mail::Reply { request, position, result } => {
                 if let Some(outcome) = result {
@@ -227,19 +261,16 @@ impl Hub {
             }
             Mail::Notice { notice, message } => {
                 let bytes = message.map_or(0, |message| message.payload().len() as u32);
-                let entry = entry(Parcel { notice, message }, bytes);
+                let now = desk.clock(self.born_us);
+                let entry = entry(Parcel { notice, message }, bytes, (&desk.plan.policy, now));
                 self.edge(edge).delivery.enqueue(entry);
             }
             Mail::Withdraw(notice) => {
-                let at = self.edge(edge);
-                if at.delivery.withdraw(notice) == Withdrawal::Dropped {
+                let withdrawal = self.edge(edge).delivery.withdraw(notice);
+                if let Withdrawal::Ended(report) = withdrawal {
                     desk.tally.withdrawn += 1;
-                    witness.withdrawn(notice);
-                    let (result, finished_ms) = (DeliveryResult::Withdrawn, desk.true_ms());
-                    let end =
-                        FinishedDelivery { notice, result, attempts: 0, status: 0, finished_ms };
-                    desk.judge_end(life, &end, &[]);
-                    at.finish(desk, life, end);
+                    witness.ended_quietly(notice, report.result);
+                    self.ended(desk, edge, &report);
                 }
             }
             Mail::Recorded(notices) => {
@@ -258,6 +289,11 @@ impl Hub {
         self.edge(edge).delivery.send_due(now, &mut network);
         for attempt in network.0 {
             self.carry_out(desk, witness, (edge, attempt));
+        }
+        while let Some(report) = self.edge(edge).delivery.next_lapsed() {
+            desk.tally.lapsed += 1;
+            witness.ended_quietly(report.notice, report.result);
+            self.ended(desk, edge, &report);
         }
         let (life, born) = (self.life, self.born_us);
         let at = self.edge(edge);
@@ -288,6 +324,10 @@ impl Hub {
         witness.attempt(id, self.sequencer.log().durable_end());
         let parcel =
             attempt.message.unwrap_or_else(|| Parcel { notice: self.notice(id), message: None });
+        if !desk.has_address(&parcel.notice) {
+            let event = HubEvent::Attempted(edge, id, AttemptResult::NoAddress);
+            return desk.hub_after(1, self.life, event);
+        }
         let source = match parcel.message {
             None if needs_message(parcel.notice.kind) || desk.random.chance(CHECKED_PER_MILLE) => {
                 self.load(desk, &parcel.notice)
@@ -355,8 +395,9 @@ fn record_of(edge: u8, ends: Vec<FinishedDelivery>, durability: Durability) -> S
     submission.expect("a bounded number of deliveries fits a record")
 }
 
-fn entry(parcel: Parcel, bytes: u32) -> Entry<Parcel> {
-    let Notice { id, recipient, transfer, .. } = parcel.notice;
+fn entry(parcel: Parcel, bytes: u32, (policy, now): (&Policy, Now)) -> Entry<Parcel> {
+    let Notice { id, recipient, transfer, owed_at, .. } = parcel.notice;
     let purpose = Purpose::of(&parcel.notice);
-    Entry { notice: id, recipient, transfer, purpose, bytes, message: Some(parcel) }
+    let until = policy.until(owed_at, now);
+    Entry { notice: id, recipient, transfer, until, purpose, bytes, message: Some(parcel) }
 }

@@ -67,6 +67,10 @@ pub(crate) enum HubEvent {
     Record(u8),
     /// An attempt to deliver a notice ended.
     Attempted(u8, NoticeId, AttemptResult),
+    /// An FSP asked for a pause, in microseconds.
+    PauseAsked(u8, u8, u64),
+    /// An FSP has registered an address.
+    Addressed(u8),
     /// The sequencer's thread looks for work.
     Step,
     /// The sequencer's thread has slept long enough.

@@ -2,13 +2,13 @@
 
 use ports::{Disk, DiskFile};
 
-use crate::desk::Manners;
-use crate::event::{Event, Fault};
+use crate::desk::{CLASSES, Manners};
+use crate::event::{Event, Fault, HubEvent};
 use crate::plan::SECOND;
 use crate::world::World;
 
 /// Largest jump of the wall clock, in microseconds.
-const SKEW_MAX_US: i64 = 5_000_000;
+pub(crate) const SKEW_MAX_US: i64 = 5_000_000;
 /// An operation that the disk never reaches.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -75,7 +75,9 @@ impl World {
         self.disk.set_capacity(u64::MAX);
         self.disk.crash_at(NEVER);
         self.disk.fail_sync_at(NEVER);
-        self.desk.manners.fill(Manners::Fine);
+        for fsp in 0..self.desk.manners.len() {
+            self.set_manners(fsp, Manners::Fine);
+        }
         self.desk.slow_until = 0;
     }
 
@@ -153,7 +155,11 @@ impl World {
     fn change_manners(&mut self) {
         let fsp = self.desk.random.below(u64::from(self.desk.plan.fsps)) as usize;
         let slow = self.desk.random.between((10_000, 8 * SECOND));
-        let status = self.desk.random.pick(&[202, 302, 400, 404, 408, 429, 500, 503, 100]);
+        let status = self
+            .desk
+            .random
+            .pick(&[202, 302, 400, 401, 404, 408, 409, 429, 429, 500, 501, 503, 503, 100]);
+        let class = self.desk.random.below(CLASSES) as u8;
         let manners = self.desk.random.pick(&[
             Manners::Fine,
             Manners::Fine,
@@ -162,7 +168,16 @@ impl World {
             Manners::Silent,
             Manners::Breaking,
             Manners::Answering(status),
+            Manners::Unaddressed(class),
         ]);
-        self.desk.manners[fsp] = manners;
+        self.set_manners(fsp, manners);
+    }
+
+    /// An FSP that had no address for some requests registers one.
+    fn set_manners(&mut self, fsp: usize, manners: Manners) {
+        let before = std::mem::replace(&mut self.desk.manners[fsp], manners);
+        if let (Manners::Unaddressed(_), Some(hub)) = (before, &self.hub) {
+            self.desk.hub_after(1, hub.life, HubEvent::Addressed(fsp as u8));
+        }
     }
 }

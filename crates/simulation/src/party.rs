@@ -105,13 +105,14 @@ impl World {
             self.desk.tally.repeats += 1;
         }
         self.desk.mark(notice.id.0);
-        let transfer = number_of(&notice.transfer);
+        let Some(id) = notice.transfer else { return };
+        let transfer = number_of(&id);
         // What the examiner brought about, nobody acts on.
-        if notice.transfer == TransferId::NONE || STRAY <= transfer {
+        if STRAY <= transfer {
             return;
         }
         // A message of the examiner's under the id of a movement of funds.
-        if source.is_none_or(|source| source.transfer().is_none()) && self.is_of_funds(notice) {
+        if source.is_none_or(|source| source.transfer().is_none()) && self.is_of_funds(&id) {
             return;
         }
         if let Some(source) = *source {
@@ -236,10 +237,10 @@ impl World {
         u8::from(changed)
     }
 
-    /// Whether a notice is about an id that no script has.
-    fn is_of_funds(&self, notice: &Notice) -> bool {
-        let number = number_of(&notice.transfer);
-        self.scripts.len() as u32 <= number || self.cast.id(number) != notice.transfer
+    /// Whether an id is one that no script has.
+    fn is_of_funds(&self, id: &TransferId) -> bool {
+        let number = number_of(id);
+        self.scripts.len() as u32 <= number || self.cast.id(number) != *id
     }
 
     fn asked_to_take_part(&mut self, transfer: u32) {

@@ -125,9 +125,10 @@ fn policy(random: &mut Random) -> Policy {
     let base = random.pick(&[20_000, 200_000]);
     Policy {
         window: random.pick(&[1, 2, 5, 64, 64]),
-        attempts_max: random.pick(&[2, 4, 8]),
+        horizon_micros: random.pick(&[3, 20, 200]) * SECOND,
         backoff_base_micros: base,
         backoff_max_micros: base * random.pick(&[1, 10, 40]),
+        probe_max_micros: 5 * SECOND,
         probe_after: random.pick(&[1, 3, 5]),
         bytes_max: random.pick(&[2_000, 16 << 20, 16 << 20]),
         patient_max: random.pick(&[1, 4]),

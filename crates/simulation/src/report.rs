@@ -43,6 +43,12 @@ pub struct Tally {
     pub reloads: u64,
     /// Prepares withdrawn before they were sent.
     pub withdrawn: u64,
+    /// Times that a notice began to wait for an address.
+    pub parked: u64,
+    /// Notices given up while they waited.
+    pub lapsed: u64,
+    /// Pauses that FSPs asked for.
+    pub pauses_asked: u64,
     /// Dead letters sent again.
     pub exhumed: u64,
     /// Snapshots taken.

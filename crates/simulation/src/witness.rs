@@ -7,9 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use ledger::{
-    Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State, TransferId,
-};
+use ledger::{Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State};
 use ports::Log;
 use record::frame::{EncodedRecord, Record};
 use sequencer::{Applied, Committed, Sequencer};
@@ -38,18 +36,26 @@ struct Track {
     /// The last record of the batch that made it.
     made: u64,
     recipient: u32,
-    transfer: u32,
+    /// None for an answer to a registration, which has no order among others.
+    transfer: Option<u32>,
     stage: Stage,
     received: bool,
     /// It was a dead letter once and is sent again.
     again: bool,
+    /// It waited for an address once, and later ones did not wait for it.
+    parked: bool,
+    /// It ended while no attempt was under way.
+    is_quiet: bool,
 }
 
 impl Track {
     /// An attempt was made of which the log did not know when the hub crashed.
     fn holds_a_slot(&self) -> bool {
-        use DeliveryResult::{Dead, Delivered};
-        matches!(self.stage, Stage::InFlight | Stage::Ended(Delivered | Dead))
+        match self.stage {
+            Stage::Owed => false,
+            Stage::InFlight => true,
+            Stage::Ended(_) => !self.is_quiet,
+        }
     }
 }
 
@@ -153,14 +159,16 @@ impl Witness {
             track.made
         );
         assert_eq!(track.stage, Stage::Owed, "{id:?} is attempted");
-        track.stage = Stage::InFlight;
+        (track.stage, track.is_quiet) = (Stage::InFlight, false);
         let open = self.open.entry(track.recipient).or_default();
         *open += 1;
         assert!(*open <= self.window, "the window of lane {} is exceeded", track.recipient);
-        let key = (track.recipient, track.transfer);
+        let Some(transfer) = track.transfer else { return };
+        let key = (track.recipient, transfer);
         let (newest, under_way) = self.newest.entry(key).or_insert((id, false));
         assert!(!*under_way, "{id:?} overtakes {newest:?}, which is under way");
-        assert!(*newest <= id || track.again, "{id:?} is sent after {newest:?}");
+        let may_be_late = track.again || track.parked;
+        assert!(*newest <= id || may_be_late, "{id:?} is sent after {newest:?}");
         (*newest, *under_way) = (id.max(*newest), true);
     }
 
@@ -176,14 +184,21 @@ impl Witness {
         if end.is_none() {
             *self.open.entry(track.recipient).or_default() -= 1;
         }
-        let key = (track.recipient, track.transfer);
+        let Some(transfer) = track.transfer else { return };
+        let key = (track.recipient, transfer);
         self.newest.get_mut(&key).expect("it was attempted").1 = false;
     }
 
-    pub(crate) fn withdrawn(&mut self, id: NoticeId) {
+    /// There is no address for it.
+    pub(crate) fn parked(&mut self, id: NoticeId) {
+        self.tracks[at(id)].parked = true;
+    }
+
+    /// It was withdrawn, or its time was over, while no attempt was under way.
+    pub(crate) fn ended_quietly(&mut self, id: NoticeId, end: DeliveryResult) {
         let track = &mut self.tracks[at(id)];
-        assert_eq!(track.stage, Stage::Owed, "{id:?} is withdrawn");
-        track.stage = Stage::Ended(DeliveryResult::Withdrawn);
+        assert_eq!(track.stage, Stage::Owed, "{id:?} ends without an attempt");
+        (track.stage, track.is_quiet) = (Stage::Ended(end), true);
     }
 
     /// An FSP received a notice. False if it had it already.
@@ -228,10 +243,12 @@ impl Witness {
         let mut track = Track {
             made,
             recipient: notice.recipient.0,
-            transfer: key_of(&notice.transfer),
+            transfer: notice.transfer.as_ref().map(number_of),
             stage: Stage::Owed,
             received: false,
             again,
+            parked: false,
+            is_quiet: false,
         };
         if again {
             let known = self.tracks[at(notice.id)];
@@ -246,9 +263,8 @@ impl Witness {
 
     fn note_ends(&mut self, command: &Command) {
         let Command::FinishDeliveries(ends) = command else { return };
-        let attempted = |end: &&ledger::FinishedDelivery| end.result != DeliveryResult::Withdrawn;
-        let lanes = ends.iter().filter(attempted);
-        let lanes = lanes.map(|end| self.tracks[at(end.notice)].recipient).collect();
+        let tracks = ends.iter().map(|end| &self.tracks[at(end.notice)]);
+        let lanes = tracks.filter(|track| !track.is_quiet).map(|track| track.recipient).collect();
         self.unrecorded.push_back((self.decided.len() as u64, lanes));
     }
 
@@ -359,11 +375,6 @@ impl Reopening<'_> {
         self.witness.model_is_gone = false;
         self.witness.reconcile(sequencer.state(), self.at as u64);
     }
-}
-
-/// Notices about the party directory are about no transfer: the last number stands for that.
-fn key_of(transfer: &TransferId) -> u32 {
-    if *transfer == TransferId::NONE { u32::MAX } else { number_of(transfer) }
 }
 
 fn at(id: NoticeId) -> usize {

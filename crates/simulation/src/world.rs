@@ -256,6 +256,14 @@ impl World {
                 hub.attempted(desk, witness, (edge, notice, result));
                 Ok(())
             }
+            HubEvent::PauseAsked(edge, fsp, micros) => {
+                hub.pause_asked(desk, (edge, fsp, micros));
+                Ok(())
+            }
+            HubEvent::Addressed(fsp) => {
+                hub.addressed(desk, witness, fsp);
+                Ok(())
+            }
             HubEvent::Step => hub.step(desk, witness),
             HubEvent::Wake(sleep) => hub.wake(desk, witness, sleep),
         };
@@ -518,7 +526,7 @@ impl World {
     fn longest_wait(&self) -> u64 {
         let Plan { lifetime_ms, policy, attempt_us, network_us, commit_us, .. } = &self.desk.plan;
         let once = lifetime_ms.1 * 1_000
-            + 4 * policy.backoff_max_micros
+            + 4 * policy.backoff_max_micros.max(policy.probe_max_micros)
             + 4 * attempt_us
             + 4 * PAUSE_MAX_US
             + REST_MARGIN_US;

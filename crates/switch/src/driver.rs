@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use delivery::{Attempt, AttemptResult, Entry, Purpose, Report, Verdict, Withdrawal};
-use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId};
+use ledger::{Command, DeliveryResult, FinishedDelivery, Notice};
 use node::stages::{Moment, What};
 use node::{Attached, Event, Refused, Ticket};
 use ports::{Clock, Net};
@@ -20,7 +20,8 @@ use sequencer::{Durability, Submission};
 use tokio::task::spawn_local;
 
 use crate::edge::{Edge, Parcel};
-use crate::notices;
+use crate::forward::Undelivered;
+use crate::notices::{self, Answered};
 use crate::null::{self, Decisions};
 use crate::pool::{Failure, SWEEP};
 use crate::progress::LaneWatch;
@@ -97,10 +98,12 @@ fn take_finished(
 /// the ends. Nearly always there are none.
 fn tried_of(edge: &Edge, ends: &[FinishedDelivery]) -> Option<Vec<u8>> {
     let delivery = edge.delivery.borrow();
-    let hard = |end: &&FinishedDelivery| 1 < end.attempts || end.result == DeliveryResult::Dead;
+    let easy = |end: &&FinishedDelivery| {
+        end.attempts == 0 || (end.attempts == 1 && end.result == DeliveryResult::Delivered)
+    };
     let told: Vec<_> = ends
         .iter()
-        .filter(hard)
+        .filter(|end| !easy(end))
         .map(|end| (end.notice, inquiry::told(edge, delivery.tried(end.notice))))
         .collect();
     (!told.is_empty()).then(|| record::tried::write(&told))
@@ -148,17 +151,16 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
     match event {
         Event::Reply { waiter, result } => edge.waiters.answer(waiter, result),
         Event::Notice { notice, message } => {
-            edge.mark(
-                notice.transfer,
-                What::Sending(notice.kind, notice.recipient),
-                [Moment::Owed],
-            );
-            edge.delivery.borrow_mut().enqueue(entry(Parcel::new(notice, message)));
+            if let Some(transfer) = notice.transfer {
+                let what = What::Sending(notice.kind, notice.recipient);
+                edge.mark(transfer, what, [Moment::Owed]);
+            }
+            edge.delivery.borrow_mut().enqueue(entry(edge, Parcel::new(notice, message)));
         }
         Event::Withdraw(notice) => {
             let withdrawal = edge.delivery.borrow_mut().withdraw(notice);
-            if withdrawal == Withdrawal::Dropped {
-                finish(edge, withdrawn(edge, notice));
+            if let Withdrawal::Ended(report) = withdrawal {
+                finish(edge, &report);
             }
         }
         Event::Recorded(notices) => {
@@ -175,11 +177,12 @@ fn handle(edge: &Edge, event: Event<crate::Message>) {
     }
 }
 
-fn entry(parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
-    let Notice { id, recipient, transfer, .. } = parcel.notice;
+fn entry(edge: &Edge, parcel: Rc<Parcel>) -> Entry<Rc<Parcel>> {
+    let Notice { id, recipient, transfer, owed_at, .. } = parcel.notice;
     let purpose = Purpose::of(&parcel.notice);
     let bytes = parcel.message.borrow().as_ref().map_or(0, |message| message.body.len() as u32);
-    Entry { notice: id, recipient, transfer, purpose, bytes, message: Some(parcel) }
+    let until = edge.options.policy.until(owed_at, edge.clock.now());
+    Entry { notice: id, recipient, transfer, until, purpose, bytes, message: Some(parcel) }
 }
 
 /// Starts every attempt that may start now.
@@ -193,6 +196,7 @@ pub(crate) fn pump(edge: &Rc<Edge>) {
         return;
     }
     edge.delivery.borrow_mut().send_due(edge.moment(), &mut Sockets(edge));
+    record_lapsed(edge);
     let delivery = edge.delivery.borrow();
     let (starved, waits) = (delivery.starved(), delivery.next_deadline().is_some());
     drop(delivery);
@@ -201,6 +205,15 @@ pub(crate) fn pump(edge: &Rc<Edge>) {
     }
     if waits {
         edge.retry.notify_one();
+    }
+}
+
+/// Deliveries whose time is over go on record like those that ended with an attempt.
+fn record_lapsed(edge: &Edge) {
+    loop {
+        let lapsed = edge.delivery.borrow_mut().next_lapsed();
+        let Some(report) = lapsed else { return };
+        finish(edge, &report);
     }
 }
 
@@ -230,58 +243,52 @@ fn force_record(edge: &Edge) {
 }
 
 async fn carry_out(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
-    let notice = attempt.notice;
+    let Attempt { notice, recipient, .. } = attempt;
     edge.attempts.update(|count| count + 1);
-    let result = match notices::send(&edge, attempt).await {
-        Ok(status) => AttemptResult::Status(status.as_u16()),
-        Err(Failure::Connect | Failure::Denied) => AttemptResult::ConnectFailed,
-        Err(Failure::TimedOut) => AttemptResult::TimedOut,
-        Err(Failure::Broken | Failure::Unanswered) => AttemptResult::Broken,
-        Err(Failure::Unsent | Failure::Crowded | Failure::NotAnswering) => AttemptResult::Unsent,
-    };
+    let answered = notices::send(&edge, attempt).await;
     edge.attempts.update(|count| count - 1);
     let now = edge.moment();
-    let verdict = edge.delivery.borrow_mut().finished(notice, result, now);
-    match verdict {
-        Verdict::Delivered(report) => {
-            finish(&edge, finished(&edge, &report, DeliveryResult::Delivered));
-        }
-        Verdict::Dead(report) => finish(&edge, finished(&edge, &report, DeliveryResult::Dead)),
-        Verdict::RetryAt(_) | Verdict::Left => {}
+    let mut delivery = edge.delivery.borrow_mut();
+    if let Ok(Answered { pause_micros: Some(micros), .. }) = answered {
+        delivery.pause_asked(recipient, micros, now);
+    }
+    let verdict = delivery.finished(notice, result_of(answered), now);
+    drop(delivery);
+    if let Verdict::Ended(report) = verdict {
+        finish(&edge, &report);
     }
     pump(&edge);
 }
 
-fn finish(edge: &Edge, end: FinishedDelivery) {
-    if edge.options.decisions == Decisions::Null && null::made(end.notice) {
-        return edge.delivery.borrow_mut().recorded(&[end.notice]);
+fn result_of(answered: Result<Answered, Undelivered>) -> AttemptResult {
+    match answered {
+        Ok(Answered { status, .. }) => AttemptResult::Status(status.as_u16()),
+        Err(Undelivered::NoEndpoint | Undelivered::Unusable) => AttemptResult::NoAddress,
+        Err(Undelivered::Failed(failure)) => match failure {
+            Failure::Connect | Failure::Denied => AttemptResult::ConnectFailed,
+            Failure::TimedOut => AttemptResult::TimedOut,
+            Failure::Broken | Failure::Unanswered => AttemptResult::Broken,
+            Failure::Unsent | Failure::Crowded | Failure::NotAnswering => AttemptResult::Unsent,
+        },
+    }
+}
+
+fn finish(edge: &Edge, report: &Report) {
+    if edge.options.decisions == Decisions::Null && null::made(report.notice) {
+        return edge.delivery.borrow_mut().recorded(&[report.notice]);
     }
     let mut finished = edge.finished.borrow_mut();
-    finished.push(end);
+    finished.push(FinishedDelivery {
+        notice: report.notice,
+        result: report.result,
+        attempts: report.attempts_recorded(),
+        status: report.status(),
+        finished_ms: edge.clock.now().wall.millis(),
+    });
     if finished.len() == 1 {
         edge.record.notify_one();
     } else if finished.len().is_multiple_of(RECORD_BATCH) {
         edge.flush.notify_one();
-    }
-}
-
-fn finished(edge: &Edge, report: &Report, result: DeliveryResult) -> FinishedDelivery {
-    FinishedDelivery {
-        notice: report.notice,
-        result,
-        attempts: report.attempts.min(u32::from(u16::MAX)) as u16,
-        status: report.last.status().unwrap_or(0),
-        finished_ms: edge.clock.now().wall.millis(),
-    }
-}
-
-fn withdrawn(edge: &Edge, notice: NoticeId) -> FinishedDelivery {
-    FinishedDelivery {
-        notice,
-        result: DeliveryResult::Withdrawn,
-        attempts: 0,
-        status: 0,
-        finished_ms: edge.clock.now().wall.millis(),
     }
 }
 

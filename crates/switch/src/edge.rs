@@ -104,6 +104,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
+    /// For a count that falls as well.
+    pub(crate) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -128,6 +133,8 @@ pub(crate) struct Counters {
     pub(crate) calls_denied: Counter,
     /// Messages that changed nothing because their sender is not a participant.
     pub(crate) unknown_senders: Counter,
+    /// Notices that wait for an address, as of the last look at the lanes.
+    pub(crate) parked: Counter,
     pub(crate) signatures_verified: Counter,
     pub(crate) signatures_refused: Counter,
     pub(crate) signatures_asked: Counter,

@@ -87,7 +87,10 @@ impl Trace {
 /// Why a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undelivered {
+    /// The recipient has not registered an endpoint of this type.
     NoEndpoint,
+    /// It has registered one that cannot be called.
+    Unusable,
     Failed(Failure),
 }
 
@@ -249,14 +252,14 @@ pub(crate) fn call(
     let target = edge.addresses.borrow_mut().find(&view, to.participant, to.endpoint);
     drop(view);
     let target = target.ok_or(Undelivered::NoEndpoint)?;
-    let target = target.ok_or(Undelivered::Failed(Failure::Denied))?;
+    let target = target.ok_or(Undelivered::Unusable)?;
     let mut path = address(&target, to);
     if !path.starts_with('/') {
         path.insert(0, '/');
     }
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = to.method.clone();
-    *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Failed(Failure::Connect))?;
+    *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Unusable)?;
     *request.headers_mut() = headers;
     Ok(Call { to: to.participant, target, letter: Letter::new(request) })
 }
@@ -420,7 +423,7 @@ fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (Erro
         Err(Undelivered::Failed(Failure::NotAnswering)) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "The recipient is not answering")
         }
-        Ok(_) | Err(Undelivered::Failed(_)) => {
+        Ok(_) | Err(Undelivered::Failed(_) | Undelivered::Unusable) => {
             (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
         }
     };

@@ -38,9 +38,11 @@ pub struct Underway {
 pub(crate) struct Inquiries(Mutex<Vec<Inquiry>>);
 
 #[derive(Debug)]
-struct Inquiry {
-    notices: Arc<[NoticeId]>,
-    answer: SyncSender<Vec<Underway>>,
+enum Inquiry {
+    /// How far these are.
+    Underway { notices: Arc<[NoticeId]>, answer: SyncSender<Vec<Underway>> },
+    /// Which wait for an address, so many at most.
+    Parked { most: usize, answer: SyncSender<Vec<NoticeId>> },
 }
 
 impl Inquiries {
@@ -56,11 +58,34 @@ impl Traffic {
     pub fn underway(&self, notices: &[NoticeId], patience: Duration) -> Vec<Underway> {
         let deadline = Instant::now() + patience;
         let notices: Arc<[NoticeId]> = notices.into();
-        // Each thread answers once.
+        let mut found = self.ask_all(deadline, |answer| Inquiry::Underway {
+            notices: Arc::clone(&notices),
+            answer,
+        });
+        found.sort_by_key(|underway| underway.notice);
+        found
+    }
+
+    /// Notices that wait for an address, the oldest `most` of them. Those of a thread that has not
+    /// answered when `patience` ends are left out. Blocks.
+    #[must_use]
+    pub fn parked(&self, most: usize, patience: Duration) -> Vec<NoticeId> {
+        let deadline = Instant::now() + patience;
+        let mut found = self.ask_all(deadline, |answer| Inquiry::Parked { most, answer });
+        found.sort_unstable();
+        found.truncate(most);
+        found
+    }
+
+    /// Asks each thread, which answers once.
+    fn ask_all<T>(
+        &self,
+        deadline: Instant,
+        inquiry: impl Fn(SyncSender<Vec<T>>) -> Inquiry,
+    ) -> Vec<T> {
         let (answer, answers) = sync_channel(self.threads.len());
         for (counters, mail) in self.threads.iter().zip(&self.mail) {
-            let (notices, answer) = (Arc::clone(&notices), answer.clone());
-            counters.inquiries.lock().push(Inquiry { notices, answer });
+            counters.inquiries.lock().push(inquiry(answer.clone()));
             mail.notify_one();
         }
         drop(answer);
@@ -72,7 +97,6 @@ impl Traffic {
                 Err(_) => break,
             }
         }
-        found.sort_by_key(|underway| underway.notice);
         found
     }
 }
@@ -80,10 +104,17 @@ impl Traffic {
 /// Answers what this thread was asked.
 pub(crate) fn answer(edge: &Edge) {
     let asked = std::mem::take(&mut *edge.counters.inquiries.lock());
-    for Inquiry { notices, answer } in asked {
-        let found = notices.iter().filter_map(|notice| look(edge, *notice)).collect();
-        // Whoever asked may have given up.
-        let _heard = answer.send(found);
+    for inquiry in asked {
+        // The one who asked may have given up.
+        match inquiry {
+            Inquiry::Underway { notices, answer } => {
+                let found = notices.iter().filter_map(|notice| look(edge, *notice)).collect();
+                drop(answer.send(found));
+            }
+            Inquiry::Parked { most, answer } => {
+                drop(answer.send(edge.delivery.borrow().parked().take(most).collect()));
+            }
+        }
     }
 }
 
@@ -115,7 +146,7 @@ pub(crate) fn told(edge: &Edge, tried: &[delivery::Tried]) -> Vec<Tried> {
             AttemptResult::TimedOut => TriedEnd::TimedOut,
             AttemptResult::ConnectFailed => TriedEnd::ConnectFailed,
             AttemptResult::Broken => TriedEnd::Broken,
-            AttemptResult::Unsent => return None,
+            AttemptResult::Unsent | AttemptResult::NoAddress => return None,
         };
         let took_ms = u32::try_from(took_ms).unwrap_or(u32::MAX);
         Some(Tried { began_ms: at_ms(one.began), took_ms, end })

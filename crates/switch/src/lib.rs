@@ -359,6 +359,8 @@ pub struct Totals {
     pub calls_denied: u64,
     /// Messages that changed nothing because their sender is not a participant.
     pub unknown_senders: u64,
+    /// Notices that wait for an address.
+    pub parked: u64,
     /// Signatures of participants that were good.
     pub signatures_verified: u64,
     /// Messages refused because their signature was not.
@@ -413,6 +415,7 @@ impl Traffic {
             socket_writes: sum.socket_writes + counters.socket_writes.get(),
             calls_denied: sum.calls_denied + counters.calls_denied.get(),
             unknown_senders: sum.unknown_senders + counters.unknown_senders.get(),
+            parked: sum.parked + counters.parked.get(),
             signatures_verified: sum.signatures_verified + counters.signatures_verified.get(),
             signatures_refused: sum.signatures_refused + counters.signatures_refused.get(),
             signatures_asked: sum.signatures_asked + counters.signatures_asked.get(),

@@ -15,6 +15,7 @@ use fspiop::body::{
 use fspiop::callback::{self, BatchOutcome, PartyName, TransferNotice};
 use fspiop::endpoint::EndpointType;
 use fspiop::headers::{FSPIOP_DESTINATION, TRACESTATE};
+use fspiop::time::retry_after_ms;
 use fspiop::{PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, Method, StatusCode};
 use ledger::{
@@ -29,47 +30,62 @@ use crate::commands::batch_fault;
 use crate::edge::{Edge, Parcel};
 use crate::forward::{self, Call, Destination, Trace, Undelivered};
 use crate::participants::{Answer, PartyNames};
-use crate::pool::{Asked, Failure, Use};
+use crate::pool::{self, Asked, Failure, Use};
 use crate::signatures;
 use crate::wording::{self, Named};
 
+/// How a recipient answered a notice.
+pub(crate) struct Answered {
+    pub(crate) status: StatusCode,
+    /// The pause that it asked for, in microseconds: `Retry-After` of 429 and 503.
+    pub(crate) pause_micros: Option<u64>,
+}
+
 /// One attempt to deliver a notice.
-pub(crate) async fn send(edge: &Edge, attempt: Attempt<Rc<Parcel>>) -> Result<StatusCode, Failure> {
+pub(crate) async fn send(
+    edge: &Edge,
+    attempt: Attempt<Rc<Parcel>>,
+) -> Result<Answered, Undelivered> {
     let parcel = match attempt.message {
         Some(parcel) => parcel,
-        None => Parcel::new(load_notice(edge, attempt.notice).await?, None),
+        None => {
+            let notice = load_notice(edge, attempt.notice).await.map_err(Undelivered::Failed)?;
+            Parcel::new(notice, None)
+        }
     };
-    edge.mark(parcel.notice.transfer, sending(&parcel.notice), [Moment::Attempted]);
+    if let Some(transfer) = parcel.notice.transfer {
+        edge.mark(transfer, sending(&parcel.notice), [Moment::Attempted]);
+    }
     let mut call = if let Some(call) = held(edge, &parcel) {
-        call.map_err(failure)?
+        call?
     } else {
         Box::pin(rendered(edge, &parcel)).await?
     };
     // What has been read from the log may have taken its time.
     if !edge.may_send() {
-        return Err(Failure::Unsent);
+        return Err(Undelivered::Failed(Failure::Unsent));
     }
     let answer = call.make(edge, Use::Notice).await?;
     mark(edge, &parcel.notice, answer.asked);
-    Ok(answer.status)
+    Ok(Answered { status: answer.status, pause_micros: pause_micros(edge, &answer) })
 }
 
-fn failure(undelivered: Undelivered) -> Failure {
-    match undelivered {
-        Undelivered::NoEndpoint => Failure::Connect,
-        Undelivered::Failed(failure) => failure,
-    }
+fn pause_micros(edge: &Edge, answer: &pool::Answer) -> Option<u64> {
+    let value = answer.retry_after.as_ref()?;
+    let may_ask = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+    let ms = retry_after_ms(value.as_bytes(), edge.wall_ms())?;
+    may_ask.contains(&answer.status).then(|| ms.saturating_mul(1_000))
 }
 
 /// Somebody watches: notes how a notice went out.
 fn mark(edge: &Edge, notice: &Notice, asked: Option<Asked>) {
-    let Some(asked) = asked else { return };
+    let (Some(asked), Some(transfer)) = (asked, notice.transfer) else { return };
     let moments = [
         (Moment::Connected, asked.connected_ns),
         (Moment::Written, asked.written_ns.max(asked.connected_ns)),
         (Moment::Delivered, stages::monotonic_ns()),
     ];
-    edge.handle.stages().mark(edge.number + 1, notice.transfer, sending(notice), moments);
+    edge.handle.stages().mark(edge.number + 1, transfer, sending(notice), moments);
 }
 
 const fn sending(notice: &Notice) -> What {
@@ -110,14 +126,14 @@ fn held(edge: &Edge, parcel: &Parcel) -> Option<Result<Call, Undelivered>> {
     }
     // Another notice may be made from the same one.
     let message = Arc::unwrap_or_clone(parcel.message.take()?);
-    let (to, headers, body) = forwarded(edge, notice, message);
+    let (to, headers, body) = forwarded(edge, notice, message)?;
     Some(forward::call(edge, &to, headers, body))
 }
 
-async fn rendered(edge: &Edge, parcel: &Parcel) -> Result<Call, Failure> {
+async fn rendered(edge: &Edge, parcel: &Parcel) -> Result<Call, Undelivered> {
     match render(edge, parcel).await {
-        Some((to, headers, body)) => forward::call(edge, &to, headers, body).map_err(failure),
-        None => Err(unmade(edge, parcel.notice.source).await),
+        Some((to, headers, body)) => forward::call(edge, &to, headers, body),
+        None => Err(Undelivered::Failed(unmade(edge, parcel.notice.source).await)),
     }
 }
 
@@ -135,12 +151,12 @@ async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
     match notice.kind {
         NoticeKind::Prepare | NoticeKind::Fulfil | NoticeKind::Abort => {
             let message = load_message(edge, notice.source).await?;
-            Some(forwarded(edge, notice, message))
+            forwarded(edge, notice, message)
         }
         NoticeKind::PartiesChanged => parties(edge, notice).await,
         _ => {
             let body = own_body(edge, parcel).await?;
-            let to = destination(notice);
+            let to = destination(notice)?;
             let headers = own_headers(edge, parcel, &to, Resource::Transfers);
             sealed(edge, to, Resource::Transfers, headers, body).await
         }
@@ -148,8 +164,8 @@ async fn render(edge: &Edge, parcel: &Parcel) -> Option<Rendered> {
 }
 
 /// The sender's own bytes. A destination that the sender left out is known by now.
-fn forwarded(edge: &Edge, notice: &Notice, message: Message) -> Rendered {
-    let to = destination(notice);
+fn forwarded(edge: &Edge, notice: &Notice, message: Message) -> Option<Rendered> {
+    let to = destination(notice)?;
     let Message { mut headers, body } = message;
     if !headers.contains_key(&FSPIOP_DESTINATION)
         && let Some(recipient) = edge.view().get(notice.recipient).map(|member| member.name)
@@ -158,7 +174,7 @@ fn forwarded(edge: &Edge, notice: &Notice, message: Message) -> Rendered {
         let call = (&to.method, to.path.as_str());
         forward::rewrite_headers(edge, &mut headers, call, trace, Some(&recipient));
     }
-    (to, headers, body)
+    Some((to, headers, body))
 }
 
 /// The hub's own message, signed anew for each attempt if such are.
@@ -180,8 +196,9 @@ fn own_headers(edge: &Edge, parcel: &Parcel, to: &Destination, resource: Resourc
     forward::hub_headers(edge, to, resource, &Trace { context, state })
 }
 
-fn destination(notice: &Notice) -> Destination {
-    let id = notice.transfer.to_string();
+/// Where a notice about a transfer goes; `None` for one that is about none.
+fn destination(notice: &Notice) -> Option<Destination> {
+    let id = notice.transfer?.to_string();
     let (method, endpoint, suffix) = match notice.kind {
         NoticeKind::Prepare => (Method::POST, EndpointType::TransferPost, ""),
         NoticeKind::PatchCommitted | NoticeKind::PatchAborted => {
@@ -197,7 +214,7 @@ fn destination(notice: &Notice) -> Destination {
         _ => format!("/transfers/{id}{suffix}"),
     };
     let variables = vec![("transferId", id)];
-    Destination { participant: notice.recipient, endpoint, method, path, variables }
+    Some(Destination { participant: notice.recipient, endpoint, method, path, variables })
 }
 
 async fn own_body(edge: &Edge, parcel: &Parcel) -> Option<Bytes> {

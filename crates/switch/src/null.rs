@@ -76,11 +76,12 @@ pub(crate) fn owe(edge: &Edge, passing: &Passing, message: Message) {
     let notice = Notice {
         id: NoticeId(number),
         recipient: recipient.index,
-        transfer: passing.transfer,
+        transfer: Some(passing.transfer),
         kind: passing.kind,
         source: Position(0),
         outcome: Outcome::Accepted,
         at: edge.clock.now().wall,
+        owed_at: edge.clock.now().wall,
         trace: passing.trace,
     };
     let event = Event::Notice { notice, message: Some(Arc::new(message)) };

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fspiop::reach::Reach;
-use http::header::HOST;
-use http::{Request, StatusCode};
+use http::header::{HOST, RETRY_AFTER};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -159,6 +159,8 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     /// The body of a failure, as far as it was read; empty for a success.
     pub(crate) body: Bytes,
+    /// `Retry-After` of a failure, as it was sent.
+    pub(crate) retry_after: Option<HeaderValue>,
     /// When it was asked for, if somebody watches.
     pub(crate) asked: Option<Asked>,
 }
@@ -372,7 +374,7 @@ impl Pools {
         }
         let request = unsent.take().ok_or(Failure::Broken)?;
         let connected = self.stages.now_ns();
-        let (status, body) = {
+        let (status, retry_after, body) = {
             let sent = pin!(connection.sender.borrow_mut().try_send_request(request));
             let response = connection.drive(sent).await.map_err(|mut error| {
                 *unsent = error.take_message();
@@ -381,7 +383,12 @@ impl Pools {
                     failure => failure,
                 }
             })?;
-            (response.status(), response.into_body())
+            let status = response.status();
+            let retry_after = match status.is_success() {
+                true => None,
+                false => response.headers().get(RETRY_AFTER).cloned(),
+            };
+            (status, retry_after, response.into_body())
         };
         let whole = connection.drive(pin!(read_to_end(body, status))).await;
         let (body, reusable) = whole.map_err(|()| lease.failure())?;
@@ -395,7 +402,7 @@ impl Pools {
                 self.finish(peer, connection);
             }
         }
-        Ok(Answer { status, body, asked })
+        Ok(Answer { status, body, retry_after, asked })
     }
 
     /// An answer that came before its request was written: the peer shall have all of it.

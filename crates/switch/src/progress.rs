@@ -37,6 +37,8 @@ impl LaneWatch {
         let passed = (SWEEP * SWEEPS).min(GAP_MAX);
         self.stalls.look_at_all(edge, passed);
         let delivery = edge.delivery.borrow();
+        let parked = delivery.lane_states().map(|lane| u64::from(lane.parked)).sum();
+        edge.counters.parked.set(parked);
         let mut stuck = Vec::new();
         for (at, work) in delivery.work(edge.moment()).enumerate() {
             // Without a lease an attempt that is due waits for the log, which has a stage of its

@@ -54,10 +54,11 @@ pub(crate) struct Figures {
     pub(crate) bodies_compared: u64,
     /// Bodies that the rules of today do not take.
     pub(crate) bodies_unreadable: u64,
-    /// Notices ever owed; the sum of the next four.
+    /// Notices ever owed; the sum of the next five.
     pub(crate) notices: u64,
     pub(crate) notices_delivered: u64,
     pub(crate) notices_withdrawn: u64,
+    pub(crate) notices_given_up: u64,
     pub(crate) notices_dead: u64,
     pub(crate) notices_pending: u64,
 }
@@ -98,7 +99,7 @@ pub(crate) struct Audit {
 
 /// A notice that waits for its delivery.
 struct Owed {
-    transfer: TransferId,
+    transfer: Option<TransferId>,
     kind: NoticeKind,
 }
 
@@ -211,12 +212,13 @@ impl Audit {
             ("aborted", own.aborted, kernel.aborted),
             ("expired", own.expired, kernel.expired),
             ("delivered", own.notices_delivered, kernel.delivered),
+            ("given up", own.notices_given_up, kernel.given_up),
         ] {
             if own != kernel {
                 self.find(None, format!("{own} {what} by this account, {kernel} by the kernel's"));
             }
         }
-        let ends = own.notices_delivered + own.notices_withdrawn;
+        let ends = own.notices_delivered + own.notices_withdrawn + own.notices_given_up;
         if own.notices != ends + own.notices_dead + own.notices_pending {
             let what = format!("{} notices were owed, but {ends} have ended", own.notices);
             self.find(None, what);
@@ -350,7 +352,7 @@ impl Audit {
         };
         *count += 1;
         self.post(in_flight, to, open.amount);
-        let told = |who| new.iter().any(|one| one.transfer == *id && one.recipient == who);
+        let told = |who| new.iter().any(|one| one.transfer == Some(*id) && one.recipient == who);
         let both = matches!(outcome, Outcome::Expired | Outcome::AnswerToStranger);
         if !told(open.payer) || (both && !told(open.payee)) {
             self.find(Some(*id), "ended, and no notice to its parties is owed".into());
@@ -363,7 +365,10 @@ impl Audit {
             return;
         }
         let mut about: HashMap<TransferId, Vec<Notice>> = HashMap::new();
-        new.iter().for_each(|one| about.entry(one.transfer).or_default().push(*one));
+        for one in new {
+            let Some(transfer) = one.transfer else { continue };
+            about.entry(transfer).or_default().push(*one);
+        }
         while let Some((&key, &id)) = self.deadlines.first_key_value() {
             if now < key.0 {
                 return;
@@ -380,27 +385,29 @@ impl Audit {
                 "its notice {} ({:?}) counts as {:?} after {} attempts and status {}",
                 end.notice.0, owed.kind, end.result, end.attempts, end.status
             );
-            self.find(Some(owed.transfer), what);
+            self.find(owed.transfer, what);
         }
         match end.result {
             DeliveryResult::Delivered => self.figures.notices_delivered += 1,
             DeliveryResult::Withdrawn => self.figures.notices_withdrawn += 1,
+            DeliveryResult::GivenUp => self.figures.notices_given_up += 1,
             DeliveryResult::Dead => drop(self.dead.insert(end.notice)),
         }
     }
 
-    /// Whether a delivery can have ended so. Withdrawn is only a prepare that nobody has heard of,
-    /// of a transfer that has ended.
+    /// Whether a delivery can have ended so. Withdrawn is only a prepare that was never sent, of a
+    /// transfer that has ended. Given up is such a prepare that was sent, or an answer to a
+    /// registration. Every other notice is delivered or a dead letter.
     fn is_end_of(&self, owed: &Owed, end: &FinishedDelivery) -> bool {
         let taken = (200..=299).contains(&end.status);
+        let failed = !taken && (0 < end.attempts || end.status == 0);
+        let is_open = owed.transfer.is_some_and(|transfer| self.open.contains_key(&transfer));
+        let is_stale = owed.kind == NoticeKind::Prepare && !is_open;
         match end.result {
             DeliveryResult::Delivered => 0 < end.attempts && taken,
-            DeliveryResult::Dead => 0 < end.attempts && !taken,
-            DeliveryResult::Withdrawn => {
-                owed.kind == NoticeKind::Prepare
-                    && end.attempts == 0
-                    && !self.open.contains_key(&owed.transfer)
-            }
+            DeliveryResult::Dead => failed && owed.transfer.is_some(),
+            DeliveryResult::Withdrawn => is_stale && end.attempts == 0,
+            DeliveryResult::GivenUp => failed && (is_stale || owed.transfer.is_none()),
         }
     }
 
@@ -412,7 +419,7 @@ impl Audit {
             let owed = Owed { transfer: notice.transfer, kind: notice.kind };
             if self.owed.insert(notice.id, owed).is_some() {
                 let what = format!("notice {} is owed twice", notice.id.0);
-                self.find(Some(notice.transfer), what);
+                self.find(notice.transfer, what);
             }
         }
         self.noticed = effects.notices.len();

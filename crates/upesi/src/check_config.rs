@@ -120,12 +120,21 @@ fn print(checked: &Checked) {
     }
     println!("\nHow long at most, by these settings");
     for Bound { what, milliseconds, made_of } in &checked.bounds {
-        println!("   {:<58} {:>9}   {made_of}", what, seconds(*milliseconds));
+        println!("   {:<58} {:>9}   {made_of}", what, duration(*milliseconds));
     }
 }
 
-fn seconds(milliseconds: u64) -> String {
-    format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100)
+/// A duration in the largest unit of which there are at least two; seconds with one decimal.
+fn duration(milliseconds: u64) -> String {
+    const MINUTE: u64 = 60_000;
+    let whole = [(24 * 60 * MINUTE, "days"), (60 * MINUTE, "h"), (MINUTE, "min")];
+    let unit = whole.into_iter().find(|(unit, _)| 2 * unit <= milliseconds);
+    match unit {
+        Some((unit, name)) => {
+            format!("{}.{} {name}", milliseconds / unit, milliseconds % unit * 10 / unit)
+        }
+        None => format!("{}.{} s", milliseconds / 1_000, milliseconds % 1_000 / 100),
+    }
 }
 
 /// The settings that a file writes out, by name.
@@ -256,11 +265,11 @@ fn warnings_about_work(config: &Config) -> [(bool, Warning); 5] {
             },
         ),
         (
-            config.delivery.attempts_max < 3,
+            config.delivery.horizon_seconds < 3_600,
             Warning {
-                what: "delivery.attempts_max is below 3: a participant that restarts loses \
-                       callbacks to the dead letters",
-                instead: "delivery.attempts_max = 20",
+                what: "delivery.horizon_seconds is below an hour: callbacks to a participant that \
+                       is down for maintenance become dead letters",
+                instead: "delivery.horizon_seconds = 86400",
             },
         ),
         (
@@ -311,14 +320,14 @@ fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 4] {
     ]
 }
 
-/// Attempts after which a participant has been away for days.
-const ATTEMPTS_MANY: u32 = 10_000;
+/// A participant that is away for longer does not come back by itself.
+const WEEK_SECONDS: u64 = 7 * 24 * 3_600;
 /// Callbacks owed to one participant that take gigabytes of memory.
 const LANE_MANY: u32 = 10_000_000;
 const MINUTE_MS: u64 = 60_000;
 
 /// Time-outs and counts that no longer bound anything, each with whether it is so.
-fn warnings_about_patience(config: &Config) -> [(bool, Warning); 6] {
+fn warnings_about_patience(config: &Config) -> [(bool, Warning); 7] {
     let (fspiop, delivery) = (&config.fspiop, &config.delivery);
     [
         (
@@ -354,11 +363,20 @@ fn warnings_about_patience(config: &Config) -> [(bool, Warning); 6] {
             },
         ),
         (
-            ATTEMPTS_MANY < delivery.attempts_max,
+            WEEK_SECONDS < delivery.horizon_seconds,
             Warning {
-                what: "delivery.attempts_max is above 10000: callbacks to a participant that is \
-                       gone for good stay owed for days, and fill its lane",
-                instead: "delivery.attempts_max = 20; POST /deadletters/{id}/resend sends again",
+                what: "delivery.horizon_seconds is above a week: callbacks to a participant that \
+                       is gone for good stay owed that long, and fill its lane",
+                instead: "delivery.horizon_seconds = 86400; POST /deadletters/{id}/resend sends \
+                          again",
+            },
+        ),
+        (
+            15 * MINUTE_MS < delivery.backoff_max_ms,
+            Warning {
+                what: "delivery.backoff_max_ms is above 15 minutes: a callback that failed for a \
+                       while arrives that long after its participant has recovered",
+                instead: "delivery.backoff_max_ms = 300000",
             },
         ),
         (
@@ -552,9 +570,9 @@ fn bounds(config: &Config) -> Vec<Bound> {
     let policy = config.policy();
     let attempt = config.delivery.connect_timeout_ms + config.delivery.answer_timeout_ms;
     let sweep = switch::TIMEOUT_GRAIN.as_millis() as u64;
-    let tries = u64::from(policy.attempts_max);
-    let pauses = policy.pauses_at_most().as_millis() as u64;
-    let (window, pause_most) = (u64::from(policy.window), policy.backoff_max_micros / 1_000);
+    let horizon = policy.horizon_micros / 1_000;
+    let (pause, probe) = (policy.backoff_max_micros / 1_000, policy.probe_max_micros / 1_000);
+    let probe = probe.min(pause);
     let bound = |what, milliseconds, made_of| Bound { what, milliseconds, made_of };
     vec![
         bound(
@@ -574,21 +592,21 @@ fn bounds(config: &Config) -> Vec<Bound> {
             "connect_timeout_ms + answer_timeout_ms, noticed within 0.25 s".into(),
         ),
         bound(
-            "a single notice until it is a dead letter, each answer 503",
-            pauses,
-            format!("the pauses between {tries} attempts; more where it waits for its window"),
+            "a participant that is well again, until it gets callbacks",
+            probe,
+            "the longest pause while every callback to it fails".into(),
         ),
         bound(
-            "a single notice until it is a dead letter, nobody answers",
-            tries * (attempt + sweep) + pauses,
-            format!("{tries} attempts and their pauses; while its lane is probed they are shorter"),
+            "one callback that failed alone, until it is tried again",
+            pause,
+            "backoff_max_ms; Retry-After of 429 and 503 is kept up to that".into(),
         ),
         bound(
-            "the last of a whole window of them, nobody answers",
-            (window * tries).saturating_mul(attempt + sweep + pause_most),
+            "a callback that nobody takes, until it is a dead letter",
+            horizon + attempt + sweep,
             format!(
-                "{window} times {tries} attempts: probing sends one at a time, each with another \
-                 notice; a lane with more holds out so much longer"
+                "horizon_seconds ({}) from when it became owed, restarts included, and one attempt",
+                duration(horizon)
             ),
         ),
     ]
@@ -667,7 +685,11 @@ mod tests {
             let long = format!("[fspiop]\nlisten = \"127.0.0.1:0\"\n{name}_timeout_ms = 3600000");
             check(&long, &[&format!("fspiop.{name}_timeout_ms is above")]);
         }
-        for (setting, value) in [("connect_timeout_ms", 3_600_000), ("attempts_max", 1_000_000)] {
+        for (setting, value) in [
+            ("connect_timeout_ms", 3_600_000),
+            ("horizon_seconds", 2_592_000),
+            ("backoff_max_ms", 3_600_000),
+        ] {
             let text = with(&format!("[delivery]\n{setting} = {value}"));
             check(&text, &[&format!("delivery.{setting} is above")]);
         }
@@ -711,7 +733,7 @@ mod tests {
         check(&uncovered, &["transfers.funds_out_covers_position = false"]);
         let missing: &[&str] = if cfg!(feature = "kafka-tls") { &[] } else { &["kafka.tls"] };
         check(&with("[kafka]\ntls = true"), missing);
-        check(&with("[delivery]\nattempts_max = 1"), &["delivery.attempts_max"]);
+        check(&with("[delivery]\nhorizon_seconds = 60"), &["delivery.horizon_seconds is below"]);
         check(&with("[transfers]\nlane_capacity = 9"), &["transfers.lane_capacity"]);
         check(&with("[log]\nsegment_mib = 1"), &["log.segment_mib"]);
         check(&with("[log]\nbatch_records_max = 50"), &["log.batch_records_max"]);
@@ -755,17 +777,35 @@ mod tests {
 
     #[test]
     fn bounds_follow_the_timeouts() {
-        let text =
-            "[delivery]\nattempts_max = 2\nconnect_timeout_ms = 1000\nanswer_timeout_ms = 2000";
+        let text = "[delivery]\nhorizon_seconds = 7200\nbackoff_max_ms = 60000\n\
+                    connect_timeout_ms = 1000\nanswer_timeout_ms = 2000";
         let config: Config = toml::from_str(text).expect("a good file");
         let found: Vec<_> = bounds(&config).iter().map(|bound| bound.milliseconds).collect();
-        let window = 64 * 2 * (3_250 + 30_000);
-        assert_eq!(found, [15_000 + 15_000, 0, 3_250, 200, 2 * 3_250 + 200, window]);
-        let most = "[delivery]\nwindow = 65536\nattempts_max = 1000000\n\
+        let attempt = 1_000 + 2_000 + 250;
+        let expected = [15_000 + 15_000, 0, attempt, 30_000, 60_000, 7_200_000 + attempt];
+        assert_eq!(found, expected);
+        let most = "[delivery]\nwindow = 65536\nhorizon_seconds = 2592000\n\
+                    backoff_max_ms = 3600000\n\
                     connect_timeout_ms = 3600000\nanswer_timeout_ms = 3600000";
         let config: Config = toml::from_str(most).expect("a good file");
         config.check().expect("these are the bounds");
         let longest = bounds(&config).iter().map(|bound| bound.milliseconds).max();
-        assert_eq!(longest, Some(65_536 * 1_000_000 * (7_200_250 + 30_000)));
+        assert_eq!(longest, Some(2_592_000_000 + 7_200_250));
+    }
+
+    #[test]
+    fn durations_are_told_in_units_of_people() {
+        for (milliseconds, expected) in [
+            (0, "0.0 s"),
+            (250, "0.2 s"),
+            (119_900, "119.9 s"),
+            (300_000, "5.0 min"),
+            (5_400_000, "90.0 min"),
+            (86_400_000, "24.0 h"),
+            (86_425_250, "24.0 h"),
+            (604_800_000, "7.0 days"),
+        ] {
+            assert_eq!(duration(milliseconds), expected);
+        }
     }
 }

@@ -139,7 +139,10 @@ impl<'de> Deserialize<'de> for Span {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Delivery {
     pub(crate) window: u32,
-    pub(crate) attempts_max: u32,
+    /// How long after a callback became owed its delivery is tried.
+    pub(crate) horizon_seconds: u64,
+    pub(crate) backoff_base_ms: u64,
+    pub(crate) backoff_max_ms: u64,
     pub(crate) connect_timeout_ms: u64,
     pub(crate) answer_timeout_ms: u64,
 }
@@ -389,7 +392,9 @@ impl Default for Delivery {
         let pool = switch::PoolLimits::default();
         Self {
             window: policy.window,
-            attempts_max: policy.attempts_max,
+            horizon_seconds: policy.horizon_micros / 1_000_000,
+            backoff_base_ms: policy.backoff_base_micros / 1_000,
+            backoff_max_ms: policy.backoff_max_micros / 1_000,
             connect_timeout_ms: pool.connect.as_millis() as u64,
             answer_timeout_ms: pool.answer.as_millis() as u64,
         }
@@ -602,11 +607,16 @@ impl Config {
     pub(crate) fn policy(&self) -> delivery::Policy {
         delivery::Policy {
             window: self.delivery.window,
-            attempts_max: self.delivery.attempts_max,
+            horizon_micros: self.delivery.horizon_seconds.saturating_mul(1_000_000),
+            backoff_base_micros: self.delivery.backoff_base_ms.saturating_mul(1_000),
+            backoff_max_micros: self.delivery.backoff_max_ms.saturating_mul(1_000),
             ..delivery::Policy::default()
         }
     }
 }
+
+/// A month: a callback that is older tells nobody anything.
+const HORIZON_SECONDS_MAX: u64 = 30 * 24 * 3_600;
 
 impl Delivery {
     fn fault(&self) -> Option<&'static str> {
@@ -614,8 +624,16 @@ impl Delivery {
         let faults = [
             (!(1..=65_536).contains(&self.window), "delivery.window must be between 1 and 65536"),
             (
-                !(1..=1_000_000).contains(&self.attempts_max),
-                "delivery.attempts_max must be between 1 and 1000000",
+                !(1..=HORIZON_SECONDS_MAX).contains(&self.horizon_seconds),
+                "delivery.horizon_seconds must be between 1 and 2592000",
+            ),
+            (
+                !milliseconds.contains(&self.backoff_max_ms),
+                "delivery.backoff_max_ms must be between 1 and 3600000",
+            ),
+            (
+                !(1..=self.backoff_max_ms).contains(&self.backoff_base_ms),
+                "delivery.backoff_base_ms must be between 1 and delivery.backoff_max_ms",
             ),
             (
                 !milliseconds.contains(&self.answer_timeout_ms),
@@ -666,15 +684,23 @@ mod tests {
             assert!(named.unwrap_or(true), "{setting}: {said:?}");
         };
         let window = Some("delivery.window must be between 1 and 65536");
-        let attempts = Some("delivery.attempts_max must be between 1 and 1000000");
+        let horizon = Some("delivery.horizon_seconds must be between 1 and 2592000");
+        let longest = Some("delivery.backoff_max_ms must be between 1 and 3600000");
+        let first = Some("delivery.backoff_base_ms must be between 1 and delivery.backoff_max_ms");
         check("window = 1", None);
         check("window = 65536", None);
         check("window = 0", window);
         check("window = 65537", window);
-        check("attempts_max = 1", None);
-        check("attempts_max = 1000000", None);
-        check("attempts_max = 0", attempts);
-        check("attempts_max = 1000000000", attempts);
+        check("horizon_seconds = 1", None);
+        check("horizon_seconds = 2592000", None);
+        check("horizon_seconds = 0", horizon);
+        check("horizon_seconds = 2592001", horizon);
+        check("backoff_max_ms = 3600000", None);
+        check("backoff_max_ms = 3600001", longest);
+        check("backoff_max_ms = 0", longest);
+        check("backoff_base_ms = 300000", None);
+        check("backoff_base_ms = 300001", first);
+        check("backoff_base_ms = 0", first);
     }
 
     #[test]

@@ -751,7 +751,7 @@ fn assumed_cover(assumptions: &[Assumption], (name, currency): (&FspName, Curren
 
 /// An id that no transfer has or will have: a UUID of version 0, which no message is taken with.
 fn id_of_nobody(at: usize) -> TransferId {
-    let mut bytes = TransferId::NONE.to_bytes();
+    let mut bytes = [0; 17];
     bytes[9..].copy_from_slice(&(at as u64 + 1).to_be_bytes());
     TransferId::from_bytes(bytes).expect("it has the form of a UUID")
 }

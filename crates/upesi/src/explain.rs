@@ -245,7 +245,7 @@ impl Listener for Notes<'_> {
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long I/O threads may take to say how far callbacks are: they are asked between messages.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a running switch can tell of a transfer.
 pub(crate) struct Question {

@@ -192,7 +192,7 @@ pub(crate) struct Delivery {
     pub(crate) notice: u64,
     pub(crate) recipient: String,
     pub(crate) request: &'static str,
-    /// `delivered`, `dead` or `withdrawn`.
+    /// `delivered`, `dead`, `withdrawn` or `given up`.
     pub(crate) result: &'static str,
     pub(crate) attempts: u16,
     /// HTTP status of the last answer; none when there was no answer.
@@ -270,6 +270,7 @@ impl Underway {
                 Waits::Turn => "its turn among the callbacks to this participant",
                 Waits::Result => "the answer to an attempt",
                 Waits::Until(_) => "the end of a pause after a failure",
+                Waits::Address => "an address: its recipient has registered none for this request",
                 Waits::Record => "the record of its end",
             },
             attempts: underway.attempts,
@@ -281,6 +282,9 @@ impl Underway {
                 AttemptResult::ConnectFailed => Some(CONNECT_FAILED),
                 AttemptResult::Broken => Some(BROKEN),
                 AttemptResult::Unsent => Some("nothing was sent: its message could not be read"),
+                AttemptResult::NoAddress => {
+                    Some("nothing was sent: no usable address is registered")
+                }
             }),
             next_attempt: underway.next_attempt_ms.map(at),
             tried: underway.tried.iter().map(Attempt::of).collect(),

@@ -6,14 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{
-    Administer, ChangeParties, Command, Outcome, PartyBinding, Position, Stamp, State, TransferId,
+    Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Position, Stamp, State,
+    TransferId,
 };
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
 use operations::{
     Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker, OpenBreakers,
-    ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage, Takeover,
-    Told, Unavailable,
+    PARKED_MAX, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage,
+    Takeover, Told, Unavailable,
 };
 use ports::{Clock, Now};
 use sequencer::{Durability, Submission};
@@ -21,7 +22,7 @@ use snapshots::FollowerHandle;
 use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::explain::Question;
+use crate::explain::{ANSWER_PATIENCE, Question};
 use crate::quarantine::Entry;
 
 /// The node as operators reach it.
@@ -129,6 +130,13 @@ impl Hub for NodeHub {
         written.map_err(|_| Unavailable::Unreadable)
     }
 
+    async fn parked(&self) -> Vec<NoticeId> {
+        let traffic = Arc::clone(&self.traffic);
+        let asking =
+            tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, ANSWER_PATIENCE));
+        asking.await.unwrap_or_default()
+    }
+
     fn metrics(&self) -> Metrics {
         let status = self.handle.status();
         let (traffic, stalled) = (self.traffic.totals(), self.traffic.stalled_lanes());
@@ -153,6 +161,8 @@ impl Hub for NodeHub {
             store_bytes: self.handle.store_bytes(),
             notices_owed: status.owed,
             notices_delivered: status.counters.delivered,
+            notices_given_up: status.counters.given_up,
+            notices_parked: traffic.parked,
             dead_letters: status.dead,
             lanes_stalled: stalled.count,
             lanes_stalled_notices: stalled.owed,

@@ -411,6 +411,7 @@ fn delivery_of(owed: &Owed, end: &FinishedDelivery, tried: Vec<Attempt>) -> Deli
             DeliveryResult::Delivered => "delivered",
             DeliveryResult::Dead => DEAD,
             DeliveryResult::Withdrawn => "withdrawn",
+            DeliveryResult::GivenUp => "given up",
         },
         attempts: end.attempts,
         last_status: (end.status != 0).then_some(end.status),

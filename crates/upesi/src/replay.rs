@@ -242,8 +242,7 @@ fn owed<'a>(state: &State, notices: impl Iterator<Item = &'a Notice>) -> Vec<Owe
         id: notice.id.0,
         recipient: name(state, notice.recipient),
         request: request_of(notice.kind),
-        transfer: (notice.transfer != ledger::TransferId::NONE)
-            .then(|| notice.transfer.to_string()),
+        transfer: notice.transfer.map(|transfer| transfer.to_string()),
         since: moment(notice.at),
     });
     shown.collect()

@@ -609,10 +609,12 @@ fn print(proof: &Proof, json: bool) -> Result<(), Failure> {
     );
     println!("  {} fulfilments hash to their conditions", figures.fulfilments_hashed);
     println!(
-        "  {} notices came to be owed: {} delivered, {} withdrawn, {} dead letters, {} pending",
+        "  {} notices came to be owed: {} delivered, {} withdrawn, {} given up, {} dead letters, \
+         {} pending",
         figures.notices,
         figures.notices_delivered,
         figures.notices_withdrawn,
+        figures.notices_given_up,
         figures.notices_dead,
         figures.notices_pending
     );

@@ -3,21 +3,24 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Report;
 
 const LANES: u32 = 3;
 const TRANSFERS: u8 = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Enqueue { lane: u32, about: u8, purpose: Purpose, bytes: u32, message: bool },
+    Enqueue { lane: u32, about: Option<u8>, purpose: Purpose, left: u64, message: Option<u32> },
     Poll { attempts: usize },
     Finish { which: usize, result: AttemptResult },
     Record { which: usize, count: usize },
     Withdraw { which: usize },
     Wait { micros: u64 },
     Move { lane: u32 },
+    Pause { lane: u32, micros: u64 },
 }
+
+/// The longest pause.
+const PAUSE_MAX: u64 = 500_000;
 
 fn purpose() -> impl Strategy<Value = Purpose> {
     prop_oneof![Just(Purpose::Prepare), Just(Purpose::Owed), Just(Purpose::Patient)]
@@ -26,17 +29,21 @@ fn purpose() -> impl Strategy<Value = Purpose> {
 fn step() -> impl Strategy<Value = Step> {
     let result = prop_oneof![
         3 => Just(AttemptResult::Status(200)),
+        1 => Just(AttemptResult::Status(400)),
         1 => Just(AttemptResult::Status(404)),
         2 => Just(AttemptResult::Status(503)),
         2 => Just(AttemptResult::TimedOut),
         2 => Just(AttemptResult::ConnectFailed),
         1 => Just(AttemptResult::Broken),
         1 => Just(AttemptResult::Unsent),
+        2 => Just(AttemptResult::NoAddress),
     ];
+    let about = prop::option::weighted(0.8, 0..TRANSFERS);
+    let message = prop::option::of(0..100u32);
     prop_oneof![
-        6 => (0..LANES, 0..TRANSFERS, purpose(), 0..100u32, any::<bool>()).prop_map(
-            |(lane, about, purpose, bytes, message)| {
-                Step::Enqueue { lane, about, purpose, bytes, message }
+        6 => (0..LANES, about, purpose(), 0..3_000_000u64, message).prop_map(
+            |(lane, about, purpose, left, message)| {
+                Step::Enqueue { lane, about, purpose, left, message }
             }
         ),
         4 => (1..5usize).prop_map(|attempts| Step::Poll { attempts }),
@@ -45,20 +52,22 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<usize>().prop_map(|which| Step::Withdraw { which }),
         3 => (0..400_000u64).prop_map(|micros| Step::Wait { micros }),
         1 => (0..LANES).prop_map(|lane| Step::Move { lane }),
+        1 => (0..LANES, 0..900_000u64).prop_map(|(lane, micros)| Step::Pause { lane, micros }),
     ]
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    (1..5u32, 1..5u32, 1..4u32, 50..400u64, 1..3u32, 0..200_000u64).prop_map(
-        |(window, attempts_max, probe_after, bytes_max, patient_max, patient_micros)| Policy {
+    (1..5u32, 1..4u32, 50..400u64, 1..3u32, 0..200_000u64).prop_map(
+        |(window, probe_after, bytes_max, patient_max, patient_micros)| Policy {
             window,
-            attempts_max,
             probe_after,
             bytes_max,
             patient_max,
             patient_micros,
             backoff_base_micros: 100_000,
-            backoff_max_micros: 500_000,
+            backoff_max_micros: PAUSE_MAX,
+            probe_max_micros: PAUSE_MAX,
+            ..Policy::default()
         },
     )
 }
@@ -66,10 +75,9 @@ fn policy() -> impl Strategy<Value = Policy> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting { not_before: Moment },
+    Parked,
     InFlight,
-    Delivered,
-    Dead,
-    Withdrawn,
+    Ended(DeliveryResult),
 }
 
 #[derive(Debug)]
@@ -79,6 +87,13 @@ struct Item {
     attempts: u32,
     recorded: bool,
     held: bool,
+    /// Its transfer has ended.
+    unwanted: bool,
+    /// A later one of its transfer that was under way when it lined up again: that goes first.
+    behind: Option<NoticeId>,
+    /// It ended with an attempt.
+    has_slot: bool,
+    last: Option<AttemptResult>,
     /// When its last attempt began.
     began: Moment,
     /// It had a pause.
@@ -87,20 +102,69 @@ struct Item {
     tried: Vec<Tried>,
 }
 
+/// When a lane that probes takes an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    /// At the next probe's time.
+    Strict,
+    /// Or before it, where that may be.
+    Early,
+}
+
+impl Health {
+    fn settled(&mut self) {
+        *self = Self { paused_until: self.paused_until, ..Self::default() };
+    }
+
+    fn failed(&mut self, (notice, attempts): (u64, u32), probe_after: u32) {
+        if self.failing.len() < probe_after as usize && !self.failing.contains(&notice) {
+            self.failing.push(notice);
+        }
+        self.new_failed |= attempts == 1;
+        self.probing |= self.failing.len() == probe_after as usize;
+    }
+}
+
 impl Item {
+    fn end(&mut self, report: Report, result: DeliveryResult, has_slot: bool) {
+        assert_eq!((report.result, report.attempts), (result, self.attempts), "{self:?}");
+        assert_eq!((report.last, report.transfer), (self.last, self.entry.transfer), "{self:?}");
+        (self.state, self.has_slot) = (State::Ended(result), has_slot);
+    }
+
     fn is_patient(&self) -> bool {
         self.entry.purpose == Purpose::Patient
     }
 
     fn finished(&self) -> bool {
-        matches!(self.state, State::Delivered | State::Dead | State::Withdrawn)
+        matches!(self.state, State::Ended(_))
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
     }
 
     fn takes_slot(&self) -> bool {
         match self.state {
             State::InFlight => true,
-            State::Delivered | State::Dead => !self.recorded,
-            State::Waiting { .. } | State::Withdrawn => false,
+            State::Ended(_) => self.has_slot && !self.recorded,
+            State::Waiting { .. } | State::Parked => false,
+        }
+    }
+
+    /// What becomes of it if it is not delivered.
+    fn loss(&self) -> DeliveryResult {
+        match self.entry.transfer {
+            Some(_) if !self.unwanted => DeliveryResult::Dead,
+            _ => DeliveryResult::GivenUp,
+        }
+    }
+
+    /// The same if no attempt is under way.
+    fn quiet_loss(&self) -> DeliveryResult {
+        match self.unwanted && self.attempts == 0 {
+            true => DeliveryResult::Withdrawn,
+            false => self.loss(),
         }
     }
 }
@@ -109,10 +173,18 @@ struct Pair {
     policy: Policy,
     real: Delivery<u64>,
     items: Vec<Item>,
-    /// Results in a row without an answer, per lane.
-    failures: [u32; LANES as usize],
-    probing: [bool; LANES as usize],
+    lanes: [Health; LANES as usize],
     now: Moment,
+}
+
+/// What is known of a recipient.
+#[derive(Clone, Debug, Default)]
+struct Health {
+    /// Notices that failed since one was settled.
+    failing: Vec<u64>,
+    probing: bool,
+    new_failed: bool,
+    paused_until: Moment,
 }
 
 impl Pair {
@@ -121,21 +193,22 @@ impl Pair {
             real: Delivery::new(policy.clone(), seed),
             policy,
             items: Vec::new(),
-            failures: [0; LANES as usize],
-            probing: [false; LANES as usize],
+            lanes: <[Health; LANES as usize]>::default(),
             now: Moment(0),
         }
     }
 
     fn apply(&mut self, step: Step) {
         match step {
-            Step::Enqueue { lane, about, purpose, bytes, message } => {
+            Step::Enqueue { lane, about, purpose, left, message } => {
                 let notice = self.items.len() as u64;
                 self.enqueue(Entry {
-                    bytes,
+                    bytes: message.unwrap_or(7),
                     purpose,
-                    message: message.then_some(notice),
-                    ..owed(notice, ParticipantIndex(lane), about)
+                    transfer: about.map(transfer),
+                    until: self.now.after_micros(left),
+                    message: message.map(|_| notice),
+                    ..owed(notice, ParticipantIndex(lane), 0)
                 });
             }
             Step::Poll { attempts } => {
@@ -150,9 +223,7 @@ impl Pair {
                 }
             }
             Step::Record { which, count } => {
-                let all = self.select(|item| !item.recorded && item.takes_slot());
-                let unrecorded: Vec<_> =
-                    all.into_iter().filter(|at| self.items[*at].state != State::InFlight).collect();
+                let unrecorded = self.select(|item| !item.recorded && item.finished());
                 let skipped = which % (unrecorded.len() + 1);
                 self.record(unrecorded.into_iter().skip(skipped).take(count).collect());
             }
@@ -162,6 +233,7 @@ impl Pair {
             Step::Withdraw { .. } => (),
             Step::Wait { micros } => self.now = self.now.after_micros(micros),
             Step::Move { lane } => self.move_away(lane),
+            Step::Pause { lane, micros } => self.pause(lane, micros),
         }
         self.invariants();
     }
@@ -189,6 +261,10 @@ impl Pair {
             attempts: 0,
             recorded: false,
             held,
+            unwanted: false,
+            behind: None,
+            has_slot: false,
+            last: None,
             began,
             tried: Vec::new(),
             paused: false,
@@ -196,12 +272,18 @@ impl Pair {
     }
 
     fn poll(&mut self) {
-        let mut allowed = self.select(|item| !item.is_patient() && self.may_be_sent(item));
-        if allowed.is_empty() && self.patience_ends().is_none() {
-            allowed = self.select(|item| item.is_patient() && self.may_be_sent(item));
+        let polled = self.real.poll(self.now);
+        self.take_lapsed();
+        let mut due =
+            self.select(|item| !item.is_patient() && self.may_be_sent(item, Gate::Strict));
+        let mut allowed =
+            self.select(|item| !item.is_patient() && self.may_be_sent(item, Gate::Early));
+        if due.is_empty() && self.patience_ends().is_none() {
+            due = self.select(|item| item.is_patient() && self.may_be_sent(item, Gate::Strict));
+            allowed.extend(due.iter().copied());
         }
-        let Some(attempt) = self.real.poll(self.now) else {
-            assert_eq!(allowed, [] as [usize; 0], "something can be sent at {:?}", self.now);
+        let Some(attempt) = polled else {
+            assert_eq!(due, [] as [usize; 0], "something can be sent at {:?}", self.now);
             return;
         };
         let at = attempt.notice.0 as usize;
@@ -213,21 +295,25 @@ impl Pair {
         assert_eq!(attempt.recipient, item.entry.recipient);
         assert_eq!(attempt.transfer, item.entry.transfer);
         assert_eq!(attempt.number, item.attempts);
-        assert!(item.attempts <= self.policy.attempts_max);
         assert_eq!(attempt.message, item.entry.message.filter(|_| item.held));
     }
 
-    fn may_be_sent(&self, item: &Item) -> bool {
+    fn may_be_sent(&self, item: &Item, gate: Gate) -> bool {
         let State::Waiting { not_before } = item.state else { return false };
         let lane = item.entry.recipient.at();
-        let gate = match self.state(lane).map(|state| state.mode) {
+        let known = &self.lanes[lane];
+        // A new entry may go before the next probe's time, unless one has failed.
+        let early = gate == Gate::Early && !known.new_failed && item.attempts == 0;
+        let opens = match self.state(lane).map(|state| state.mode) {
             Some(LaneMode::Probing { next }) => {
-                next <= self.now && !self.lane(lane).any(|other| other.state == State::InFlight)
+                let one = !self.lane(lane).any(|other| other.state == State::InFlight);
+                one && (next <= self.now || early)
             }
             Some(LaneMode::Open) | None => true,
         };
         let taken = self.lane(lane).filter(|other| other.takes_slot()).count();
-        not_before <= self.now && self.is_first(item) && gate && taken < self.window(item) as usize
+        let is_due = not_before.max(known.paused_until) <= self.now;
+        is_due && self.is_first(item) && opens && taken < self.window(item) as usize
     }
 
     fn window(&self, item: &Item) -> u32 {
@@ -246,54 +332,81 @@ impl Pair {
         ends.first().copied()
     }
 
-    /// Whether it is unfinished and no earlier entry of its transfer is, within its lane.
+    /// Whether it waits, and for no other of its transfer within its lane: for none under way, and
+    /// no earlier one that has an address.
     fn is_first(&self, item: &Item) -> bool {
-        let earlier = self.lane(item.entry.recipient.at()).any(|other| {
-            other.entry.notice < item.entry.notice
+        let blocked = self.lane(item.entry.recipient.at()).any(|other| {
+            let (this, that) = (item.entry.notice, other.entry.notice);
+            let before = that < this && other.behind != Some(this);
+            let goes_first = other.waits() && (before || item.behind == Some(that));
+            item.entry.transfer.is_some()
                 && other.entry.transfer == item.entry.transfer
-                && !other.finished()
+                && (goes_first || other.state == State::InFlight)
         });
-        !item.finished() && !earlier
+        item.waits() && !blocked
     }
 
     fn finish(&mut self, at: usize, result: AttemptResult) {
-        let lane = self.items[at].entry.recipient.at();
-        if result == AttemptResult::Unsent {
-            self.items[at].attempts -= 1;
-        } else if result.status().is_some() {
-            self.failures[lane] = 0;
-            self.probing[lane] = false;
-        } else {
-            self.failures[lane] += 1;
-            self.probing[lane] |= self.policy.probe_after <= self.failures[lane];
+        use AttemptResult::{NoAddress, Status, Unsent};
+        let is_sent = !matches!(result, Unsent | NoAddress);
+        let item = &mut self.items[at];
+        item.last = Some(result);
+        item.attempts -= u32::from(!is_sent);
+        let (lane, attempts) = (item.entry.recipient.at(), item.attempts);
+        match result {
+            Unsent | NoAddress => {}
+            Status(200 | 400) => self.lanes[lane].settled(),
+            _ => self.lanes[lane].failed((at as u64, attempts), self.policy.probe_after),
         }
         let verdict = self.real.finished(NoticeId(at as u64), result, self.now);
         self.check_tried(at, result);
-        let last = self.items[at].attempts == self.policy.attempts_max;
-        let expected = match result {
-            AttemptResult::Status(200) => "delivered",
-            AttemptResult::Status(404) => "dead",
-            AttemptResult::Unsent => "retry",
-            _ if last => "dead",
-            _ => "retry",
-        };
-        assert_eq!(word(verdict), expected, "{result:?} of {:?}", self.items[at]);
-        self.items[at].state = match verdict {
-            Verdict::Delivered(report) => self.reported(report, State::Delivered),
-            Verdict::Dead(report) => self.reported(report, State::Dead),
-            Verdict::Left => panic!("no lane was left"),
-            Verdict::RetryAt(not_before) => {
-                let pause = not_before.0 - self.now.0;
-                assert!((50_000..=500_000).contains(&pause), "a pause of {pause}");
-                self.items[at].paused = true;
-                State::Waiting { not_before }
+        let now = self.now;
+        let item = &mut self.items[at];
+        let late = item.entry.until <= now.after_micros(PAUSE_MAX);
+        match (result, verdict) {
+            (Status(200), Verdict::Ended(report)) => {
+                item.end(report, DeliveryResult::Delivered, true);
             }
-        };
+            (Status(400), Verdict::Ended(report)) => item.end(report, item.loss(), true),
+            (Unsent | NoAddress, Verdict::Ended(report)) => {
+                let over = result == NoAddress && item.entry.until <= now;
+                assert!(item.unwanted || over, "{result:?} of {item:?}");
+                item.end(report, item.quiet_loss(), false);
+            }
+            (NoAddress, Verdict::Parked) => {
+                assert!(!item.unwanted && now < item.entry.until, "{item:?}");
+                (item.state, item.paused) = (State::Parked, true);
+            }
+            (_, Verdict::Ended(report)) => {
+                assert!(item.unwanted || late, "{result:?} of {item:?}");
+                item.end(report, item.loss(), true);
+            }
+            (_, Verdict::RetryAt(not_before)) => {
+                assert!(!matches!(result, Status(200 | 400) | NoAddress), "{result:?}");
+                assert!(!item.unwanted, "{item:?}");
+                assert!(!is_sent || not_before < item.entry.until, "{item:?}");
+                let pause = not_before.0 - now.0;
+                assert!((50_000..=PAUSE_MAX).contains(&pause), "a pause of {pause}");
+                (item.state, item.paused) = (State::Waiting { not_before }, true);
+            }
+            (_, other) => panic!("{other:?} after {result:?} of {item:?}"),
+        }
+    }
+
+    /// What ended because its time was over.
+    fn take_lapsed(&mut self) {
+        while let Some(report) = self.real.next_lapsed() {
+            let item = &mut self.items[report.notice.0 as usize];
+            assert!(item.waits() || item.state == State::Parked, "{item:?}");
+            assert!(item.entry.until <= self.now, "{item:?}");
+            assert_ne!(item.last, Some(AttemptResult::Unsent), "its message is waited for");
+            item.end(report, item.quiet_loss(), false);
+        }
     }
 
     fn check_tried(&mut self, at: usize, result: AttemptResult) {
         let item = &mut self.items[at];
-        if result != AttemptResult::Unsent {
+        if !matches!(result, AttemptResult::Unsent | AttemptResult::NoAddress) {
             item.tried.push(Tried { began: item.began, ended: self.now, result });
         }
         let told = match &*item.tried {
@@ -301,12 +414,6 @@ impl Pair {
             all => &all[all.len().saturating_sub(TRIED_MAX)..],
         };
         assert_eq!(self.real.tried(NoticeId(at as u64)), told);
-    }
-
-    fn reported(&self, report: Report, state: State) -> State {
-        assert_eq!(report.attempts, self.items[report.notice.0 as usize].attempts);
-        assert_eq!(report.finished, self.now);
-        state
     }
 
     fn record(&mut self, which: Vec<usize>) {
@@ -317,31 +424,46 @@ impl Pair {
     }
 
     fn withdraw(&mut self, at: usize) {
+        let withdrawal = self.real.withdraw(NoticeId(at as u64));
         let item = &mut self.items[at];
-        let expected = match item.state {
-            _ if item.recorded || item.state == State::Withdrawn => Withdrawal::Unknown,
-            State::Waiting { .. } if item.attempts == 0 => match item.entry.purpose {
-                Purpose::Prepare => Withdrawal::Dropped,
-                Purpose::Owed | Purpose::Patient => Withdrawal::Kept,
-            },
-            _ => Withdrawal::Kept,
-        };
-        assert_eq!(self.real.withdraw(NoticeId(at as u64)), expected, "{item:?}");
-        if expected == Withdrawal::Dropped {
-            item.state = State::Withdrawn;
+        let is_prepare = item.entry.purpose == Purpose::Prepare;
+        item.unwanted |= is_prepare && !item.finished();
+        match item.state {
+            _ if item.recorded => assert_eq!(withdrawal, Withdrawal::Unknown, "{item:?}"),
+            State::Waiting { .. } | State::Parked if is_prepare => {
+                let Withdrawal::Ended(report) = withdrawal else { panic!("{withdrawal:?}") };
+                item.end(report, item.quiet_loss(), false);
+            }
+            _ => assert_eq!(withdrawal, Withdrawal::Kept, "{item:?}"),
         }
     }
 
     /// The recipient is reached elsewhere: its pauses are over and its failures forgotten.
     fn move_away(&mut self, lane: u32) {
         self.real.address_changed(ParticipantIndex(lane), self.now);
-        (self.failures[lane as usize], self.probing[lane as usize]) = (0, false);
+        self.lanes[lane as usize] = Health::default();
         let now = self.now;
+        let under_way: Vec<_> = self
+            .lane(lane as usize)
+            .filter(|item| item.state == State::InFlight)
+            .map(|item| (item.entry.transfer, item.entry.notice))
+            .collect();
         for item in self.items.iter_mut().filter(|item| item.entry.recipient.0 == lane) {
-            if let State::Waiting { not_before } = &mut item.state {
-                *not_before = now.min(*not_before);
+            let same = under_way.iter().find(|(transfer, _)| *transfer == item.entry.transfer);
+            item.behind = same.map(|(_, notice)| *notice).filter(|one| *one != item.entry.notice);
+            match &mut item.state {
+                State::Waiting { not_before } => *not_before = now.min(*not_before),
+                state @ State::Parked => *state = State::Waiting { not_before: now },
+                State::InFlight | State::Ended(_) => (),
             }
         }
+    }
+
+    fn pause(&mut self, lane: u32, micros: u64) {
+        self.real.pause_asked(ParticipantIndex(lane), micros, self.now);
+        let until = self.now.after_micros(micros.min(PAUSE_MAX));
+        let known = &mut self.lanes[lane as usize].paused_until;
+        *known = until.max(*known);
     }
 
     fn lane(&self, lane: usize) -> impl Iterator<Item = &Item> {
@@ -352,7 +474,8 @@ impl Pair {
         self.real.lane_states().find(|state| state.recipient.at() == lane)
     }
 
-    fn invariants(&self) {
+    fn invariants(&mut self) {
+        self.take_lapsed();
         let mut starved = false;
         for state in self.real.lane_states() {
             let lane = state.recipient.at();
@@ -364,12 +487,14 @@ impl Pair {
             assert_eq!(state.in_flight, in_flight);
             assert_eq!(state.unrecorded, taken - in_flight);
             assert!(taken <= self.policy.window, "{taken} slots taken");
-            let open = count(|item| matches!(item.state, State::Waiting { .. }));
-            assert_eq!(state.waiting + state.backing_off, open);
+            assert_eq!(state.waiting + state.backing_off, count(Item::waits));
+            assert_eq!(state.parked, count(|item| item.state == State::Parked));
             assert_eq!(state.spilled, count(|item| !item.held && !item.finished()));
             assert!(state.bytes <= self.policy.bytes_max);
-            assert_eq!(state.consecutive_failures, self.failures[lane]);
-            assert_eq!(state.mode != LaneMode::Open, self.probing[lane]);
+            let known = &self.lanes[lane];
+            assert_eq!(state.consecutive_failures, known.failing.len() as u32);
+            assert_eq!(state.mode != LaneMode::Open, known.probing);
+            assert_eq!(state.paused_until, known.paused_until);
             starved |= in_flight == 0 && self.is_full(lane, taken);
         }
         assert!(self.real.starved() || !starved, "a lane stands still unnoticed");
@@ -401,7 +526,7 @@ impl Pair {
             if !in_flight.is_empty() {
                 continue;
             }
-            let unrecorded = self.select(|item| item.takes_slot());
+            let unrecorded = self.select(|item| item.finished() && !item.recorded);
             if self.real.starved() {
                 self.record(unrecorded);
             } else if let Some(deadline) = self.real.next_deadline() {
@@ -429,6 +554,7 @@ proptest! {
             Just(AttemptResult::Status(200)),
             Just(AttemptResult::Status(503)),
             Just(AttemptResult::ConnectFailed),
+            Just(AttemptResult::NoAddress),
         ],
     ) {
         let mut pair = Pair::new(policy, seed);

@@ -32,7 +32,7 @@ pub(super) struct Open {
 impl Incoming<'_> {
     pub(super) fn subject(&self, context: &Context<'_>, outcome: Outcome) -> Subject {
         let (source, at) = (context.position, context.state.stamp);
-        Subject { transfer: self.id, source, outcome, at, trace: self.trace }
+        Subject { transfer: Some(self.id), source, outcome, at, trace: self.trace }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::command::ChangeParties;
 use crate::context::{Context, Subject};
-use crate::ids::{ParticipantIndex, TransferId};
+use crate::ids::ParticipantIndex;
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 
@@ -14,7 +14,7 @@ pub(super) fn change(context: &mut Context<'_>, change: &ChangeParties) -> Outco
     let outcome = Outcome::Accepted;
     if recipient != ParticipantIndex::HUB {
         let about = Subject {
-            transfer: TransferId::NONE,
+            transfer: None,
             source: context.position,
             outcome,
             at: context.state.stamp,

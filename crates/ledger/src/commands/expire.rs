@@ -31,7 +31,7 @@ fn expire(context: &mut Context<'_>, slot: u32) {
     answer::end(context, &transfer, None, Outcome::Expired);
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let about = Subject {
-        transfer: transfer.id,
+        transfer: Some(transfer.id),
         source: transfer.prepare,
         outcome: Outcome::Expired,
         at: context.state.stamp,

@@ -1,4 +1,5 @@
-//! Deliveries that ended leave the outbox; those that failed for good become dead letters.
+//! Deliveries that ended leave the outbox. Those about a transfer that failed for good become dead
+//! letters.
 
 use crate::command::{DeliveryResult, FinishedDelivery};
 use crate::context::Context;
@@ -14,6 +15,7 @@ pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Ou
         match end.result {
             DeliveryResult::Delivered => state.counters.delivered += 1,
             DeliveryResult::Dead => state.outbox.bury(DeadLetter { notice, end: *end }),
+            DeliveryResult::GivenUp => state.counters.given_up += 1,
             DeliveryResult::Withdrawn => {}
         }
     }

@@ -5,7 +5,7 @@ use super::expire::expire_next;
 use crate::accounts::Books;
 use crate::command::Prepare;
 use crate::context::{Context, Subject};
-use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, TransferId};
+use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex};
 use crate::money::{Amount, PRECISION_MAX};
 use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
@@ -199,7 +199,7 @@ fn addressee(state: &State, command: &Prepare, sender: ParticipantIndex) -> Part
 }
 
 fn subject(context: &Context<'_>, command: &Prepare, outcome: Outcome) -> Subject {
-    let transfer: TransferId = command.id;
+    let transfer = Some(command.id);
     let (source, at) = (context.position, context.state.stamp);
     Subject { transfer, source, outcome, at, trace: command.trace }
 }

@@ -318,6 +318,7 @@ impl World {
         let result = match result {
             0 => DeliveryResult::Dead,
             1 => DeliveryResult::Withdrawn,
+            2 => DeliveryResult::GivenUp,
             _ => DeliveryResult::Delivered,
         };
         let end = |number: &u8| FinishedDelivery {

@@ -260,10 +260,10 @@ fn a_known_state_has_the_digests_that_it_always_had() {
     expect![[r#"
         Position(19) 19 NoticeId(6)
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
-        Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0 }
+        Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        51802360ed62102b8effd12edbdde8e32363964dc7a9af1b0058728e72c1458a
-        dd59898aec5e5ae9e2580598a1220d2e1382427b9ebfcc818cc2a55a667f8ada
+        c951c43ab7fbac216914b8583f855f764451ba22d829bbf1fed29ee13c708adf
+        ceb509818f2c71a589f1e63f15da50ad0c7f64d93bca5e8885dbcb12215d85f7
     "#]]
     .assert_eq(&text);
 }

@@ -20,6 +20,7 @@ struct Ledger {
     dead: BTreeMap<NoticeId, ParticipantIndex>,
     last: NoticeId,
     delivered: u64,
+    given_up: u64,
     refused: u64,
 }
 
@@ -331,7 +332,7 @@ impl Ledger {
                 && notice.kind == NoticeKind::Error
                 && notice.outcome == Outcome::Expired
         });
-        let expired: BTreeSet<_> = told.map(|notice| notice.transfer).collect();
+        let expired: BTreeSet<_> = told.filter_map(|notice| notice.transfer).collect();
         expired.into_iter().try_for_each(|id| self.end(id, Outcome::Expired))
     }
 
@@ -347,6 +348,7 @@ impl Ledger {
             let Some(recipient) = self.owed.remove(&end.notice) else { continue };
             match end.result {
                 DeliveryResult::Delivered => self.delivered += 1,
+                DeliveryResult::GivenUp => self.given_up += 1,
                 DeliveryResult::Withdrawn => {}
                 DeliveryResult::Dead => {
                     self.dead.insert(end.notice, recipient);
@@ -399,6 +401,7 @@ impl Ledger {
             aborted: self.ended.len() as u64 - committed - expired,
             expired,
             delivered: self.delivered,
+            given_up: self.given_up,
         }
     }
 

@@ -218,6 +218,7 @@ impl Player {
 
     fn print_effects(&mut self, effects: &Effects) {
         for notice in &effects.notices {
+            assert_eq!(notice.owed_at, self.state.stamp(), "it is owed from now on");
             let name = self.state.register().get(notice.recipient).name;
             let late = match notice.at.millis() {
                 at if at == self.now_ms => String::new(),
@@ -227,7 +228,7 @@ impl Player {
                 "  {} to {name}: {:?} {} {:?} from {}{late}",
                 notice.id.0,
                 notice.kind,
-                short_id(notice.transfer),
+                notice.transfer.map_or_else(|| "-".to_owned(), short_id),
                 notice.outcome,
                 self.labels[&notice.source.0],
             );
@@ -307,8 +308,12 @@ impl Player {
             }
             _ => {
                 let count = self.state.counters();
+                let given_up = match count.given_up {
+                    0 => String::new(),
+                    given_up => format!(" given up {given_up}"),
+                };
                 format!(
-                    "reserved {} refused {} committed {} aborted {} expired {} delivered {}",
+                    "reserved {} refused {} committed {} aborted {} expired {} delivered {}{given_up}",
                     count.reserved,
                     count.refused,
                     count.committed,
@@ -642,6 +647,7 @@ fn deliveries(words: &Words<'_>) -> Vec<FinishedDelivery> {
     let result = match words.plain.last().copied() {
         Some("dead") => DeliveryResult::Dead,
         Some("withdrawn") => DeliveryResult::Withdrawn,
+        Some("given-up") => DeliveryResult::GivenUp,
         _ => DeliveryResult::Delivered,
     };
     let numbers = words.plain.iter().filter_map(|word| word.parse().ok());
@@ -690,10 +696,7 @@ fn id(text: &str) -> TransferId {
 }
 
 fn short_id(id: TransferId) -> String {
-    match id {
-        TransferId::NONE => "-".to_owned(),
-        id => id.to_string().trim_start_matches('0').to_lowercase(),
-    }
+    id.to_string().trim_start_matches('0').to_lowercase()
 }
 
 fn preimage(id: &str) -> [u8; 32] {

@@ -73,7 +73,7 @@ fn about(state: &State, command: &Command) -> Option<TransferId> {
         && let Change::Redeliver { notice } = administer.change
     {
         let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
-        return Some(letter.notice.transfer).filter(|id| *id != TransferId::NONE);
+        return letter.notice.transfer;
     }
     command.transfer().copied()
 }

@@ -39,6 +39,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("With a fresh set of attempts. Needs no body.")
             .answers(Answer::empty(202, "Owed again."))
             .ends(&[Outcome::DeadLetterNotFound]),
+        undeliverable(),
         question(
             "/transactions/{id}",
             "showTransaction",
@@ -78,6 +79,15 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::json(200, "The document.", any)),
         question("/documents", "documents", TAG, "Both APIs to read").answers(page),
     ]
+}
+
+fn undeliverable() -> Operation {
+    question("/undeliverable", "listUndeliverable", "delivery", "Notices without an address")
+        .says(
+            "The hub sends them when their recipient registers an endpoint for them. The oldest \
+             first, at most 1,000; `upesi_notices_without_address` counts all.",
+        )
+        .answers(Answer::json(200, "Notices.", list("Undeliverable")))
 }
 
 fn storage() -> Operation {

@@ -279,6 +279,7 @@ fn answers() -> Vec<Named> {
         answers_of_keys_and_oracles(),
         answers_of_accounts(),
         answers_of_the_hub(),
+        vec![undeliverable()],
         answers_of_measurement(),
     ]
     .concat()
@@ -540,7 +541,7 @@ fn answers_of_the_hub() -> Vec<Named> {
                     ("logPosition", integer.clone()),
                     ("createdDate", moment.clone()),
                     ("attempts", integer.clone()),
-                    ("lastStatus", or_null(integer)),
+                    ("lastStatus", or_null(integer.clone())),
                     ("lastAttemptDate", moment.clone()),
                 ],
                 [],
@@ -610,6 +611,27 @@ fn open_breakers() -> Value {
 fn described(mut schema: Value, description: &str) -> Value {
     schema["description"] = description.into();
     schema
+}
+
+/// A notice that waits for an address.
+fn undeliverable() -> Named {
+    let Common { words, integer, moment, .. } = Common::new();
+    (
+        "Undeliverable",
+        closed(
+            [
+                ("id", integer.clone()),
+                ("recipient", words.clone()),
+                ("transferId", or_null(words.clone())),
+                ("message", words.clone()),
+                ("outcome", integer.clone()),
+                ("logPosition", integer.clone()),
+                ("createdDate", moment.clone()),
+                ("reason", words.clone()),
+            ],
+            [],
+        ),
+    )
 }
 
 /// Stages that have work and make no progress.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ledger::{
-    Administer, Batch, ChangeParties, Command, Effects, FspName, Genesis, Outcome, PartyBinding,
-    Position, Stamp, State, TransferId,
+    Administer, Batch, ChangeParties, Command, Effects, FspName, Genesis, NoticeId, Outcome,
+    PartyBinding, Position, Stamp, State, TransferId,
 };
 use operations::{
     Cluster, Health, Hub, Metrics, Noted, OpenBreakers, ServiceStatus, Snapshots, StalledLanes,
@@ -148,6 +148,11 @@ impl Hub for Kernel {
     async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
         let told = self.prepare_body(id).await?;
         Ok(told.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+    }
+
+    /// All that is owed: nobody has an address here.
+    async fn parked(&self) -> Vec<NoticeId> {
+        self.inner().state.notices_owed().map(|notice| notice.id).collect()
     }
 
     fn metrics(&self) -> Metrics {

@@ -160,6 +160,8 @@ async fn every_metric_has_its_name_and_type() {
         store_bytes: 36,
         notices_owed: 13,
         notices_delivered: 14,
+        notices_given_up: 41,
+        notices_parked: 42,
         dead_letters: 15,
         lanes_stalled: 41,
         lanes_stalled_notices: 42,
@@ -225,6 +227,10 @@ async fn every_metric_has_its_name_and_type() {
         upesi_notices_owed 13
         # TYPE upesi_notices_delivered_total counter
         upesi_notices_delivered_total 14
+        # TYPE upesi_notices_given_up_total counter
+        upesi_notices_given_up_total 41
+        # TYPE upesi_notices_without_address gauge
+        upesi_notices_without_address 42
         # TYPE upesi_dead_letters gauge
         upesi_dead_letters 15
         # TYPE upesi_transfers_ended_in_memory gauge

@@ -461,6 +461,7 @@ async fn dead_letters_are_listed_newest_first_and_sent_again() {
     server.check("POST /deadletters/2/resend", "", expect![[r#"400 {"errorInformation":{"errorCode":"3200","errorDescription":"Generic ID not found - dead letter not found"}}"#]]).await;
     assert_eq!(server.hub.inner().state.dead_letter_count(), 2);
     assert_eq!(server.hub.inner().state.notices_owed_count(), 1);
+    server.check("GET /undeliverable", "", expect![[r#"200 [{"id":2,"recipient":"dfsp2","transferId":"01HV0000000000000000000101","message":"POST /transfers","outcome":29,"logPosition":11,"createdDate":"2026-01-01T10:00:00.015Z","reason":"no usable endpoint is registered for this callback"}]"#]]).await;
     server.check("GET /deadletters?limit=0", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?limit=1001", "", expect![[r#"400 {"errorInformation":{"errorCode":"3100","errorDescription":"Generic validation error - \"limit\" is out of range"}}"#]]).await;
     server.check("GET /deadletters?before=x", "", expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - \"before\" must be an integer"}}"#]]).await;

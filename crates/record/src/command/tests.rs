@@ -271,6 +271,7 @@ fn known_commands() -> Vec<(&'static str, Command)> {
     ];
     let changes = known_changes().into_iter().chain(known_later_changes());
     known.extend(changes.map(|(name, change)| (name, administer(change))));
+    known.push(("finish-delivery-given-up", Command::FinishDeliveries(vec![finished(4)])));
     known
 }
 
@@ -433,7 +434,8 @@ fn finished(number: u64) -> FinishedDelivery {
         result: match number {
             1 => DeliveryResult::Delivered,
             2 => DeliveryResult::Dead,
-            _ => DeliveryResult::Withdrawn,
+            3 => DeliveryResult::Withdrawn,
+            _ => DeliveryResult::GivenUp,
         },
         attempts: 7,
         status: 503,
@@ -557,6 +559,7 @@ fn any_finished() -> impl Strategy<Value = FinishedDelivery> {
         Just(DeliveryResult::Delivered),
         Just(DeliveryResult::Dead),
         Just(DeliveryResult::Withdrawn),
+        Just(DeliveryResult::GivenUp),
     ];
     (0..30u64, result, any::<u16>(), any::<u16>(), any::<u64>()).prop_map(
         |(notice, result, attempts, status, finished_ms)| {

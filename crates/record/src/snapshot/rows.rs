@@ -62,6 +62,7 @@ pub(super) fn write_head(out: &mut Writer<'_>, head: &Head) {
     out.u64(counters.aborted);
     out.u64(counters.expired);
     out.u64(counters.delivered);
+    out.u64(counters.given_up);
     write_list(out, &head.nodes, |out, tail| {
         out.u32(tail.node);
         out.u32(tail.epoch);
@@ -90,6 +91,7 @@ pub(super) fn read_head(reader: &mut Reader<'_>) -> Result<Head, FieldError> {
             aborted: reader.u64()?,
             expired: reader.u64()?,
             delivered: reader.u64()?,
+            given_up: reader.u64()?,
         },
         nodes: read_list(reader, |reader| {
             Ok(NodeTail { node: reader.u32()?, epoch: reader.u32()?, sequence: reader.u64()? })
@@ -309,11 +311,13 @@ fn read_answer(reader: &mut Reader<'_>) -> Result<Option<Answer>, FieldError> {
 pub(super) fn write_notice(out: &mut Writer<'_>, notice: &Notice) {
     out.u64(notice.id.0);
     out.u32(notice.recipient.0);
-    out.bytes(&notice.transfer.to_bytes());
+    out.flag(notice.transfer.is_some());
+    notice.transfer.iter().for_each(|transfer| out.bytes(&transfer.to_bytes()));
     out.u8(notice.kind as u8);
     out.u64(notice.source.0);
     out.u16(notice.outcome.number());
     out.u64(notice.at.0);
+    out.u64(notice.owed_at.0);
     out.bytes(&notice.trace);
 }
 
@@ -321,11 +325,12 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, FieldError> {
     Ok(Notice {
         id: NoticeId(reader.u64()?),
         recipient: ParticipantIndex(reader.u32()?),
-        transfer: transfer_id(reader)?,
+        transfer: reader.flag()?.then(|| transfer_id(reader)).transpose()?,
         kind: notice_kind(reader)?,
         source: Position(reader.u64()?),
         outcome: outcome(reader)?,
         at: Stamp(reader.u64()?),
+        owed_at: Stamp(reader.u64()?),
         trace: reader.array()?,
     })
 }

@@ -8,9 +8,10 @@ use core::convert::Infallible;
 
 use expect_test::expect;
 use ledger::{
-    AccountId, AccountKind, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult,
-    Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis,
-    LedgerAccountType, MoveFunds, NoticeId, Oracle, Outcome, Prepare, SettlementModel, TransferId,
+    AccountId, AccountKind, Administer, Amount, Batch, Change, ChangeParties, Command, Currency,
+    DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
+    FundsDirection, Genesis, LedgerAccountType, MoveFunds, NoticeId, Oracle, Outcome,
+    PartyChangeForm, Prepare, SettlementModel, TransferId,
 };
 use proptest::prelude::*;
 
@@ -46,7 +47,7 @@ fn every_table_has_rows_in_the_fixture() {
         parts.notices().len(),
         parts.dead_letters().count(),
     ];
-    expect!["[9, 3, 2, 1, 1, 1, 1, 4, 4, 1]"].assert_eq(&format!("{counts:?}"));
+    expect!["[9, 3, 2, 1, 1, 1, 1, 4, 5, 1]"].assert_eq(&format!("{counts:?}"));
 }
 
 #[test]
@@ -369,6 +370,13 @@ fn history() -> Vec<Command> {
             status: 500,
             finished_ms: 1_018,
         }]),
+        Command::ChangeParties(Box::new(ChangeParties {
+            source: name("payer"),
+            notify: name("payer"),
+            form: PartyChangeForm::Delete,
+            parties: Vec::new(),
+            trace: [9; 16],
+        })),
     ]
 }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use delivery::{
-    Attempt, AttemptResult, Delivery, Entry, Moment, Policy, Purpose, Verdict, Withdrawal,
+    Attempt, AttemptResult, Delivery, Entry, Moment, Policy, Purpose, Report, Verdict, Withdrawal,
 };
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Command, DeliveryResult, FinishedDelivery, Notice, NoticeId, Outcome, Stamp};
+use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Stamp};
 use node::stages::{Stages, WatchedLog};
 use node::{Arrivals, Attached, Directory, Driven, Event, Hooks, InboxLimits, Mailbox, Ticket};
 use ports::{Clock, Log, Now, Topic};
@@ -105,6 +105,7 @@ pub(crate) struct Up {
 /// The I/O thread of a node.
 pub(crate) struct Io {
     delivery: Delivery<Notice>,
+    policy: Policy,
     finished: Vec<FinishedDelivery>,
     lease_us: u64,
     /// Lanes that were taken, and not yet while there was a lease: one that stood still may hear
@@ -193,7 +194,8 @@ impl Up {
             said,
             mailbox,
             io: Io {
-                delivery: Delivery::new(policy, seed),
+                delivery: Delivery::new(policy.clone(), seed),
+                policy,
                 finished: Vec::new(),
                 lease_us: 0,
                 unconfirmed: BTreeSet::new(),
@@ -236,10 +238,11 @@ impl Up {
         let mut post = Post::default();
         let mut events = Vec::new();
         self.mailbox.take(&mut events);
-        let now = clock.now().monotonic_us;
+        let at = clock.now();
         for event in events {
-            self.handle(event, proof, (now, &mut post));
+            self.handle(event, proof, (at, &mut post));
         }
+        let now = at.monotonic_us;
         if !self.io.is_stopping && now < self.io.lease_us {
             let taken = std::mem::take(&mut self.io.unconfirmed);
             taken.into_iter().for_each(|lane| proof.taken(lane, self.life));
@@ -250,13 +253,16 @@ impl Up {
                 proof.attempt(&notice, self.life, now);
                 post.attempts.push(notice);
             }
+            while let Some(report) = self.io.delivery.next_lapsed() {
+                self.io.finished.push(finished(&report, 0));
+            }
             post.retry_at = self.io.delivery.next_deadline().map(|due| due.0);
         }
         post.records |= !self.io.finished.is_empty() || self.io.delivery.starved();
         post
     }
 
-    fn handle(&mut self, event: Event<Request>, proof: &mut Proof, (now, post): (u64, &mut Post)) {
+    fn handle(&mut self, event: Event<Request>, proof: &mut Proof, (now, post): (Now, &mut Post)) {
         let io = &mut self.io;
         match event {
             Event::Reply { waiter, result } => {
@@ -264,25 +270,23 @@ impl Up {
                 post.replies.push((request, result.ok()));
             }
             Event::Notice { notice, .. } => {
-                proof.is_owed(&notice, now);
-                let Notice { id, recipient, transfer, .. } = notice;
+                proof.is_owed(&notice, now.monotonic_us);
+                let Notice { id, recipient, transfer, owed_at, .. } = notice;
                 let purpose = Purpose::of(&notice);
                 let message = Some(notice);
                 io.delivery.enqueue(Entry {
                     notice: id,
                     recipient,
                     transfer,
+                    until: io.policy.until(owed_at, now),
                     purpose,
                     bytes: 0,
                     message,
                 });
             }
             Event::Withdraw(notice) => {
-                if io.delivery.withdraw(notice) == Withdrawal::Dropped {
-                    let result = DeliveryResult::Withdrawn;
-                    let end =
-                        FinishedDelivery { notice, result, attempts: 0, status: 0, finished_ms: 0 };
-                    io.finished.push(end);
+                if let Withdrawal::Ended(report) = io.delivery.withdraw(notice) {
+                    io.finished.push(finished(&report, 0));
                 }
             }
             Event::Recorded(notices) => io.delivery.recorded(&notices),
@@ -307,18 +311,9 @@ impl Up {
         io.attempts -= 1;
         let now = clock.now();
         let verdict = io.delivery.finished(notice, result, Moment(now.monotonic_us));
-        let (report, result) = match verdict {
-            Verdict::Delivered(report) => (report, DeliveryResult::Delivered),
-            Verdict::Dead(report) => (report, DeliveryResult::Dead),
-            Verdict::RetryAt(_) | Verdict::Left => return,
-        };
-        io.finished.push(FinishedDelivery {
-            notice: report.notice,
-            result,
-            attempts: report.attempts.min(u32::from(u16::MAX)) as u16,
-            status: report.last.status().unwrap_or(0),
-            finished_ms: now.wall.millis(),
-        });
+        if let Verdict::Ended(report) = verdict {
+            io.finished.push(finished(&report, now.wall.millis()));
+        }
     }
 
     /// Has the finished deliveries recorded.
@@ -342,5 +337,15 @@ impl Up {
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.io.finished.is_empty() && self.io.attempts == 0 && self.io.waiters.is_empty()
+    }
+}
+
+fn finished(report: &Report, finished_ms: u64) -> FinishedDelivery {
+    FinishedDelivery {
+        notice: report.notice,
+        result: report.result,
+        attempts: report.attempts_recorded(),
+        status: report.status(),
+        finished_ms,
     }
 }

@@ -141,7 +141,8 @@ impl World {
     }
 
     pub(super) fn answer_prepare(&mut self, notice: &Notice) {
-        let transfer = number_of(&notice.transfer);
+        let Some(id) = &notice.transfer else { return };
+        let transfer = number_of(id);
         let script = &self.scripts[transfer as usize];
         if script.reply == Reply::Silent || !self.told_to_answer.insert(transfer) {
             return;

@@ -53,7 +53,7 @@ impl Proof {
     /// A node is to send a notice.
     pub(crate) fn is_owed(&mut self, notice: &Notice, now: u64) {
         if end_of(notice.kind).is_some() || notice.outcome == Outcome::Expired {
-            self.ends.entry(notice.transfer).or_insert(now);
+            notice.transfer.map(|transfer| *self.ends.entry(transfer).or_insert(now));
         }
     }
 
@@ -63,7 +63,7 @@ impl Proof {
         assert_eq!(self.owners.get(&lane), Some(&by), "lane {lane} is another's: {notice:?}");
         // What was attempted and failed is tried again: the end is told behind it.
         if self.attempted.insert((notice.id, by)) && notice.kind == NoticeKind::Prepare {
-            let end = self.ends.get(&notice.transfer);
+            let end = notice.transfer.and_then(|transfer| self.ends.get(&transfer));
             let is_late = end.is_some_and(|end| end + LEASE_US < now);
             assert!(!is_late, "{by:?} sends a prepare long after the end: {notice:?}");
         }
@@ -77,8 +77,8 @@ impl Proof {
         {
             *self.repeats.entry(lane).or_default() += 1;
         }
-        let Some(end) = end_of(notice.kind) else { return };
-        let told = *self.told.entry((lane, notice.transfer)).or_insert(end);
+        let (Some(end), Some(transfer)) = (end_of(notice.kind), notice.transfer) else { return };
+        let told = *self.told.entry((lane, transfer)).or_insert(end);
         assert_eq!(told, end, "an FSP was told two ends: {notice:?}");
     }
 

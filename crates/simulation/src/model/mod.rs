@@ -181,14 +181,20 @@ impl Model {
 
     /// A notice about what is decided now.
     fn about(&self, transfer: TransferId, outcome: Outcome, trace: [u8; 16]) -> About {
-        About { transfer, outcome, trace, source: self.position, at: self.stamp }
+        let (at, owed_at) = (self.stamp, self.stamp);
+        About { transfer: Some(transfer), outcome, trace, source: self.position, at, owed_at }
     }
 
     /// Deliveries that ended are owed no longer; those that failed for good are kept apart.
     fn finish_deliveries(&mut self, ends: &[FinishedDelivery]) -> Outcome {
         for end in ends {
-            if self.outbox.finish(end) && end.result == DeliveryResult::Delivered {
-                self.counters.delivered += 1;
+            if !self.outbox.finish(end) {
+                continue;
+            }
+            match end.result {
+                DeliveryResult::Delivered => self.counters.delivered += 1,
+                DeliveryResult::GivenUp => self.counters.given_up += 1,
+                DeliveryResult::Dead | DeliveryResult::Withdrawn => {}
             }
         }
         Outcome::Accepted
@@ -199,9 +205,11 @@ impl Model {
         if self.scheme.index_of(&change.source).is_none() {
             return Outcome::RegistrarNotFound;
         }
-        let about = self.about(TransferId::NONE, Outcome::Accepted, change.trace);
+        let (at, owed_at) = (self.stamp, self.stamp);
+        let (trace, source, outcome) = (change.trace, self.position, Outcome::Accepted);
+        let about = About { transfer: None, outcome, trace, source, at, owed_at };
         self.tell(change.source, NoticeKind::PartiesChanged, &about);
-        Outcome::Accepted
+        outcome
     }
 
     fn administer(&mut self, change: &Change) -> Outcome {
@@ -224,7 +232,7 @@ impl Model {
             }
             Change::MoveFunds(funds) => self.move_funds(funds),
             Change::EndFundsOut(end) => self.end_funds_out(end),
-            Change::Redeliver { notice } => match self.outbox.exhume(*notice) {
+            Change::Redeliver { notice } => match self.outbox.exhume(*notice, self.stamp) {
                 true => Outcome::Accepted,
                 false => Outcome::DeadLetterNotFound,
             },

@@ -10,12 +10,14 @@ use ledger::{
 /// What a notice says, whoever hears it.
 #[derive(Clone, Debug)]
 pub(super) struct About {
-    pub(super) transfer: TransferId,
+    pub(super) transfer: Option<TransferId>,
     pub(super) outcome: Outcome,
     pub(super) trace: [u8; 16],
     /// The record from which it is made.
     pub(super) source: u64,
     pub(super) at: Stamp,
+    /// Of the batch that makes it.
+    pub(super) owed_at: Stamp,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -46,6 +48,7 @@ impl Outbox {
             source: Position(about.source),
             outcome: about.outcome,
             at: about.at,
+            owed_at: about.owed_at,
             trace: about.trace,
         };
         self.put(notice);
@@ -70,10 +73,10 @@ impl Outbox {
     }
 
     /// A dead letter is owed again. False when there is no such letter.
-    pub(super) fn exhume(&mut self, id: NoticeId) -> bool {
+    pub(super) fn exhume(&mut self, id: NoticeId, owed_at: Stamp) -> bool {
         let letter = self.dead.remove(&id.0);
         if let Some((notice, _)) = letter {
-            self.put(notice);
+            self.put(Notice { owed_at, ..notice });
         }
         letter.is_some()
     }

@@ -300,7 +300,7 @@ fn a_delivery_that_cannot_have_ended_so_is_found() {
         status: 200,
         finished_ms: 1,
     };
-    let cases: [(Told, &str); 6] = [
+    let cases: [(Told, &str); 7] = [
         (
             |command, outcome| told(command, outcome, FinishedDelivery { attempts: 0, ..END }),
             "its notice 2 (Fulfil) counts as Delivered after 0 attempts and status 200",
@@ -331,6 +331,14 @@ fn a_delivery_that_cannot_have_ended_so_is_found() {
             },
             "its notice 2 (Fulfil) counts as Withdrawn",
         ),
+        // Nor is it given up without a dead letter.
+        (
+            |command, outcome| {
+                let (result, status) = (DeliveryResult::GivenUp, 400);
+                told(command, outcome, FinishedDelivery { result, status, ..END })
+            },
+            "its notice 2 (Fulfil) counts as GivenUp after 1 attempts and status 400",
+        ),
         // Nor is a prepare that somebody may have heard of.
         (
             |command, outcome| {
@@ -353,6 +361,16 @@ fn a_delivery_that_cannot_have_ended_so_is_found() {
         command => (command, outcome),
     };
     let expected = "its notice 1 (Prepare) counts as Withdrawn after 0 attempts";
+    check(early, None, Some(expected));
+    let early: Told = |command, outcome| match command {
+        Command::Fulfil(_) => {
+            let (result, notice) = (DeliveryResult::GivenUp, NoticeId(1));
+            let end = FinishedDelivery { result, notice, status: 503, ..END };
+            (Command::FinishDeliveries(vec![end]), Outcome::Accepted)
+        }
+        command => (command, outcome),
+    };
+    let expected = "its notice 1 (Prepare) counts as GivenUp after 1 attempts and status 503";
     check(early, None, Some(expected));
 }
 

@@ -294,7 +294,7 @@ fn a_callback_waits_for_an_archive_that_is_away() {
         fsp.answer(|_| Reply::Accept);
     }
 
-    let more = "[delivery]\nattempts_max = 2\n";
+    let more = "[delivery]\nhorizon_seconds = 1\n";
     let configuration = fs::read_to_string(home.configuration()).unwrap();
     fs::write(home.configuration(), configuration + more).unwrap();
     let switch = home.serve();
@@ -696,6 +696,6 @@ fn frames_of_each_version_are_read() {
 }
 
 const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
-const STATE_HASH_1: &str = "fd181ab0fcca8bec786ae87fe4f6b312981cfa0a2b339d007885b38cd6c07eae";
+const STATE_HASH_1: &str = "e75fdbac74b991b077cba20707a2e0f2e4cf9d973555cae9266d1da171bb3a78";
 const CHAIN_HEAD_2: &str = "e9f9bbd21f8b6fb477ca3bc3484a47e7c8b345732e4d99f1809d84a04011e678";
-const STATE_HASH_2: &str = "f34a0014367b08222dc6aa107cf8cc0785b37ec95bf39bba3c5afea7f6d53839";
+const STATE_HASH_2: &str = "042d561d5138cdc007f2c9364dd1ab46e6853f883a52a445d9e25d71df884760";

@@ -533,7 +533,7 @@ fn headers_for_one_hop_go_no_further_even_after_a_restart() {
 #[test]
 fn only_allowed_addresses_are_registered_and_called() {
     let scheme = Scheme::configured(
-        "[delivery]\nattempts_max = 1\n[endpoints]\nnetworks = [\"127.0.0.1\", \"169.254.0.0/16\"]\n",
+        "[delivery]\nhorizon_seconds = 1\nbackoff_base_ms = 2500\n[endpoints]\nnetworks = [\"127.0.0.1\", \"169.254.0.0/16\"]\n",
     );
     let kinds = "FSPIOP_CALLBACK_URL_PARTIES_GET";
     let before = scheme.admin.state();

@@ -1173,7 +1173,7 @@ fn a_callback_that_fails_is_explained_while_it_does() {
 /// Why there was no answer is on record too; what the first attempt delivered takes no room.
 #[test]
 fn attempts_without_an_answer_are_told_with_their_cause() {
-    let scheme = Scheme::configured("[delivery]\nattempts_max = 3\n");
+    let scheme = Scheme::configured("[delivery]\nhorizon_seconds = 1\n");
     let transfer = Transfer::of("10");
     let reached = Transfer::of("20");
     scheme.send(&reached.prepare(), 202);
@@ -1195,7 +1195,9 @@ fn attempts_without_an_answer_are_told_with_their_cause() {
     assert_eq!((&told["notices_pending"], &told["dead_letters"]), (&json!([]), &json!([2])));
     let causes: Vec<_> =
         dead["tried"].as_array().unwrap().iter().map(|one| one["failure"].as_str()).collect();
-    assert_eq!(causes, [Some("no connection"); 3], "{dead:#}");
+    assert_eq!(dead["attempts"], causes.len(), "{dead:#}");
+    assert!(2 <= causes.len(), "{dead:#}");
+    assert!(causes.iter().all(|cause| *cause == Some("no connection")), "{dead:#}");
     let [first] = &ends(&reached.id)[..] else { panic!("one end") };
     assert_eq!((&first["attempts"], &first["tried"]), (&json!(1), &json!([])));
 }

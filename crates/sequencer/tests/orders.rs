@@ -202,7 +202,7 @@ fn after(node: &Node, message: Message) -> Node {
         let ended = before != now && matches!(now, Fate::Committed(_) | Fate::Aborted);
         let (payer, _) = subject.state().register().find(&name("payer")).expect("it was made");
         let told =
-            effects.notices.iter().any(|one| one.transfer == id(of) && one.recipient == payer);
+            effects.notices.iter().any(|one| one.transfer == Some(id(of)) && one.recipient == payer);
         assert!(!ended || told, "the payer hears of the end of {of}: {path:?}");
     }
     check(subject.state(), &model, &path);

@@ -67,7 +67,7 @@ pub(crate) const fn class_of(kind: NoticeKind) -> u8 {
     match kind {
         Prepare => 0,
         Abort | AbortCopy | Error => 1,
-        PartiesChanged | PartiesRefused => 2,
+        PartiesChanged => 2,
         Fulfil | FulfilCopy | Committed | Reserved | AbortedState | PatchCommitted
         | PatchAborted => 3,
     }

@@ -65,7 +65,7 @@ pub(crate) async fn send(
     if !edge.may_send() {
         return Err(Undelivered::Failed(Failure::Unsent));
     }
-    let answer = call.make(edge, Use::Notice).await?;
+    let answer = call.make(edge, Use::Notice).await.map_err(Undelivered::Failed)?;
     mark(edge, &parcel.notice, answer.asked);
     Ok(Answered { status: answer.status, pause_micros: pause_micros(edge, &answer) })
 }

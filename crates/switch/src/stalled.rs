@@ -149,7 +149,7 @@ impl Published {
     }
 }
 
-/// Notices whose delivery has not ended.
+/// Notices whose delivery has not ended, but for those that wait for an address.
 fn owed(lane: &LaneState) -> u64 {
     u64::from(lane.waiting) + u64::from(lane.backing_off) + u64::from(lane.in_flight)
 }
@@ -178,6 +178,7 @@ pub fn described(last: Option<AttemptResult>) -> String {
         Some(AttemptResult::TimedOut) => "no answer in time".to_owned(),
         Some(AttemptResult::ConnectFailed) => "no connection".to_owned(),
         Some(AttemptResult::Broken) => "connection broken".to_owned(),
+        Some(AttemptResult::NoAddress) => "no address is registered".to_owned(),
         Some(AttemptResult::Unsent) => "not sent".to_owned(),
     }
 }
@@ -196,6 +197,8 @@ mod tests {
             waiting: owed,
             in_flight: 0,
             unrecorded: 0,
+            parked: 0,
+            paused_until: delivery::Moment::default(),
             backing_off: 0,
             spilled: 0,
             bytes: 0,

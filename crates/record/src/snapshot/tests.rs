@@ -372,7 +372,6 @@ fn history() -> Vec<Command> {
         }]),
         Command::ChangeParties(Box::new(ChangeParties {
             source: name("payer"),
-            notify: name("payer"),
             form: PartyChangeForm::Delete,
             parties: Vec::new(),
             trace: [9; 16],

@@ -11,8 +11,7 @@ use serde_json::value::RawValue;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::hub::{
-    Health, Hub, Metrics, OpenBreaker, ServiceStatus, Snapshots, StalledLane, Storage,
-    StuckStage,
+    Health, Hub, Metrics, OpenBreaker, ServiceStatus, Snapshots, StalledLane, Storage, StuckStage,
 };
 use crate::shapes::Moment;
 use crate::storage;

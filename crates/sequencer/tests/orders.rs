@@ -201,8 +201,10 @@ fn after(node: &Node, message: Message) -> Node {
     for (of, (before, now)) in before.iter().zip(&model.fates).enumerate() {
         let ended = before != now && matches!(now, Fate::Committed(_) | Fate::Aborted);
         let (payer, _) = subject.state().register().find(&name("payer")).expect("it was made");
-        let told =
-            effects.notices.iter().any(|one| one.transfer == Some(id(of)) && one.recipient == payer);
+        let told = effects
+            .notices
+            .iter()
+            .any(|one| one.transfer == Some(id(of)) && one.recipient == payer);
         assert!(!ended || told, "the payer hears of the end of {of}: {path:?}");
     }
     check(subject.state(), &model, &path);

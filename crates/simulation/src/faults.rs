@@ -102,6 +102,17 @@ impl World {
         }
     }
 
+    /// Before a snapshot is stored: now and then the disk fails while it is written.
+    pub(crate) fn strike_snapshot(&mut self) {
+        if self.may_strike() && self.desk.random.chance(100) {
+            let operation = self.disk.operations() + 1 + self.desk.random.below(6);
+            match self.desk.random.chance(500) {
+                true => self.disk.crash_at(operation),
+                false => self.disk.fail_sync_at(operation),
+            }
+        }
+    }
+
     fn may_strike(&self) -> bool {
         !self.desk.calm && 0 < self.lives && self.desk.plan.faults.torn_us.is_some()
     }

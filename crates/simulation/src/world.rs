@@ -300,6 +300,7 @@ impl World {
     /// once the log is durable and the store complete up to there, while the living one has gone
     /// on. Whatever fails harms nobody, unless the power goes off.
     fn snapshot(&mut self) {
+        self.strike_snapshot();
         let (Some(hub), Some(disk)) = (&mut self.hub, &self.tiers) else { return };
         let tail = hub.sequencer.log().tail();
         let store = Arc::new(self.shelf.clone());

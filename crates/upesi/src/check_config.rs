@@ -676,7 +676,7 @@ mod tests {
         };
         let loopback = "[fspiop]\nlisten = \"127.0.0.1:0\"\n";
         check(loopback, &[]);
-        check("", &["fspiop.listen"]);
+        check("", &["fspiop.listen", "fspiop.gateways"]);
         let with = |more: &str| format!("{loopback}{more}");
         let open = "[admin]\nlisten = \"0.0.0.0:3001\"\n";
         check(&with(open), &["admin.listen"]);

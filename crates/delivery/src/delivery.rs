@@ -468,9 +468,7 @@ impl<M: Clone> Delivery<M> {
 
     fn next_hurried(&mut self, at: LaneAt) -> Slot {
         let lane = &mut self.lanes[at.0 as usize];
-        // In an open lane they take turns. In another one entries that failed come last, so that
-        // one the recipient cannot digest does not keep a lane shut that would open for any other.
-        let slot = if lane.state.mode == LaneMode::Open && lane.resumed_next {
+        let slot = if lane.takes_turns() && lane.resumed_next {
             lane.resumed.pop(&mut self.entries).or_else(|| lane.fresh.pop(&mut self.entries))
         } else {
             lane.fresh.pop(&mut self.entries).or_else(|| lane.resumed.pop(&mut self.entries))
@@ -531,6 +529,7 @@ impl<M: Clone> Delivery<M> {
             return lane.open();
         }
         lane.new_failed |= new;
+        lane.answers = result.status().is_some();
         if lane.note_failure(notice, &self.policy) {
             lane.probes_failed = 0;
             self.arm_probe(at);
@@ -556,6 +555,9 @@ impl<M: Clone> Delivery<M> {
         let Held { lane, attempts, until, unwanted, .. } = self.entries[slot];
         let probe = self.delay_probe(slot);
         let own = self.now.after_micros(self.policy.backoff_micros(attempts, &mut self.jitter));
+        // An entry that is refused waits for itself. A silent recipient says nothing about the
+        // entry: a failed probe queues behind the others and is held back by its lane alone.
+        let probe = probe.filter(|_| !self.lanes[lane.0 as usize].answers);
         let again = probe.unwrap_or(own);
         if unwanted || until <= again {
             return Verdict::Ended(self.conclude(slot, self.loss(slot)));
@@ -563,7 +565,6 @@ impl<M: Clone> Delivery<M> {
         if probe.is_none() {
             return Verdict::RetryAt(self.back_off(slot, own));
         }
-        // A failed probe queues behind the others and is held back by its lane alone.
         self.lanes[lane.0 as usize].state.waiting += 1;
         self.resume(slot);
         Verdict::RetryAt(again)
@@ -633,7 +634,7 @@ impl<M: Clone> Delivery<M> {
     fn arm_probe(&mut self, at: LaneAt) -> Moment {
         let lane = &mut self.lanes[at.0 as usize];
         lane.probes_failed = lane.probes_failed.saturating_add(1);
-        let pause = self.policy.probe_micros(lane.probes_failed, &mut self.jitter);
+        let pause = self.policy.probe_micros(lane.probes_failed, lane.answers, &mut self.jitter);
         let next = self.now.after_micros(pause);
         lane.state.mode = LaneMode::Probing { next };
         self.timers.push(Reverse((next, Timer::Probe(at))));

@@ -83,6 +83,8 @@ pub(crate) struct Lane {
     pub(crate) probes_failed: u32,
     /// The notices that are counted as failures.
     pub(crate) failing: Vec<NoticeId>,
+    /// The last failure was an HTTP answer: the recipient is there, and refuses what it was sent.
+    pub(crate) answers: bool,
     /// A first attempt has failed since the last success: other new entries will fare no better.
     pub(crate) new_failed: bool,
     /// Entries that are not new go next, if there are both.
@@ -124,6 +126,7 @@ impl Lane {
             results: 0,
             probes_failed: 0,
             failing: Vec::new(),
+            answers: false,
             new_failed: false,
             resumed_next: true,
             fresh: List::default(),
@@ -209,6 +212,12 @@ impl Lane {
         }
         self.state.consecutive_failures = self.failing.len() as u32;
         self.state.mode == LaneMode::Open && most <= self.failing.len()
+    }
+
+    /// Whether new entries and those that failed take turns: not in the lane of a silent recipient,
+    /// where one that it cannot digest must not keep a lane shut that would open for any other.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.state.mode == LaneMode::Open || self.answers
     }
 
     /// The recipient took a notice, or refused it for good: it is well.

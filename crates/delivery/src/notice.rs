@@ -11,8 +11,9 @@ pub enum Purpose {
     Prepare,
     /// An outcome owed to a participant: sent whatever happens.
     Owed,
-    /// An outcome that time alone brought about: sent whatever happens, but nobody's next message
-    /// waits for it, so it goes behind those and few are under way at once.
+    /// An outcome that time alone brought about, or an answer to a registration: sent whatever
+    /// happens, but no transfer waits for it. It goes after the others, and few are under way at
+    /// once.
     Patient,
 }
 
@@ -23,6 +24,7 @@ impl Purpose {
         match (notice.kind, notice.outcome) {
             (NoticeKind::Prepare, _) => Self::Prepare,
             (_, Outcome::Expired) => Self::Patient,
+            _ if notice.transfer.is_none() => Self::Patient,
             _ => Self::Owed,
         }
     }

@@ -2,6 +2,8 @@
 
 mod model;
 
+use std::collections::BTreeMap;
+
 use ledger::{DeliveryResult, NoticeId, ParticipantIndex, Stamp, TransferId};
 use ports::Now;
 
@@ -254,7 +256,7 @@ fn a_pause_never_exceeds_the_cap() {
             (policy.backoff_max_micros / 2..=policy.backoff_max_micros).contains(&pause),
             "{pause} after {failures}"
         );
-        let pause = policy.probe_micros(failures, &mut jitter);
+        let pause = policy.probe_micros(failures, false, &mut jitter);
         assert!((15_000_000..=30_000_000).contains(&pause), "{pause} after {failures}");
     }
 }
@@ -539,11 +541,14 @@ fn an_answer_that_settles_a_notice_opens_a_lane_at_once() {
     }
 }
 
-/// Thousands wait, and every answer is a failure: what a server gets is a window, and then one
-/// request per pause.
+/// Thousands wait, and every attempt fails: a server that answers gets a window, and then a steady
+/// trickle; a silent one gets one request per pause.
 #[test]
-fn a_server_that_answers_errors_to_everything_is_not_flooded() {
-    for status in [302, 401, 404, 409, 429, 500, 503] {
+fn a_server_that_takes_nothing_is_not_flooded() {
+    let answers = [302, 401, 404, 409, 429, 500, 503].map(AttemptResult::Status);
+    let answering = answers.into_iter().map(|result| (result, 2_900..=6_100));
+    let silent = NO_ANSWER.into_iter().map(|result| (result, 90..=130));
+    for (result, expected) in answering.chain(silent) {
         let entries = (1..=5_000).map(|number| owed(number, BANK, (number % 251) as u8));
         let mut delivery = filled(Policy::default(), entries);
         let mut sent = 0;
@@ -551,14 +556,65 @@ fn a_server_that_answers_errors_to_everything_is_not_flooded() {
         while now < Moment(600_000_000) {
             for notice in drain(&mut delivery, now) {
                 sent += 1;
-                let verdict =
-                    delivery.finished(NoticeId(notice), AttemptResult::Status(status), now);
-                assert_eq!(word(verdict), "retry");
+                assert_eq!(word(delivery.finished(NoticeId(notice), result, now)), "retry");
             }
             now = delivery.next_deadline().expect("it is tried again");
         }
-        assert!((90..=130).contains(&sent), "{sent} attempts within ten minutes of {status}");
+        assert!(expected.contains(&sent), "{sent} attempts within ten minutes: {result:?}");
     }
+}
+
+/// A recipient refuses many notices again and again, and would take any other: those come through
+/// within two seconds, however many the refused ones are.
+#[test]
+fn refused_notices_do_not_hold_up_the_others() {
+    let refused = 1..=60;
+    let entries = refused.clone().map(|number| owed(number, BANK, number as u8));
+    let mut delivery = filled(Policy::default(), entries);
+    let mut enqueued = BTreeMap::new();
+    let (mut now, mut longest) = (Moment(0), 0);
+    for round in 0..100 {
+        let (good, end) = (100 + round, Moment((round + 1) * 1_000_000));
+        delivery.enqueue(Entry { transfer: None, ..owed(good, BANK, 0) });
+        enqueued.insert(good, now);
+        while now < end {
+            for notice in drain(&mut delivery, now) {
+                let result = AttemptResult::Status(if notice < 100 { 500 } else { 200 });
+                delivery.finished(NoticeId(notice), result, now);
+                delivery.recorded(&[NoticeId(notice)]);
+                let since = enqueued.remove(&notice).unwrap_or(now);
+                longest = longest.max(now.0 - since.0);
+            }
+            now = delivery.next_deadline().unwrap_or(end).min(end);
+        }
+    }
+    assert!(longest <= 2_000_000, "{longest} us");
+    assert!(enqueued.len() <= 1, "{enqueued:?}");
+}
+
+/// Answers to registrations go after notices about money.
+#[test]
+fn answers_to_registrations_do_not_hold_up_transfers() {
+    let registered = |number| Entry { purpose: Purpose::Patient, ..answer(number, BANK) };
+    let mut delivery = filled(Policy::default(), (1..=1_000).map(registered));
+    let mut now = Moment(0);
+    while lane(&delivery, BANK).mode == LaneMode::Open {
+        for notice in drain(&mut delivery, now) {
+            delivery.finished(NoticeId(notice), AttemptResult::Status(404), now);
+        }
+        now = delivery.next_deadline().expect("it is tried again");
+    }
+    delivery.enqueue(owed(2_000, BANK, 1));
+    let due = now.after_micros(1_000_000);
+    let sent = std::iter::from_fn(|| {
+        now = delivery.next_deadline().filter(|next| *next <= due)?.max(now);
+        let sent = drain(&mut delivery, now);
+        sent.iter().filter(|notice| **notice < 2_000).for_each(|notice| {
+            delivery.finished(NoticeId(*notice), AttemptResult::Status(404), now);
+        });
+        Some(sent)
+    });
+    assert!(sent.flatten().take(4).any(|notice| notice == 2_000), "it goes with the next probe");
 }
 
 /// Answers that one notice fails say nothing about the others: none of these waits for it.
@@ -599,8 +655,17 @@ fn the_first_new_entry_after_a_success_need_not_wait() {
     assert_eq!(drain(&mut delivery, now), [4], "one at a time");
     delivery.finished(NoticeId(4), failed, now);
     assert_eq!(drain(&mut delivery, now), [0; 0], "new ones fail as well");
-    let LaneMode::Probing { next } = lane(&delivery, BANK).mode else { panic!("it probes") };
-    assert_eq!(drain(&mut delivery, next), [5]);
+    // New ones and those that failed take turns.
+    let mut next = now;
+    let later = std::iter::from_fn(|| {
+        next = delivery.next_deadline()?;
+        let sent = drain(&mut delivery, next);
+        sent.iter().filter(|notice| **notice != 5).for_each(|notice| {
+            delivery.finished(NoticeId(*notice), failed, next);
+        });
+        Some(sent)
+    });
+    assert!(later.flatten().take(4).any(|notice| notice == 5));
     delivery.finished(NoticeId(5), AttemptResult::Status(200), next);
     assert_eq!(lane(&delivery, BANK).mode, LaneMode::Open);
 }

@@ -149,9 +149,9 @@ impl Published {
     }
 }
 
-/// Notices whose delivery has not ended, but for those that wait for an address.
+/// Notices whose delivery has not ended, those that wait for an address among them.
 fn owed(lane: &LaneState) -> u64 {
-    u64::from(lane.waiting) + u64::from(lane.backing_off) + u64::from(lane.in_flight)
+    [lane.waiting, lane.backing_off, lane.in_flight, lane.parked].map(u64::from).iter().sum()
 }
 
 fn report(name: &str, seen: &Seen) {

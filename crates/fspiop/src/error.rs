@@ -263,12 +263,14 @@ impl Refusal {
     }
 
     /// 400, 3101.
-    pub(crate) fn malformed(detail: &str) -> Self {
+    #[must_use]
+    pub fn malformed(detail: &str) -> Self {
         Self::new(ErrorCode::MALFORMED_SYNTAX, detail)
     }
 
     /// 400, 3102.
-    pub(crate) fn missing(detail: &str) -> Self {
+    #[must_use]
+    pub fn missing(detail: &str) -> Self {
         Self::new(ErrorCode::MISSING_ELEMENT, detail)
     }
 

@@ -328,9 +328,12 @@ fn check_content_type(headers: &HeaderMap, resource: &str) -> Result<Version, Re
     }
 }
 
-/// Refuses a message whose body is not sent as it is: the hub decodes no body, and a signature or
-/// a hash over the coded bytes would be one of another message.
-fn check_content_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses a message with a coded body: the hub decodes no body, and a signature or a hash over the
+/// coded bytes would be one of another message.
+///
+/// # Errors
+/// 415 with 3101.
+pub fn check_content_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut lines = headers.get_all(CONTENT_ENCODING).iter();
     match lines.all(|line| is_identity(line.as_bytes())) {
         true => Ok(()),

@@ -33,7 +33,7 @@ mod hash;
 pub mod headers;
 mod json;
 pub mod line_ends;
-mod media;
+pub mod media;
 pub mod payload;
 mod query;
 pub mod reach;

@@ -40,6 +40,29 @@ pub(crate) enum Acceptance {
     Malformed,
 }
 
+/// Whether a `Content-Type` is `application/json` or `application/*+json`, with any parameters;
+/// `false` when the value is malformed.
+#[must_use]
+pub fn is_json(value: &[u8]) -> bool {
+    let mut cursor = Cursor(value);
+    cursor.skip_blanks();
+    let Some(range) = cursor.range(Weight::Ignored) else { return false };
+    let suffix = range.subtype.len().checked_sub(SUBTYPE_SUFFIX.len());
+    let suffix = suffix.map(|at| &range.subtype[at..]);
+    cursor.0.is_empty()
+        && range.kind.eq_ignore_ascii_case(TYPE)
+        && (range.subtype.eq_ignore_ascii_case(b"json")
+            || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(SUBTYPE_SUFFIX)))
+}
+
+/// Whether lines of `Accept` are well-formed and contain at least one media range, whatever it is.
+#[must_use]
+pub fn is_accept_list<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut ranges = 0;
+    let is_well_formed = lines.all(|line| read_list(line, |_| ranges += 1).is_some());
+    is_well_formed && 0 < ranges
+}
+
 /// The digits of the version in a `Content-Type` for `resource`; `None` when the value is
 /// malformed, names another media type or has no `D.D` version.
 pub(crate) fn content_version(value: &[u8], resource: &str) -> Option<(u8, u8)> {
@@ -74,7 +97,7 @@ pub(crate) fn accept<'a>(mut lines: impl Iterator<Item = &'a [u8]>, resource: &s
     }
     let mut decision = Decision::default();
     let mut all = [Some(first), second].into_iter().flatten().chain(lines);
-    match all.try_for_each(|line| decision.add_line(line, resource)) {
+    match all.try_for_each(|line| read_list(line, |range| decision.add(range, resource))) {
         None => Acceptance::Malformed,
         Some(()) => decision.result(),
     }
@@ -145,6 +168,24 @@ impl Version {
     }
 }
 
+/// Passes the media ranges of one line to `take`; `None` when the line is malformed.
+fn read_list<'a>(line: &'a [u8], mut take: impl FnMut(&Range<'a>)) -> Option<()> {
+    let mut cursor = Cursor(line);
+    loop {
+        cursor.skip_blanks();
+        // Empty elements are ignored (RFC 9110, 5.6.1.2).
+        if !matches!(cursor.0.first(), None | Some(b',')) {
+            take(&cursor.range(Weight::Read)?);
+            cursor.skip_blanks();
+        }
+        match cursor.0.split_first() {
+            None => return Some(()),
+            Some((b',', rest)) => cursor.0 = rest,
+            Some(_) => return None,
+        }
+    }
+}
+
 /// For each supported version: the rank of the most specific range so far, and whether it allows
 /// the version.
 #[derive(Debug, Default)]
@@ -154,23 +195,6 @@ struct Decision {
 }
 
 impl Decision {
-    fn add_line(&mut self, line: &[u8], resource: &str) -> Option<()> {
-        let mut cursor = Cursor(line);
-        loop {
-            cursor.skip_blanks();
-            // Empty elements are ignored (RFC 9110, 5.6.1.2).
-            if !matches!(cursor.0.first(), None | Some(b',')) {
-                self.add(&cursor.range(Weight::Read)?, resource);
-                cursor.skip_blanks();
-            }
-            match cursor.0.split_first() {
-                None => return Some(()),
-                Some((b',', rest)) => cursor.0 = rest,
-                Some(_) => return None,
-            }
-        }
-    }
-
     fn add(&mut self, range: &Range<'_>, resource: &str) {
         let type_rank = if range.is_type_of(resource) {
             3
@@ -449,11 +473,48 @@ mod tests {
         }
     }
 
+    #[test]
+    fn json_is_recognised_with_any_parameters() {
+        for (text, expected) in [
+            ("application/json", true),
+            (" Application/JSON ; charset=\"utf-8\";a=b", true),
+            ("application/vnd.interoperability.participants+json;version=1.0", true),
+            ("application/problem+JSON", true),
+            ("text/json", false),
+            ("application/jsonp", false),
+            ("application/x-www-form-urlencoded;a=+json", false),
+            ("text/plain;a=\"application/json\"", false),
+            ("application/json, application/json", false),
+            ("application/json;charset", false),
+            ("application/json x", false),
+            ("", false),
+        ] {
+            assert_eq!(is_json(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_at_least_one_range_and_no_malformed_line() {
+        for (lines, expected) in [
+            (&["*/*"][..], true),
+            (&["text/html;q=0.5, application/json"], true),
+            (&["", "application/json"], true),
+            (&["application/json", "x"], false),
+            (&["application/json;q=7"], false),
+            (&["", " , "], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_accept_list(lines.iter().map(|it| it.as_bytes())), expected, "{lines:?}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn reading_never_panics(text in "(application|/|vnd.interoperability.transfers\\+json|;|,|=|\"|\\\\|version|q|[ -~é]){0,20}") {
             content_version(text.as_bytes(), "transfers");
             accept([text.as_bytes()].into_iter(), "transfers");
+            let _json = is_json(text.as_bytes());
+            let _list = is_accept_list([text.as_bytes()].into_iter());
         }
     }
 }

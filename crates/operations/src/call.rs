@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use ledger::{Administer, Change, Currency, FspName, Outcome, State};
 
 use crate::form::{Form, known_currency, refuse};
@@ -20,7 +21,7 @@ pub(crate) struct Call<'a, H> {
     pub(crate) reach: &'a Reach,
     pub(crate) keys: &'a AdminKeys,
     pub(crate) figures: AdminFigures,
-    pub(crate) has_accept: bool,
+    pub(crate) headers: &'a HeaderMap,
     pub(crate) query: &'a str,
     pub(crate) body: Bytes,
     pub(crate) identity: Identity,
@@ -75,14 +76,16 @@ impl<H: Hub> Call<'_, H> {
             .map_err(|unreachable| refuse(ErrorCode::VALIDATION, member, &unreachable.to_string()))
     }
 
-    /// Refuses a request without the header `Accept`.
+    /// Refuses a request whose `Accept` is missing or malformed. Any media range is accepted: the
+    /// answers have one form.
     pub(crate) fn must_accept(&self) -> Result<(), Refusal> {
-        match self.has_accept {
+        let lines = self.headers.get_all(ACCEPT);
+        if lines.iter().next().is_none() {
+            return Err(Refusal::missing("/header must have required property 'accept'"));
+        }
+        match fspiop::media::is_accept_list(lines.iter().map(HeaderValue::as_bytes)) {
             true => Ok(()),
-            false => Err(Refusal::new(
-                ErrorCode::MISSING_ELEMENT,
-                "/header must have required property 'accept'",
-            )),
+            false => Err(Refusal::malformed("Invalid accept header")),
         }
     }
 

@@ -44,7 +44,9 @@ after it is recorded, synced and decided. `X-Actor` and `X-Reason` are recorded 
 The `Host` must be a name of the loopback interface or a configured one, and an `Origin`, if any, \
 a configured one: else 403. `HEAD` is answered as `GET` without the body. A path that is not in \
 this document is answered 404 with 3002, another method on a path 405 with 3000. A request that is \
-not HTTP is 400 with 3101, one with too large a head 400 with 3104; then the connection ends.\n\n\
+not HTTP, has a line end without CR in its head, or repeats `Authorization`, `Content-Type`, \
+`X-Actor` or `X-Reason` is 400 with 3101, one with too large a head 400 with 3104; then the \
+connection ends. A `Content-Encoding` other than `identity` is 415.\n\n\
 **Refusals** carry `errorInformation`, for the first failure only. An unknown participant is 400 \
 with 3200, and limits or an oracle that exist already are 500 with 2001, both as the reference hub \
 answers them: clients compare it. Many requests without a good token are answered late or 429.\n\n\
@@ -121,6 +123,8 @@ pub(crate) fn page() -> Reply {
 fn question(path: &str, id: &str, tag: &'static str, summary: &str) -> Operation {
     let mut answers = vec![
         Answer::refusal(403, vec![ErrorCode::GENERIC_CLIENT]),
+        // A coded body.
+        Answer::refusal(415, vec![ErrorCode::MALFORMED_SYNTAX]),
         Answer::refusal(503, vec![ErrorCode::SERVICE_UNAVAILABLE]),
     ];
     let parameters = path_parameters(path);
@@ -228,12 +232,12 @@ impl Describe for Operation {
             name: "Accept".to_owned(),
             place: Place::Header,
             required: true,
-            text: "Any value.".to_owned(),
+            text: "Any list of media ranges.".to_owned(),
             schema: json!({"type": "string"}),
             example: Some(json!("application/json")),
             shared: None,
         });
-        self.refuses(400, &[ErrorCode::MISSING_ELEMENT])
+        self.refuses(400, &[ErrorCode::MISSING_ELEMENT, ErrorCode::MALFORMED_SYNTAX])
     }
 
     fn guarded(mut self) -> Self {
@@ -241,8 +245,8 @@ impl Describe for Operation {
         self.refuses(401, &[ErrorCode::GENERIC_CLIENT])
             // Too many requests without a good token.
             .refuses(429, &[ErrorCode::GENERIC_CLIENT])
-            // An `X-Actor` or `X-Reason` that is too long.
-            .refuses(400, &[ErrorCode::VALIDATION])
+            // An `X-Actor` or `X-Reason` that is too long, or two of a header.
+            .refuses(400, &[ErrorCode::VALIDATION, ErrorCode::MALFORMED_SYNTAX])
             // The token's file cannot be read.
             .refuses(500, &[ErrorCode::INTERNAL_SERVER])
     }

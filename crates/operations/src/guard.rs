@@ -9,7 +9,7 @@
 use std::net::IpAddr;
 
 use fspiop::{ErrorCode, Refusal};
-use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, StatusCode};
@@ -25,6 +25,10 @@ pub(crate) const REASON_BYTES_MAX: usize = 1_024;
 const X_ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
+/// Headers that may occur once. [`fspiop::framing`] checks `Host`; hyper refuses two values of
+/// `Content-Length`.
+const SINGLE: [HeaderName; 4] = [AUTHORIZATION, CONTENT_TYPE, X_ACTOR, X_REASON];
+
 /// Who asks for a change, and why as far as the headers say so.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
@@ -37,6 +41,16 @@ pub(crate) struct Identity {
 /// Whether the method only reads.
 pub(crate) fn is_reading(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Refuses a request with two lines of a header that may occur once: a gateway and the hub could
+/// each read another one.
+pub(crate) fn check_singles(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
+    match SINGLE.iter().find(is_repeated) {
+        Some(name) => Err(Refusal::malformed(&format!("Header {name} must not be repeated"))),
+        None => Ok(()),
+    }
 }
 
 /// Between which addresses a request came.

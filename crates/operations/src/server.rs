@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fspiop::admission::Bounds;
 use fspiop::{ErrorCode, Refusal};
-use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -183,7 +183,9 @@ impl<H: Hub> Server<H> {
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
         let (head, body) = request.into_parts();
-        if let Err(refusal) = fspiop::framing::check(&head) {
+        let checked =
+            fspiop::framing::check(&head).and_then(|()| guard::check_singles(&head.headers));
+        if let Err(refusal) = checked {
             let mut response = Answer::refusal(&refusal).into_response(None);
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return response;
@@ -231,6 +233,7 @@ impl<H: Hub> Server<H> {
         if !knows(&resource, &head.method) {
             return Err(Refusal::method_not_allowed());
         }
+        fspiop::headers::check_content_encoding(&head.headers)?;
         let body = match guard::is_reading(&head.method) {
             true => Bytes::new(),
             false => read_body(head, body, self.options.limits).await?,
@@ -243,7 +246,7 @@ impl<H: Hub> Server<H> {
             reach: &self.options.reach,
             keys: &self.options.keys,
             figures: self.figures(),
-            has_accept: head.headers.contains_key(ACCEPT),
+            headers: &head.headers,
             query: head.uri.query().unwrap_or_default(),
             body,
             identity,
@@ -343,7 +346,7 @@ where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
     let content_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
-    if !content_type.is_none_or(is_json) {
+    if !content_type.is_none_or(fspiop::media::is_json) {
         let detail = "Unsupported Media Type: the body must be application/json";
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, detail));
     }
@@ -363,12 +366,4 @@ where
             Err(Refusal { status: StatusCode::REQUEST_TIMEOUT, ..refusal })
         }
     }
-}
-
-/// `application/json` or any `application/*+json`, whatever its parameters.
-fn is_json(content_type: &[u8]) -> bool {
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    let essence = essence.trim_ascii().to_ascii_lowercase();
-    essence == b"application/json"
-        || essence.starts_with(b"application/") && essence.ends_with(b"+json")
 }

@@ -1,33 +1,65 @@
-//! A client's socket as hyper sees it: hyper's own answers to what is not HTTP are replaced by
-//! refusals ([`fspiop::bare`]).
+//! A client's socket as hyper sees it.
+//!
+//! hyper's own answers to what is not HTTP are replaced by refusals ([`fspiop::bare`]). hyper
+//! accepts a line feed without a carriage return as a line end. A head with such a line is replaced
+//! by one that hyper refuses: hyper answers the earlier requests first and then closes the
+//! connection.
+//!
+//! Costs: one copy of the received bytes.
 
 use std::io::Result;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use fspiop::line_ends::LineEndCheck;
 use fspiop::{Refusal, bare};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::answer::BARE_HEADERS;
 
+/// Bytes that one read takes at most.
+const READ_BYTES: usize = 8 * 1024;
+/// Ends any beginning of a head in a way that hyper refuses. hyper does not parse a head before its
+/// empty line.
+const REFUSED_END: &[u8] = b"\0\r\n\r\n";
+
 /// A client's socket.
 pub(crate) struct Wire {
     inner: TokioIo<TcpStream>,
+    line_ends: LineEndCheck,
+    /// The part of [`REFUSED_END`] that hyper has not read, once there was a bare line feed.
+    refused: Option<&'static [u8]>,
     /// The refusal that replaces an answer of hyper's, as far as it is not yet written.
     replacing: Option<Bytes>,
 }
 
 impl Wire {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { inner: TokioIo::new(stream), replacing: None }
+        let (inner, line_ends) = (TokioIo::new(stream), LineEndCheck::default());
+        Self { inner, line_ends, refused: None, replacing: None }
     }
 
-    fn poll_replace(&mut self, context: &mut Context<'_>, refusal: &Refusal) -> Poll<Result<()>> {
+    /// Passes received bytes on, up to a head with a bare line feed.
+    fn pass(&mut self, bytes: &[u8], buffer: &mut ReadBufCursor<'_>) {
+        match self.line_ends.check(bytes) {
+            Ok(()) => buffer.put_slice(bytes),
+            Err(fault) => {
+                buffer.put_slice(&bytes[..fault.before]);
+                self.refused = Some(pass_part(REFUSED_END, buffer));
+            }
+        }
+    }
+
+    fn poll_replace(&mut self, context: &mut Context<'_>, refusal: Refusal) -> Poll<Result<()>> {
+        let refusal = match self.refused {
+            Some(_) => Refusal::malformed("a line of the head does not end with CR LF"),
+            None => refusal,
+        };
         let left =
-            self.replacing.get_or_insert_with(|| bare::render(refusal, &BARE_HEADERS).into());
+            self.replacing.get_or_insert_with(|| bare::render(&refusal, &BARE_HEADERS).into());
         while !left.is_empty() {
             let written = ready!(Pin::new(&mut self.inner).poll_write(context, left))?;
             left.advance(written);
@@ -36,13 +68,29 @@ impl Wire {
     }
 }
 
+/// Passes on as much as there is room for, and returns the rest.
+fn pass_part<'a>(bytes: &'a [u8], buffer: &mut ReadBufCursor<'_>) -> &'a [u8] {
+    let (part, rest) = bytes.split_at(bytes.len().min(buffer.remaining()));
+    buffer.put_slice(part);
+    rest
+}
+
 impl Read for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        if let Some(rest) = self.refused {
+            self.refused = Some(pass_part(rest, &mut buffer));
+            return Poll::Ready(Ok(()));
+        }
+        let mut room = [0; READ_BYTES];
+        let length = buffer.remaining().min(READ_BYTES);
+        let mut room = ReadBuf::new(&mut room[..length]);
+        ready!(Pin::new(&mut self.inner).poll_read(context, room.unfilled()))?;
+        self.pass(room.filled(), &mut buffer);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -55,7 +103,7 @@ impl Write for Wire {
         match bare::find(bytes) {
             None => Pin::new(&mut self.inner).poll_write(context, bytes),
             Some((0, refusal)) => {
-                ready!(self.poll_replace(context, &refusal))?;
+                ready!(self.poll_replace(context, refusal))?;
                 Poll::Ready(Ok(bytes.len()))
             }
             Some((before, _)) => Pin::new(&mut self.inner).poll_write(context, &bytes[..before]),

@@ -44,6 +44,92 @@ async fn changes_need_the_token_and_reading_does_not() {
     server.stop().await;
 }
 
+/// A gateway and the hub could each read another one of them.
+#[tokio::test]
+async fn a_header_that_may_occur_once_is_refused_when_it_occurs_twice() {
+    let server = Server::start().await;
+    let token = format!("authorization: Bearer {}\r\n", server.token());
+    for (name, more) in [
+        ("authorization", token.as_str()),
+        ("authorization", "authorization: Bearer x\r\n"),
+        ("content-type", "content-type: text/plain\r\n"),
+        ("x-actor", "x-actor: a\r\nx-actor: b\r\n"),
+        ("x-reason", "x-reason: a\r\nx-reason: a\r\n"),
+        ("host", "host: localhost\r\n"),
+    ] {
+        for headers in [format!("{token}{more}"), format!("{more}{token}")] {
+            let headers = format!("host: localhost\r\n{headers}");
+            let answer = server.send(CHANGE, &headers, BODY).await;
+            let expected = format!(
+                r#"{{"errorInformation":{{"errorCode":"3101","errorDescription":"Malformed syntax - Header {name} must not be repeated"}}}}"#
+            );
+            assert_eq!((answer.status, &answer.body), (400, &expected), "{headers}");
+            assert_eq!(answer.header("connection"), Some("close"), "{headers}");
+        }
+    }
+    let metrics = server.send("GET /metrics", "host: localhost\r\n", "").await.body;
+    assert!(metrics.contains("\nupesi_admin_tokens_refused_total 0\n"), "{metrics}");
+    assert_eq!(server.hub.inner().recorded, []);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn coded_bodies_are_refused_and_media_types_are_read_as_http_writes_them() {
+    let server = Server::start().await;
+    let token = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
+    for (headers, status) in [
+        ("content-encoding: gzip\r\n", 415),
+        ("content-encoding: identity\r\ncontent-encoding: br\r\n", 415),
+        ("content-encoding: identity, deflate\r\n", 415),
+        ("content-encoding: Identity\r\n", 200),
+        ("content-encoding: identity\r\ncontent-encoding: ,identity\r\n", 200),
+    ] {
+        let answer = server.send(CHANGE, &format!("{token}{headers}"), BODY).await;
+        assert_eq!(answer.status, status, "{headers}");
+        if status == 415 {
+            expect![[r#"{"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - Content-Encoding must be identity"}}"#]].assert_eq(&answer.body);
+        }
+    }
+    let answer = server.send("GET /health", "host: localhost\r\ncontent-encoding: gzip\r\n", "");
+    assert_eq!(answer.await.status, 415);
+    for (content_type, status) in [
+        ("Application/JSON ;\tcharset=\"utf-8\"", 200),
+        ("application/vnd.interoperability.participants+json;version=1.0", 200),
+        ("application/json;charset", 400),
+        ("application/json, text/plain", 400),
+        ("text/plain;a=+json", 400),
+    ] {
+        let length = BODY.len();
+        let text = format!(
+            "{CHANGE} HTTP/1.1\r\n{token}content-type: {content_type}\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{BODY}"
+        );
+        assert_eq!(server.send_raw(&text).await.status, status, "{content_type}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_line_of_accept_is_read() {
+    let server = Server::start().await;
+    let token = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
+    for (accept, expected) in [
+        ("", "400 3102"),
+        ("accept:\r\n", "400 3101"),
+        ("accept: json\r\n", "400 3101"),
+        ("accept: application/json\r\naccept: \"\r\n", "400 3101"),
+        ("accept: application/json;q=2\r\n", "400 3101"),
+        ("accept:\r\naccept: application/json\r\n", "204"),
+        ("accept: text/html, */*;q=0.1\r\n", "204"),
+    ] {
+        let answer = server.send("DELETE /oracles/7", &format!("{token}{accept}"), "").await;
+        let code = answer.body.split("\"errorCode\":\"").nth(1).map(|rest| &rest[..4]);
+        let found = format!("{} {}", answer.status, code.unwrap_or_default());
+        assert_eq!(found.trim(), expected, "{accept}");
+    }
+    server.stop().await;
+}
+
 /// A guesser is slowed, however many connections it has; the operator at its address is not.
 #[tokio::test]
 async fn failed_tokens_are_counted_and_slowed_and_good_ones_are_not() {

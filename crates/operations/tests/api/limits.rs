@@ -43,7 +43,7 @@ async fn bodies_are_bounded_in_time() {
 
 #[tokio::test]
 async fn bodies_of_other_types_are_refused() {
-    let text = "content-type: text/plain\r\ncontent-length: 2\r\n\r\n{}";
+    let text = "content-type: text/plain;a=\"+json\"\r\ncontent-length: 2\r\n\r\n{}";
     check(|_| (), text, expect![[r#"400 {"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - Unsupported Media Type: the body must be application/json"}}"#]]).await;
 }
 
@@ -64,6 +64,7 @@ async fn what_is_not_http_is_refused_with_a_body_and_its_headers() {
         ("GARBAGE\r\n\r\n", "3101"),
         ("GET /a HTTP/9.9\r\n\r\n", "3101"),
         ("GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n", "3101"),
+        ("GET /a HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", "3101"),
         (&long, "3104"),
     ] {
         let answer = server.send_raw(text).await;
@@ -73,6 +74,60 @@ async fn what_is_not_http_is_refused_with_a_body_and_its_headers() {
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{what}");
         assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{what}");
     }
+    server.stop().await;
+}
+
+/// Other parsers take a bare line feed for a part of a line, so that a request could be hidden.
+#[tokio::test]
+async fn a_bare_line_feed_in_a_head_is_refused_and_the_connection_ends() {
+    const REFUSED: &str = r#"{"errorInformation":{"errorCode":"3101","errorDescription":"Malformed syntax - a line of the head does not end with CR LF"}}"#;
+    const GOOD: &str = "GET /enums?id=settlementDelay HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let server = Server::start().await;
+    for head in [
+        "\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "GET /health HTTP/1.1\nhost: localhost\r\n\r\n",
+        "GET /health HTTP/1.1\r\nhost: localhost\n\r\n",
+        "GET /health HTTP/1.1\r\nhost: localhost\r\n\n",
+        "GET /health HTTP/1.1\nhost: localhost\n\n",
+    ] {
+        let answer = server.send_raw(head).await;
+        assert_eq!((answer.status, answer.body.as_str()), (400, REFUSED), "{head:?}");
+        assert_eq!(answer.header("connection"), Some("close"), "{head:?}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{head:?}");
+
+        // After a good request, which is answered, and in pieces; nothing after it is served.
+        let hidden = format!("{GOOD}{head}{GOOD}");
+        let answer = server.send_raw(&hidden).await;
+        assert_eq!(answer.status, 200, "{hidden:?}");
+        assert!(answer.body.ends_with(REFUSED), "{hidden:?}: {answer:?}");
+        assert_eq!(answer.body.matches("HTTP/1.1 ").count(), 1, "{hidden:?}: {answer:?}");
+    }
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(ask(&mut stream, "GET /enums?id=settlementDelay").await.unwrap(), 200);
+    for piece in ["GET /health HT", "TP/1.1\r\nhost: local", "host\n"] {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let answer = read_answer(&mut stream).await;
+    assert_eq!((answer.status, answer.body.as_str()), (400, REFUSED));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn line_feeds_in_bodies_are_not_line_ends_of_heads() {
+    let server = Server::start().await;
+    let head = "PUT /participants/Hub HTTP/1.1\r\nhost: localhost\r\n";
+    let token = format!("authorization: Bearer {}\r\n", server.token());
+    let body = "{\n\"isActive\":\n\ntrue\n}";
+    let length = body.len();
+    let plain = format!("{head}{token}content-length: {length}\r\n\r\n{body}");
+    let chunked =
+        format!("{head}{token}transfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n");
+    let last = "GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let answer = server.send_raw(&[plain, chunked, last.to_owned()].concat()).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.body.matches("HTTP/1.1 200 OK").count(), 2, "{answer:?}");
     server.stop().await;
 }
 

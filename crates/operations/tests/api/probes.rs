@@ -48,6 +48,19 @@ async fn probes_are_answered_and_nothing_else() {
     hub.inner().storage = Storage { failing: Some("record 7".into()), ..Storage::default() };
     check("GET /health", expect![[r#"200 {"status":"OK","uptime":12.345,"startTime":"2026-01-01T10:00:00.000Z","versionNumber":"0.1.0","services":[{"name":"datastore","status":"OK"},{"name":"broker","status":"OK"}],"storage":"FAILING"}"#]]).await;
 
+    // A head has one reading only, as on the admin port.
+    for (more, detail) in [
+        ("x: y\n", "a line of the head does not end with CR LF"),
+        ("authorization: a\r\nauthorization: b\r\n", "Header authorization must not be repeated"),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let text = format!("GET /live HTTP/1.1\r\nhost: any.example\r\n{more}\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let answer = read_answer(&mut stream).await;
+        assert_eq!(answer.status, 400, "{more}");
+        assert!(answer.body.contains(detail), "{more}: {answer:?}");
+    }
+
     // Silent connections cannot close it.
     let mut silent = Vec::new();
     for _ in 0..200 {

@@ -357,6 +357,13 @@ impl Audit {
         if !told(open.payer) || (both && !told(open.payee)) {
             self.find(Some(*id), "ended, and no notice to its parties is owed".into());
         }
+        let is_error = |one: &&Notice| {
+            one.transfer == Some(*id) && one.kind == NoticeKind::Error && one.outcome == outcome
+        };
+        let to_payer = |one: &&Notice| one.recipient == open.payer;
+        if 1 < new.iter().filter(is_error).filter(to_payer).count() {
+            self.find(Some(*id), "ended, and its payer is owed the same notice twice".into());
+        }
     }
 
     fn expire_due(&mut self, state: &State, new: &[Notice]) {

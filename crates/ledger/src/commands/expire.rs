@@ -1,5 +1,6 @@
 //! Deadlines: a reserved transfer whose expiration the stamp has reached ends by itself. The
-//! reversal and both notices are one step (hub-semantics 3.10, rulings 13 and 14).
+//! reversal and the notices to payer and payee are one step (hub-semantics 3.10, rulings 13 and
+//! 14). A payer that is its own payee gets one notice.
 
 use super::answer;
 use crate::context::{Context, Subject};
@@ -38,5 +39,7 @@ fn expire(context: &mut Context<'_>, slot: u32) {
         trace: transfer.trace,
     };
     context.owe(transfer.payer, NoticeKind::Error, about);
-    context.owe(transfer.payee, NoticeKind::Error, about);
+    if transfer.payer != transfer.payee {
+        context.owe(transfer.payee, NoticeKind::Error, about);
+    }
 }

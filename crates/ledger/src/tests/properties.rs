@@ -324,15 +324,22 @@ impl Ledger {
         }
     }
 
-    /// Expiries have no command: the errors that both sides are told show them. Dead letters that
-    /// are sent again have old numbers.
+    /// Expiries have no command: the errors to the parties show them, one to each. Dead letters
+    /// that are sent again have old numbers.
     fn take_expired(&mut self, notices: &[Notice], last: NoticeId) -> Result<(), TestCaseError> {
         let told = notices.iter().filter(|notice| {
             last < notice.id
                 && notice.kind == NoticeKind::Error
                 && notice.outcome == Outcome::Expired
         });
-        let expired: BTreeSet<_> = told.filter_map(|notice| notice.transfer).collect();
+        let mut expired = BTreeSet::new();
+        let mut reached = BTreeSet::new();
+        for notice in told {
+            let Some(id) = notice.transfer else { continue };
+            expired.insert(id);
+            let is_first = reached.insert((id, notice.recipient));
+            prop_assert!(is_first, "{notice:?} says again that the transfer expired");
+        }
         expired.into_iter().try_for_each(|id| self.end(id, Outcome::Expired))
     }
 

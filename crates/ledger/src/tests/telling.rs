@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use crate::transfers::Found;
 use crate::*;
 
 /// What was told.
@@ -48,7 +49,9 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
             Moment::Expired(id) => {
                 let (decided, owed) = &ear.told[0];
                 assert_eq!((decided.transfer, decided.position), (id, batch.first));
-                assert_eq!((decided.outcome, owed.len()), (Outcome::Expired, 2));
+                assert_eq!(decided.outcome, Outcome::Expired);
+                let recipients: Vec<_> = owed.iter().map(|owed| owed.recipient).collect();
+                assert_eq!(recipients, parties(state, &id));
                 before.check(&ear.told, state, effects);
             }
             Moment::After(position, command, outcome) => {
@@ -64,6 +67,15 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
             }
         }
     });
+}
+
+/// Payer and payee of an ended transfer; one of them when they are the same.
+fn parties(state: &State, id: &TransferId) -> Vec<FspName> {
+    let Found::Ended(at) = state.transfers.find(id) else { panic!("{id:?} has not ended") };
+    let ended = state.transfers.ended(at);
+    let mut parties: Vec<_> = ended.payer.into_iter().chain(ended.payee).collect();
+    parties.dedup();
+    parties.into_iter().map(|party| state.register.get(party).name).collect()
 }
 
 /// The transfer, or the movement of funds, that a command is about; that of the notice, for one that

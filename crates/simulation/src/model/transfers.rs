@@ -232,7 +232,7 @@ impl Model {
         outcome
     }
 
-    /// 3.10: what is due ends, its money goes back, and both sides hear of it.
+    /// 3.10: what is due ends, its money goes back, and each of its parties gets one notice.
     pub(super) fn expire(&mut self) {
         while let Some((&deadline, &id)) = self.deadlines.first_key_value() {
             if self.stamp.millis() < deadline.0 {
@@ -243,7 +243,9 @@ impl Model {
             let Transfer { payer, payee, prepared, trace, .. } = self.transfers[&id];
             let about = About { source: prepared, ..self.about(id, Outcome::Expired, trace) };
             self.tell(payer, NoticeKind::Error, &about);
-            self.tell(payee, NoticeKind::Error, &about);
+            if payer != payee {
+                self.tell(payee, NoticeKind::Error, &about);
+            }
         }
     }
 

@@ -260,6 +260,38 @@ fn what_differs_from_the_kernel_is_found() {
 }
 
 #[test]
+fn an_end_that_its_payer_gets_twice_is_found() {
+    let end = |recipients: &[u32]| {
+        let mut bench = Bench { state: State::new(), audit: Audit::default() };
+        let is_prepare = |command: &Command| matches!(command, Command::Prepare(_));
+        let commands = commands();
+        let reserved = commands.iter().position(is_prepare).expect("a prepare");
+        for command in &commands[..=reserved] {
+            bench.decide(command, honest, None);
+        }
+        let notices = recipients.iter().zip(2..).map(|(recipient, number)| Notice {
+            id: NoticeId(number),
+            recipient: ParticipantIndex(*recipient),
+            transfer: Some(id()),
+            kind: NoticeKind::Error,
+            source: bench.state.position(),
+            outcome: Outcome::Expired,
+            at: bench.state.stamp(),
+            owed_at: bench.state.stamp(),
+            trace: [0; 16],
+        });
+        let notices: Vec<_> = notices.collect();
+        bench.audit.end(&id(), Outcome::Expired, &bench.state, &notices);
+        bench.audit.finding().map(|finding| finding.what.clone())
+    };
+    assert_eq!(end(&[1, 2]), None);
+    let lacking = end(&[1]).expect("the payee got none");
+    assert!(lacking.contains("no notice to its parties"), "{lacking}");
+    let twice = end(&[1, 2, 1]).expect("the payer got two");
+    assert!(twice.contains("owed the same notice twice"), "{twice}");
+}
+
+#[test]
 fn an_unknown_sender_that_is_not_ignored_is_found() {
     fn from(source: &str, command: Command) -> Command {
         match command {

@@ -721,7 +721,8 @@ mod tests {
             &["endpoints.denied_networks"],
         );
         let loopback_too = "[endpoints]\nnetworks = [\"127.0.0.0/8\", \"10.0.0.0/8\"]";
-        check(loopback_too, &["fspiop.listen", "endpoints.networks allows loopback"]);
+        let found = ["fspiop.listen", "fspiop.gateways", "endpoints.networks allows loopback"];
+        check(loopback_too, &found);
         check(&with(loopback_too), &[]);
         let part = "networks = [\"10.0.0.0/8\"]\ndenied_networks = [\"10.1.0.0/16\"]";
         check(&with(&format!("[endpoints]\n{part}")), &[]);

@@ -353,9 +353,9 @@ fn header_text(name: &str) -> &'static str {
         "fspiop-http-method" => "Method as signed; added when absent.",
         "traceparent" => "Trace context of W3C; the hub's calls join the trace.",
         "x-client-id" => {
-            "Who a gateway found the caller to be. Must then be the source, or the proxy. Where \
-             gateways are configured, it is ignored from any other address. Neither forwarded nor \
-             stored."
+            "Who a gateway found the caller to be. Must then be the source, also with \
+             `FSPIOP-Proxy`. Where gateways are configured, it is ignored from any other address. \
+             Neither forwarded nor stored."
         }
         _ => "",
     }

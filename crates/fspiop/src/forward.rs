@@ -42,38 +42,77 @@ pub struct Forwarding<'a> {
     pub now_ms: u64,
 }
 
-/// Headers that identify a caller: credentials, and what gateways say about its address or its
-/// certificate.
-const PRIVATE: [&str; 20] = [
+/// Headers that identify a caller: credentials, and what gateways add about its address, its
+/// certificate or its user.
+const PRIVATE: [&str; 19] = [
     "api-key",
+    "authentication",
+    "authentication-info",
     "authorization",
     "cf-connecting-ip",
     "client-cert",
     "client-cert-chain",
     "cookie",
     "cookie2",
+    "csrf-token",
+    "dpop",
     "fastly-client-ip",
     "forwarded",
+    "remote-user",
     "set-cookie",
     "set-cookie2",
     "true-client-ip",
+    "via",
+    "xsrf-token",
+];
+/// The same, of the names that begin with `x-`.
+const PRIVATE_X: [&str; 20] = [
     "x-access-token",
+    "x-amz-security-token",
+    "x-anonymous-consumer",
     "x-api-key",
+    "x-apigateway-api-userinfo",
+    "x-authorization",
+    "x-azure-clientip",
+    "x-azure-socketip",
     "x-client-cert",
     "x-client-id",
     "x-client-ip",
     "x-cluster-client-ip",
+    "x-csrf-token",
+    "x-endpoint-api-userinfo",
     "x-envoy-external-address",
+    "x-id-token",
     "x-real-ip",
+    "x-user",
+    "x-userinfo",
+    "x-xsrf-token",
 ];
-/// The same, whatever follows.
-const PRIVATE_PREFIXES: [&str; 5] =
-    ["x-forwarded", "x-original-forwarded", "x-auth-", "x-ssl-", "x-amzn-oidc-"];
+/// Beginnings of further such names.
+const PRIVATE_PREFIXES: [&str; 2] = ["cf-access-", "ssl-client-"];
+/// The same, of the names that begin with `x-`.
+const PRIVATE_X_PREFIXES: [&str; 14] = [
+    "x-amzn-oidc-",
+    "x-auth-",
+    "x-authenticated-",
+    "x-consumer-",
+    "x-credential-",
+    "x-forwarded",
+    "x-goog-authenticated-user-",
+    "x-goog-iap-",
+    "x-jwt-",
+    "x-ms-client-principal",
+    "x-ms-token-",
+    "x-original-forwarded",
+    "x-remote-",
+    "x-ssl-",
+];
 
 /// Removes the headers that end at the hub: hop-by-hop headers, `Host`, `Content-Length` and
 /// `Expect`, credentials, and addresses of callers. Signatures cover none of them.
 ///
-/// Costs: one look at each name; nothing is allocated when no name is found.
+/// An underscore in a name counts as a hyphen. Costs: one look at each name; nothing is allocated
+/// when no name is found.
 pub fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         remove_named_by_connection(headers);
@@ -162,13 +201,29 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 fn belongs_to_connection(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || *name == KEEP_ALIVE
-        || name.as_str().starts_with("proxy-")
+        || begins_with(name.as_str(), "proxy-")
 }
 
 fn is_private(name: &str) -> bool {
-    matches!(name.as_bytes().first(), Some(b'a' | b'c' | b'f' | b's' | b't' | b'x'))
-        && (PRIVATE.contains(&name)
-            || PRIVATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+    match name.as_bytes() {
+        [b'x', b'-' | b'_', ..] => is_listed(name, &PRIVATE_X, &PRIVATE_X_PREFIXES),
+        [b'a' | b'c' | b'd' | b'f' | b'r' | b's' | b't' | b'v' | b'x', ..] => {
+            is_listed(name, &PRIVATE, &PRIVATE_PREFIXES)
+        }
+        _ => false,
+    }
+}
+
+fn is_listed(name: &str, names: &[&str], prefixes: &[&str]) -> bool {
+    names.iter().any(|known| known.len() == name.len() && begins_with(name, known))
+        || prefixes.iter().any(|prefix| begins_with(name, prefix))
+}
+
+/// Whether a name begins with a text, where `_` counts as `-`: many servers hand both on to
+/// programs as the same name.
+fn begins_with(name: &str, prefix: &str) -> bool {
+    let is_same = |(one, known): (u8, u8)| one == known || one == b'_' && known == b'-';
+    prefix.len() <= name.len() && name.bytes().zip(prefix.bytes()).all(is_same)
 }
 
 fn add_destination(headers: &mut HeaderMap, destination: &FspName) {
@@ -377,11 +432,19 @@ mod tests {
 
     #[test]
     fn credentials_and_addresses_of_callers_end_at_the_hub() {
-        let prefixed = ["-for", "-host", "-client-cert", ""].map(|end| format!("x-forwarded{end}"));
-        let others = ["x-original-forwarded-for", "x-auth-token", "x-ssl-client-dn"];
-        let spelled = ["Authorization", "Proxy-Authorization", "COOKIE", "X-Amzn-Oidc-Data"];
-        let names = PRIVATE.into_iter().chain(prefixed.iter().map(String::as_str));
-        for name in names.chain(others).chain(spelled) {
+        let listed = PRIVATE.into_iter().chain(PRIVATE_X);
+        let prefixes = PRIVATE_PREFIXES.into_iter().chain(PRIVATE_X_PREFIXES);
+        let longer = prefixes.map(|prefix| format!("{prefix}-name"));
+        let mut names: Vec<_> = listed.map(str::to_owned).chain(longer).collect();
+        let spelled = "Authorization Proxy-Authorization COOKIE Via DPoP Authentication Remote-User \
+                       X-Authorization X-Id-Token X-JWT-Assertion X-Goog-IAP-JWT-Assertion \
+                       X-Amz-Security-Token X-Amzn-Oidc-Data X-Userinfo X-User X-Remote-Groups \
+                       X-Consumer-Custom-ID X-Credential-Identifier X-CSRF-Token X-XSRF-Token \
+                       X-Forwarded X-Forwarded-For X-Original-Forwarded-For X-Auth-Token \
+                       X-SSL-Client-DN SSL-Client-Verify X_Forwarded-For";
+        names.extend(spelled.split_whitespace().map(str::to_owned));
+        let underscored: Vec<_> = names.iter().map(|name| name.replace('-', "_")).collect();
+        for name in names.iter().chain(&underscored) {
             let mut headers = HeaderMap::new();
             let header = HeaderName::from_bytes(name.as_bytes()).expect("a name");
             headers.append(&header, HeaderValue::from_static("secret"));
@@ -390,6 +453,40 @@ mod tests {
             headers.append(&FSPIOP_URI, HeaderValue::from_static("/transfers"));
             strip(&mut headers);
             assert_eq!(headers.len(), 2, "{name}: {headers:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_resemble_private_ones_are_forwarded() {
+        for name in [
+            "x",
+            "x-",
+            "x_",
+            "xuser",
+            "x-use",
+            "x-users",
+            "x-request-id",
+            "x_request_id",
+            "x-remote",
+            "x-consumer",
+            "x-forward",
+            "viaduct",
+            "vi",
+            "date",
+            "remote-users",
+            "cookies",
+            "proxy",
+            "proxyname",
+            "dpop-nonce",
+            "user-agent",
+            "baggage",
+            "content-digest",
+            "signature",
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.append(name, HeaderValue::from_static("1"));
+            strip(&mut headers);
+            assert_eq!(headers.len(), 1, "{name}");
         }
     }
 

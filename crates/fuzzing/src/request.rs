@@ -216,7 +216,16 @@ fn forward(
     ] {
         assert!(!outgoing.contains_key(name), "{name} belongs to one connection");
     }
-    for name in ["authorization", "cookie", "x-client-id", "x-forwarded-for", "forwarded"] {
+    for name in [
+        "authorization",
+        "cookie",
+        "x-client-id",
+        "x-forwarded-for",
+        "x_forwarded_for",
+        "forwarded",
+        "via",
+        "x-authorization",
+    ] {
         assert!(!outgoing.contains_key(name), "{name} ends at the hub");
     }
     assert!(*method != Method::PUT || !outgoing.contains_key(ACCEPT), "no Accept on PUT");

@@ -236,8 +236,19 @@ fn what_has_one_reading_is_accepted() {
 /// Credentials are found neither at a recipient nor in any file of the switch.
 #[test]
 fn what_identifies_a_caller_is_neither_forwarded_nor_stored() {
-    const NAMES: [&str; 6] =
-        ["authorization", "cookie", "x-client-id", "x-forwarded-for", "x-real-ip", "forwarded"];
+    const NAMES: [&str; 11] = [
+        "authorization",
+        "cookie",
+        "x-client-id",
+        "x-forwarded-for",
+        "x-real-ip",
+        "forwarded",
+        "via",
+        "x-authorization",
+        "x-consumer-id",
+        "x_forwarded_for",
+        "proxy_authorization",
+    ];
     const SECRET: &str = "not-to-be-kept";
     let scheme = Scheme::configured("gateways = [\"192.0.2.0/24\"]\n");
     let marked = |message: Message| {

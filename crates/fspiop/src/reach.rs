@@ -158,6 +158,15 @@ impl Reach {
         self.networks.iter().any(Network::is_loopback)
     }
 
+    /// Whether loopback addresses may be called although no network names them.
+    #[must_use]
+    pub fn assumes_loopback(&self) -> bool {
+        let is_denied = |net: &Network| self.denied.iter().any(|denied| net.lies_in(denied));
+        self.loopback == Loopback::Allowed
+            && self.networks.is_empty()
+            && !LOOPBACK.iter().all(is_denied)
+    }
+
     /// Whether an address may be called. An IPv4 address inside an IPv6 one is judged as both.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {

@@ -41,6 +41,9 @@ struct Setting {
     /// Whether the file says so.
     given: bool,
     meaning: &'static str,
+    /// An effect that the setting has together with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
 
 /// A combination that is allowed and can hurt.
@@ -68,7 +71,7 @@ pub(crate) fn check_config(arguments: &CheckConfigArguments) -> Result<(), Failu
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?,
     };
     let checked = Checked {
-        settings: settings(&given(&text)),
+        settings: noted(settings(&given(&text)), &config),
         warnings: warnings(&config),
         bounds: bounds(&config),
     };
@@ -107,9 +110,12 @@ fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
 
 fn print(checked: &Checked) {
     println!("Settings (* from the file)");
-    for Setting { name, value, given, meaning } in &checked.settings {
+    for Setting { name, value, given, meaning, note } in &checked.settings {
         let mark = if *given { "*" } else { " " };
         println!(" {mark} {name:<40} {value}\n     {meaning}");
+        if let Some(note) = note {
+            println!("     here: {note}");
+        }
     }
     println!("\nWarnings");
     for Warning { what, instead } in &checked.warnings {
@@ -155,9 +161,24 @@ fn settings(given: &BTreeMap<String, String>) -> Vec<Setting> {
     let setting = |(name, default, meaning): (&'static str, &'static str, &'static str)| {
         let said = given.get(name);
         let value = said.map_or(default, String::as_str).to_owned();
-        Setting { name, value, given: said.is_some(), meaning }
+        Setting { name, value, given: said.is_some(), meaning, note: None }
     };
     rows.map(setting).collect()
+}
+
+const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.listen is a loopback address and \
+     endpoints.networks is empty; for a gateway on the same host, list the networks of the \
+     participants in endpoints.networks, or 127.0.0.0/8 and ::1 in endpoints.denied_networks";
+
+/// Adds the notes that follow from the whole configuration.
+fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
+    let networks = settings.iter_mut().find(|setting| setting.name == "endpoints.networks");
+    if let Some(networks) = networks
+        && config.reach(Vec::new()).assumes_loopback()
+    {
+        networks.note = Some(LOOPBACK_ALLOWED);
+    }
+    settings
 }
 
 /// A row of the manual's table: name, default, meaning.
@@ -743,6 +764,25 @@ mod tests {
         check(&with(hasty), &["health.stuck_seconds"]);
         check(&with("[snapshot]\nevery_records = 0"), &[]);
         check(&with("[snapshot]\nevery_records = 0\nevery_mib = 0"), &["snapshot.every_records"]);
+    }
+
+    #[test]
+    fn loopback_endpoints_that_are_allowed_by_default_are_noted() {
+        let local = "[fspiop]\nlisten = \"127.0.0.1:4000\"\n[endpoints]\n";
+        let networks = format!("{local}networks = [\"10.0.0.0/8\"]");
+        let denied = format!("{local}denied_networks = [\"127.0.0.0/8\", \"::1\"]");
+        let half_denied = format!("{local}denied_networks = [\"127.0.0.0/8\"]");
+        for (text, expected) in
+            [("", false), (local, true), (&networks, false), (&denied, false), (&half_denied, true)]
+        {
+            let config: Config = toml::from_str(text).expect("a good file");
+            let settings = noted(settings(&given(text)), &config);
+            let noted: Vec<_> = settings.iter().filter(|it| it.note.is_some()).collect();
+            let names: Vec<_> = noted.iter().map(|it| it.name).collect();
+            let wanted: &[&str] = if expected { &["endpoints.networks"] } else { &[] };
+            assert_eq!(names, wanted, "{text}");
+            assert!(noted.iter().all(|it| it.note == Some(LOOPBACK_ALLOWED)), "{text}");
+        }
     }
 
     #[test]

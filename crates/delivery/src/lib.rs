@@ -39,10 +39,10 @@
 //! then it opens at once. While the recipient is silent, attempts are a growing pause apart, of up
 //! to [`Policy::probe_max_micros`], each with another entry. While it answers, they are at most
 //! [`Policy::backoff_base_micros`] apart, and each entry that it refuses has its own growing pause:
-//! so entries that fail hold up those that would not for moments only, and a server that answers 503
-//! to everything gets a steady trickle. The first entry that arrives after a success need not wait
-//! for the next probe. Waiting entries keep their attempts meanwhile, and no other lane is delayed. [`Delivery::pause_asked`] keeps a lane quiet for as
-//! long as its participant asked.
+//! so entries that fail hold up those that would not for moments only, and a server that answers
+//! 503 to everything gets a steady trickle. The first entry that arrives after a success need not
+//! wait for the next probe. Waiting entries keep their attempts meanwhile, and no other lane is
+//! delayed. [`Delivery::pause_asked`] keeps a lane quiet for as long as its participant asked.
 //!
 //! **Bounds.** A lane keeps at most [`Policy::bytes_max`] of messages. Beyond that an entry is
 //! its id alone, about 180 bytes, and its attempt carries no message: the driver loads it from

@@ -99,9 +99,9 @@ impl Policy {
         jittered(self.full_backoff_micros(failures), jitter)
     }
 
-    /// The same for a lane that probes, whose longest pause may be shorter. A recipient that answers
-    /// is probed at a steady pace, so that notices which it refuses hold up the others for moments
-    /// only.
+    /// The same for a lane that probes, whose longest pause may be shorter. A recipient that
+    /// answers is probed at a steady pace, so that notices which it refuses hold up the others for
+    /// moments only.
     pub(crate) fn probe_micros(&self, failures: u32, answers: bool, jitter: &mut Jitter) -> u64 {
         let most = if answers { self.backoff_base_micros } else { self.probe_max_micros };
         jittered(self.full_backoff_micros(failures).min(most), jitter)

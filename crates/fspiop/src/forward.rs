@@ -206,6 +206,12 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
 
 fn is_private(name: &str) -> bool {
     match name.as_bytes() {
+        // The names that nearly every message has.
+        [b'f', b's', ..]
+        | [b'c', b'o', b'n', ..]
+        | [b't', b'r', b'a', ..]
+        | [b'a', b'c', b'c', ..]
+        | [b'd', b'a', b't', ..] => false,
         [b'x', b'-' | b'_', ..] => is_listed(name, &PRIVATE_X, &PRIVATE_X_PREFIXES),
         [b'a' | b'c' | b'd' | b'f' | b'r' | b's' | b't' | b'v' | b'x', ..] => {
             is_listed(name, &PRIVATE, &PRIVATE_PREFIXES)

@@ -15,7 +15,7 @@ use ledger::{
 use operations::{
     AdminOptions, Auth, Health, Hub, Metrics, Noted, ServiceStatus, Told, Unavailable,
 };
-use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
+use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::json::Document;
@@ -135,7 +135,7 @@ impl Kernel {
     fn record(&self, command: &Command) -> Outcome {
         let mut fields = Vec::new();
         write_fields(command, &mut fields);
-        let again = read_fields(kind_of(command), FIELDS_VERSION, &fields);
+        let again = read_fields(command.number(), FIELDS_VERSION, &fields);
         assert_eq!(again.as_ref(), Ok(command), "a change is read back");
         kernel::decide(&mut self.state(), command)
     }

@@ -17,7 +17,7 @@ use ledger::{
     NoticeId, NoticeKind, Outcome, ParticipantIndex, PartyBinding, PartyChangeForm, Position,
     Prepare, Settings, Stamp, State, TransferId,
 };
-use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
+use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
 
 use crate::{kernel, snapshot};
@@ -204,14 +204,14 @@ fn change(script: &mut Script<'_>, state: &State) -> Change {
             direction: if script.flag() { FundsDirection::In } else { FundsDirection::Out },
             currency,
             amount: script.amount().max(Amount::from_units(1)),
-            hash: script.usually().then(|| digest(&script.below(2).to_string())),
+            hash: digest(&script.below(2).to_string()),
         }),
         2 | 3 => Change::EndFundsOut(EndFundsOut {
             id: id(script.id()),
             name,
             account: settlement,
             commit: script.flag(),
-            hash: script.usually().then(|| digest(&script.below(2).to_string())),
+            hash: digest(&script.below(2).to_string()),
         }),
         4 => Change::SetParticipantActive { name, active: script.usually() },
         5 => Change::SetAccountActive { name, account: position, active: script.usually() },
@@ -355,7 +355,7 @@ fn apply<'a>(
 fn stored_and_read(command: &Command) -> Command {
     let mut fields = Vec::new();
     write_fields(command, &mut fields);
-    read_fields(kind_of(command), FIELDS_VERSION, &fields).expect("it was written")
+    read_fields(command.number(), FIELDS_VERSION, &fields).expect("it was written")
 }
 
 fn figures(account: &Books) -> (AccountId, Amount, bool) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ledger::{Digest, Position, Stamp};
 use record::checksum::crc32c;
-use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
+use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use record::frame::{
     BatchHeader, FRAME_HEADER_BYTES, Frame, FrameBuilder, FrameHeader, LogIdentity, NewRecord,
     Payload, Tail, frame_length, payload_digest,
@@ -24,7 +24,7 @@ pub fn command(data: &[u8]) {
         assert!(read_fields(kind, version, fields).is_err(), "version {version} does not exist");
     }
     let Ok(command) = read_fields(kind, FIELDS_VERSION, fields) else { return };
-    assert_eq!(kind_of(&command), kind);
+    assert_eq!(command.number(), kind);
     let mut written = Vec::new();
     write_fields(&command, &mut written);
     assert_eq!(written, fields, "a command has one stored form: {command:?}");

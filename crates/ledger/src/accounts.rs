@@ -8,6 +8,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::field::{numbered, stored};
 use crate::ids::{AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
 use crate::snapshot::Inconsistent;
@@ -16,30 +17,31 @@ use crate::trail::Trail;
 /// Accounts the books can hold.
 pub const ACCOUNTS_MAX: usize = 200_000;
 
-/// What an account is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum AccountKind {
-    /// What a participant owes (above zero) or is owed.
-    Position = 1,
-    /// Funds on deposit (below zero): the cover.
-    Settlement = 2,
-    /// The hub's counterpart of funds in and out.
-    HubReconciliation = 3,
-    /// The hub's counterpart of net settlement.
-    HubMultilateralSettlement = 4,
-    /// Fees between participants.
-    InterchangeFee = 5,
-    /// Settlement of those fees.
-    InterchangeFeeSettlement = 6,
-    /// Fees of the hub.
-    HubFee = 7,
-    /// Internal: reserved transfers, between payer and payee.
-    InFlight = 100,
-    /// Internal: reserved outflows, between a participant's SETTLEMENT and the hub.
-    Outflow = 101,
-    /// Internal: counterpart of initial positions.
-    Opening = 102,
+numbered! {
+    /// What an account is for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum AccountKind: u8 {
+        /// What a participant owes (above zero) or is owed.
+        Position = 1,
+        /// Funds on deposit (below zero): the cover.
+        Settlement = 2,
+        /// The hub's counterpart of funds in and out.
+        HubReconciliation = 3,
+        /// The hub's counterpart of net settlement.
+        HubMultilateralSettlement = 4,
+        /// Fees between participants.
+        InterchangeFee = 5,
+        /// Settlement of those fees.
+        InterchangeFeeSettlement = 6,
+        /// Fees of the hub.
+        HubFee = 7,
+        /// Internal: reserved transfers, between payer and payee.
+        InFlight = 100,
+        /// Internal: reserved outflows, between a participant's SETTLEMENT and the hub.
+        Outflow = 101,
+        /// Internal: counterpart of initial positions.
+        Opening = 102,
+    }
 }
 
 impl AccountKind {
@@ -66,19 +68,6 @@ impl AccountKind {
         Self::VISIBLE.iter().find(|(_, text)| *text == name).map(|(kind, _)| *kind)
     }
 
-    /// The number this kind is stored as.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// Reads a stored number.
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Self> {
-        let visible = Self::VISIBLE.iter().map(|(kind, _)| *kind);
-        visible.chain(Self::INTERNAL).find(|kind| kind.number() == number)
-    }
-
     /// Whether only the hub has such accounts.
     #[must_use]
     pub const fn is_of_hub(self) -> bool {
@@ -92,25 +81,27 @@ impl AccountKind {
     }
 }
 
-/// One account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Its number.
-    pub id: AccountId,
-    /// Whose it is.
-    pub owner: ParticipantIndex,
-    /// What it is for.
-    pub kind: AccountKind,
-    /// Its only currency.
-    pub currency: Currency,
-    /// Whether it may be used.
-    pub active: bool,
-    /// Its balance.
-    pub value: Amount,
-    /// When it was opened.
-    pub created: Stamp,
-    /// When its balance last changed.
-    pub changed: Stamp,
+stored! {
+    /// One account.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Account {
+        /// Its number.
+        pub id: AccountId,
+        /// Whose it is.
+        pub owner: ParticipantIndex,
+        /// What it is for.
+        pub kind: AccountKind,
+        /// Its only currency.
+        pub currency: Currency,
+        /// Whether it may be used.
+        pub active: bool,
+        /// Its balance.
+        pub value: Amount,
+        /// When it was opened.
+        pub created: Stamp,
+        /// When its balance last changed.
+        pub changed: Stamp,
+    }
 }
 
 /// The internal accounts of a currency, and what its postings left over (always zero).

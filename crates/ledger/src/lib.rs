@@ -25,6 +25,7 @@ mod command;
 mod commands;
 mod context;
 mod deadlines;
+pub mod field;
 mod flight;
 mod hashing;
 mod ids;
@@ -48,18 +49,19 @@ mod transfers;
 pub use accounts::{ACCOUNTS_MAX, Account, AccountKind, Books};
 pub use cold::{Cold, Eviction};
 pub use command::{
-    Abort, Administer, Change, ChangeParties, Command, DeliveryResult, EndFundsOut,
+    Abort, Administer, Change, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, EndFundsOut,
     FinishedDelivery, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType,
     MoveFunds, Oracle, OracleUpdate, PartyBinding, PartyChangeForm, Prepare, Settings,
     SettlementModel, TraceId,
 };
+pub use field::FieldError;
 pub use ids::{
     AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId, ParticipantIndex, Position,
     Stamp, TransferId,
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
-pub use outcome::{ALL as ALL_OUTCOMES, Outcome};
+pub use outcome::Outcome;
 pub use query::{Cause, InFlight, LookUp, TransferView};
 pub use register::{
     ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
@@ -69,6 +71,6 @@ pub use register::{
 pub use rules::claim_rules;
 pub use rules::{RULES_VERSION, rules_known};
 pub use state::{Batch, Counters, Effects, Moment, State};
-pub use state_hash::StateHashes;
+pub use state_hash::{STATE_HASH_VERSION, StateHashes};
 pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};
 pub use transfers::{Answer, AnswerKind, Ended, TransferState};

@@ -5,71 +5,77 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::command::{FinishedDelivery, TraceId};
+use crate::field::{numbered, stored};
 use crate::ids::{NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::outcome::Outcome;
 
-/// What a notice says, hence which HTTP message it becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum NoticeKind {
-    /// `POST /transfers`: the payer's own bytes, to the payee.
-    Prepare = 1,
-    /// `PUT /transfers/{id}`: the payee's own bytes, to the payer.
-    Fulfil = 2,
-    /// `PUT /transfers/{id}/error`: the payee's own bytes, to the payer.
-    Abort = 3,
-    /// `PUT /transfers/{id}` from the hub with the payee's body, to the payee.
-    FulfilCopy = 4,
-    /// `PUT /transfers/{id}/error` from the hub with the payee's body, to the payee.
-    AbortCopy = 5,
-    /// `PUT /transfers/{id}` from the hub: COMMITTED, with the fulfilment of the source record.
-    Committed = 6,
-    /// `PUT /transfers/{id}` from the hub: RESERVED.
-    Reserved = 7,
-    /// `PUT /transfers/{id}` from the hub: ABORTED, with the cause.
-    AbortedState = 8,
-    /// `PUT /transfers/{id}/error` from the hub; the outcome says which error.
-    Error = 9,
-    /// `PATCH /transfers/{id}` from the hub: COMMITTED.
-    PatchCommitted = 10,
-    /// `PATCH /transfers/{id}` from the hub: ABORTED, with the cause.
-    PatchAborted = 11,
-    /// `PUT /participants/...` from the hub: the directory was changed.
-    PartiesChanged = 12,
+numbered! {
+    /// What a notice says, hence which HTTP message it becomes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum NoticeKind: u8 {
+        /// `POST /transfers`: the payer's own bytes, to the payee.
+        Prepare = 1,
+        /// `PUT /transfers/{id}`: the payee's own bytes, to the payer.
+        Fulfil = 2,
+        /// `PUT /transfers/{id}/error`: the payee's own bytes, to the payer.
+        Abort = 3,
+        /// `PUT /transfers/{id}` from the hub with the payee's body, to the payee.
+        FulfilCopy = 4,
+        /// `PUT /transfers/{id}/error` from the hub with the payee's body, to the payee.
+        AbortCopy = 5,
+        /// `PUT /transfers/{id}` from the hub: COMMITTED, with the fulfilment of the source record.
+        Committed = 6,
+        /// `PUT /transfers/{id}` from the hub: RESERVED.
+        Reserved = 7,
+        /// `PUT /transfers/{id}` from the hub: ABORTED, with the cause.
+        AbortedState = 8,
+        /// `PUT /transfers/{id}/error` from the hub; the outcome says which error.
+        Error = 9,
+        /// `PATCH /transfers/{id}` from the hub: COMMITTED.
+        PatchCommitted = 10,
+        /// `PATCH /transfers/{id}` from the hub: ABORTED, with the cause.
+        PatchAborted = 11,
+        /// `PUT /participants/...` from the hub: the directory was changed.
+        PartiesChanged = 12,
+    }
 }
 
-/// One message owed to one participant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Its number; notices to one participant about one transfer go out in this order.
-    pub id: NoticeId,
-    /// To whom.
-    pub recipient: ParticipantIndex,
-    /// The transfer that it reports about. A notice about a registration has none: it has no order
-    /// among others, and it never becomes a dead letter.
-    pub transfer: Option<TransferId>,
-    /// What it says.
-    pub kind: NoticeKind,
-    /// The record whose bytes or fields it is made from.
-    pub source: Position,
-    /// The outcome it reports: an error, or the cause of an end.
-    pub outcome: Outcome,
-    /// When the reported event happened, by the hub's clock.
-    pub at: Stamp,
-    /// When the hub began to owe it, or owed it again: attempts to deliver it end a fixed time
-    /// after that, whether the hub was restarted meanwhile or not.
-    pub owed_at: Stamp,
-    /// Trace of the message that caused it.
-    pub trace: TraceId,
+stored! {
+    /// One message owed to one participant.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Notice {
+        /// Its number; notices to one participant about one transfer go out in this order.
+        pub id: NoticeId,
+        /// To whom.
+        pub recipient: ParticipantIndex,
+        /// The transfer that it reports about. A notice about a registration has none: it has no
+        /// order among others, and it never becomes a dead letter.
+        pub transfer: Option<TransferId>,
+        /// What it says.
+        pub kind: NoticeKind,
+        /// The record whose bytes or fields it is made from.
+        pub source: Position,
+        /// The outcome it reports: an error, or the cause of an end.
+        pub outcome: Outcome,
+        /// When the reported event happened, by the hub's clock.
+        pub at: Stamp,
+        /// When the hub began to owe it, or owed it again: attempts to deliver it end a fixed time
+        /// after that, whether the hub was restarted meanwhile or not.
+        pub owed_at: Stamp,
+        /// Trace of the message that caused it.
+        pub trace: TraceId,
+    }
 }
 
-/// A notice that could not be delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeadLetter {
-    /// The notice.
-    pub notice: Notice,
-    /// How its delivery ended.
-    pub end: FinishedDelivery,
+stored! {
+    /// A notice that could not be delivered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DeadLetter {
+        /// The notice.
+        pub notice: Notice,
+        /// How its delivery ended.
+        pub end: FinishedDelivery,
+    }
 }
 
 /// Everything owed, and what had to be given up.

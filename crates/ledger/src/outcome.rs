@@ -1,242 +1,156 @@
 //! Every result a command can have, in one enum.
 
-/// What the kernel decided about a command.
-///
-/// Numbers are stored in outcome digests and final transfers: they are never reused. Within each
-/// family the order of the variants is the order of precedence: when several apply, the first
-/// one listed is the outcome (hub-semantics 3.3 to 3.6, with the rulings).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u16)]
-pub enum Outcome {
-    /// Applied; nothing more to say.
-    Accepted = 1,
-    /// The same record was applied before (producer repeat); nothing happened.
-    Repeated = 2,
-    /// Transfer message whose sender is not a participant, before every other check: nothing
-    /// happened, no row is kept and no notice is owed.
-    SenderNotFound = 3,
+use crate::field::numbered;
 
-    /// Prepare: same id, other content.
-    PrepareModified = 10,
-    /// Prepare: identical to one that committed; answered with the stored end.
-    PrepareResentCommitted = 11,
-    /// Prepare: identical to one that ended otherwise; answered with the stored end.
-    PrepareResentAborted = 12,
-    /// Prepare: identical to one in flight.
-    PrepareResentReserved = 13,
-    /// Prepare: `FSPIOP-Source` is not the payer.
-    PrepareSourceNotPayer = 14,
-    /// Prepare: more than 18 digits.
-    PrepareAmountPrecision = 15,
-    /// Prepare: payer unknown.
-    PreparePayerNotFound = 16,
-    /// Prepare: payer switched off.
-    PreparePayerInactive = 17,
-    /// Prepare: payee unknown.
-    PreparePayeeNotFound = 18,
-    /// Prepare: payee switched off.
-    PreparePayeeInactive = 19,
-    /// Prepare: expiration not in the future.
-    PrepareExpirationPast = 20,
-    /// Prepare: payer and payee are the same.
-    PreparePayerIsPayee = 21,
-    /// Prepare: payer has no POSITION account in the currency.
-    PreparePayerAccountNotFound = 22,
-    /// Prepare: that account is switched off.
-    PreparePayerAccountInactive = 23,
-    /// Prepare: payee has no POSITION account in the currency.
-    PreparePayeeAccountNotFound = 24,
-    /// Prepare: that account is switched off.
-    PreparePayeeAccountInactive = 25,
-    /// Prepare: too many notices are owed to the payee.
-    PreparePayeeLaneFull = 26,
-    /// Prepare: the payer's cover is too small.
-    PrepareLiquidityInsufficient = 27,
-    /// Prepare: the payer's net debit cap would be exceeded.
-    PrepareCapExceeded = 28,
-    /// Prepare: reserved.
-    PrepareReserved = 29,
+numbered! {
+    /// What the kernel decided about a command.
+    ///
+    /// Numbers are stored in outcome digests and final transfers: they are never reused. Within
+    /// each family the order of the variants is the order of precedence: when several apply, the
+    /// first one listed is the outcome (hub-semantics 3.3 to 3.6, with the rulings).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Outcome: u16 {
+        /// Applied; nothing more to say.
+        Accepted = 1,
+        /// The same record was applied before (producer repeat); nothing happened.
+        Repeated = 2,
+        /// Transfer message whose sender is not a participant, before every other check: nothing
+        /// happened, no row is kept and no notice is owed.
+        SenderNotFound = 3,
 
-    /// Fulfil: RESERVED under version 1.0; left to time out.
-    FulfilVersionIgnored = 40,
-    /// Fulfil or abort: no such transfer.
-    AnswerTransferNotFound = 41,
-    /// Fulfil or abort: the sender is not the payee; the transfer is untouched.
-    AnswerFromStranger = 42,
-    /// Fulfil or abort: the payee addressed somebody else than the payer; aborted.
-    AnswerToStranger = 43,
-    /// Fulfil or abort: differs from the answer already taken.
-    AnswerModified = 44,
-    /// Fulfil or abort: identical to the answer already taken.
-    AnswerResent = 45,
-    /// Fulfil or abort: the transfer had ended by expiry; told so once.
-    AnswerExpired = 46,
-    /// Fulfil or abort: the transfer is not RESERVED.
-    AnswerStateNotReserved = 47,
-    /// Fulfil: ABORTED by PUT; left to time out.
-    FulfilAbortedIgnored = 48,
-    /// Fulfil: the fulfilment is missing or does not match the condition; aborted.
-    FulfilmentInvalid = 49,
-    /// Fulfil: committed.
-    Committed = 50,
+        /// Prepare: same id, other content.
+        PrepareModified = 10,
+        /// Prepare: identical to one that committed; answered with the stored end.
+        PrepareResentCommitted = 11,
+        /// Prepare: identical to one that ended otherwise; answered with the stored end.
+        PrepareResentAborted = 12,
+        /// Prepare: identical to one in flight.
+        PrepareResentReserved = 13,
+        /// Prepare: `FSPIOP-Source` is not the payer.
+        PrepareSourceNotPayer = 14,
+        /// Prepare: more than 18 digits.
+        PrepareAmountPrecision = 15,
+        /// Prepare: payer unknown.
+        PreparePayerNotFound = 16,
+        /// Prepare: payer switched off.
+        PreparePayerInactive = 17,
+        /// Prepare: payee unknown.
+        PreparePayeeNotFound = 18,
+        /// Prepare: payee switched off.
+        PreparePayeeInactive = 19,
+        /// Prepare: expiration not in the future.
+        PrepareExpirationPast = 20,
+        /// Prepare: payer and payee are the same.
+        PreparePayerIsPayee = 21,
+        /// Prepare: payer has no POSITION account in the currency.
+        PreparePayerAccountNotFound = 22,
+        /// Prepare: that account is switched off.
+        PreparePayerAccountInactive = 23,
+        /// Prepare: payee has no POSITION account in the currency.
+        PreparePayeeAccountNotFound = 24,
+        /// Prepare: that account is switched off.
+        PreparePayeeAccountInactive = 25,
+        /// Prepare: too many notices are owed to the payee.
+        PreparePayeeLaneFull = 26,
+        /// Prepare: the payer's cover is too small.
+        PrepareLiquidityInsufficient = 27,
+        /// Prepare: the payer's net debit cap would be exceeded.
+        PrepareCapExceeded = 28,
+        /// Prepare: reserved.
+        PrepareReserved = 29,
 
-    /// Abort: the error code is none of the protocol's; aborted all the same.
-    AbortedWithUnknownCode = 60,
-    /// Abort: aborted with the payee's own error.
-    Aborted = 61,
-    /// Fulfil: ABORTED by PUT, in a scheme that takes it as an abort.
-    AbortedByPut = 62,
+        /// Fulfil: RESERVED under version 1.0; left to time out.
+        FulfilVersionIgnored = 40,
+        /// Fulfil or abort: no such transfer.
+        AnswerTransferNotFound = 41,
+        /// Fulfil or abort: the sender is not the payee; the transfer is untouched.
+        AnswerFromStranger = 42,
+        /// Fulfil or abort: the payee addressed somebody else than the payer; aborted.
+        AnswerToStranger = 43,
+        /// Fulfil or abort: differs from the answer already taken.
+        AnswerModified = 44,
+        /// Fulfil or abort: identical to the answer already taken.
+        AnswerResent = 45,
+        /// Fulfil or abort: the transfer had ended by expiry; told so once.
+        AnswerExpired = 46,
+        /// Fulfil or abort: the transfer is not RESERVED.
+        AnswerStateNotReserved = 47,
+        /// Fulfil: ABORTED by PUT; left to time out.
+        FulfilAbortedIgnored = 48,
+        /// Fulfil: the fulfilment is missing or does not match the condition; aborted.
+        FulfilmentInvalid = 49,
+        /// Fulfil: committed.
+        Committed = 50,
 
-    /// A reserved transfer met its deadline.
-    Expired = 70,
+        /// Abort: the error code is none of the protocol's; aborted all the same.
+        AbortedWithUnknownCode = 60,
+        /// Abort: aborted with the payee's own error.
+        Aborted = 61,
+        /// Fulfil: ABORTED by PUT, in a scheme that takes it as an abort.
+        AbortedByPut = 62,
 
-    /// Admin: the named participant does not exist.
-    ParticipantNotFound = 80,
-    /// Admin: the participant already has accounts in the currency.
-    ParticipantCurrencyExists = 81,
-    /// Admin: the hub has no accounts in the currency yet.
-    HubAccountsMissing = 82,
-    /// Admin: no settlement model serves the currency.
-    SettlementModelMissing = 83,
-    /// Admin: only the hub can have this account.
-    AccountKindNotForHub = 84,
-    /// Admin: the account exists.
-    AccountExists = 85,
-    /// Admin: the participant has no such account.
-    AccountNotFound = 86,
-    /// Admin: the account is of another type than the action needs.
-    AccountKindWrong = 87,
-    /// Admin: the account is switched off.
-    AccountInactive = 88,
-    /// Admin: cap and position were set before.
-    LimitsExist = 89,
-    /// Admin: no cap was set yet.
-    LimitsMissing = 90,
-    /// Admin: the amount's currency is not the account's.
-    CurrencyMismatch = 91,
-    /// Admin: the settlement model exists.
-    SettlementModelExists = 92,
-    /// Admin: no such settlement model.
-    SettlementModelNotFound = 93,
-    /// Admin: a transfer with that id exists; only of records without a digest.
-    FundsIdInUse = 94,
-    /// Admin: no such outflow, or it has ended.
-    FundsOutNotReserved = 95,
-    /// Admin: the outflow exceeds what the participant can spare; recorded as aborted.
-    FundsInsufficient = 96,
-    /// Admin: no such dead letter.
-    DeadLetterNotFound = 97,
-    /// Admin: the rules version is unknown to this binary, or older than the active one.
-    RulesVersionRefused = 98,
-    /// Admin: a limit on counts is reached.
-    RegisterFull = 99,
-    /// Registration by an FSP that is not a participant.
-    RegistrarNotFound = 100,
-    /// Admin: a reserved outflow was given back; how it ended, never an answer.
-    FundsOutAborted = 101,
-    /// Admin: identical to a movement of funds, or an end of one, on record; nothing moved.
-    FundsRepeated = 110,
-    /// Admin: a transfer with that id and other content exists.
-    FundsModified = 111,
-    /// Admin: an oracle of that type and currency exists.
-    OracleExists = 112,
-    /// Admin: no such oracle.
-    OracleNotFound = 113,
-    /// Admin: an account type of that name exists.
-    LedgerAccountTypeExists = 114,
-    /// Admin: funds of a participant that is switched off; decided before its account is looked at.
-    ParticipantInactive = 115,
+        /// A reserved transfer met its deadline.
+        Expired = 70,
 
-    /// Admin: the participant has as many public keys as it may have.
-    KeysFull = 120,
-    /// Admin: the participant has no such public key.
-    KeyNotFound = 121,
-}
+        /// Admin: the named participant does not exist.
+        ParticipantNotFound = 80,
+        /// Admin: the participant already has accounts in the currency.
+        ParticipantCurrencyExists = 81,
+        /// Admin: the hub has no accounts in the currency yet.
+        HubAccountsMissing = 82,
+        /// Admin: no settlement model serves the currency.
+        SettlementModelMissing = 83,
+        /// Admin: only the hub can have this account.
+        AccountKindNotForHub = 84,
+        /// Admin: the account exists.
+        AccountExists = 85,
+        /// Admin: the participant has no such account.
+        AccountNotFound = 86,
+        /// Admin: the account is of another type than the action needs.
+        AccountKindWrong = 87,
+        /// Admin: the account is switched off.
+        AccountInactive = 88,
+        /// Admin: cap and position were set before.
+        LimitsExist = 89,
+        /// Admin: no cap was set yet.
+        LimitsMissing = 90,
+        /// Admin: the amount's currency is not the account's.
+        CurrencyMismatch = 91,
+        /// Admin: the settlement model exists.
+        SettlementModelExists = 92,
+        /// Admin: no such settlement model.
+        SettlementModelNotFound = 93,
+        /// Admin: no such outflow, or it has ended.
+        FundsOutNotReserved = 95,
+        /// Admin: the outflow exceeds what the participant can spare; recorded as aborted.
+        FundsInsufficient = 96,
+        /// Admin: no such dead letter.
+        DeadLetterNotFound = 97,
+        /// Admin: the rules version is unknown to this binary, or older than the active one.
+        RulesVersionRefused = 98,
+        /// Admin: a limit on counts is reached.
+        RegisterFull = 99,
+        /// Registration by an FSP that is not a participant.
+        RegistrarNotFound = 100,
+        /// Admin: a reserved outflow was given back; how it ended, never an answer.
+        FundsOutAborted = 101,
+        /// Admin: identical to a movement of funds, or an end of one, on record; nothing moved.
+        FundsRepeated = 110,
+        /// Admin: a transfer with that id and other content exists.
+        FundsModified = 111,
+        /// Admin: an oracle of that type and currency exists.
+        OracleExists = 112,
+        /// Admin: no such oracle.
+        OracleNotFound = 113,
+        /// Admin: an account type of that name exists.
+        LedgerAccountTypeExists = 114,
+        /// Admin: funds of a participant that is switched off; decided before its account is looked
+        /// at.
+        ParticipantInactive = 115,
 
-impl Outcome {
-    /// The number stored for this outcome.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        self as u16
-    }
-
-    /// Reads a stored number; `None` when this version does not know it.
-    #[must_use]
-    pub fn from_number(number: u16) -> Option<Self> {
-        ALL.iter().copied().find(|outcome| outcome.number() == number)
+        /// Admin: the participant has as many public keys as it may have.
+        KeysFull = 120,
+        /// Admin: the participant has no such public key.
+        KeyNotFound = 121,
     }
 }
-
-use Outcome::*;
-
-/// Every outcome, in order of number.
-pub const ALL: [Outcome; 68] = [
-    Accepted,
-    Repeated,
-    SenderNotFound,
-    PrepareModified,
-    PrepareResentCommitted,
-    PrepareResentAborted,
-    PrepareResentReserved,
-    PrepareSourceNotPayer,
-    PrepareAmountPrecision,
-    PreparePayerNotFound,
-    PreparePayerInactive,
-    PreparePayeeNotFound,
-    PreparePayeeInactive,
-    PrepareExpirationPast,
-    PreparePayerIsPayee,
-    PreparePayerAccountNotFound,
-    PreparePayerAccountInactive,
-    PreparePayeeAccountNotFound,
-    PreparePayeeAccountInactive,
-    PreparePayeeLaneFull,
-    PrepareLiquidityInsufficient,
-    PrepareCapExceeded,
-    PrepareReserved,
-    FulfilVersionIgnored,
-    AnswerTransferNotFound,
-    AnswerFromStranger,
-    AnswerToStranger,
-    AnswerModified,
-    AnswerResent,
-    AnswerExpired,
-    AnswerStateNotReserved,
-    FulfilAbortedIgnored,
-    FulfilmentInvalid,
-    Committed,
-    AbortedWithUnknownCode,
-    Aborted,
-    AbortedByPut,
-    Expired,
-    ParticipantNotFound,
-    ParticipantCurrencyExists,
-    HubAccountsMissing,
-    SettlementModelMissing,
-    AccountKindNotForHub,
-    AccountExists,
-    AccountNotFound,
-    AccountKindWrong,
-    AccountInactive,
-    LimitsExist,
-    LimitsMissing,
-    CurrencyMismatch,
-    SettlementModelExists,
-    SettlementModelNotFound,
-    FundsIdInUse,
-    FundsOutNotReserved,
-    FundsInsufficient,
-    DeadLetterNotFound,
-    RulesVersionRefused,
-    RegisterFull,
-    RegistrarNotFound,
-    FundsOutAborted,
-    FundsRepeated,
-    FundsModified,
-    OracleExists,
-    OracleNotFound,
-    LedgerAccountTypeExists,
-    ParticipantInactive,
-    KeysFull,
-    KeyNotFound,
-];

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use crate::accounts::AccountKind;
 use crate::command::{LedgerAccountType, Oracle, SettlementModel};
+use crate::field::{Bytes, LONG, Pair, RowList, SHORT, Text, stored};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, OracleId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
@@ -28,56 +29,64 @@ pub const KEYS_MAX: usize = 4;
 /// Longest public key, in bytes: RSA with 8,192 bits has half of it.
 pub const KEY_BYTES_MAX: usize = 2_048;
 
-/// A public key of a participant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// SHA-256 of `der`.
-    pub id: Digest,
-    /// The `SubjectPublicKeyInfo`, in DER.
-    pub der: Vec<u8>,
-    /// When it was added.
-    pub added: Stamp,
+stored! {
+    /// A public key of a participant.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Key {
+        /// SHA-256 of `der`.
+        pub id: Digest,
+        /// The `SubjectPublicKeyInfo`, in DER.
+        pub der: Vec<u8> as Bytes<KEY_BYTES_MAX>,
+        /// When it was added.
+        pub added: Stamp,
+    }
 }
 
-/// A net debit cap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// The cap.
-    pub value: Amount,
-    /// Share at which the operator is warned, in percent.
-    pub alarm_percentage: Amount,
+stored! {
+    /// A net debit cap.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limit {
+        /// The cap.
+        pub value: Amount,
+        /// Share at which the operator is warned, in percent.
+        pub alarm_percentage: Amount,
+    }
 }
 
-/// What a participant holds in one currency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// The currency.
-    pub currency: Currency,
-    /// Its POSITION account.
-    pub position: AccountId,
-    /// Its SETTLEMENT account: the cover.
-    pub settlement: AccountId,
-    /// Its net debit cap, once set.
-    pub limit: Option<Limit>,
+stored! {
+    /// What a participant holds in one currency.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Holding {
+        /// The currency.
+        pub currency: Currency,
+        /// Its POSITION account.
+        pub position: AccountId,
+        /// Its SETTLEMENT account: the cover.
+        pub settlement: AccountId,
+        /// Its net debit cap, once set.
+        pub limit: Option<Limit>,
+    }
 }
 
-/// A member of the scheme, or the hub.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Participant {
-    /// Its name on the wire.
-    pub name: FspName,
-    /// Whether it may send and receive.
-    pub active: bool,
-    /// When it joined.
-    pub created: Stamp,
-    /// POSITION and SETTLEMENT per currency.
-    pub holdings: Vec<Holding>,
-    /// All its visible accounts, in order of creation.
-    pub accounts: Vec<AccountId>,
-    /// Endpoint type and value, in order of first setting.
-    pub endpoints: Vec<(String, String)>,
-    /// Its public keys, oldest first.
-    pub keys: Vec<Key>,
+stored! {
+    /// A member of the scheme, or the hub.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Participant {
+        /// Its name on the wire.
+        pub name: FspName,
+        /// Whether it may send and receive.
+        pub active: bool,
+        /// When it joined.
+        pub created: Stamp,
+        /// POSITION and SETTLEMENT per currency.
+        pub holdings: Vec<Holding> as RowList,
+        /// All its visible accounts, in order of creation.
+        pub accounts: Vec<AccountId> as RowList,
+        /// Endpoint type and value, in order of first setting.
+        pub endpoints: Vec<(String, String)> as RowList<Pair<Text<SHORT>, Text<LONG>>>,
+        /// Its public keys, oldest first.
+        pub keys: Vec<Key> as RowList,
+    }
 }
 
 impl Participant {

@@ -20,6 +20,7 @@ use core::fmt;
 use crate::accounts::{Account, AccountKind, Books};
 use crate::cold::Cold;
 use crate::command::{LedgerAccountType, Oracle, Settings, SettlementModel};
+use crate::field::{FieldError, Reader, Row, RowList, numbered, stored};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position};
 use crate::ids::{Stamp, TransferId};
@@ -34,35 +35,119 @@ use crate::transfers::{Found, Transfers};
 pub use crate::state::NodeTail;
 pub use crate::transfers::{Active, Answer, AnswerKind, Ended, Outflow};
 
-/// What there is one of in a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Key of the kernel's hash maps.
-    pub seed: [u8; 16],
-    /// The hub's own name.
-    pub hub: FspName,
-    /// The last record applied.
-    pub position: Position,
-    /// Stamp of the last batch.
-    pub stamp: Stamp,
-    /// Version of the rules that decide the next batch.
-    pub rules_version: u32,
-    /// Digest of everything decided so far.
-    pub digest: Digest,
-    /// Settings in force.
-    pub settings: Settings,
-    /// Counts since the log began.
-    pub counters: Counters,
-    /// The last record of each node that ever wrote, in order of their first.
-    pub nodes: Vec<NodeTail>,
-    /// Batches applied.
-    pub batches: u64,
-    /// Number of the newest notice.
-    pub last_notice: NoticeId,
-    /// Number of the newest oracle.
-    pub last_oracle: OracleId,
-    /// Rows of ended transfers that live elsewhere.
-    pub cold: Cold,
+stored! {
+    /// What there is one of in a state.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Head {
+        /// Key of the kernel's hash maps.
+        pub seed: [u8; 16],
+        /// The hub's own name.
+        pub hub: FspName,
+        /// The last record applied.
+        pub position: Position,
+        /// Stamp of the last batch.
+        pub stamp: Stamp,
+        /// Version of the rules that decide the next batch.
+        pub rules_version: u32,
+        /// Digest of everything decided so far.
+        pub digest: Digest,
+        /// Settings in force.
+        pub settings: Settings,
+        /// Counts since the log began.
+        pub counters: Counters,
+        /// The last record of each node that ever wrote, in order of their first.
+        pub nodes: Vec<NodeTail> as RowList,
+        /// Batches applied.
+        pub batches: u64,
+        /// Number of the newest notice.
+        pub last_notice: NoticeId,
+        /// Number of the newest oracle.
+        pub last_oracle: OracleId,
+        /// Rows of ended transfers that live elsewhere.
+        pub cold: Cold,
+    }
+}
+
+numbered! {
+    /// The tables of a state, in the order in which a [`Builder`] takes them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Table: u16 {
+        /// Accounts, internal ones included, in order of number.
+        Accounts = 3,
+        /// Participants, the hub first.
+        Participants = 4,
+        /// Settlement models, oldest first.
+        SettlementModels = 5,
+        /// Oracles with their numbers, oldest first.
+        Oracles = 6,
+        /// Account types added to the kernel's own, oldest first.
+        LedgerAccountTypes = 7,
+        /// Transfers in flight, in order of their prepares.
+        Active = 8,
+        /// Reserved outflows of funds, in order of id.
+        Outflows = 9,
+        /// Transfers that ended and are hot, in the order in which they became so.
+        Ended = 10,
+        /// Notices owed, in order of number.
+        Notices = 11,
+        /// Notices given up, in order of number.
+        DeadLetters = 12,
+    }
+}
+
+impl Table {
+    /// Whether the order of the rows is part of the logical state.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        match self {
+            Self::Accounts
+            | Self::Participants
+            | Self::SettlementModels
+            | Self::Oracles
+            | Self::LedgerAccountTypes
+            | Self::Outflows
+            | Self::Notices
+            | Self::DeadLetters => true,
+            Self::Active | Self::Ended => false,
+        }
+    }
+}
+
+/// Takes the tables of a state, one after the other.
+pub trait TableVisitor {
+    /// Why it stops early.
+    type Error;
+
+    /// Takes one table.
+    ///
+    /// # Errors
+    /// The visitor's own.
+    fn table<R: Row>(
+        &mut self,
+        table: Table,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// Why a row was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowError {
+    /// Its bytes are not those of a row.
+    Field(FieldError),
+    /// It cannot follow what came before.
+    State(Inconsistent),
+}
+
+impl From<FieldError> for RowError {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}
+
+impl From<Inconsistent> for RowError {
+    fn from(error: Inconsistent) -> Self {
+        Self::State(error)
+    }
 }
 
 /// Parts that belong to no state.
@@ -168,6 +253,23 @@ impl<'a> Parts<'a> {
             last_oracle: state.register.last_oracle(),
             cold: *state.cold(),
         }
+    }
+
+    /// Shows every table to a visitor, in order.
+    ///
+    /// # Errors
+    /// The visitor's own.
+    pub fn tables<V: TableVisitor>(self, visitor: &mut V) -> Result<(), V::Error> {
+        visitor.table(Table::Accounts, self.accounts())?;
+        visitor.table(Table::Participants, self.participants())?;
+        visitor.table(Table::SettlementModels, self.models())?;
+        visitor.table(Table::Oracles, self.oracles())?;
+        visitor.table(Table::LedgerAccountTypes, self.account_types())?;
+        visitor.table(Table::Active, self.active())?;
+        visitor.table(Table::Outflows, self.outflows())?;
+        visitor.table(Table::Ended, self.ended())?;
+        visitor.table(Table::Notices, self.notices())?;
+        visitor.table(Table::DeadLetters, self.dead_letters())
     }
 
     /// All accounts, internal ones included, in order of number.
@@ -292,6 +394,26 @@ impl Builder {
             outbox,
             last_notice: NoticeId(0),
         })
+    }
+
+    /// Reads the next row of a table.
+    ///
+    /// # Errors
+    /// [`RowError`] when the bytes are not those of a row, or when it cannot follow the others.
+    pub fn row(&mut self, table: Table, from: &mut Reader<'_>) -> Result<(), RowError> {
+        match table {
+            Table::Accounts => self.account(from.next()?),
+            Table::Participants => self.participant(from.next()?),
+            Table::SettlementModels => self.model(from.next()?),
+            Table::Oracles => self.oracle(from.next()?, from.next()?),
+            Table::LedgerAccountTypes => self.account_type(from.next()?),
+            Table::Active => self.active(from.next()?)?,
+            Table::Outflows => self.outflow(from.next()?, from.next()?)?,
+            Table::Ended => self.ended(from.next()?)?,
+            Table::Notices => self.notice(from.next()?)?,
+            Table::DeadLetters => self.dead_letter(from.next()?)?,
+        }
+        Ok(())
     }
 
     /// The next account.

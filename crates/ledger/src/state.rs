@@ -6,6 +6,7 @@ use crate::accounts::Books;
 use crate::command::{Command, Settings};
 use crate::commands;
 use crate::context::Context;
+use crate::field::stored;
 use crate::hashing::Keyed;
 use crate::ids::{Digest, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
 use crate::notice::{Notice, Outbox};
@@ -80,34 +81,38 @@ pub enum Moment<'a> {
     After(Position, &'a Command, Outcome),
 }
 
-/// How often things happened since the log began; part of the state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Prepares that reserved.
-    pub reserved: u64,
-    /// Prepares refused.
-    pub refused: u64,
-    /// Transfers committed.
-    pub committed: u64,
-    /// Transfers aborted by the payee or a bad fulfilment.
-    pub aborted: u64,
-    /// Transfers ended by their deadline.
-    pub expired: u64,
-    /// Notices delivered.
-    pub delivered: u64,
-    /// Notices given up without a dead letter.
-    pub given_up: u64,
+stored! {
+    /// How often things happened since the log began; part of the state.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Counters {
+        /// Prepares that reserved.
+        pub reserved: u64,
+        /// Prepares refused.
+        pub refused: u64,
+        /// Transfers committed.
+        pub committed: u64,
+        /// Transfers aborted by the payee or a bad fulfilment.
+        pub aborted: u64,
+        /// Transfers ended by their deadline.
+        pub expired: u64,
+        /// Notices delivered.
+        pub delivered: u64,
+        /// Notices given up without a dead letter.
+        pub given_up: u64,
+    }
 }
 
-/// A node's last record, so that a repeated one is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeTail {
-    /// The node.
-    pub node: u32,
-    /// Its last life.
-    pub epoch: u32,
-    /// Number of its last record within that life.
-    pub sequence: u64,
+stored! {
+    /// A node's last record, so that a repeated one is dropped.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct NodeTail {
+        /// The node.
+        pub node: u32,
+        /// Its last life.
+        pub epoch: u32,
+        /// Number of its last record within that life.
+        pub sequence: u64,
+    }
 }
 
 /// Everything the hub knows about money.

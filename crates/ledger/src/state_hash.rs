@@ -1,31 +1,34 @@
-//! The hash of the logical state: equal on two replicas if and only if they agree about
+//! The hash of the logical state, version 2: equal on two replicas if and only if they agree about
 //! everything, wherever each row happens to live.
+//!
+//! What is hashed is the stored form of each part ([`crate::field`]), so a renamed field changes
+//! no hash. A table whose rows have an order by themselves is hashed row by row; of the others,
+//! the digests of the rows are added up, so that the order in which rows came does not matter.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt::Write;
+use core::convert::Infallible;
 
 use crate::cold::Cold;
+use crate::field::{Field, Row};
 use crate::ids::Digest;
+use crate::snapshot::{Table, TableVisitor};
 use crate::state::State;
+
+/// The version of the state hash that this code computes.
+pub const STATE_HASH_VERSION: u8 = 2;
 
 /// Two digests of one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateHashes {
     /// Of the whole state, the place in the log included.
     pub state: Digest,
-    /// Of what it holds, whichever record was applied last: a refusal that is on record changes
-    /// the other one and leaves this as it was.
+    /// Of the state without the place in the log: a refusal on record changes the other digest
+    /// and leaves this one.
     pub content: Digest,
 }
 
 impl State {
     /// Digest of the whole state. Cost: about a microsecond per transfer kept; for proofs and
     /// comparisons, not for the hot path.
-    ///
-    /// Tables without an order of their own are added up row by row, so that the order in which
-    /// rows came does not matter.
     #[must_use]
     pub fn hash(&self) -> Digest {
         self.hashes().state
@@ -36,60 +39,58 @@ impl State {
     pub fn hashes(&self) -> StateHashes {
         let content = self.content_hash();
         let mut hasher = blake3::Hasher::new();
-        let log = format!("{:?}", (self.hub, self.position, self.stamp, self.rules_version));
-        let decided = format!("{:?}", (self.digest, &self.nodes));
-        for part in [log.as_bytes(), decided.as_bytes(), &content.0] {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
+        STATE_HASH_VERSION.write(&mut hasher);
+        self.hub.write(&mut hasher);
+        self.position.write(&mut hasher);
+        self.stamp.write(&mut hasher);
+        self.rules_version.write(&mut hasher);
+        self.digest.write(&mut hasher);
+        self.nodes.iter().for_each(|node| node.write(&mut hasher));
+        content.write(&mut hasher);
         StateHashes { state: Digest(*hasher.finalize().as_bytes()), content }
     }
 
     fn content_hash(&self) -> Digest {
-        let mut text = String::new();
         let mut hasher = blake3::Hasher::new();
-        let mut add = |part: core::fmt::Arguments<'_>| {
-            text.clear();
-            text.write_fmt(part).expect("writing to a string does not fail");
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text.as_bytes());
-        };
-        add(format_args!("{:?}", (self.settings, self.counters)));
-        add(format_args!("{:?}", self.books));
-        for (_, participant) in self.register.iter() {
-            add(format_args!("{participant:?}"));
-        }
-        add(format_args!("{:?}", self.register.models()));
-        add(format_args!("{:?}", (self.register.oracles(), self.register.last_oracle())));
-        add(format_args!("{:?}", self.register.account_types()));
-        add(format_args!("{:?}", sum(self.transfers.iter_active())));
-        add(format_args!("{:?}", self.sum_of_ended()));
-        add(format_args!("{:?}", self.transfers.iter_outflows().collect::<Vec<_>>()));
-        add(format_args!("{:?}", sum(self.outbox.iter())));
-        add(format_args!("{:?}", (self.outbox.dead(), self.outbox.last_id())));
-        Digest(*hasher.finalize().as_bytes())
-    }
-
-    /// Of all rows, hot and cold.
-    fn sum_of_ended(&self) -> Cold {
-        let mut all = *self.transfers.cold();
-        self.transfers.iter_ended().for_each(|row| all.add(row));
-        all
+        STATE_HASH_VERSION.write(&mut hasher);
+        self.settings.write(&mut hasher);
+        self.counters.write(&mut hasher);
+        self.register.last_oracle().write(&mut hasher);
+        self.outbox.last_id().write(&mut hasher);
+        let mut tables = Hashed { hasher, cold: *self.transfers.cold() };
+        let Ok(()) = self.parts().tables(&mut tables);
+        Digest(*tables.hasher.finalize().as_bytes())
     }
 }
 
-/// The sum of the rows' digests as four 64-bit lanes: the same for any order of the rows.
-fn sum<T: core::fmt::Debug>(rows: impl Iterator<Item = T>) -> [u64; 4] {
-    let mut text = String::new();
-    let mut sum = [0u64; 4];
-    for row in rows {
-        text.clear();
-        write!(text, "{row:?}").expect("writing to a string does not fail");
-        let digest = *blake3::hash(text.as_bytes()).as_bytes();
-        for (lane, bytes) in sum.iter_mut().zip(digest.chunks_exact(8)) {
-            let bytes = bytes.try_into().expect("a chunk has eight bytes");
-            *lane = lane.wrapping_add(u64::from_le_bytes(bytes));
+/// Hashes table after table: its number, its count of rows, and its rows.
+struct Hashed {
+    hasher: blake3::Hasher,
+    /// The rows of ended transfers that live elsewhere.
+    cold: Cold,
+}
+
+impl TableVisitor for Hashed {
+    type Error = Infallible;
+
+    fn table<R: Row>(
+        &mut self,
+        table: Table,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<(), Infallible> {
+        table.number().write(&mut self.hasher);
+        if table.is_ordered() {
+            let mut count = 0_u64;
+            rows.into_iter().for_each(|row| {
+                row.write_row(&mut self.hasher);
+                count += 1;
+            });
+            count.write(&mut self.hasher);
+            return Ok(());
         }
+        let mut all = if table == Table::Ended { self.cold } else { Cold::default() };
+        rows.into_iter().for_each(|row| all.add(row));
+        all.write(&mut self.hasher);
+        Ok(())
     }
-    sum
 }

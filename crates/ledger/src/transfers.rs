@@ -18,6 +18,7 @@ use hashbrown::HashTable;
 use crate::cold::Cold;
 use crate::command::TraceId;
 use crate::deadlines::Deadlines;
+use crate::field::{numbered, stored};
 use crate::flight::Flight;
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
@@ -36,81 +37,88 @@ pub enum TransferState {
     Aborted,
 }
 
-/// A reserved transfer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Active {
-    /// The transfer.
-    pub id: TransferId,
-    /// Whose position was taken.
-    pub payer: ParticipantIndex,
-    /// Who was asked.
-    pub payee: ParticipantIndex,
-    /// The payer's POSITION account.
-    pub payer_account: AccountId,
-    /// The payee's POSITION account.
-    pub payee_account: AccountId,
-    /// How much is reserved.
-    pub amount: Amount,
-    /// SHA-256 of the fulfilment that will commit it.
-    pub condition: [u8; 32],
-    /// When it ends by itself, in milliseconds since the epoch.
-    pub expiration_ms: u64,
-    /// Digest of the prepare's body.
-    pub hash: Digest,
-    /// The record that made it.
-    pub prepare: Position,
-    /// The notice that asks the payee.
-    pub prepare_notice: NoticeId,
-    /// When it was reserved.
-    pub reserved_at: Stamp,
-    /// Trace of the prepare.
-    pub trace: TraceId,
+stored! {
+    /// A reserved transfer.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Active {
+        /// The transfer.
+        pub id: TransferId,
+        /// Whose position was taken.
+        pub payer: ParticipantIndex,
+        /// Who was asked.
+        pub payee: ParticipantIndex,
+        /// The payer's POSITION account.
+        pub payer_account: AccountId,
+        /// The payee's POSITION account.
+        pub payee_account: AccountId,
+        /// How much is reserved.
+        pub amount: Amount,
+        /// SHA-256 of the fulfilment that will commit it.
+        pub condition: [u8; 32],
+        /// When it ends by itself, in milliseconds since the epoch.
+        pub expiration_ms: u64,
+        /// Digest of the prepare's body.
+        pub hash: Digest,
+        /// The record that made it.
+        pub prepare: Position,
+        /// The notice that asks the payee.
+        pub prepare_notice: NoticeId,
+        /// When it was reserved.
+        pub reserved_at: Stamp,
+        /// Trace of the prepare.
+        pub trace: TraceId,
+    }
 }
 
-/// Which of its two messages the payee answered with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum AnswerKind {
-    /// `PUT /transfers/{id}`.
-    Fulfil = 1,
-    /// `PUT /transfers/{id}/error`.
-    Abort = 2,
+numbered! {
+    /// Which of its two messages the payee answered with.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum AnswerKind: u8 {
+        /// `PUT /transfers/{id}`.
+        Fulfil = 1,
+        /// `PUT /transfers/{id}/error`.
+        Abort = 2,
+    }
 }
 
-/// The answer that a transfer has taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// Which of the two messages it was.
-    pub kind: AnswerKind,
-    /// Of its body.
-    pub hash: Digest,
-    /// Its record.
-    pub position: Position,
+stored! {
+    /// The answer that a transfer has taken.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Answer {
+        /// Which of the two messages it was.
+        pub kind: AnswerKind,
+        /// Of its body.
+        pub hash: Digest,
+        /// Its record.
+        pub position: Position,
+    }
 }
 
-/// A transfer that ended, a prepare that was refused, or a movement of funds that ended: all that
-/// a resend, a late answer or a question needs. It may live beside the kernel
-/// ([`crate::State::evict`]).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Its id.
-    pub id: TransferId,
-    /// Whose money it was; `None` for a name that is not in the register.
-    pub payer: Option<ParticipantIndex>,
-    /// Whom it was for; the hub for a movement of funds.
-    pub payee: Option<ParticipantIndex>,
-    /// Of the body that began it.
-    pub hash: Digest,
-    /// The record that began it.
-    pub prepare: Position,
-    /// The answer taken, or the one that came too late first.
-    pub answer: Option<Answer>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// When it ended.
-    pub completed: Stamp,
-    /// The record in whose decision the row last changed: its version.
-    pub changed: Position,
+stored! {
+    /// A transfer that ended, a prepare that was refused, or a movement of funds that ended: all
+    /// that a resend, a late answer or a question needs. It may live beside the kernel
+    /// ([`crate::State::evict`]).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Ended {
+        /// Its id.
+        pub id: TransferId,
+        /// Whose money it was; `None` for a name that is not in the register.
+        pub payer: Option<ParticipantIndex>,
+        /// Whom it was for; the hub for a movement of funds.
+        pub payee: Option<ParticipantIndex>,
+        /// Of the body that began it.
+        pub hash: Digest,
+        /// The record that began it.
+        pub prepare: Position,
+        /// The answer taken, or the one that came too late first.
+        pub answer: Option<Answer>,
+        /// How it ended.
+        pub outcome: Outcome,
+        /// When it ended.
+        pub completed: Stamp,
+        /// The record in whose decision the row last changed: its version.
+        pub changed: Position,
+    }
 }
 
 impl Ended {
@@ -122,21 +130,23 @@ impl Ended {
     }
 }
 
-/// A reserved outflow of funds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outflow {
-    /// Whose funds.
-    pub participant: ParticipantIndex,
-    /// Its SETTLEMENT account.
-    pub settlement: AccountId,
-    /// How much.
-    pub amount: Amount,
-    /// Digest of the request.
-    pub hash: Digest,
-    /// The record that reserved it.
-    pub record: Position,
-    /// When that was.
-    pub reserved_at: Stamp,
+stored! {
+    /// A reserved outflow of funds.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Outflow {
+        /// Whose funds.
+        pub participant: ParticipantIndex,
+        /// Its SETTLEMENT account.
+        pub settlement: AccountId,
+        /// How much.
+        pub amount: Amount,
+        /// Digest of the request.
+        pub hash: Digest,
+        /// The record that reserved it.
+        pub record: Position,
+        /// When that was.
+        pub reserved_at: Stamp,
+    }
 }
 
 /// Where a transfer stands.

@@ -116,7 +116,7 @@ impl Hub {
 
     /// Puts the record that everything owed was delivered behind what waits.
     pub(crate) fn deliver(&mut self) {
-        for part in self.owed.chunks(record::command::ENTRIES_MAX) {
+        for part in self.owed.chunks(ledger::ENTRIES_MAX) {
             self.waiting.push_back(lazy(Command::FinishDeliveries(delivered(part))));
         }
         self.owed.clear();

@@ -48,7 +48,7 @@ impl Kernel {
         self.apply(commands);
         owed.extend_from_slice(&self.effects.notices);
         if owed.len() >= DELIVERIES {
-            for part in owed.chunks(record::command::ENTRIES_MAX) {
+            for part in owed.chunks(ledger::ENTRIES_MAX) {
                 self.apply(&[Command::FinishDeliveries(delivered(part))]);
             }
             owed.clear();

@@ -6,7 +6,7 @@ use fspiop::{ErrorCode, TraceContext, payload, significant_hash};
 use http::HeaderMap;
 use ledger::{Command, Stamp, TransferId};
 use node::stages::{Inbound, Moment, Stages, What};
-use record::command::{FIELDS_VERSION, kind_of, read_fields, write_fields};
+use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, Tail};
 
 use crate::kernel::Kernel;
@@ -72,7 +72,7 @@ fn codec(all: &mut Vec<Operation>) {
         ("encode a prepare without body", "decode a prepare", prepare.clone()),
         ("encode a fulfil without body", "decode a fulfil", fulfil),
     ] {
-        let (kind, mut fields) = (kind_of(&command), Vec::new());
+        let (kind, mut fields) = (command.number(), Vec::new());
         write_fields(&command, &mut fields);
         all.push(Operation::plain((Group::Codec, encode, COUNT), move || {
             sequencer::encode(&command, None).expect("it is small")

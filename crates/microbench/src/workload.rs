@@ -81,7 +81,7 @@ impl Workload {
                 account = found.1.holding(currency).map(|holding| holding.settlement);
             });
             let funds = MoveFunds {
-                hash: None,
+                hash: Digest([0; 32]),
                 id: transfer_id(u64::MAX, self.random ^ u64::from(account.expect("created").0)),
                 name,
                 account: account.expect("created"),

@@ -47,7 +47,7 @@ pub(crate) async fn start<H: Hub>(call: &Call<'_, H>, name: &str, account: &str)
     form.finish()?;
     let account = account_id(account)?;
     let name = participant_name(name)?;
-    let hash = Some(request_hash(call, &name, account));
+    let hash = request_hash(call, &name, account);
     let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
     let reason = format!("{reason} (externalReference {reference})");
     call.change_because(reason, Change::MoveFunds(funds)).await?;
@@ -70,7 +70,7 @@ pub(crate) async fn end<H: Hub>(
     };
     let account = account_id(account)?;
     let name = participant_name(name)?;
-    let hash = Some(request_hash(call, &name, account));
+    let hash = request_hash(call, &name, account);
     let end = EndFundsOut { id, name, account, commit, hash };
     call.change_because(reason, Change::EndFundsOut(end)).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))

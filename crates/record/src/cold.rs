@@ -29,11 +29,10 @@
 use alloc::vec::Vec;
 
 use ledger::{
-    Answer, AnswerKind, Currency, Digest, Ended, FspName, Outcome, ParticipantIndex, PartyBinding,
-    Position, Stamp, TransferId,
+    Answer, AnswerKind, Currency, Ended, FspName, Outcome, PartyBinding, Position, TransferId,
 };
 
-use crate::bytes::{FieldError, Reader, Writer};
+use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
 
 /// Version of both kinds of values.
 const VALUE_VERSION: u8 = 1;
@@ -115,24 +114,22 @@ pub fn party_key(id_type: &str, id: &str, sub_id: Option<&str>) -> Vec<u8> {
     };
     let length = 5 + id_type.len() + id.len() + sub_id.map_or(0, str::len);
     let mut key = Vec::with_capacity(length);
-    let mut writer = Writer(&mut key);
-    writer.short(id_type);
-    writer.long(id);
+    write_text(id_type, SHORT, &mut key);
+    write_text(id, LONG, &mut key);
     if let Some(sub_id) = sub_id {
-        writer.long(sub_id);
+        write_text(sub_id, LONG, &mut key);
     }
     key
 }
 
 /// Value of a party identifier.
 pub fn write_party(currency: Option<Currency>, fsp: &FspName, out: &mut Vec<u8>) {
-    let mut writer = Writer(out);
-    writer.u8(VALUE_VERSION);
+    VALUE_VERSION.write(out);
     match currency {
-        None => writer.u8(0),
-        Some(currency) => writer.bytes(currency.as_str().as_bytes()),
+        None => out.push(0),
+        Some(currency) => currency.write(out),
     }
-    writer.short(fsp.as_str());
+    fsp.write(out);
 }
 
 /// Reads a value of a party identifier.
@@ -144,16 +141,12 @@ pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldErr
     check_version(&mut reader)?;
     let currency = match reader.0.first() {
         Some(0) => {
-            reader.u8()?;
+            reader.next::<u8>()?;
             None
         }
-        _ => {
-            let text = reader.array::<3>()?;
-            let text = core::str::from_utf8(&text).map_err(|_| FieldError::Value)?;
-            Some(Currency::parse(text).ok_or(FieldError::Value)?)
-        }
+        _ => Some(reader.next()?),
     };
-    let fsp = FspName::new(reader.short()?).ok_or(FieldError::Value)?;
+    let fsp = reader.next::<FspName>()?;
     reader.end()?;
     Ok((currency, fsp))
 }
@@ -177,7 +170,7 @@ fn versions<'a>(
 }
 
 fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
-    match reader.u8()? {
+    match reader.next::<u8>()? {
         VALUE_VERSION => Ok(()),
         _ => Err(FieldError::Value),
     }
@@ -191,44 +184,43 @@ fn write_version(row: &Ended, out: &mut Vec<u8>) {
         (row.answer.is_some(), ANSWERED),
         (is_error, ANSWER_IS_ERROR),
     ];
-    let mut writer = Writer(out);
-    writer.u64(row.changed.0);
-    writer.u8(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
+    row.changed.write(out);
+    out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
     for party in [row.payer, row.payee].into_iter().flatten() {
-        writer.u32(party.0);
+        party.write(out);
     }
-    writer.bytes(&row.hash.0);
-    writer.u64(row.prepare.0);
-    writer.u16(row.outcome.number());
-    writer.u64(row.completed.0);
+    row.hash.write(out);
+    row.prepare.write(out);
+    row.outcome.write(out);
+    row.completed.write(out);
     if let Some(answer) = &row.answer {
-        writer.bytes(&answer.hash.0);
-        writer.u64(answer.position.0);
+        answer.hash.write(out);
+        answer.position.write(out);
     }
 }
 
 fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, FieldError> {
-    let changed = Position(reader.u64()?);
-    let flags = reader.u8()?;
+    let changed = reader.next()?;
+    let flags = reader.next::<u8>()?;
     if (PAYER_KNOWN | PAYEE_KNOWN | ANSWERED | ANSWER_IS_ERROR) < flags {
         return Err(FieldError::Value);
     }
     let has = |flag| flags & flag != 0;
     let mut party = |known: bool| match known {
-        true => reader.u32().map(|index| Some(ParticipantIndex(index))),
+        true => reader.next().map(Some),
         false => Ok(None),
     };
     let (payer, payee) = (party(has(PAYER_KNOWN))?, party(has(PAYEE_KNOWN))?);
-    let hash = Digest(reader.array()?);
-    let prepare = Position(reader.u64()?);
-    let outcome = Outcome::from_number(reader.u16()?).ok_or(FieldError::Value)?;
-    let completed = Stamp(reader.u64()?);
+    let hash = reader.next()?;
+    let prepare = reader.next()?;
+    let outcome = reader.next::<Outcome>()?;
+    let completed = reader.next()?;
     let answer = match has(ANSWERED) {
         false if has(ANSWER_IS_ERROR) => return Err(FieldError::Value),
         false => None,
         true => {
             let kind = if has(ANSWER_IS_ERROR) { AnswerKind::Abort } else { AnswerKind::Fulfil };
-            Some(Answer { kind, hash: Digest(reader.array()?), position: Position(reader.u64()?) })
+            Some(Answer { kind, hash: reader.next()?, position: reader.next()? })
         }
     };
     Ok(Ended { id: *id, payer, payee, hash, prepare, answer, outcome, completed, changed })

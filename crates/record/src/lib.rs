@@ -7,7 +7,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod bundle;
-mod bytes;
 pub mod checksum;
 pub mod cold;
 pub mod command;
@@ -19,4 +18,4 @@ pub mod told;
 pub mod tried;
 mod zeros;
 
-pub use bytes::FieldError;
+pub use ledger::field::FieldError;

@@ -44,16 +44,13 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use ledger::snapshot::{Builder, Inconsistent, Parts};
-use ledger::{Digest, Position, Stamp, State};
+use ledger::field::{Field, FieldError, Reader, Row};
+use ledger::snapshot::{Builder, Head, Inconsistent, Parts, RowError, Table, TableVisitor};
+use ledger::{Digest, State};
 
-use crate::bytes::{FieldError, Reader, Writer};
 use crate::checksum::crc32c;
 use crate::frame::{LogIdentity, Tail};
 
-mod rows;
-
-pub(crate) use rows::notice_kind;
 #[cfg(test)]
 mod tests;
 
@@ -69,20 +66,10 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 const MAGIC: [u8; 4] = *b"UpSn";
 const AT_CRC: usize = 28;
 
-/// The kinds of rows, by their stored number.
+/// The kinds of blocks that hold no table ([`Table`] has the numbers of the others).
 mod kind {
     pub(super) const ORIGIN: u16 = 1;
     pub(super) const HEAD: u16 = 2;
-    pub(super) const ACCOUNTS: u16 = 3;
-    pub(super) const PARTICIPANTS: u16 = 4;
-    pub(super) const MODELS: u16 = 5;
-    pub(super) const ORACLES: u16 = 6;
-    pub(super) const ACCOUNT_TYPES: u16 = 7;
-    pub(super) const ACTIVE: u16 = 8;
-    pub(super) const OUTFLOWS: u16 = 9;
-    pub(super) const ENDED: u16 = 10;
-    pub(super) const NOTICES: u16 = 11;
-    pub(super) const DEAD_LETTERS: u16 = 12;
     pub(super) const END: u16 = 255;
 }
 
@@ -135,6 +122,15 @@ impl From<FieldError> for SnapshotError {
     }
 }
 
+impl From<RowError> for SnapshotError {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::Field(error) => Self::Row(error),
+            RowError::State(error) => Self::State(error),
+        }
+    }
+}
+
 impl From<Inconsistent> for SnapshotError {
     fn from(error: Inconsistent) -> Self {
         Self::State(error)
@@ -178,10 +174,10 @@ impl<'a, E> SnapshotWriter<'a, E> {
             hasher: blake3::Hasher::new(),
         };
         writer.row(kind::ORIGIN, |out| {
-            out.bytes(&tail.identity.0);
-            out.u64(tail.end.0);
-            out.u64(tail.stamp.0);
-            out.bytes(&tail.chain.0);
+            tail.identity.0.write(out);
+            tail.end.write(out);
+            tail.stamp.write(out);
+            tail.chain.0.write(out);
         })?;
         Ok(writer)
     }
@@ -191,17 +187,8 @@ impl<'a, E> SnapshotWriter<'a, E> {
     /// # Errors
     /// Those of whoever stores.
     pub fn state(&mut self, parts: Parts<'_>) -> Result<(), E> {
-        self.row(kind::HEAD, |out| rows::write_head(out, &parts.head()))?;
-        self.table(kind::ACCOUNTS, parts.accounts(), rows::write_account)?;
-        self.table(kind::PARTICIPANTS, parts.participants(), rows::write_participant)?;
-        self.table(kind::MODELS, parts.models(), crate::command::write_model)?;
-        self.table(kind::ORACLES, parts.oracles(), rows::write_numbered_oracle)?;
-        self.table(kind::ACCOUNT_TYPES, parts.account_types(), crate::command::write_account_type)?;
-        self.table(kind::ACTIVE, parts.active(), rows::write_active)?;
-        self.table(kind::OUTFLOWS, parts.outflows(), rows::write_outflow)?;
-        self.table(kind::ENDED, parts.ended(), rows::write_ended)?;
-        self.table(kind::NOTICES, parts.notices(), rows::write_notice)?;
-        self.table(kind::DEAD_LETTERS, parts.dead_letters(), rows::write_dead_letter)
+        self.row(kind::HEAD, |out| parts.head().write(out))?;
+        parts.tables(self)
     }
 
     /// Writes the end.
@@ -211,21 +198,12 @@ impl<'a, E> SnapshotWriter<'a, E> {
     pub fn finish(mut self) -> Result<Summary, E> {
         self.close()?;
         let digest = Digest(*self.hasher.finalize().as_bytes());
-        self.row(kind::END, |out| out.bytes(&digest.0))?;
+        self.row(kind::END, |out| digest.write(out))?;
         self.close()?;
         Ok(Summary { bytes: self.bytes, digest })
     }
 
-    fn table<T>(
-        &mut self,
-        kind: u16,
-        rows: impl IntoIterator<Item = T>,
-        write: impl Fn(&mut Writer<'_>, T),
-    ) -> Result<(), E> {
-        rows.into_iter().try_for_each(|row| self.row(kind, |out| write(out, row)))
-    }
-
-    fn row(&mut self, kind: u16, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), E> {
+    fn row(&mut self, kind: u16, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), E> {
         if self.kind != kind || BLOCK_BYTES <= self.block.len() {
             self.close()?;
             self.kind = kind;
@@ -233,7 +211,7 @@ impl<'a, E> SnapshotWriter<'a, E> {
         if self.block.is_empty() {
             self.block.resize(BLOCK_HEADER_BYTES, 0);
         }
-        write(&mut Writer(&mut self.block));
+        write(&mut self.block);
         self.rows += 1;
         Ok(())
     }
@@ -263,6 +241,14 @@ impl<'a, E> SnapshotWriter<'a, E> {
     }
 }
 
+impl<E> TableVisitor for SnapshotWriter<'_, E> {
+    type Error = E;
+
+    fn table<R: Row>(&mut self, table: Table, rows: impl IntoIterator<Item = R>) -> Result<(), E> {
+        rows.into_iter().try_for_each(|row| self.row(table.number(), |out| row.write_row(out)))
+    }
+}
+
 /// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
@@ -282,20 +268,20 @@ impl BlockHeader {
         let header: &[u8; BLOCK_HEADER_BYTES] =
             bytes.first_chunk().ok_or(SnapshotError::NoBlock)?;
         let mut fields = Reader(header);
-        if fields.array()? != MAGIC {
+        if fields.next::<[u8; 4]>()? != MAGIC {
             return Err(SnapshotError::NoBlock);
         }
         if crc32c(&header[..AT_CRC]).to_le_bytes() != header[AT_CRC..] {
             return Err(SnapshotError::HeaderChecksum);
         }
-        let version = fields.u16()?;
+        let version = fields.next::<u16>()?;
         if version != SNAPSHOT_VERSION {
             return Err(SnapshotError::Version(version));
         }
-        let (kind, number, rows, length) =
-            (fields.u16()?, fields.u32()?, fields.u32()?, fields.u32()?);
-        let zero = fields.u32()?;
-        let header = Self { kind, number, rows, length, crc: fields.u32()? };
+        let (kind, number) = (fields.next()?, fields.next()?);
+        let (rows, length) = (fields.next::<u32>()?, fields.next::<u32>()?);
+        let zero = fields.next::<u32>()?;
+        let header = Self { kind, number, rows, length, crc: fields.next()? };
         let bounded = header.block_bytes() <= BLOCK_BYTES_MAX && 0 < rows && rows <= length;
         if bounded && zero == 0 { Ok(header) } else { Err(SnapshotError::NoBlock) }
     }
@@ -308,17 +294,15 @@ impl BlockHeader {
 
     fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut bytes = Vec::with_capacity(BLOCK_HEADER_BYTES);
-        let out = &mut Writer(&mut bytes);
-        out.bytes(&MAGIC);
-        out.u16(SNAPSHOT_VERSION);
-        out.u16(self.kind);
-        out.u32(self.number);
-        out.u32(self.rows);
-        out.u32(self.length);
-        out.u32(0);
-        out.u32(self.crc);
-        let crc = crc32c(out.0);
-        out.u32(crc);
+        MAGIC.write(&mut bytes);
+        SNAPSHOT_VERSION.write(&mut bytes);
+        self.kind.write(&mut bytes);
+        self.number.write(&mut bytes);
+        self.rows.write(&mut bytes);
+        self.length.write(&mut bytes);
+        0_u32.write(&mut bytes);
+        self.crc.write(&mut bytes);
+        crc32c(&bytes).write(&mut bytes);
         bytes.try_into().expect("the fields of a header have its length")
     }
 }
@@ -413,16 +397,19 @@ impl SnapshotReader {
                     self.tail = Some(read_origin(&mut reader)?);
                 }
                 (kind::HEAD, None) => {
-                    self.builder = Some(Builder::new(rows::read_head(&mut reader)?)?);
+                    self.builder = Some(Builder::new(reader.next::<Head>()?)?);
                 }
                 (kind::END, _) if self.end.is_none() => {
                     let digest = Digest(*self.hasher.finalize().as_bytes());
-                    if reader.array()? != digest.0 {
+                    if reader.next::<Digest>()? != digest {
                         return Err(SnapshotError::Digest);
                     }
                     self.end = Some(Summary { bytes: self.bytes, digest });
                 }
-                (kind, Some(builder)) => rows::read_row(kind, &mut reader, builder)?,
+                (kind, Some(builder)) => {
+                    let table = Table::from_number(kind).ok_or(FieldError::Value)?;
+                    builder.row(table, &mut reader)?;
+                }
                 _ => return Err(SnapshotError::Order),
             }
         }
@@ -431,13 +418,7 @@ impl SnapshotReader {
 }
 
 fn read_origin(reader: &mut Reader<'_>) -> Result<Tail, FieldError> {
-    let identity = LogIdentity(reader.array()?);
-    let end = Position(reader.u64()?);
-    Ok(Tail {
-        identity,
-        end,
-        durable: end,
-        stamp: Stamp(reader.u64()?),
-        chain: Digest(reader.array()?),
-    })
+    let (identity, end) = (LogIdentity(reader.next()?), reader.next()?);
+    let (stamp, chain) = (reader.next()?, Digest(reader.next()?));
+    Ok(Tail { identity, end, durable: end, stamp, chain })
 }

@@ -20,8 +20,7 @@ use ledger::{
     Outcome, Owed, Position, Side, TransferId,
 };
 
-use crate::bytes::{FieldError, Reader};
-use crate::snapshot::notice_kind;
+use ledger::field::{FieldError, Reader};
 
 /// Version of both kinds of values.
 const VALUE_VERSION: u8 = 1;
@@ -183,7 +182,7 @@ pub fn ends_of(
     check_version(&mut reader)?;
     let mut ends = Vec::new();
     while !reader.0.is_empty() {
-        let low = reader.u8()?;
+        let low = reader.next::<u8>()?;
         let end = base.0.checked_add(small(&mut reader)?).ok_or(FieldError::Value)?;
         if low == notice.0 as u8 {
             ends.push(Position(end));
@@ -344,15 +343,15 @@ impl Gathered {
 }
 
 fn read(reader: &mut Reader<'_>) -> Result<Told, FieldError> {
-    let transfer = TransferId::from_bytes(reader.array()?).ok_or(FieldError::Value)?;
+    let transfer = reader.next::<TransferId>()?;
     let position = Position(small(reader)?);
     let outcome = read_outcome(reader)?;
-    let flags = reader.u8()?;
+    let flags = reader.next::<u8>()?;
     let numbers = match flags {
         0 => None,
         _ => Some(read_numbers(flags, reader)?),
     };
-    let count = reader.u8()?;
+    let count = reader.next::<u8>()?;
     let owed: Result<Vec<_>, _> = (0..count).map(|_| read_owed(numbers.as_ref(), reader)).collect();
     Ok(Told { decided: Decided { transfer, position, outcome, numbers }, owed: owed? })
 }
@@ -362,11 +361,11 @@ fn read_numbers(flags: u8, reader: &mut Reader<'_>) -> Result<Numbers, FieldErro
     if !has(HAS_NUMBERS) || HAS_NUMBERS + SIDES[0] + SIDES[1] + HUB[0] + HUB[1] < flags {
         return Err(FieldError::Value);
     }
-    let letters = reader.array::<3>()?;
+    let letters = reader.next::<[u8; 3]>()?;
     let currency = core::str::from_utf8(&letters).ok().and_then(Currency::parse);
     let currency = currency.ok_or(FieldError::Value)?;
     let lane_capacity = u32::try_from(small(reader)?).map_err(|_| FieldError::Value)?;
-    let hub_name = FspName::new(reader.short()?).ok_or(FieldError::Value)?;
+    let hub_name = reader.next::<FspName>()?;
     let (mut sides, mut hub) = ([None; 2], [None; 2]);
     for (side, flag) in sides.iter_mut().zip(SIDES) {
         if has(flag) {
@@ -375,7 +374,7 @@ fn read_numbers(flags: u8, reader: &mut Reader<'_>) -> Result<Numbers, FieldErro
     }
     for (account, flag) in hub.iter_mut().zip(HUB) {
         if has(flag) {
-            let kind = AccountKind::from_number(reader.u8()?).ok_or(FieldError::Value)?;
+            let kind = reader.next::<AccountKind>()?;
             *account = Some((kind, read_held(reader)?));
         }
     }
@@ -383,8 +382,8 @@ fn read_numbers(flags: u8, reader: &mut Reader<'_>) -> Result<Numbers, FieldErro
 }
 
 fn read_side(reader: &mut Reader<'_>) -> Result<Side, FieldError> {
-    let name = FspName::new(reader.short()?).ok_or(FieldError::Value)?;
-    let flags = reader.u8()?;
+    let name = reader.next::<FspName>()?;
+    let flags = reader.next::<u8>()?;
     if ACTIVE + ACCOUNT_ACTIVE + HAS_CAP < flags {
         return Err(FieldError::Value);
     }
@@ -408,10 +407,10 @@ fn read_held(reader: &mut Reader<'_>) -> Result<Held, FieldError> {
 
 fn read_owed(numbers: Option<&Numbers>, reader: &mut Reader<'_>) -> Result<Owed, FieldError> {
     let notice = NoticeId(small(reader)?);
-    let kind = notice_kind(reader)?;
+    let kind = reader.next()?;
     let outcome = read_outcome(reader)?;
-    let recipient = match reader.u8()? {
-        OTHER => FspName::new(reader.short()?),
+    let recipient = match reader.next::<u8>()? {
+        OTHER => Some(reader.next()?),
         at => {
             let side = numbers.and_then(|numbers| *numbers.sides.get(usize::from(at))?);
             side.map(|side| side.name)
@@ -426,7 +425,7 @@ fn read_outcome(reader: &mut Reader<'_>) -> Result<Outcome, FieldError> {
 }
 
 fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
-    match reader.u8()? {
+    match reader.next::<u8>()? {
         VALUE_VERSION => Ok(()),
         _ => Err(FieldError::Value),
     }
@@ -435,7 +434,7 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
 fn read_number(reader: &mut Reader<'_>) -> Result<u128, FieldError> {
     let mut value = 0;
     for shift in (0..126).step_by(7) {
-        let byte = reader.u8()?;
+        let byte = reader.next::<u8>()?;
         value |= u128::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Ok(value);

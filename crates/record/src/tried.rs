@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use ledger::NoticeId;
 
-use crate::bytes::{FieldError, Reader, Writer};
+use ledger::field::{Field, FieldError, Reader};
 
 const VERSION: u8 = 1;
 
@@ -48,15 +48,15 @@ pub enum TriedEnd {
 #[must_use]
 pub fn write(deliveries: &[(NoticeId, Vec<Tried>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = Writer(&mut bytes);
-    writer.u8(VERSION);
+    VERSION.write(&mut bytes);
     for (notice, tried) in deliveries {
-        writer.u64(notice.0);
-        writer.u8(u8::try_from(tried.len()).expect("255 attempts at most are told"));
+        notice.write(&mut bytes);
+        let count = u8::try_from(tried.len()).expect("255 attempts at most are told");
+        count.write(&mut bytes);
         for one in tried {
-            writer.u64(one.began_ms);
-            writer.u32(one.took_ms);
-            writer.u16(number_of(one.end));
+            one.began_ms.write(&mut bytes);
+            one.took_ms.write(&mut bytes);
+            number_of(one.end).write(&mut bytes);
         }
     }
     bytes
@@ -80,13 +80,13 @@ fn number_of(end: TriedEnd) -> u16 {
 /// [`FieldError`] when the bytes are not what [`write()`] writes.
 pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<Tried>)>, FieldError> {
     let mut reader = Reader(bytes);
-    if reader.u8()? != VERSION {
+    if reader.next::<u8>()? != VERSION {
         return Err(FieldError::Value);
     }
     let mut deliveries = Vec::new();
     while !reader.0.is_empty() {
-        let notice = NoticeId(reader.u64()?);
-        let count = reader.u8()?;
+        let notice = reader.next::<NoticeId>()?;
+        let count = reader.next::<u8>()?;
         let tried = (0..count).map(|_| read_one(&mut reader)).collect::<Result<_, _>>()?;
         deliveries.push((notice, tried));
     }
@@ -94,8 +94,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<Tried>)>, FieldError> {
 }
 
 fn read_one(reader: &mut Reader<'_>) -> Result<Tried, FieldError> {
-    let (began_ms, took_ms) = (reader.u64()?, reader.u32()?);
-    let end = match reader.u16()? {
+    let (began_ms, took_ms) = (reader.next()?, reader.next()?);
+    let end = match reader.next::<u16>()? {
         0 => TriedEnd::TimedOut,
         1 => TriedEnd::ConnectFailed,
         2 => TriedEnd::Broken,

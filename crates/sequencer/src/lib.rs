@@ -104,7 +104,7 @@ pub fn encode(command: &Command, payload: Option<&[u8]>) -> Result<EncodedRecord
     let mut fields = Vec::with_capacity(256);
     record::command::write_fields(command, &mut fields);
     let payload = payload.map(|bytes| (bytes, record::frame::payload_digest(bytes)));
-    let kind = record::command::kind_of(command);
+    let kind = command.number();
     NewRecord { kind, version: record::command::FIELDS_VERSION, fields: &fields, payload }.encode()
 }
 

@@ -32,7 +32,7 @@ pub(crate) const STRAY: u32 = 1 << 31;
 const BURSTS_PER_MILLE: u32 = 400;
 
 /// What is aimed at.
-const AIMS: [Outcome; 36] = [
+const AIMS: [Outcome; 35] = [
     Outcome::Accepted,
     Outcome::SenderNotFound,
     Outcome::PrepareModified,
@@ -58,7 +58,6 @@ const AIMS: [Outcome; 36] = [
     Outcome::CurrencyMismatch,
     Outcome::SettlementModelExists,
     Outcome::SettlementModelNotFound,
-    Outcome::FundsIdInUse,
     Outcome::FundsOutNotReserved,
     Outcome::FundsInsufficient,
     Outcome::FundsOutAborted,
@@ -162,9 +161,8 @@ impl World {
                     self.stray(from, command);
                 }
             }
-            FundsIdInUse | FundsOutNotReserved | FundsInsufficient | FundsOutAborted
-            | FundsRepeated | FundsModified | CurrencyMismatch | AccountInactive
-            | ParticipantInactive => {
+            FundsOutNotReserved | FundsInsufficient | FundsOutAborted | FundsRepeated
+            | FundsModified | CurrencyMismatch | AccountInactive | ParticipantInactive => {
                 self.funds_for(outcome).into_iter().for_each(|it| self.ask_for_change(it));
             }
             Accepted => self.aim_at_acceptance(),
@@ -348,7 +346,7 @@ impl World {
         let currency = self.cast.currency(0);
         let Some(held) = self.holding(&name, currency) else { return Vec::new() };
         let id = self.examiner.fresh_id();
-        let hash = Some(Digest(spread32(self.examiner.random.next())));
+        let hash = Digest(spread32(self.examiner.random.next()));
         let direction = match outcome {
             FundsInsufficient | FundsOutAborted => FundsDirection::Out,
             _ => FundsDirection::In,
@@ -357,19 +355,15 @@ impl World {
         let amount = Amount::from_units(units);
         let account = held.1;
         let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
-        let end = |commit| EndFundsOut { id, name, account, commit, hash: None };
+        let end = |commit| EndFundsOut { id, name, account, commit, hash };
         match outcome {
             CurrencyMismatch => {
                 let currency = Currency::parse("XTS").expect("three letters");
                 vec![Change::MoveFunds(MoveFunds { currency, ..funds })]
             }
-            FundsIdInUse => {
-                let funds = Change::MoveFunds(MoveFunds { hash: None, ..funds });
-                vec![funds.clone(), funds]
-            }
             FundsRepeated => vec![Change::MoveFunds(funds.clone()), Change::MoveFunds(funds)],
             FundsModified => {
-                let other = Some(Digest(spread32(self.examiner.random.next())));
+                let other = Digest(spread32(self.examiner.random.next()));
                 let modified = MoveFunds { hash: other, ..funds.clone() };
                 vec![Change::MoveFunds(funds), Change::MoveFunds(modified)]
             }
@@ -448,7 +442,7 @@ impl World {
         let (limit, id) = (Amount::ZERO, self.examiner.fresh_id());
         let direction = FundsDirection::In;
         let amount = Amount::from_units(1);
-        let (commit, hash) = (true, None);
+        let (commit, hash) = (true, Digest([7; 32]));
         let set = Change::SetEndpoint { name, endpoint: "T".into(), value: "http://g".into() };
         let of = [
             Change::SetParticipantActive { name, active: false },
@@ -490,7 +484,7 @@ impl World {
     /// A SETTLEMENT where a POSITION is wanted, or the other way round.
     fn wrong_accounts(&mut self, name: FspName, currency: Currency) -> Vec<Change> {
         let Some((account, settlement)) = self.holding(&name, currency) else { return Vec::new() };
-        let (id, hash) = (self.examiner.fresh_id(), None);
+        let (id, hash) = (self.examiner.fresh_id(), Digest([7; 32]));
         let (direction, amount) = (FundsDirection::In, Amount::from_units(1));
         match self.examiner.random.below(3) {
             0 => vec![Change::SetAccountActive { name, account: settlement, active: false }],

@@ -104,7 +104,7 @@ impl World {
 
     /// Before a snapshot is stored: now and then the disk fails while it is written.
     pub(crate) fn strike_snapshot(&mut self) {
-        if self.may_strike() && self.desk.random.chance(100) {
+        if self.may_strike() && self.desk.random.chance(700) {
             let operation = self.disk.operations() + 1 + self.desk.random.below(6);
             match self.desk.random.chance(500) {
                 true => self.disk.crash_at(operation),

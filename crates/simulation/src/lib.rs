@@ -111,7 +111,7 @@ pub fn run(seed: u64, options: &Options) -> Report {
     let place = BROKEN.take().unwrap_or_default();
     let failure = failure.map(|panic| words_of(&*panic));
     let counters = world.state().map_or_else(Counters::default, |state| *state.counters());
-    let outcomes = ledger::ALL_OUTCOMES.iter().map(|outcome| {
+    let outcomes = Outcome::ALL.iter().map(|outcome| {
         let count = match outcome {
             // No command has these: a deadline does, and an outflow that was given back.
             Outcome::Expired => counters.expired,

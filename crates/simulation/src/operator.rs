@@ -188,7 +188,7 @@ impl World {
         if direction == FundsDirection::Out {
             self.operator.outflows.push((fsp, id));
         }
-        let hash = Some(request_hash(id, 0));
+        let hash = request_hash(id, 0);
         let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
         Some(Change::MoveFunds(funds))
     }
@@ -206,7 +206,7 @@ impl World {
         };
         let (name, account) = (self.cast.name(fsp), funds.account);
         let commit = self.desk.random.chance(500);
-        let hash = Some(request_hash(id, 1 + u8::from(commit)));
+        let hash = request_hash(id, 1 + u8::from(commit));
         Some(Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash }))
     }
 

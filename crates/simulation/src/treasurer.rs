@@ -162,7 +162,7 @@ impl World {
         let mut bytes = [0; 17];
         bytes[1..].copy_from_slice(&spread16(random.next()));
         let id = TransferId::from_bytes(bytes).expect("the first byte is that of a UUID");
-        let (account, hash) = (held.settlement, Some(request_hash(id, 0)));
+        let (account, hash) = (held.settlement, request_hash(id, 0));
         let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
         if direction == FundsDirection::Out {
             self.treasurer.outflows.push(funds.clone());
@@ -176,7 +176,7 @@ impl World {
         let at = self.treasurer.random.below(known.max(1)) as usize;
         let MoveFunds { id, name, account, .. } = *self.treasurer.outflows.get(at)?;
         let commit = self.treasurer.random.chance(500);
-        let hash = Some(request_hash(id, 1 + u8::from(commit)));
+        let hash = request_hash(id, 1 + u8::from(commit));
         let end = |account| Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash });
         if self.treasurer.random.chance(400) {
             let other = self.other_settlement(&name, account)?;

@@ -300,8 +300,7 @@ impl World {
     /// once the log is durable and the store complete up to there, while the living one has gone
     /// on. Whatever fails harms nobody, unless the power goes off.
     fn snapshot(&mut self) {
-        self.strike_snapshot();
-        let (Some(hub), Some(disk)) = (&mut self.hub, &self.tiers) else { return };
+        let (Some(hub), Some(disk)) = (&mut self.hub, self.tiers.clone()) else { return };
         let tail = hub.sequencer.log().tail();
         let store = Arc::new(self.shelf.clone());
         let reached = tail.durable.min(store.mark().position);
@@ -309,8 +308,10 @@ impl World {
             hub.aside = Some(Aside { tail, state: hub.sequencer.state().freeze() });
         }
         let Some(aside) = hub.aside.take_if(|aside| aside.tail.end <= reached) else { return };
+        self.strike_snapshot();
+        let Some(hub) = &mut self.hub else { return };
         let beside = (Some(&*store as &dyn ColdStore), hub.stored.as_ref());
-        match keep(disk, aside, beside, &mut Unpaced) {
+        match keep(&disk, aside, beside, &mut Unpaced) {
             Ok(None) => {}
             Ok(Some(taken)) => {
                 self.desk.tally.snapshots += 1;

@@ -84,7 +84,6 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         | CurrencyMismatch
         | SettlementModelExists
         | SettlementModelNotFound
-        | FundsIdInUse
         | FundsOutNotReserved
         | FundsRepeated
         | FundsModified

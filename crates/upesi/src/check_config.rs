@@ -166,9 +166,11 @@ fn settings(given: &BTreeMap<String, String>) -> Vec<Setting> {
     rows.map(setting).collect()
 }
 
-const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.listen is a loopback address and \
-     endpoints.networks is empty; for a gateway on the same host, list the networks of the \
-     participants in endpoints.networks, or 127.0.0.0/8 and ::1 in endpoints.denied_networks";
+const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.listen is a \
+                                loopback address and endpoints.networks is empty; for a gateway \
+                                on the same host, list the networks of the participants in \
+                                endpoints.networks, or 127.0.0.0/8 and ::1 in \
+                                endpoints.denied_networks";
 
 /// Adds the notes that follow from the whole configuration.
 fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {

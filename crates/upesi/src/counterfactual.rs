@@ -713,14 +713,20 @@ impl Copy {
         let account = holding.settlement;
         let id = id_of_nobody(at);
         let moving = |direction, amount| {
-            let (currency, hash) = (holding.currency, None);
+            let (currency, hash) = (holding.currency, Digest([0; 32]));
             Change::MoveFunds(MoveFunds { id, name, account, direction, currency, amount, hash })
         };
         match Amount::ZERO <= more {
             true => vec![moving(FundsDirection::In, more)],
             false => vec![
                 moving(FundsDirection::Out, -more),
-                Change::EndFundsOut(EndFundsOut { id, name, account, commit: true, hash: None }),
+                Change::EndFundsOut(EndFundsOut {
+                    id,
+                    name,
+                    account,
+                    commit: true,
+                    hash: Digest([1; 32]),
+                }),
             ],
         }
     }

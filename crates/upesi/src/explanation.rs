@@ -584,7 +584,7 @@ const fn why(outcome: Outcome) -> &'static str {
         FundsRepeated => "sent again: nothing moved",
         ParticipantInactive => "refused: the participant is switched off",
         AccountInactive => "refused: the account is switched off",
-        FundsModified | FundsIdInUse => "refused: the id belongs to something else",
+        FundsModified => "refused: the id belongs to something else",
         DeadLetterNotFound => "refused: it is no dead letter",
         _ => "refused",
     }

@@ -297,7 +297,7 @@ impl Filler {
     fn record_deliveries(&mut self, durability: Durability) -> Result<(), Failure> {
         let now_ms = self.clock.now().wall.millis();
         let ends: Vec<_> = self.owed.drain(..).map(|notice| delivered(&notice, now_ms)).collect();
-        let records = ends.chunks(record::command::ENTRIES_MAX).map(|part| {
+        let records = ends.chunks(ledger::ENTRIES_MAX).map(|part| {
             let attached = Attached { ticket: Ticket::Deliveries { mailbox: 0 }, message: None };
             let command = Command::FinishDeliveries(part.to_vec());
             Submission::without_payload(command, durability, attached)

@@ -11,7 +11,8 @@ pub(super) fn finish(context: &mut Context<'_>, ends: &[FinishedDelivery]) -> Ou
     let state = &mut *context.state;
     for end in ends {
         let Some(notice) = state.outbox.remove(end.notice) else { continue };
-        state.trail.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result as u8]]);
+        // Counted from 0, as in every digest so far.
+        state.trail.note::<9>(&[&end.notice.0.to_le_bytes(), &[end.result.number() - 1]]);
         match end.result {
             DeliveryResult::Delivered => state.counters.delivered += 1,
             DeliveryResult::Dead => state.outbox.bury(DeadLetter { notice, end: *end }),

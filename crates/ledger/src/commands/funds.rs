@@ -79,7 +79,7 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
         participant,
         record: flow.record,
         hash: flow.hash,
-        end: answer(command, context.position),
+        end: Some(answer(command, context.position)),
     };
     end(context, movement, ended);
     Outcome::Accepted
@@ -93,10 +93,9 @@ fn known(state: &State, funds: &MoveFunds) -> Option<Outcome> {
         Found::Outflow => state.transfers.outflow(&funds.id).map(|flow| flow.hash),
         Found::Active(_) => None,
     };
-    Some(match funds.hash {
-        None => Outcome::FundsIdInUse,
-        hash if hash == stored => Outcome::FundsRepeated,
-        _ => Outcome::FundsModified,
+    Some(match stored == Some(funds.hash) {
+        true => Outcome::FundsRepeated,
+        false => Outcome::FundsModified,
     })
 }
 
@@ -105,19 +104,19 @@ fn is_resent_end(state: &State, command: &EndFundsOut) -> bool {
     let Found::Ended(at) = state.transfers.find(&command.id) else { return false };
     let ended = state.transfers.ended(at);
     let is_funds = ended.payee == Some(ParticipantIndex::HUB);
-    let same = |taken: Answer| Some(taken.hash) == command.hash;
+    let same = |taken: Answer| taken.hash == command.hash;
     is_funds && ended.answer.is_some_and(same)
 }
 
-fn answer(command: &EndFundsOut, position: Position) -> Option<Answer> {
+fn answer(command: &EndFundsOut, position: Position) -> Answer {
     let kind = if command.commit { AnswerKind::Fulfil } else { AnswerKind::Abort };
-    command.hash.map(|hash| Answer { kind, hash, position })
+    Answer { kind, hash: command.hash, position }
 }
 
 /// A movement that begins, and ends at once.
 fn movement(context: &Context<'_>, funds: &MoveFunds, participant: ParticipantIndex) -> Movement {
-    let hash = funds.hash.unwrap_or_default();
-    Movement { id: funds.id, participant, record: context.position, hash, end: None }
+    let (record, hash) = (context.position, funds.hash);
+    Movement { id: funds.id, participant, record, hash, end: None }
 }
 
 fn reserve(
@@ -136,7 +135,7 @@ fn reserve(
         participant,
         settlement,
         amount: funds.amount,
-        hash: funds.hash.unwrap_or_default(),
+        hash: funds.hash,
         record: context.position,
         reserved_at: state.stamp,
     };

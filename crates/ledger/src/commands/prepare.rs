@@ -30,7 +30,7 @@ pub(super) fn prepare(context: &mut Context<'_>, command: &Prepare) -> Outcome {
     if let Some(outcome) = answer_resend(context, command, sender) {
         return outcome;
     }
-    match check(context.state, command) {
+    match check(context.state, command, sender) {
         Ok(route) => reserve(context, command, &route),
         Err(outcome) => refuse(context, command, (sender, outcome)),
     }
@@ -81,11 +81,13 @@ pub(super) fn about_end(ended: &Ended, subject: Subject) -> Subject {
 }
 
 /// All checks, in their order (3.3, then 3.5).
-fn check(state: &State, command: &Prepare) -> Result<Route, Outcome> {
+fn check(state: &State, command: &Prepare, payer: ParticipantIndex) -> Result<Route, Outcome> {
     use Outcome::*;
     refuse_if(command.source != command.payer, PrepareSourceNotPayer)?;
     refuse_if(command.amount.precision() > PRECISION_MAX, PrepareAmountPrecision)?;
-    let (payer, payer_entry) = find(state, &command.payer, PreparePayerNotFound)?;
+    // The sender was found whatever the case of its name; the payer's name is exact.
+    let payer_entry = state.register.get(payer);
+    refuse_if(payer_entry.name != command.payer, PreparePayerNotFound)?;
     refuse_if(!payer_entry.active, PreparePayerInactive)?;
     let (payee, payee_entry) = find(state, &command.payee, PreparePayeeNotFound)?;
     refuse_if(!payee_entry.active, PreparePayeeInactive)?;

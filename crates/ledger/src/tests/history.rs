@@ -289,7 +289,7 @@ impl World {
                 name: name(party),
                 account: self.accounts(party).1,
                 commit,
-                hash: Some(digest(&format!("{act:?}"))),
+                hash: digest(&format!("{act:?}")),
             }),
             Act::Settings { on_us, put_aborted, covers_position } => Change::Configure(Settings {
                 on_us_transfers: on_us,
@@ -310,7 +310,7 @@ impl World {
             direction,
             currency: usd(),
             amount: amount(units),
-            hash: Some(digest(&format!("{number} {party} {units} {direction:?}"))),
+            hash: digest(&format!("{number} {party} {units} {direction:?}")),
         })
     }
 

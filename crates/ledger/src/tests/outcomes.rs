@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::scenario::play;
 use super::scenarios;
-use crate::{ALL_OUTCOMES, Outcome};
+use crate::Outcome;
 
 /// Outcomes that no line of a scenario answers with. The first takes the ten-thousandth
 /// participant, the two-hundred-thousandth account, or the like: `properties::full_tables_refuse`
@@ -14,12 +14,12 @@ const SHOWN_ELSEWHERE: [Outcome; 2] = [Outcome::RegisterFull, Outcome::FundsOutA
 
 #[test]
 fn outcomes_are_listed_in_order_of_their_numbers_without_gaps_in_the_list() {
-    assert!(ALL_OUTCOMES.is_sorted_by(|a, b| a.number() < b.number()));
+    assert!(Outcome::ALL.is_sorted_by(|a, b| a.number() < b.number()));
     // A number that is not listed can not be read back; so what the list lacks is found by
     // reading every number there is.
     let readable = (0..=u16::MAX).filter_map(Outcome::from_number).count();
-    assert_eq!(readable, ALL_OUTCOMES.len());
-    for outcome in ALL_OUTCOMES {
+    assert_eq!(readable, Outcome::ALL.len());
+    for outcome in Outcome::ALL.iter().copied() {
         assert_eq!(Outcome::from_number(outcome.number()), Some(outcome));
     }
 }
@@ -28,6 +28,6 @@ fn outcomes_are_listed_in_order_of_their_numbers_without_gaps_in_the_list() {
 fn every_outcome_occurs_in_the_scenarios() {
     let seen: BTreeSet<Outcome> =
         scenarios::ALL.iter().flat_map(|text| play(text).outcomes).collect();
-    let unseen: Vec<_> = ALL_OUTCOMES.iter().filter(|outcome| !seen.contains(outcome)).collect();
+    let unseen: Vec<_> = Outcome::ALL.iter().filter(|outcome| !seen.contains(outcome)).collect();
     assert_eq!(unseen, SHOWN_ELSEWHERE.iter().collect::<Vec<_>>());
 }

@@ -566,10 +566,9 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The digest of an operator's request: of its line; none with `form=1`, as the first form of
-/// record had it.
-fn request_hash(words: &Words<'_>) -> Option<Digest> {
-    (words.option("form", "") != "1").then(|| digest(words.line))
+/// The digest of an operator's request: of its line.
+fn request_hash(words: &Words<'_>) -> Digest {
+    digest(words.line)
 }
 
 fn oracle(words: &Words<'_>) -> Oracle {

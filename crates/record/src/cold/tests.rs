@@ -4,6 +4,7 @@ use alloc::string::String;
 use proptest::prelude::*;
 
 use super::*;
+use ledger::{Digest, ParticipantIndex, Stamp};
 
 /// Values of the cold store as version 1 wrote them, in hexadecimal. Lines are added, never
 /// changed.

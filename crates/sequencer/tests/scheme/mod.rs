@@ -50,7 +50,7 @@ pub(crate) fn beginning() -> Vec<Command> {
             direction: FundsDirection::In,
             currency,
             amount: units(100),
-            hash: None,
+            hash: Digest([0; 32]),
         })));
     }
     commands

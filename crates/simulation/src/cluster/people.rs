@@ -2,7 +2,9 @@
 //! has no answer asks again, and any node.
 
 use delivery::AttemptResult;
-use ledger::{Amount, Change, FundsDirection, MoveFunds, Notice, NoticeKind, Outcome, TransferId};
+use ledger::{
+    Amount, Change, Digest, FundsDirection, MoveFunds, Notice, NoticeKind, Outcome, TransferId,
+};
 
 use super::{Event, NODES, World};
 use crate::plan::{EPOCH_US, SECOND};
@@ -87,9 +89,8 @@ impl World {
                 let mut bytes = [0; 17];
                 bytes[1..].copy_from_slice(&spread16(self.random.next()));
                 let id = TransferId::from_bytes(bytes).expect("the first byte is that of a UUID");
-                let direction = FundsDirection::In;
-                let funds =
-                    MoveFunds { id, name, account, direction, currency, amount, hash: None };
+                let (direction, hash) = (FundsDirection::In, Digest([1; 32]));
+                let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
                 changes.push(Change::MoveFunds(funds));
             }
         }

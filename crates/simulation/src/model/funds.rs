@@ -80,7 +80,7 @@ impl Model {
                 Fate::Reserved
             }
         };
-        let hash = funds.hash.unwrap_or_default();
+        let hash = funds.hash;
         let (begun, changed) = (self.position, self.stamp);
         let movement = Movement { account, amount, hash, begun, changed, fate, end: None };
         self.movements.insert(funds.id, movement);
@@ -99,11 +99,11 @@ impl Model {
             return Outcome::FundsOutNotReserved;
         };
         if !movement.is_reserved() || movement.account != account {
-            let again = movement.end.is_some() && movement.end == end.hash;
+            let again = movement.end == Some(end.hash);
             return if again { Outcome::FundsRepeated } else { Outcome::FundsOutNotReserved };
         }
         movement.changed = self.stamp;
-        movement.end = end.hash;
+        movement.end = Some(end.hash);
         movement.fate = if end.commit { Fate::Done } else { Fate::GivenBack };
         let amount = movement.amount;
         let to = match end.commit {
@@ -125,11 +125,9 @@ impl Model {
         if movement.is_none() && !self.transfers.contains_key(&funds.id) {
             return None;
         }
-        let same = movement.is_some_and(|known| Some(known.hash) == funds.hash);
-        Some(match funds.hash {
-            None => Outcome::FundsIdInUse,
-            Some(_) if same => Outcome::FundsRepeated,
-            Some(_) => Outcome::FundsModified,
+        Some(match movement.is_some_and(|known| known.hash == funds.hash) {
+            true => Outcome::FundsRepeated,
+            false => Outcome::FundsModified,
         })
     }
 

@@ -126,7 +126,7 @@ fn commands() -> Vec<Command> {
             direction: FundsDirection::In,
             currency,
             amount: units(200),
-            hash: None,
+            hash: ledger::Digest([0; 32]),
         })));
     }
     commands.push(Command::Prepare(Box::new(Prepare {

@@ -59,13 +59,19 @@ impl World {
             direction,
             currency: usd(),
             amount: units(amount),
-            hash: None,
+            hash: Digest([0; 32]),
         }))
     }
 
     fn end_funds(&mut self, number: usize, dfsp: &str, commit: bool) -> Outcome {
         let (id, name, account) = (id(number), name(dfsp), settlement(dfsp));
-        self.change(Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash: None }))
+        self.change(Change::EndFundsOut(EndFundsOut {
+            id,
+            name,
+            account,
+            commit,
+            hash: Digest([1; 32]),
+        }))
     }
 
     fn set_cap(&mut self, dfsp: &str, whole: i128) {

@@ -696,6 +696,6 @@ fn frames_of_each_version_are_read() {
 }
 
 const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
-const STATE_HASH_1: &str = "e75fdbac74b991b077cba20707a2e0f2e4cf9d973555cae9266d1da171bb3a78";
+const STATE_HASH_1: &str = "50e1657f8d19dfa183d0d2d6135716321c8ac77a2b1cf586feb282c8675bdd21";
 const CHAIN_HEAD_2: &str = "e9f9bbd21f8b6fb477ca3bc3484a47e7c8b345732e4d99f1809d84a04011e678";
-const STATE_HASH_2: &str = "042d561d5138cdc007f2c9364dd1ab46e6853f883a52a445d9e25d71df884760";
+const STATE_HASH_2: &str = "2a23cd53d562cddd6dc5108c6ecb3f3c9de7b8310ff18d49cd617b027cc8adbd";

@@ -692,7 +692,7 @@ fn a_decision_that_is_not_the_recorded_one_is_placed_at_its_record() {
         name: FspName::new("payerfsp").unwrap(),
         account: ledger::AccountId(1),
         commit: false,
-        hash: None,
+        hash: ledger::Digest([0; 32]),
     });
     let (actor, reason) = ("nobody".to_owned(), String::new());
     let change = ledger::Administer { actor, reason, change };
@@ -788,7 +788,7 @@ fn append(log: &mut FileLog<RealDisk>, commands: &[&ledger::Command], header: Ba
     for command in commands {
         let mut fields = Vec::new();
         record::command::write_fields(command, &mut fields);
-        let (kind, version) = (record::command::kind_of(command), 1);
+        let (kind, version) = (command.number(), 1);
         let new = NewRecord { kind, version, fields: &fields, payload: None };
         builder.push(&new.encode().unwrap()).unwrap();
     }

@@ -1,0 +1,829 @@
+//! The stored form of values, derived from declarations.
+//!
+//! [`stored!`] declares a struct: its fields, their bounds, and with them its stored form.
+//! [`numbered!`] declares an enum of numbers. The same bytes are in records, in snapshots and
+//! under the state hash, so a renamed field changes none of them, and a changed form changes all.
+//!
+//! Integers are little-endian. Bounds are asserted when a value is written, because a value that
+//! cannot be read back must not reach the log, and checked when it is read.
+//!
+//! Costs: no allocation but what the value itself needs; a reader never trusts a count for one.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::accounts::ACCOUNTS_MAX;
+use crate::ids::{
+    AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position, Stamp, TransferId,
+};
+use crate::money::{Amount, Currency};
+
+/// Balances lie below this many ten-thousandths on either side of zero: no sum of all of them
+/// leaves the range of the ledger.
+const BALANCE_END: i128 = 1 << 100;
+/// Amounts of commands lie below this many ten-thousandths: 18 digits before the point and 4
+/// after it (hub-semantics 1.6), so that no number of them leaves the range of balances.
+const AMOUNT_END: i128 = 10_i128.pow(22);
+
+/// Longest short text, in bytes: names and types.
+pub const SHORT: usize = 255;
+/// Longest free text, in bytes.
+pub const LONG: usize = 65_535;
+
+/// What is wrong with stored fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldError {
+    /// The fields end too early.
+    Short,
+    /// Bytes follow the last field.
+    Long,
+    /// A field holds a value that this version never writes.
+    Value,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "the record's fields end too early",
+            Self::Long => "bytes follow the record's last field",
+            Self::Value => "a field holds a value that this version never writes",
+        })
+    }
+}
+
+impl core::error::Error for FieldError {}
+
+/// Takes the bytes of stored values: a buffer, or a hasher.
+pub trait Sink {
+    /// Appends bytes.
+    fn bytes(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl Sink for blake3::Hasher {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
+/// A buffer of a fixed size, for rows whose digest is taken.
+pub(crate) struct FixedBuffer<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> FixedBuffer<N> {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; N], length: 0 }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl<const N: usize> Sink for FixedBuffer<N> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+}
+
+/// Takes stored values from the front of a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// [`FieldError::Short`] when there are fewer.
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], FieldError> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(FieldError::Short)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    /// The next value.
+    ///
+    /// # Errors
+    /// [`FieldError`] when the bytes are not those of one.
+    pub fn next<T: Field>(&mut self) -> Result<T, FieldError> {
+        T::read(self)
+    }
+
+    /// The next `len` bytes as text.
+    ///
+    /// # Errors
+    /// [`FieldError`] when there are fewer, or when they are not UTF-8.
+    pub fn text(&mut self, len: usize) -> Result<&'a str, FieldError> {
+        core::str::from_utf8(self.take(len)?).map_err(|_| FieldError::Value)
+    }
+
+    /// Confirms that nothing follows.
+    ///
+    /// # Errors
+    /// [`FieldError::Long`] when something does.
+    pub fn end(self) -> Result<(), FieldError> {
+        if self.0.is_empty() { Ok(()) } else { Err(FieldError::Long) }
+    }
+}
+
+/// A source of choices for made-up values: random numbers, or the bytes of a fuzzer.
+pub trait Chooser {
+    /// A number from 0 to `most`, both included.
+    fn choose(&mut self, most: u64) -> u64;
+}
+
+/// A value with a stored form.
+pub trait Field: Sized {
+    /// Appends the stored form.
+    ///
+    /// # Panics
+    /// When the value is beyond a bound of its declaration.
+    fn write(&self, to: &mut impl Sink);
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`FieldError`] when the bytes are not what [`Field::write`] writes.
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError>;
+
+    /// Makes a value up, within its bounds.
+    fn make_up(chooser: &mut impl Chooser) -> Self;
+}
+
+/// A row of a table: a value, or a key with its value.
+pub trait Row {
+    /// Appends the stored form.
+    fn write_row(&self, to: &mut impl Sink);
+}
+
+impl<T: Field> Row for &T {
+    fn write_row(&self, to: &mut impl Sink) {
+        self.write(to);
+    }
+}
+
+impl<T: Field, U: Field> Row for (&T, &U) {
+    fn write_row(&self, to: &mut impl Sink) {
+        self.0.write(to);
+        self.1.write(to);
+    }
+}
+
+/// A stored form of `T`, where the type alone does not say its bound.
+pub trait Form<T> {
+    /// As [`Field::write`].
+    fn write(value: &T, to: &mut impl Sink);
+    /// As [`Field::read`].
+    ///
+    /// # Errors
+    /// As [`Field::read`].
+    fn read(from: &mut Reader<'_>) -> Result<T, FieldError>;
+    /// As [`Field::make_up`].
+    fn make_up(chooser: &mut impl Chooser) -> T;
+}
+
+/// The form that the type itself has.
+pub struct Plain;
+
+impl<T: Field> Form<T> for Plain {
+    fn write(value: &T, to: &mut impl Sink) {
+        value.write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<T, FieldError> {
+        T::read(from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> T {
+        T::make_up(chooser)
+    }
+}
+
+/// Text of at most `MAX` bytes, after its length in one byte, or in two where `MAX` needs them.
+pub struct Text<const MAX: usize>;
+
+impl<const MAX: usize> Form<String> for Text<MAX> {
+    fn write(value: &String, to: &mut impl Sink) {
+        write_text(value, MAX, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<String, FieldError> {
+        let length = read_length(MAX, from)?;
+        from.text(length).map(String::from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> String {
+        let length = chooser.choose(MAX.min(40) as u64);
+        (0..length).map(|_| char::from(b' ' + chooser.choose(94) as u8)).collect()
+    }
+}
+
+/// At most `MAX` bytes, after their number as [`Text`] has it.
+pub struct Bytes<const MAX: usize>;
+
+impl<const MAX: usize> Form<Vec<u8>> for Bytes<MAX> {
+    fn write(value: &Vec<u8>, to: &mut impl Sink) {
+        write_length(value.len(), MAX, to);
+        to.bytes(value);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Vec<u8>, FieldError> {
+        let length = read_length(MAX, from)?;
+        from.take(length).map(Vec::from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Vec<u8> {
+        let length = chooser.choose(MAX.min(40) as u64);
+        (0..length).map(|_| chooser.choose(255) as u8).collect()
+    }
+}
+
+/// At most `MAX` entries of form `F`, after their number in four bytes.
+pub struct List<const MAX: usize, F = Plain>(F);
+
+impl<const MAX: usize, T, F: Form<T>> Form<Vec<T>> for List<MAX, F> {
+    fn write(value: &Vec<T>, to: &mut impl Sink) {
+        assert!(value.len() <= MAX, "the list has at most {MAX} entries");
+        (value.len() as u32).write(to);
+        value.iter().for_each(|entry| F::write(entry, to));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Vec<T>, FieldError> {
+        let count = u32::read(from)? as usize;
+        if MAX < count {
+            return Err(FieldError::Value);
+        }
+        let mut entries = Vec::with_capacity(count.min(256));
+        for _ in 0..count {
+            entries.push(F::read(from)?);
+        }
+        Ok(entries)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Vec<T> {
+        let count = chooser.choose(MAX.min(4) as u64);
+        (0..count).map(|_| F::make_up(chooser)).collect()
+    }
+}
+
+/// A value of form `F`, or none: after one byte that says which.
+pub struct Maybe<F>(F);
+
+impl<T, F: Form<T>> Form<Option<T>> for Maybe<F> {
+    fn write(value: &Option<T>, to: &mut impl Sink) {
+        value.is_some().write(to);
+        if let Some(value) = value {
+            F::write(value, to);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Option<T>, FieldError> {
+        match bool::read(from)? {
+            true => F::read(from).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Option<T> {
+        bool::make_up(chooser).then(|| F::make_up(chooser))
+    }
+}
+
+/// A participant's name, or none, as an empty text.
+pub struct NameOrEmpty;
+
+impl Form<Option<FspName>> for NameOrEmpty {
+    fn write(value: &Option<FspName>, to: &mut impl Sink) {
+        write_text(value.as_ref().map_or("", FspName::as_str), SHORT, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Option<FspName>, FieldError> {
+        match read_length(SHORT, from)? {
+            0 => Ok(None),
+            length => FspName::new(from.text(length)?).map(Some).ok_or(FieldError::Value),
+        }
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Option<FspName> {
+        Option::make_up(chooser)
+    }
+}
+
+/// Two values, each of its own form.
+pub struct Pair<F, G>(F, G);
+
+impl<T, U, F: Form<T>, G: Form<U>> Form<(T, U)> for Pair<F, G> {
+    fn write(value: &(T, U), to: &mut impl Sink) {
+        F::write(&value.0, to);
+        G::write(&value.1, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<(T, U), FieldError> {
+        Ok((F::read(from)?, G::read(from)?))
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> (T, U) {
+        (F::make_up(chooser), G::make_up(chooser))
+    }
+}
+
+/// An amount of at most 18 digits before the point, of either sign.
+pub struct Limited;
+
+impl Form<Amount> for Limited {
+    fn write(value: &Amount, to: &mut impl Sink) {
+        write_amount(*value, AMOUNT_END, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Amount, FieldError> {
+        read_amount(AMOUNT_END, from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Amount {
+        let amount = Moved::make_up(chooser);
+        if bool::make_up(chooser) { -amount } else { amount }
+    }
+}
+
+/// An amount that is moved: as [`Limited`], and never negative.
+pub struct Moved;
+
+impl Form<Amount> for Moved {
+    fn write(value: &Amount, to: &mut impl Sink) {
+        assert!(Amount::ZERO <= *value, "an amount that is moved is never negative");
+        Limited::write(value, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Amount, FieldError> {
+        let amount = Limited::read(from)?;
+        if amount < Amount::ZERO { Err(FieldError::Value) } else { Ok(amount) }
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Amount {
+        match chooser.choose(7) {
+            0 => Amount::from_units(AMOUNT_END - 1),
+            _ => Amount::from_units(chooser.choose(1_000_000).into()),
+        }
+    }
+}
+
+/// Appends text of at most `most` bytes, in the form of [`Text`].
+///
+/// # Panics
+/// When the text is longer.
+pub fn write_text(text: &str, most: usize, to: &mut impl Sink) {
+    write_length(text.len(), most, to);
+    to.bytes(text.as_bytes());
+}
+
+fn write_amount(amount: Amount, end: i128, to: &mut impl Sink) {
+    assert!(amount.units().abs() < end, "an amount is within its bound");
+    to.bytes(&amount.units().to_le_bytes());
+}
+
+fn read_amount(end: i128, from: &mut Reader<'_>) -> Result<Amount, FieldError> {
+    let units = i128::from_le_bytes(<[u8; 16]>::read(from)?);
+    let bounded = -end < units && units < end;
+    bounded.then_some(Amount::from_units(units)).ok_or(FieldError::Value)
+}
+
+fn write_length(length: usize, most: usize, to: &mut impl Sink) {
+    assert!(length <= most, "{length} bytes are more than the bound, {most}");
+    match most {
+        0..=0xff => (length as u8).write(to),
+        _ => (length as u16).write(to),
+    }
+}
+
+fn read_length(most: usize, from: &mut Reader<'_>) -> Result<usize, FieldError> {
+    let length = match most {
+        0..=0xff => usize::from(u8::read(from)?),
+        _ => usize::from(u16::read(from)?),
+    };
+    if most < length { Err(FieldError::Value) } else { Ok(length) }
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => { $(
+        impl Field for $integer {
+            fn write(&self, to: &mut impl Sink) {
+                to.bytes(&self.to_le_bytes());
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+                <[u8; size_of::<Self>()]>::read(from).map(Self::from_le_bytes)
+            }
+
+            /// Nearly always a small one, so that made-up values meet.
+            fn make_up(chooser: &mut impl Chooser) -> Self {
+                let most = if chooser.choose(7) == 0 { Self::MAX.into() } else { 12 };
+                chooser.choose(most) as Self
+            }
+        }
+    )* };
+}
+integers!(u8, u16, u32, u64);
+
+/// Types around one stored value.
+macro_rules! wrappers {
+    ($($wrapper:ident),*) => { $(
+        impl Field for $wrapper {
+            fn write(&self, to: &mut impl Sink) {
+                self.0.write(to);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+                Field::read(from).map(Self)
+            }
+
+            fn make_up(chooser: &mut impl Chooser) -> Self {
+                Self(Field::make_up(chooser))
+            }
+        }
+    )* };
+}
+wrappers!(AccountId, Digest, NoticeId, OracleId, ParticipantIndex, Position, Stamp);
+
+impl<const N: usize> Field for [u8; N] {
+    fn write(&self, to: &mut impl Sink) {
+        to.bytes(self);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        Ok(from.take(N)?.try_into().expect("exactly N bytes were taken"))
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        core::array::from_fn(|_| chooser.choose(255) as u8)
+    }
+}
+
+impl Field for [u64; 4] {
+    fn write(&self, to: &mut impl Sink) {
+        self.iter().for_each(|number| number.write(to));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        Ok([from.next()?, from.next()?, from.next()?, from.next()?])
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        core::array::from_fn(|_| Field::make_up(chooser))
+    }
+}
+
+impl Field for bool {
+    fn write(&self, to: &mut impl Sink) {
+        u8::from(*self).write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        match u8::read(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(FieldError::Value),
+        }
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        chooser.choose(1) == 1
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn write(&self, to: &mut impl Sink) {
+        Maybe::<Plain>::write(self, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        Maybe::<Plain>::read(from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        Maybe::<Plain>::make_up(chooser)
+    }
+}
+
+impl<T: Field, U: Field> Field for (T, U) {
+    fn write(&self, to: &mut impl Sink) {
+        Pair::<Plain, Plain>::write(self, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        Pair::<Plain, Plain>::read(from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        Pair::<Plain, Plain>::make_up(chooser)
+    }
+}
+
+impl<T: Field> Field for Box<T> {
+    fn write(&self, to: &mut impl Sink) {
+        (**self).write(to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        T::read(from).map(Self::new)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        Self::new(T::make_up(chooser))
+    }
+}
+
+/// A balance; amounts of commands have narrower forms, [`Limited`] and [`Moved`].
+impl Field for Amount {
+    fn write(&self, to: &mut impl Sink) {
+        write_amount(*self, BALANCE_END, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        read_amount(BALANCE_END, from)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        Limited::make_up(chooser)
+    }
+}
+
+impl Field for Currency {
+    fn write(&self, to: &mut impl Sink) {
+        to.bytes(&self.to_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        Self::parse(from.text(3)?).ok_or(FieldError::Value)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        let codes = ["USD", "KES", "EUR", "XOF", "JPY", "TZS"];
+        let code = codes[chooser.choose(codes.len() as u64 - 1) as usize];
+        Self::parse(code).expect("a code of three letters")
+    }
+}
+
+impl Field for FspName {
+    fn write(&self, to: &mut impl Sink) {
+        (self.as_bytes().len() as u8).write(to);
+        to.bytes(self.as_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        let length = usize::from(u8::read(from)?);
+        Self::new(from.text(length)?).ok_or(FieldError::Value)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        let names = ["dfsp1", "dfsp2", "DFSP2", "Hub", "a", "abcdefghijklmnopqrstuvwxyz012345"];
+        let name = names[chooser.choose(names.len() as u64 - 1) as usize];
+        Self::new(name).expect("a name of 1 to 32 bytes")
+    }
+}
+
+impl Field for TransferId {
+    fn write(&self, to: &mut impl Sink) {
+        to.bytes(&self.to_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
+        Self::from_bytes(Field::read(from)?).ok_or(FieldError::Value)
+    }
+
+    /// Nearly always one of few, so that made-up commands meet.
+    fn make_up(chooser: &mut impl Chooser) -> Self {
+        let mut bytes = [0; 17];
+        bytes[0] = [0, 4, 5, 6, 7][chooser.choose(4) as usize];
+        bytes[16] = u8::make_up(chooser);
+        Self::from_bytes(bytes).expect("the first byte names a form")
+    }
+}
+
+/// Lists within a row: as long as the longest of them, the accounts of a participant.
+pub type RowList<F = Plain> = List<ACCOUNTS_MAX, F>;
+
+/// The form of a field: the one that is named, or the type's own.
+macro_rules! form {
+    () => {
+        $crate::field::Plain
+    };
+    ($form:ty) => {
+        $form
+    };
+}
+
+/// Declares a struct with a stored form: its fields, in order. `as` names the form of a field
+/// whose type does not bound it.
+macro_rules! stored {
+    ($(
+        $(#[$attribute:meta])*
+        pub struct $name:ident {
+            $( $(#[$doc:meta])* $visibility:vis $field:ident: $type:ty $(as $form:ty)?, )*
+        }
+    )*) => { $(
+        $(#[$attribute])*
+        pub struct $name {
+            $( $(#[$doc])* $visibility $field: $type, )*
+        }
+
+        impl $crate::field::Field for $name {
+            fn write(&self, to: &mut impl $crate::field::Sink) {
+                $( <$crate::field::form!($($form)?) as $crate::field::Form<$type>>::write(
+                    &self.$field, to,
+                ); )*
+                let _ = to;
+            }
+
+            fn read(
+                from: &mut $crate::field::Reader<'_>,
+            ) -> Result<Self, $crate::field::FieldError> {
+                let _ = &from;
+                Ok(Self { $(
+                    $field: <$crate::field::form!($($form)?) as $crate::field::Form<$type>>::read(
+                        from,
+                    )?,
+                )* })
+            }
+
+            fn make_up(chooser: &mut impl $crate::field::Chooser) -> Self {
+                let _ = &chooser;
+                Self { $(
+                    $field: <$crate::field::form!($($form)?) as $crate::field::Form<$type>>
+                        ::make_up(chooser),
+                )* }
+            }
+        }
+    )* };
+}
+
+/// Declares an enum whose values are stored as their numbers, which are never used again for
+/// another value.
+macro_rules! numbered {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident: $integer:ident {
+            $( $(#[$doc:meta])* $value:ident = $number:literal, )*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[repr($integer)]
+        pub enum $name {
+            $( $(#[$doc])* $value = $number, )*
+        }
+
+        impl $name {
+            /// All values, in order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$value),*];
+
+            /// The number that is stored for this value.
+            #[must_use]
+            pub const fn number(self) -> $integer {
+                self as $integer
+            }
+
+            /// Reads a stored number; `None` when this version does not know it.
+            #[must_use]
+            pub const fn from_number(number: $integer) -> Option<Self> {
+                match number {
+                    $( $number => Some(Self::$value), )*
+                    _ => None,
+                }
+            }
+        }
+
+        impl $crate::field::Field for $name {
+            fn write(&self, to: &mut impl $crate::field::Sink) {
+                self.number().write(to);
+            }
+
+            fn read(
+                from: &mut $crate::field::Reader<'_>,
+            ) -> Result<Self, $crate::field::FieldError> {
+                let number = <$integer as $crate::field::Field>::read(from)?;
+                Self::from_number(number).ok_or($crate::field::FieldError::Value)
+            }
+
+            fn make_up(chooser: &mut impl $crate::field::Chooser) -> Self {
+                Self::ALL[chooser.choose(Self::ALL.len() as u64 - 1) as usize]
+            }
+        }
+    };
+}
+
+/// Declares an enum of which each choice has a number and fields of its own. The number is never
+/// used again for another choice; fields are as in [`stored!`].
+macro_rules! choices {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident: $integer:ident {
+            $(
+                $(#[$about:meta])*
+                $number:literal $choice:ident
+                $( ( $payload:ty $(as $payload_form:ty)? ) )?
+                $( { $( $(#[$doc:meta])* $field:ident: $type:ty $(as $form:ty)?, )* } )?,
+            )*
+        }
+    ) => {
+        $(#[$attribute])*
+        pub enum $name {
+            $(
+                $(#[$about])*
+                $choice
+                $( ( $payload ) )?
+                $( { $( $(#[$doc])* $field: $type, )* } )?,
+            )*
+        }
+
+        impl $name {
+            /// Name and number of each choice, in order of declaration.
+            pub const TABLE: &'static [(&'static str, $integer)] =
+                &[ $( (stringify!($choice), $number), )* ];
+
+            /// The number under which it is stored.
+            #[must_use]
+            pub const fn number(&self) -> $integer {
+                match self {
+                    $( Self::$choice { .. } => $number, )*
+                }
+            }
+
+            /// Appends the fields, without the number.
+            ///
+            /// # Panics
+            /// When a field is beyond the bound of its declaration.
+            pub fn write_fields(&self, to: &mut impl $crate::field::Sink) {
+                match self {
+                    $( Self::$choice {
+                        $( 0: $crate::field::choices!(@bind payload $payload), )?
+                        $( $( $field, )* )?
+                    } => {
+                        $( <$crate::field::form!($($payload_form)?)
+                            as $crate::field::Form<$payload>>::write(payload, to); )?
+                        $( $( <$crate::field::form!($($form)?)
+                            as $crate::field::Form<$type>>::write($field, to); )* )?
+                    } )*
+                }
+            }
+
+            /// Reads the fields of the choice with this number.
+            ///
+            /// # Errors
+            /// [`FieldError`]($crate::FieldError) when there is no such choice, or when the bytes
+            /// are not what [`Self::write_fields`] writes.
+            pub fn read_fields(
+                number: $integer,
+                from: &mut $crate::field::Reader<'_>,
+            ) -> Result<Self, $crate::field::FieldError> {
+                Ok(match number {
+                    $( $number => Self::$choice {
+                        $( 0: <$crate::field::form!($($payload_form)?)
+                            as $crate::field::Form<$payload>>::read(from)?, )?
+                        $( $( $field: <$crate::field::form!($($form)?)
+                            as $crate::field::Form<$type>>::read(from)?, )* )?
+                    }, )*
+                    _ => return Err($crate::field::FieldError::Value),
+                })
+            }
+        }
+
+        impl $crate::field::Field for $name {
+            fn write(&self, to: &mut impl $crate::field::Sink) {
+                self.number().write(to);
+                self.write_fields(to);
+            }
+
+            fn read(
+                from: &mut $crate::field::Reader<'_>,
+            ) -> Result<Self, $crate::field::FieldError> {
+                let number = <$integer as $crate::field::Field>::read(from)?;
+                Self::read_fields(number, from)
+            }
+
+            fn make_up(chooser: &mut impl $crate::field::Chooser) -> Self {
+                let numbers = [ $( $number, )* ];
+                match numbers[chooser.choose(numbers.len() as u64 - 1) as usize] {
+                    $( $number => Self::$choice {
+                        $( 0: <$crate::field::form!($($payload_form)?)
+                            as $crate::field::Form<$payload>>::make_up(chooser), )?
+                        $( $( $field: <$crate::field::form!($($form)?)
+                            as $crate::field::Form<$type>>::make_up(chooser), )* )?
+                    }, )*
+                    number => unreachable!("{number} was taken from the list"),
+                }
+            }
+        }
+    };
+    (@bind $name:ident $payload:ty) => { $name };
+}
+
+pub(crate) use {choices, form, numbered, stored};

@@ -170,7 +170,7 @@ impl<M: Clone> Delivery<M> {
             Consequence::Wait | Consequence::Park if self.entries[slot].unwanted => {
                 Verdict::Ended(self.lapse(slot))
             }
-            // The entry alone waits: its lane was not answered, and goes on with others.
+            // The entry alone waits: its lane was not answered, and continues with others.
             Consequence::Wait => {
                 let pause = self.policy.backoff_micros(self.entries[slot].unsent, &mut self.jitter);
                 Verdict::RetryAt(self.back_off(slot, self.now.after_micros(pause)))
@@ -213,7 +213,7 @@ impl<M: Clone> Delivery<M> {
     }
 
     /// The transfer of a prepare is final: it is not sent, or not sent again. One that was
-    /// attempted may have reached its recipient, which is told of the end like any other.
+    /// attempted may have reached its recipient, which is notified of the end like any other.
     pub fn withdraw(&mut self, notice: NoticeId) -> Withdrawal {
         let Some(&slot) = self.by_notice.get(&notice) else { return Withdrawal::Unknown };
         let Held { stage, lane, purpose, .. } = self.entries[slot];
@@ -550,7 +550,7 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// Another attempt follows, unless that would be too late or nobody needs it any more.
+    /// Another attempt follows, unless that would be too late or it is no longer needed.
     fn after_failure(&mut self, slot: Slot) -> Verdict {
         let Held { lane, attempts, until, unwanted, .. } = self.entries[slot];
         let probe = self.delay_probe(slot);

@@ -417,7 +417,11 @@ fn only_a_prepare_is_withdrawn() {
     assert_eq!(drain(&mut delivery, Moment(0)), [] as [u64; 0]);
     delivery.recorded(&[NoticeId(3), NoticeId(4)]);
     assert_eq!(withdraw(&mut delivery, 4), "unknown");
-    assert_eq!(lane(&delivery, BANK).unrecorded, 0, "what was not under way has no slot");
+    assert_eq!(
+        lane(&delivery, BANK).unrecorded,
+        0,
+        "an entry without an attempt under way has no slot"
+    );
 }
 
 /// Its transfer ends while the payee is asked: the attempt that is made is the last one.
@@ -683,7 +687,7 @@ fn a_pause_that_was_asked_for_is_kept() {
         delivery.enqueue(owed(4, WALLET, 4));
         delivery.finished(NoticeId(3), AttemptResult::Status(200), Moment(10));
         delivery.recorded(&[NoticeId(3)]);
-        assert_eq!(drain(&mut delivery, Moment(10)), [4], "nobody else waits");
+        assert_eq!(drain(&mut delivery, Moment(10)), [4], "no other lane waits");
         delivery.finished(NoticeId(4), AttemptResult::Status(200), Moment(10));
         let until = Waits::Until(Moment(10 + kept));
         assert_eq!(
@@ -742,7 +746,7 @@ fn what_has_no_address_is_parked_until_there_is_one() {
     assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0]);
 
     delivery.address_changed(WALLET, Moment(1_000_000_000));
-    assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0], "that is somebody else's");
+    assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [0; 0], "another node sends these");
     delivery.address_changed(BANK, Moment(1_000_000_000));
     for notice in [1, 3, 4] {
         assert_eq!(drain(&mut delivery, Moment(1_000_000_000)), [notice]);
@@ -775,7 +779,7 @@ fn what_was_parked_comes_back_in_its_place() {
     }
 }
 
-/// Only what is under way goes before it: that cannot be called back.
+/// Only attempts under way go before it: they cannot be called back.
 #[test]
 fn what_was_parked_waits_for_what_is_under_way() {
     let mut delivery = filled(Policy::default(), [owed(1, BANK, 1), owed(2, BANK, 1)]);
@@ -810,7 +814,7 @@ fn what_waits_for_an_address_ends_with_its_horizon_or_its_transfer() {
     assert_eq!((end(&report), report.attempts, report.first_attempt), ("dead", 0, None));
 }
 
-/// Nobody answers for a day: whatever waits ends, tried or not.
+/// No answer comes for a day: every waiting entry ends, attempted or not.
 #[test]
 fn a_dead_lane_is_empty_after_the_horizon() {
     let until = Moment(60_000_000);
@@ -850,7 +854,7 @@ fn a_changed_address_ends_all_pauses_at_once() {
     assert!(matches!(lane(&delivery, BANK).mode, LaneMode::Probing { .. }));
     assert_eq!(drain(&mut delivery, Moment(20)), []);
     delivery.address_changed(WALLET, Moment(20));
-    assert_eq!(drain(&mut delivery, Moment(20)), [], "that is somebody else's");
+    assert_eq!(drain(&mut delivery, Moment(20)), [], "another node sends these");
     delivery.address_changed(BANK, Moment(30));
     let mut sent = drain(&mut delivery, Moment(30));
     sent.sort_unstable();

@@ -1,7 +1,7 @@
 //! The stored form of values, derived from declarations.
 //!
-//! [`stored!`] declares a struct: its fields, their bounds, and with them its stored form.
-//! [`numbered!`] declares an enum of numbers. The same bytes are in records, in snapshots and
+//! `stored!` declares a struct: its fields, their bounds, and with them its stored form.
+//! `numbered!` declares an enum of numbers. The same bytes are in records, in snapshots and
 //! under the state hash, so a renamed field changes none of them, and a changed form changes all.
 //!
 //! Integers are little-endian. Bounds are asserted when a value is written, because a value that
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FieldError`] when the bytes are not those of one.
-    pub fn next<T: Field>(&mut self) -> Result<T, FieldError> {
+    pub fn value<T: Field>(&mut self) -> Result<T, FieldError> {
         T::read(self)
     }
 
@@ -474,7 +474,7 @@ impl Field for [u64; 4] {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
-        Ok([from.next()?, from.next()?, from.next()?, from.next()?])
+        Ok([from.value()?, from.value()?, from.value()?, from.value()?])
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Self {
@@ -778,7 +778,7 @@ macro_rules! choices {
             /// Reads the fields of the choice with this number.
             ///
             /// # Errors
-            /// [`FieldError`]($crate::FieldError) when there is no such choice, or when the bytes
+            /// `FieldError` when there is no such choice, or when the bytes
             /// are not what [`Self::write_fields`] writes.
             pub fn read_fields(
                 number: $integer,

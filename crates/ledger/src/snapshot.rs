@@ -402,16 +402,16 @@ impl Builder {
     /// [`RowError`] when the bytes are not those of a row, or when it cannot follow the others.
     pub fn row(&mut self, table: Table, from: &mut Reader<'_>) -> Result<(), RowError> {
         match table {
-            Table::Accounts => self.account(from.next()?),
-            Table::Participants => self.participant(from.next()?),
-            Table::SettlementModels => self.model(from.next()?),
-            Table::Oracles => self.oracle(from.next()?, from.next()?),
-            Table::LedgerAccountTypes => self.account_type(from.next()?),
-            Table::Active => self.active(from.next()?)?,
-            Table::Outflows => self.outflow(from.next()?, from.next()?)?,
-            Table::Ended => self.ended(from.next()?)?,
-            Table::Notices => self.notice(from.next()?)?,
-            Table::DeadLetters => self.dead_letter(from.next()?)?,
+            Table::Accounts => self.account(from.value()?),
+            Table::Participants => self.participant(from.value()?),
+            Table::SettlementModels => self.model(from.value()?),
+            Table::Oracles => self.oracle(from.value()?, from.value()?),
+            Table::LedgerAccountTypes => self.account_type(from.value()?),
+            Table::Active => self.active(from.value()?)?,
+            Table::Outflows => self.outflow(from.value()?, from.value()?)?,
+            Table::Ended => self.ended(from.value()?)?,
+            Table::Notices => self.notice(from.value()?)?,
+            Table::DeadLetters => self.dead_letter(from.value()?)?,
         }
         Ok(())
     }

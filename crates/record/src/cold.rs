@@ -141,12 +141,12 @@ pub fn read_party(stored: &[u8]) -> Result<(Option<Currency>, FspName), FieldErr
     check_version(&mut reader)?;
     let currency = match reader.0.first() {
         Some(0) => {
-            reader.next::<u8>()?;
+            reader.value::<u8>()?;
             None
         }
-        _ => Some(reader.next()?),
+        _ => Some(reader.value()?),
     };
-    let fsp = reader.next::<FspName>()?;
+    let fsp = reader.value::<FspName>()?;
     reader.end()?;
     Ok((currency, fsp))
 }
@@ -170,7 +170,7 @@ fn versions<'a>(
 }
 
 fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
-    match reader.next::<u8>()? {
+    match reader.value::<u8>()? {
         VALUE_VERSION => Ok(()),
         _ => Err(FieldError::Value),
     }
@@ -200,27 +200,27 @@ fn write_version(row: &Ended, out: &mut Vec<u8>) {
 }
 
 fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, FieldError> {
-    let changed = reader.next()?;
-    let flags = reader.next::<u8>()?;
+    let changed = reader.value()?;
+    let flags = reader.value::<u8>()?;
     if (PAYER_KNOWN | PAYEE_KNOWN | ANSWERED | ANSWER_IS_ERROR) < flags {
         return Err(FieldError::Value);
     }
     let has = |flag| flags & flag != 0;
     let mut party = |known: bool| match known {
-        true => reader.next().map(Some),
+        true => reader.value().map(Some),
         false => Ok(None),
     };
     let (payer, payee) = (party(has(PAYER_KNOWN))?, party(has(PAYEE_KNOWN))?);
-    let hash = reader.next()?;
-    let prepare = reader.next()?;
-    let outcome = reader.next::<Outcome>()?;
-    let completed = reader.next()?;
+    let hash = reader.value()?;
+    let prepare = reader.value()?;
+    let outcome = reader.value::<Outcome>()?;
+    let completed = reader.value()?;
     let answer = match has(ANSWERED) {
         false if has(ANSWER_IS_ERROR) => return Err(FieldError::Value),
         false => None,
         true => {
             let kind = if has(ANSWER_IS_ERROR) { AnswerKind::Abort } else { AnswerKind::Fulfil };
-            Some(Answer { kind, hash: reader.next()?, position: reader.next()? })
+            Some(Answer { kind, hash: reader.value()?, position: reader.value()? })
         }
     };
     Ok(Ended { id: *id, payer, payee, hash, prepare, answer, outcome, completed, changed })

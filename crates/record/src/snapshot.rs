@@ -268,20 +268,20 @@ impl BlockHeader {
         let header: &[u8; BLOCK_HEADER_BYTES] =
             bytes.first_chunk().ok_or(SnapshotError::NoBlock)?;
         let mut fields = Reader(header);
-        if fields.next::<[u8; 4]>()? != MAGIC {
+        if fields.value::<[u8; 4]>()? != MAGIC {
             return Err(SnapshotError::NoBlock);
         }
         if crc32c(&header[..AT_CRC]).to_le_bytes() != header[AT_CRC..] {
             return Err(SnapshotError::HeaderChecksum);
         }
-        let version = fields.next::<u16>()?;
+        let version = fields.value::<u16>()?;
         if version != SNAPSHOT_VERSION {
             return Err(SnapshotError::Version(version));
         }
-        let (kind, number) = (fields.next()?, fields.next()?);
-        let (rows, length) = (fields.next::<u32>()?, fields.next::<u32>()?);
-        let zero = fields.next::<u32>()?;
-        let header = Self { kind, number, rows, length, crc: fields.next()? };
+        let (kind, number) = (fields.value()?, fields.value()?);
+        let (rows, length) = (fields.value::<u32>()?, fields.value::<u32>()?);
+        let zero = fields.value::<u32>()?;
+        let header = Self { kind, number, rows, length, crc: fields.value()? };
         let bounded = header.block_bytes() <= BLOCK_BYTES_MAX && 0 < rows && rows <= length;
         if bounded && zero == 0 { Ok(header) } else { Err(SnapshotError::NoBlock) }
     }
@@ -397,11 +397,11 @@ impl SnapshotReader {
                     self.tail = Some(read_origin(&mut reader)?);
                 }
                 (kind::HEAD, None) => {
-                    self.builder = Some(Builder::new(reader.next::<Head>()?)?);
+                    self.builder = Some(Builder::new(reader.value::<Head>()?)?);
                 }
                 (kind::END, _) if self.end.is_none() => {
                     let digest = Digest(*self.hasher.finalize().as_bytes());
-                    if reader.next::<Digest>()? != digest {
+                    if reader.value::<Digest>()? != digest {
                         return Err(SnapshotError::Digest);
                     }
                     self.end = Some(Summary { bytes: self.bytes, digest });
@@ -418,7 +418,7 @@ impl SnapshotReader {
 }
 
 fn read_origin(reader: &mut Reader<'_>) -> Result<Tail, FieldError> {
-    let (identity, end) = (LogIdentity(reader.next()?), reader.next()?);
-    let (stamp, chain) = (reader.next()?, Digest(reader.next()?));
+    let (identity, end) = (LogIdentity(reader.value()?), reader.value()?);
+    let (stamp, chain) = (reader.value()?, Digest(reader.value()?));
     Ok(Tail { identity, end, durable: end, stamp, chain })
 }

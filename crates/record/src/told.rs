@@ -182,7 +182,7 @@ pub fn ends_of(
     check_version(&mut reader)?;
     let mut ends = Vec::new();
     while !reader.0.is_empty() {
-        let low = reader.next::<u8>()?;
+        let low = reader.value::<u8>()?;
         let end = base.0.checked_add(small(&mut reader)?).ok_or(FieldError::Value)?;
         if low == notice.0 as u8 {
             ends.push(Position(end));
@@ -343,15 +343,15 @@ impl Gathered {
 }
 
 fn read(reader: &mut Reader<'_>) -> Result<Told, FieldError> {
-    let transfer = reader.next::<TransferId>()?;
+    let transfer = reader.value::<TransferId>()?;
     let position = Position(small(reader)?);
     let outcome = read_outcome(reader)?;
-    let flags = reader.next::<u8>()?;
+    let flags = reader.value::<u8>()?;
     let numbers = match flags {
         0 => None,
         _ => Some(read_numbers(flags, reader)?),
     };
-    let count = reader.next::<u8>()?;
+    let count = reader.value::<u8>()?;
     let owed: Result<Vec<_>, _> = (0..count).map(|_| read_owed(numbers.as_ref(), reader)).collect();
     Ok(Told { decided: Decided { transfer, position, outcome, numbers }, owed: owed? })
 }
@@ -361,11 +361,11 @@ fn read_numbers(flags: u8, reader: &mut Reader<'_>) -> Result<Numbers, FieldErro
     if !has(HAS_NUMBERS) || HAS_NUMBERS + SIDES[0] + SIDES[1] + HUB[0] + HUB[1] < flags {
         return Err(FieldError::Value);
     }
-    let letters = reader.next::<[u8; 3]>()?;
+    let letters = reader.value::<[u8; 3]>()?;
     let currency = core::str::from_utf8(&letters).ok().and_then(Currency::parse);
     let currency = currency.ok_or(FieldError::Value)?;
     let lane_capacity = u32::try_from(small(reader)?).map_err(|_| FieldError::Value)?;
-    let hub_name = reader.next::<FspName>()?;
+    let hub_name = reader.value::<FspName>()?;
     let (mut sides, mut hub) = ([None; 2], [None; 2]);
     for (side, flag) in sides.iter_mut().zip(SIDES) {
         if has(flag) {
@@ -374,7 +374,7 @@ fn read_numbers(flags: u8, reader: &mut Reader<'_>) -> Result<Numbers, FieldErro
     }
     for (account, flag) in hub.iter_mut().zip(HUB) {
         if has(flag) {
-            let kind = reader.next::<AccountKind>()?;
+            let kind = reader.value::<AccountKind>()?;
             *account = Some((kind, read_held(reader)?));
         }
     }
@@ -382,8 +382,8 @@ fn read_numbers(flags: u8, reader: &mut Reader<'_>) -> Result<Numbers, FieldErro
 }
 
 fn read_side(reader: &mut Reader<'_>) -> Result<Side, FieldError> {
-    let name = reader.next::<FspName>()?;
-    let flags = reader.next::<u8>()?;
+    let name = reader.value::<FspName>()?;
+    let flags = reader.value::<u8>()?;
     if ACTIVE + ACCOUNT_ACTIVE + HAS_CAP < flags {
         return Err(FieldError::Value);
     }
@@ -407,10 +407,10 @@ fn read_held(reader: &mut Reader<'_>) -> Result<Held, FieldError> {
 
 fn read_owed(numbers: Option<&Numbers>, reader: &mut Reader<'_>) -> Result<Owed, FieldError> {
     let notice = NoticeId(small(reader)?);
-    let kind = reader.next()?;
+    let kind = reader.value()?;
     let outcome = read_outcome(reader)?;
-    let recipient = match reader.next::<u8>()? {
-        OTHER => Some(reader.next()?),
+    let recipient = match reader.value::<u8>()? {
+        OTHER => Some(reader.value()?),
         at => {
             let side = numbers.and_then(|numbers| *numbers.sides.get(usize::from(at))?);
             side.map(|side| side.name)
@@ -425,7 +425,7 @@ fn read_outcome(reader: &mut Reader<'_>) -> Result<Outcome, FieldError> {
 }
 
 fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
-    match reader.next::<u8>()? {
+    match reader.value::<u8>()? {
         VALUE_VERSION => Ok(()),
         _ => Err(FieldError::Value),
     }
@@ -434,7 +434,7 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), FieldError> {
 fn read_number(reader: &mut Reader<'_>) -> Result<u128, FieldError> {
     let mut value = 0;
     for shift in (0..126).step_by(7) {
-        let byte = reader.next::<u8>()?;
+        let byte = reader.value::<u8>()?;
         value |= u128::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Ok(value);

@@ -80,13 +80,13 @@ fn number_of(end: TriedEnd) -> u16 {
 /// [`FieldError`] when the bytes are not what [`write()`] writes.
 pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<Tried>)>, FieldError> {
     let mut reader = Reader(bytes);
-    if reader.next::<u8>()? != VERSION {
+    if reader.value::<u8>()? != VERSION {
         return Err(FieldError::Value);
     }
     let mut deliveries = Vec::new();
     while !reader.0.is_empty() {
-        let notice = reader.next::<NoticeId>()?;
-        let count = reader.next::<u8>()?;
+        let notice = reader.value::<NoticeId>()?;
+        let count = reader.value::<u8>()?;
         let tried = (0..count).map(|_| read_one(&mut reader)).collect::<Result<_, _>>()?;
         deliveries.push((notice, tried));
     }
@@ -94,8 +94,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(NoticeId, Vec<Tried>)>, FieldError> {
 }
 
 fn read_one(reader: &mut Reader<'_>) -> Result<Tried, FieldError> {
-    let (began_ms, took_ms) = (reader.next()?, reader.next()?);
-    let end = match reader.next::<u16>()? {
+    let (began_ms, took_ms) = (reader.value()?, reader.value()?);
+    let end = match reader.value::<u16>()? {
         0 => TriedEnd::TimedOut,
         1 => TriedEnd::ConnectFailed,
         2 => TriedEnd::Broken,

@@ -266,9 +266,9 @@ impl<M: Clone> Delivery<M> {
         }
     }
 
-    /// The participant is reached elsewhere from now on, or for the first time: what was learned
-    /// about the old address counts no more. Its pauses end, its lane opens, and what waited for an
-    /// address lines up again; attempts made are kept. Costs a pass over all entries of all lanes,
+    /// The participant has a new address, or its first one. Failures at the old address no longer
+    /// count: its pauses end, its lane opens, and parked entries line up again. Attempts made are
+    /// kept. Costs a pass over all entries of all lanes,
     /// so it is for changes by people.
     pub fn address_changed(&mut self, recipient: ParticipantIndex, now: Moment) {
         self.now = self.now.max(now);

@@ -83,7 +83,7 @@ pub(crate) struct Lane {
     pub(crate) probes_failed: u32,
     /// The notices that are counted as failures.
     pub(crate) failing: Vec<NoticeId>,
-    /// The last failure was an HTTP answer: the recipient is there, and refuses what it was sent.
+    /// The last failure was an HTTP answer: the recipient runs, and refuses notices.
     pub(crate) answers: bool,
     /// A first attempt has failed since the last success: other new entries will fare no better.
     pub(crate) new_failed: bool,

@@ -51,7 +51,7 @@
 //!
 //! **Costs.** Each call takes O(log n) in the entries there are, and none more than others: nothing
 //! grows by moving all of them. Nothing is allocated per entry beyond the nodes of trees, and a
-//! list of what was tried in vain. The exceptions: a pass over a lane when its address changes or
+//! list of failed attempts. The exceptions: a pass over a lane when its address changes or
 //! it begins to probe, and the end of many entries whose time is over at one moment.
 //!
 //! Time is an argument ([`Moment`]), and the only randomness is the jitter of a generator seeded

@@ -7,7 +7,7 @@
 //! never close a listener, not even to other clients at their own address.
 //!
 //! Costs: every call takes constant time; [`Admission::begin`] and [`Admission::end`] allocate
-//! nothing. Bounds: [`Bounds`], which hold for what is admitted; the driver ends what is evicted.
+//! nothing. Bounds: [`Bounds`], which hold for admitted connections; the driver closes evicted ones.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
@@ -136,7 +136,7 @@ impl<H> Admission<H> {
         self.slots.iter().filter_map(|slot| Some(&slot.held.as_ref()?.holder))
     }
 
-    /// Gives a connection from `address` a place, and takes another one's where there is none.
+    /// Admits a connection from `address`; evicts another one if no place is free.
     ///
     /// # Errors
     /// The holder comes back where requests are being answered on every connection that could
@@ -356,7 +356,7 @@ mod tests {
         for (from, name) in [(here, "a"), (here, "b"), (here, "c"), (there, "d")] {
             places.push(table.admit(from, name).expect("there is room").place);
         }
-        // What has spoken is evicted last, what is being answered never.
+        // A connection that sent a request is evicted last, one being answered never.
         table.begin(places[0]);
         table.end(places[0], Whole::Yes);
         table.begin(places[1]);

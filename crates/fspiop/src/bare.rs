@@ -1,7 +1,7 @@
-//! The answers of the HTTP library to what it cannot parse, and the refusals in their place.
+//! Replaces the bare answers of the HTTP library to malformed requests by refusals.
 //!
 //! hyper answers a request that is not well-formed, or too large, with a status and nothing else,
-//! and closes the connection. A driver looks for such an answer in what it is about to write, and
+//! and closes the connection. A driver searches its outgoing bytes for such an answer, and
 //! writes the refusal that every other fault gets. A test over sockets fails if hyper words its
 //! answers otherwise.
 //!
@@ -19,7 +19,7 @@ const BARE_HEADERS: &[u8] = b"connection: close\r\ncontent-length: 0\r\ndate: ";
 const BARE_END: usize = "Tue, 15 Nov 1994 08:12:31 GMT\r\n\r\n".len();
 
 /// Finds an answer of hyper's own, which is always the last on a connection: where it begins,
-/// and what is to be said in its place.
+/// and the refusal that replaces it.
 #[must_use]
 pub fn find(bytes: &[u8]) -> Option<(usize, Refusal)> {
     let found = BARE_STATUS.iter().position(|status| {

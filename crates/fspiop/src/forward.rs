@@ -4,7 +4,7 @@
 //! What signatures cover stays as it is: source, signature, URI, method, date, content type. What
 //! belongs to one connection is removed, also when a `Connection` header names it, and so are
 //! credentials and addresses of callers: [`strip`] removes all of these once, before a message is
-//! stored or sent anywhere. The map is changed in place: nothing is copied but what is added.
+//! stored or sent anywhere. The map is changed in place: only added headers are copied.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -177,7 +177,7 @@ struct Pair {
     now: Moment,
 }
 
-/// What is known of a recipient.
+/// The model of one recipient's health.
 #[derive(Clone, Debug, Default)]
 struct Health {
     /// Notices that failed since one was settled.

@@ -1,13 +1,14 @@
 //! The places of a listener's connections: how many there may be, in total and from one address,
 //! and which connection makes room when they are all taken.
 //!
-//! A client that keeps the hub waiting can be ended, one whose request the hub is answering cannot.
+//! A client that keeps the hub waiting can be ended, one whose request is being answered cannot.
 //! So a new connection evicts the one that has kept the hub waiting longest: first one that has
 //! never sent a whole request, then one that is idle after an answer. Silent connections therefore
 //! never close a listener, not even to other clients at their own address.
 //!
 //! Costs: every call takes constant time; [`Admission::begin`] and [`Admission::end`] allocate
-//! nothing. Bounds: [`Bounds`], which hold for admitted connections; the driver closes evicted ones.
+//! nothing. Bounds: [`Bounds`], which hold for admitted connections; the driver closes evicted
+//! ones.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;

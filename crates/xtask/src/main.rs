@@ -15,6 +15,7 @@ mod tally;
 mod tidy;
 mod tools;
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -146,9 +147,11 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The root of the repository: where this crate stands, whatever the working directory is.
+/// The root of the repository: where Cargo runs this crate from, whatever the working directory
+/// is. What stood there at compile time may be another clone that shares the build directory.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let stands = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&stands)
         .ancestors()
         .nth(2)
         .expect("xtask stands two levels below the root")

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{IDS, Step, World, history, id};
+use super::history::{CASES, IDS, Step, World, history, id};
 use crate::*;
 
 /// A kernel, and the store beside it.
@@ -33,7 +33,7 @@ fn habits() -> impl Strategy<Value = Vec<Habit>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
     fn where_a_row_lives_changes_nothing(steps in history(), habits in habits()) {

@@ -15,6 +15,8 @@ use crate::*;
 
 /// Participants 0, 1 and 2 belong to the scheme; number 3 does not.
 pub(super) const PARTIES: [&str; 4] = ["alfa", "bravo", "carol", "nobody"];
+/// Histories per property. `PROPTEST_CASES` overrides it: `cargo xtask nightly` runs thousands.
+pub(super) const CASES: u32 = 64;
 /// Transfer ids in play.
 pub(super) const IDS: u8 = 8;
 /// The cap of every participant at the start, in ten-thousandths.

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{IDS, Step, World, history, id};
+use super::history::{CASES, IDS, Step, World, history, id};
 use super::model::{Model, Stands};
 use crate::TransferState;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
     fn the_model_predicts_the_kernel(steps in history()) {

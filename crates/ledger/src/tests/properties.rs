@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{Act, IDS, PrepareAct, Step, World, administer, history, id, name, usd};
+use super::history::{
+    Act, CASES, IDS, PrepareAct, Step, World, administer, history, id, name, usd,
+};
 use crate::*;
 
 /// What the test itself keeps count of, from commands, outcomes and notices alone.
@@ -25,7 +27,7 @@ struct Ledger {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
     fn money_transfers_and_notices_are_accounted_for(steps in history()) {
@@ -108,12 +110,17 @@ proptest! {
 fn full_tables_refuse() {
     let mut world = World::new();
     let mut fill = |room: usize, change: &dyn Fn(usize) -> Change| {
-        for number in 0..room {
-            world.administer(change(number));
-        }
-        let effects = world.apply(&[administer(change(room))]);
-        assert_eq!(effects.outcomes, [Outcome::RegisterFull]);
+        let commands: Vec<_> = (0..=room).map(|number| administer(change(number))).collect();
+        let outcomes = world.apply(&commands).outcomes;
+        let (last, others) = outcomes.split_last().expect("there is one command at least");
+        assert_eq!(*last, Outcome::RegisterFull);
+        assert!(others.iter().all(|outcome| *outcome == Outcome::Accepted));
     };
+    // The hub and three participants are there.
+    fill(PARTICIPANTS_MAX - 4, &|number| Change::CreateParticipant {
+        name: FspName::new(&format!("fsp{number}")).expect("a name"),
+        currency: usd(),
+    });
     fill(ENDPOINTS_MAX, &|number| Change::SetEndpoint {
         name: name(0),
         endpoint: format!("TYPE_{number}"),
@@ -132,11 +139,6 @@ fn full_tables_refuse() {
             settlement_account: AccountKind::Settlement,
             active: true,
         })
-    });
-    // The hub and three participants are there.
-    fill(PARTICIPANTS_MAX - 4, &|number| Change::CreateParticipant {
-        name: FspName::new(&format!("fsp{number}")).expect("a name"),
-        currency: usd(),
     });
     // Whoever is registered can still take up another currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::history::{Step, World, history};
+use super::history::{CASES, Step, World, history};
 use crate::snapshot::{Builder, Inconsistent, Parts};
 use crate::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
     fn a_state_put_together_again_goes_on_as_the_first(steps in history(), at in any::<u16>()) {

@@ -99,7 +99,8 @@ fn ends(state: &State, position: Position, command: &Command) -> Vec<(NoticeId, 
 
 impl Before {
     fn of(state: &State, effects: &Effects, about: Option<TransferId>) -> Self {
-        let values = state.books().iter().map(|account| account.value).collect();
+        let books = about.iter().flat_map(|_| state.books().iter());
+        let values = books.map(|account| account.value).collect();
         Self { about, values, noticed: effects.notices.len(), reserved: None }
     }
 

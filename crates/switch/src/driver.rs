@@ -335,7 +335,7 @@ async fn sweep(edge: Rc<Edge>) {
     let mut lanes = LaneWatch::default();
     loop {
         interval.tick().await;
-        edge.counters.turns.add(1);
+        edge.shown.turns.add(1);
         lanes.look(&edge);
         progress::wedge(&edge);
         edge.pools.sweep();

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use delivery::Delivery;
@@ -20,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::address::AddressBook;
 use crate::breaker::Breakers;
 use crate::connections::Connections;
+use crate::counters::{Counter, Counters};
 use crate::forward::Forwards;
 use crate::inquiry::Inquiries;
 use crate::null::{self, Decisions, Null, Passing};
@@ -94,52 +94,9 @@ impl Decision {
     }
 }
 
-/// A count that one thread raises and others read.
+/// What one thread shows to others besides its counters.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        // One writer: no read-modify-write is needed.
-        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-    }
-
-    /// For a count that falls as well.
-    pub(crate) fn set(&self, count: u64) {
-        self.0.store(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What one thread counts.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) requests: Counter,
-    pub(crate) refused: Counter,
-    pub(crate) forwards: Counter,
-    pub(crate) forwards_failed: Counter,
-    pub(crate) attempts: Counter,
-    pub(crate) connections: Counter,
-    pub(crate) connections_refused: Counter,
-    pub(crate) connections_evicted: Counter,
-    pub(crate) malformed: Counter,
-    /// Calls that read something from a socket, of a client or a participant.
-    pub(crate) socket_reads: Counter,
-    /// Calls that wrote something to one.
-    pub(crate) socket_writes: Counter,
-    pub(crate) calls_denied: Counter,
-    /// Messages that changed nothing because their sender is not a participant.
-    pub(crate) unknown_senders: Counter,
-    /// Notices that wait for an address, as of the last look at the lanes.
-    pub(crate) parked: Counter,
-    pub(crate) signatures_verified: Counter,
-    pub(crate) signatures_refused: Counter,
-    pub(crate) signatures_asked: Counter,
-    pub(crate) signatures_made: Counter,
-    pub(crate) signatures_failed: Counter,
+pub(crate) struct Shown {
     /// How often the loop has turned, as far as the sweep can tell.
     pub(crate) turns: Counter,
     /// Lanes that are stuck.
@@ -189,6 +146,7 @@ pub(crate) struct Edge {
     /// Bytes of bodies that are not yet whole.
     pub(crate) gathered: Cell<usize>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) shown: Arc<Shown>,
     /// Participants whose address changed and whose lanes have not heard of it.
     pub(crate) moved: RefCell<Vec<ParticipantIndex>>,
     view: RefCell<Arc<View>>,
@@ -204,6 +162,7 @@ pub(crate) struct Seat {
     pub(crate) mailbox: Arc<Mailbox<Message>>,
     pub(crate) mail: Arc<Notify>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) shown: Arc<Shown>,
     pub(crate) breakers: Arc<Breakers>,
     pub(crate) seed: u64,
 }
@@ -246,6 +205,7 @@ impl Edge {
             room: Rc::default(),
             gathered: Cell::new(0),
             counters: seat.counters,
+            shown: seat.shown,
             moved: RefCell::default(),
             view: RefCell::new(view),
             generation: Cell::new(generation),

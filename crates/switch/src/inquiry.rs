@@ -84,8 +84,8 @@ impl Traffic {
         inquiry: impl Fn(SyncSender<Vec<T>>) -> Inquiry,
     ) -> Vec<T> {
         let (answer, answers) = sync_channel(self.threads.len());
-        for (counters, mail) in self.threads.iter().zip(&self.mail) {
-            counters.inquiries.lock().push(inquiry(answer.clone()));
+        for (shown, mail) in self.threads.iter().zip(&self.mail) {
+            shown.inquiries.lock().push(inquiry(answer.clone()));
             mail.notify_one();
         }
         drop(answer);
@@ -103,7 +103,7 @@ impl Traffic {
 
 /// Answers what this thread was asked.
 pub(crate) fn answer(edge: &Edge) {
-    let asked = std::mem::take(&mut *edge.counters.inquiries.lock());
+    let asked = std::mem::take(&mut *edge.shown.inquiries.lock());
     for inquiry in asked {
         // The one who asked may have given up.
         match inquiry {

@@ -25,6 +25,7 @@ mod address;
 mod breaker;
 mod commands;
 mod connections;
+mod counters;
 mod driver;
 mod edge;
 mod forward;
@@ -68,6 +69,7 @@ use tokio::sync::{Notify, watch};
 pub use breaker::OpenBreaker;
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
+pub use counters::Totals;
 pub use inquiry::Underway;
 pub use notices::{message_of_payload, stored_message};
 pub use null::Decisions;
@@ -78,7 +80,8 @@ pub use signer::Signer;
 pub use stalled::{StalledLane, StalledLanes, described};
 
 use breaker::Breakers;
-use edge::{Counters, Edge, Seat};
+use counters::Counters;
+use edge::{Edge, Seat, Shown};
 
 /// Connections the kernel may hold before they are accepted.
 const BACKLOG: i32 = 4_096;
@@ -214,12 +217,14 @@ pub fn prepare(
         let waking = Arc::clone(&mail);
         let mailbox = Arc::new(Mailbox::new(move || waking.notify_one()));
         let counters = Arc::new(Counters::default());
-        traffic.threads.push(Arc::clone(&counters));
+        traffic.counters.push(Arc::clone(&counters));
+        let shown = Arc::new(Shown::default());
+        traffic.threads.push(Arc::clone(&shown));
         traffic.mail.push(Arc::clone(&mail));
         mailboxes.push(Arc::clone(&mailbox));
         let seed = seed.wrapping_add((number as u64) << 32);
         let breakers = Arc::clone(&traffic.breakers);
-        let seat = Seat { number, clock, started, mailbox, mail, counters, breakers, seed };
+        let seat = Seat { number, clock, started, mailbox, mail, counters, shown, breakers, seed };
         seats.push((seat, listener));
     }
     (Ports { options, seats, traffic: Arc::new(traffic) }, mailboxes)
@@ -324,62 +329,21 @@ async fn drain(edge: &Edge) {
 /// What the I/O threads have counted since they started.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    threads: Vec<Arc<Counters>>,
+    counters: Vec<Arc<Counters>>,
+    /// What each thread shows besides.
+    threads: Vec<Arc<Shown>>,
     /// Wakes each of them.
     mail: Vec<Arc<Notify>>,
     breakers: Arc<Breakers>,
-}
-
-/// Sums over all threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Requests accepted.
-    pub requests: u64,
-    /// Requests refused.
-    pub refused: u64,
-    /// Messages forwarded without a record.
-    pub forwards: u64,
-    /// Of these, those that could not be delivered.
-    pub forwards_failed: u64,
-    /// Tries to deliver a notice, those too for which its message could not be read.
-    pub attempts: u64,
-    /// Connections from clients taken.
-    pub connections: u64,
-    /// Connections from clients turned away because too many were open.
-    pub connections_refused: u64,
-    /// Connections that lost their place to a new one.
-    pub connections_evicted: u64,
-    /// Requests that were no HTTP, not whole, too slow, or open to two readings.
-    pub malformed: u64,
-    /// System calls that read from a socket, of a client or a participant, and found something.
-    pub socket_reads: u64,
-    /// System calls that wrote to one.
-    pub socket_writes: u64,
-    /// Calls to participants not made because their address is not allowed.
-    pub calls_denied: u64,
-    /// Messages that changed nothing because their sender is not a participant.
-    pub unknown_senders: u64,
-    /// Notices that wait for an address.
-    pub parked: u64,
-    /// Signatures of participants that were good.
-    pub signatures_verified: u64,
-    /// Messages refused because their signature was not.
-    pub signatures_refused: u64,
-    /// The hub's own messages that were to be signed.
-    pub signatures_asked: u64,
-    /// Of these, those that were; the others failed, or wait.
-    pub signatures_made: u64,
-    /// Of these, those that could not be, and were not sent.
-    pub signatures_failed: u64,
 }
 
 impl Traffic {
     /// How the threads are, as of now, in their order.
     #[must_use]
     pub fn pulses(&self) -> Vec<Pulse> {
-        let pulse = |counters: &Arc<Counters>| Pulse {
-            turns: counters.turns.get(),
-            lanes: counters.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        let pulse = |shown: &Arc<Shown>| Pulse {
+            turns: shown.turns.get(),
+            lanes: shown.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         self.threads.iter().map(pulse).collect()
     }
@@ -388,7 +352,7 @@ impl Traffic {
     #[must_use]
     pub fn stalled_lanes(&self) -> StalledLanes {
         let mut all = StalledLanes::default();
-        self.threads.iter().for_each(|counters| all.add(counters.stalled.lock().clone()));
+        self.threads.iter().for_each(|shown| all.add(shown.stalled.lock().clone()));
         all
     }
 
@@ -401,26 +365,8 @@ impl Traffic {
     /// Sums over all threads, as of now.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.threads.iter().fold(Totals::default(), |sum, counters| Totals {
-            requests: sum.requests + counters.requests.get(),
-            refused: sum.refused + counters.refused.get(),
-            forwards: sum.forwards + counters.forwards.get(),
-            forwards_failed: sum.forwards_failed + counters.forwards_failed.get(),
-            attempts: sum.attempts + counters.attempts.get(),
-            connections: sum.connections + counters.connections.get(),
-            connections_refused: sum.connections_refused + counters.connections_refused.get(),
-            connections_evicted: sum.connections_evicted + counters.connections_evicted.get(),
-            malformed: sum.malformed + counters.malformed.get(),
-            socket_reads: sum.socket_reads + counters.socket_reads.get(),
-            socket_writes: sum.socket_writes + counters.socket_writes.get(),
-            calls_denied: sum.calls_denied + counters.calls_denied.get(),
-            unknown_senders: sum.unknown_senders + counters.unknown_senders.get(),
-            parked: sum.parked + counters.parked.get(),
-            signatures_verified: sum.signatures_verified + counters.signatures_verified.get(),
-            signatures_refused: sum.signatures_refused + counters.signatures_refused.get(),
-            signatures_asked: sum.signatures_asked + counters.signatures_asked.get(),
-            signatures_made: sum.signatures_made + counters.signatures_made.get(),
-            signatures_failed: sum.signatures_failed + counters.signatures_failed.get(),
-        })
+        let mut sum = Totals::default();
+        self.counters.iter().for_each(|thread| sum.add(thread));
+        sum
     }
 }

@@ -41,7 +41,7 @@ use tokio::task::spawn_local;
 
 use crate::Options;
 use crate::breaker::Breakers;
-use crate::edge::Counters;
+use crate::counters::Counters;
 use crate::names::{Name, Names};
 use crate::share::Shares;
 use crate::watched::{Watched, WrittenAt};

@@ -54,7 +54,7 @@ impl LaneWatch {
             let due = work.due.filter(|due| patience(edge, *due) <= idle);
             stuck.extend(due.map(|due| name(edge, &work, due, idle)));
         }
-        *edge.counters.stuck.lock().unwrap_or_else(PoisonError::into_inner) = stuck;
+        *edge.shown.stuck.lock().unwrap_or_else(PoisonError::into_inner) = stuck;
     }
 }
 

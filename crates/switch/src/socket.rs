@@ -28,7 +28,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::connections::Line;
-use crate::edge::Counters;
+use crate::counters::Counters;
 
 /// Bytes that one read of a client's socket takes at most.
 const ROOM_BYTES: usize = 64 << 10;

@@ -135,7 +135,7 @@ impl StallWatch {
             }
         }
         stalled.keep_most_owed();
-        *edge.counters.stalled.lock() = stalled;
+        *edge.shown.stalled.lock() = stalled;
     }
 }
 

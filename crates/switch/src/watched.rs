@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use node::stages::Stages;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::edge::Counters;
+use crate::counters::Counters;
 
 /// When a socket was last written, by the clock of [`node::stages`]; 0 when nobody watched.
 pub(crate) type WrittenAt = Rc<Cell<u64>>;

@@ -460,7 +460,9 @@ impl<const N: usize> Field for [u8; N] {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
-        Ok(from.take(N)?.try_into().expect("exactly N bytes were taken"))
+        let (head, rest) = from.0.split_first_chunk().ok_or(FieldError::Short)?;
+        from.0 = rest;
+        Ok(*head)
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Self {
@@ -563,7 +565,7 @@ impl Field for Currency {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FieldError> {
-        Self::parse(from.text(3)?).ok_or(FieldError::Value)
+        Self::from_bytes(from.value()?).ok_or(FieldError::Value)
     }
 
     fn make_up(chooser: &mut impl Chooser) -> Self {

@@ -161,7 +161,12 @@ impl Currency {
     /// Takes three upper-case letters; whether the scheme knows the code is asked elsewhere.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let bytes: [u8; 3] = text.as_bytes().try_into().ok()?;
+        Self::from_bytes(text.as_bytes().try_into().ok()?)
+    }
+
+    /// Reads the stored form; `None` when it is not three capital letters.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 3]) -> Option<Self> {
         bytes.iter().all(u8::is_ascii_uppercase).then_some(Self(bytes))
     }
 

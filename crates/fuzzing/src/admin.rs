@@ -13,7 +13,8 @@ use ledger::{
     Administer, ChangeParties, Command, NoticeId, Outcome, PartyBinding, Stamp, State, TransferId,
 };
 use operations::{
-    AdminOptions, Auth, Health, Hub, Metrics, Noted, ServiceStatus, Told, Unavailable,
+    AdminOptions, Auth, BoxFuture, Health, Hub, Metrics, Noted, Question, ServiceStatus, Told,
+    Unavailable,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use tokio::runtime::{Builder, Runtime};
@@ -86,7 +87,7 @@ fn ask(hub: &Arc<Kernel>, (line, body): &Ask) -> (u16, Vec<u8>) {
     RUNTIME.with(|runtime| {
         runtime.block_on(async {
             let response: Response<Full<Bytes>> =
-                operations::answer(Arc::clone(hub), options, request, PEER).await;
+                operations::answer(Arc::<Kernel>::clone(hub), options, request, PEER).await;
             let (head, body) = response.into_parts();
             let is_json = head
                 .headers
@@ -142,12 +143,16 @@ impl Kernel {
 }
 
 impl Hub for Kernel {
-    async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
-        Ok(self.record(&Command::Administer(Box::new(change))))
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move { Ok(self.record(&Command::Administer(Box::new(change)))) })
     }
 
-    async fn change_parties(&self, change: ChangeParties, _: Told) -> Result<Outcome, Unavailable> {
-        Ok(self.record(&Command::ChangeParties(Box::new(change))))
+    fn change_parties(
+        &self,
+        change: ChangeParties,
+        _: Told,
+    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move { Ok(self.record(&Command::ChangeParties(Box::new(change)))) })
     }
 
     /// The directory is no part of the kernel.
@@ -160,24 +165,21 @@ impl Hub for Kernel {
         Ok(None)
     }
 
-    async fn ask<R: Send + 'static>(
-        &self,
-        question: impl FnOnce(&State) -> R + Send + 'static,
-    ) -> Result<R, Unavailable> {
-        Ok(question(&self.state()))
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async move { Ok(question(&self.state())) })
     }
 
     /// No prepare was ever recorded here.
-    async fn prepare_body(&self, _: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        Ok(None)
+    fn prepare_body(&self, _: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move { Ok(None) })
     }
 
-    async fn explanation(&self, _: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        Ok(None)
+    fn explanation(&self, _: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move { Ok(None) })
     }
 
-    async fn parked(&self) -> Vec<NoticeId> {
-        Vec::new()
+    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+        Box::pin(async move { Vec::new() })
     }
 
     fn metrics(&self) -> Metrics {

@@ -7,7 +7,6 @@ use ledger::{AccountId, AccountKind, Change};
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
 use crate::form::{Form, refuse};
-use crate::hub::Hub;
 use crate::participants::show_with;
 use crate::refusals;
 use crate::shapes::{AccountShape, PositionShape, of_participant};
@@ -24,7 +23,7 @@ pub(crate) const KINDS: [(&str, AccountKind); 7] = [
 ];
 
 /// `GET /participants/{name}/accounts`.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
     let name = participant_name(name)?;
     let found = call.ask(move |state| {
         of_participant(state, &name, |participant| AccountShape::all(state, participant))
@@ -33,7 +32,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 }
 
 /// `POST /participants/{name}/accounts`: only the hub gets its accounts one by one.
-pub(crate) async fn create<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn create(call: &Call<'_>, name: &str) -> Reply {
     let mut form = call.form()?;
     let currency = form.required("currency", Form::currency)?;
     let kind = form.required("type", |form, name| form.choice(name, &KINDS))?;
@@ -52,7 +51,7 @@ pub(crate) async fn create<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 }
 
 /// `PUT /participants/{name}/accounts/{id}`: switches a POSITION account on or off.
-pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str, account: &str) -> Reply {
+pub(crate) async fn update(call: &Call<'_>, name: &str, account: &str) -> Reply {
     let active = call.is_active()?;
     let account = account_id(account)?;
     let name = participant_name(name)?;
@@ -61,7 +60,7 @@ pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str, account: &str
 }
 
 /// `GET /participants/{name}/positions`: one object with `currency`, else an array.
-pub(crate) async fn positions<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn positions(call: &Call<'_>, name: &str) -> Reply {
     let wanted = call.currency()?;
     let name = participant_name(name)?;
     let found = call.ask(move |state| {

@@ -5,18 +5,19 @@ use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use ledger::{Administer, Change, Currency, FspName, Outcome, State};
+use tokio::sync::oneshot;
 
 use crate::form::{Form, known_currency, refuse};
 use crate::guard::Identity;
-use crate::hub::Hub;
+use crate::hub::{Hub, Unavailable};
 use crate::monitoring::AdminFigures;
 use crate::options::AdminKeys;
 use crate::refusals;
 use crate::resource::parameter;
 
 /// A request whose sender was let through and whose body was read.
-pub(crate) struct Call<'a, H> {
-    pub(crate) hub: &'a H,
+pub(crate) struct Call<'a> {
+    pub(crate) hub: &'a dyn Hub,
     pub(crate) base_url: &'a str,
     pub(crate) reach: &'a Reach,
     pub(crate) keys: &'a AdminKeys,
@@ -27,7 +28,7 @@ pub(crate) struct Call<'a, H> {
     pub(crate) identity: Identity,
 }
 
-impl<H: Hub> Call<'_, H> {
+impl Call<'_> {
     /// Asks for a change; it is durable and applied when this returns without a refusal.
     pub(crate) async fn change(&self, change: Change) -> Result<(), Refusal> {
         self.change_because(self.identity.reason.clone(), change).await
@@ -53,7 +54,11 @@ impl<H: Hub> Call<'_, H> {
         &self,
         question: impl FnOnce(&State) -> R + Send + 'static,
     ) -> Result<R, Refusal> {
-        self.hub.ask(question).await.map_err(refusals::of_unavailable)
+        let (answer, mut answered) = oneshot::channel();
+        // A client that has gone takes no answer.
+        let question = Box::new(move |state: &State| drop(answer.send(question(state))));
+        self.hub.ask(question).await.map_err(refusals::of_unavailable)?;
+        answered.try_recv().map_err(|_| refusals::of_unavailable(Unavailable::Stopped))
     }
 
     /// The body's members.

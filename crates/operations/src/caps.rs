@@ -8,12 +8,11 @@ use ledger::{Amount, Change, Currency, Limit, Participant};
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
 use crate::form::Form;
-use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::{CapShape, LimitShape, NET_DEBIT_CAP, of_participant};
 
 /// `GET /participants/limits`: the caps of all participants.
-pub(crate) async fn list_all<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn list_all(call: &Call<'_>) -> Reply {
     let filter = Filter::of(call)?;
     let caps = call.ask(move |state| {
         let all = state.register().iter();
@@ -30,7 +29,7 @@ pub(crate) async fn list_all<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `GET /participants/{name}/limits`.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
     let filter = Filter::of(call)?;
     let name = participant_name(name)?;
     let caps = call.ask(move |state| {
@@ -43,7 +42,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 }
 
 /// `PUT /participants/{name}/limits`: in force with the next prepare.
-pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
     let mut form = call.form()?;
     let currency = form.required("currency", Form::currency)?;
     let mut cap = form.required("limit", Form::object)?;
@@ -59,7 +58,7 @@ pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 
 /// `POST /participants/{name}/initialPositionAndLimits`: once per currency; switches the
 /// accounts on.
-pub(crate) async fn set_initial<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn set_initial(call: &Call<'_>, name: &str) -> Reply {
     let mut form = call.form()?;
     let currency = form.required("currency", Form::currency)?;
     let mut cap = form.required("limit", Form::object)?;
@@ -80,7 +79,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn of<H: Hub>(call: &Call<'_, H>) -> Result<Self, Refusal> {
+    fn of(call: &Call<'_>) -> Result<Self, Refusal> {
         let kind_exists = call.parameter("type").is_none_or(|kind| kind == NET_DEBIT_CAP);
         Ok(Self { currency: call.currency()?, kind_exists })
     }

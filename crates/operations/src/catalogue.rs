@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::Form;
-use crate::hub::Hub;
 use crate::shapes::Moment;
 
 /// Names with their numbers.
@@ -168,13 +167,13 @@ struct AccountTypeShape {
 }
 
 /// `GET /ledgerAccountTypes`: the kernel's own, then the added ones.
-pub(crate) async fn account_types<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn account_types(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&call.ask(all_types).await?))
 }
 
 /// `POST /ledgerAccountTypes`: adds a type, by name. 201 for HUB_FEE, which provisioning scripts
 /// add and which is here from the start; nothing is recorded then, for nothing changes.
-pub(crate) async fn create_account_type<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn create_account_type(call: &Call<'_>) -> Reply {
     let mut form = call.form()?;
     let is_fit = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let name = form.required("name", |form, name| form.word(name, 2..=30, is_fit))?;
@@ -194,7 +193,7 @@ pub(crate) async fn create_account_type<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `GET /enums`: all of them by name, or the one that `id` names; `all` is all of them, too.
-pub(crate) async fn enumerations<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn enumerations(call: &Call<'_>) -> Reply {
     let (types, hub) = call.ask(|state| (all_types(state), HubShape::of(state))).await?;
     let mut all: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, values) in ENUMERATIONS {

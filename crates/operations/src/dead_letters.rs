@@ -10,7 +10,6 @@ use ledger::{Change, DeadLetter, NoticeId, State};
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::refuse;
-use crate::hub::Hub;
 use crate::shapes::{DeadLetterShape, UndeliverableShape};
 
 /// Dead letters shown at once.
@@ -18,7 +17,7 @@ pub(crate) const PAGE_MAX: u64 = 1_000;
 
 /// `GET /deadletters[?limit=1..1000][&before=id]`: the newest first; `before` the last id of
 /// one page gives the next.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn list(call: &Call<'_>) -> Reply {
     let limit = number(call, "limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_MAX);
     let before = number(call, "before", 0..=u64::MAX)?.unwrap_or(u64::MAX);
     let page = call.ask(move |state| {
@@ -33,7 +32,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
 
 /// `GET /undeliverable`: notices that wait until their recipient registers an address, the oldest
 /// first, at most [`crate::hub::PARKED_MAX`]. They are sent by themselves when it does.
-pub(crate) async fn undeliverable<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn undeliverable(call: &Call<'_>) -> Reply {
     let parked = call.hub.parked().await;
     let shown = call.ask(move |state| {
         let owed = parked.iter().filter_map(|id| state.notice(*id));
@@ -43,7 +42,7 @@ pub(crate) async fn undeliverable<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `POST /deadletters/{id}/resend`: owed again, with a fresh set of attempts.
-pub(crate) async fn resend<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+pub(crate) async fn resend(call: &Call<'_>, id: &str) -> Reply {
     let notice = match id.parse() {
         Ok(id) => NoticeId(id),
         Err(_) => return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "id", "must be an integer")),
@@ -64,8 +63,8 @@ fn newest_before(state: &State, before: u64, limit: usize) -> VecDeque<&DeadLett
     page
 }
 
-fn number<H: Hub>(
-    call: &Call<'_, H>,
+fn number(
+    call: &Call<'_>,
     name: &str,
     range: std::ops::RangeInclusive<u64>,
 ) -> Result<Option<u64>, Refusal> {

@@ -13,11 +13,10 @@ use ledger::TransferId;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::refuse;
-use crate::hub::Hub;
 use crate::refusals;
 
 /// The life of a transfer.
-pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
     let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
     })?;

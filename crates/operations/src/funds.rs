@@ -14,7 +14,6 @@ use crate::accounts::account_id;
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
 use crate::form::{Form, TRANSFER_ID_FORM, refuse};
-use crate::hub::Hub;
 
 /// Longest external reference, in characters.
 pub(crate) const REFERENCE_CHARACTERS_MAX: usize = 256;
@@ -31,7 +30,7 @@ pub(crate) const ENDS: [(&str, bool); 2] =
 /// Funds in, or the reservation of funds out.
 ///
 /// The external reference is recorded with the reason; extensions are checked and let go.
-pub(crate) async fn start<H: Hub>(call: &Call<'_, H>, name: &str, account: &str) -> Reply {
+pub(crate) async fn start(call: &Call<'_>, name: &str, account: &str) -> Reply {
     let mut form = call.form()?;
     let id = form.required("transferId", Form::transfer_id)?;
     let reference = form.required("externalReference", |form, name| {
@@ -55,12 +54,7 @@ pub(crate) async fn start<H: Hub>(call: &Call<'_, H>, name: &str, account: &str)
 }
 
 /// The end of a reserved outflow.
-pub(crate) async fn end<H: Hub>(
-    call: &Call<'_, H>,
-    name: &str,
-    account: &str,
-    transfer: &str,
-) -> Reply {
+pub(crate) async fn end(call: &Call<'_>, name: &str, account: &str, transfer: &str) -> Reply {
     let mut form = call.form()?;
     let commit = form.required("action", |form, name| form.choice(name, &ENDS))?;
     let reason = form.required("reason", reason)?;
@@ -77,7 +71,7 @@ pub(crate) async fn end<H: Hub>(
 }
 
 /// Digest of whose account it is and of the body, by which a resend is recognised.
-fn request_hash<H: Hub>(call: &Call<'_, H>, name: &FspName, account: AccountId) -> Digest {
+fn request_hash(call: &Call<'_>, name: &FspName, account: AccountId) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&account.0.to_le_bytes());
     hasher.update(&significant_hash(&call.body));

@@ -1,5 +1,6 @@
 //! What this crate needs of the running hub.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,14 +11,17 @@ use ledger::{
 /// Notices without an address that are listed, at most.
 pub const PARKED_MAX: usize = 1_000;
 
+/// A future on the heap, which makes [`Hub`] and the table of routes free of generics.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A question about the state; it takes the answer along.
+pub type Question = Box<dyn FnOnce(&State) + Send>;
+
 /// The running hub, as operators see it.
 pub trait Hub: Send + Sync + 'static {
     /// Records a change and answers with what the kernel decided about it, once that is durable
     /// and applied. On an error nothing is known but that the same change can be asked for again.
-    fn administer(
-        &self,
-        change: Administer,
-    ) -> impl Future<Output = Result<Outcome, Unavailable>> + Send;
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>>;
 
     /// Records which FSPs serve parties, and beside it who says so and why; answers with what the
     /// kernel decided, once that is durable and applied and look-ups see it.
@@ -25,7 +29,7 @@ pub trait Hub: Send + Sync + 'static {
         &self,
         change: ChangeParties,
         told: Told,
-    ) -> impl Future<Output = Result<Outcome, Unavailable>> + Send;
+    ) -> BoxFuture<'_, Result<Outcome, Unavailable>>;
 
     /// Who serves exactly this identifier and sub-identifier, as look-ups see it.
     ///
@@ -38,32 +42,24 @@ pub trait Hub: Send + Sync + 'static {
         sub_id: Option<&str>,
     ) -> Result<Option<PartyBinding>, Unavailable>;
 
-    /// Answers a question from a state at least as new as the log's end when it was asked.
+    /// Runs a question on a state at least as new as the log's end when it was asked, and returns
+    /// afterwards.
     ///
     /// The question runs beside the decisions about money and must be short: it copies what it
     /// wants to know, and what it copies is bounded by the register (10,000 participants) or by
     /// the page size of the list.
-    fn ask<R: Send + 'static>(
-        &self,
-        question: impl FnOnce(&State) -> R + Send + 'static,
-    ) -> impl Future<Output = Result<R, Unavailable>> + Send;
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>>;
 
     /// The body of the `POST /transfers` that has this id, read from the log; `None` when there is
     /// none.
-    fn prepare_body(
-        &self,
-        id: TransferId,
-    ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
+    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
 
     /// What is known of a transfer, as a document of JSON; `None` when no record made it.
-    fn explanation(
-        &self,
-        id: TransferId,
-    ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
+    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>>;
 
     /// Some notices that wait until their recipient registers an address, in order of number, at
     /// most [`PARKED_MAX`].
-    fn parked(&self) -> impl Future<Output = Vec<NoticeId>> + Send;
+    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>>;
 
     /// Counters and gauges, read without waiting.
     fn metrics(&self) -> Metrics;

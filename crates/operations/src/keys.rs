@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
-use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::{Moment, of_participant};
 
@@ -64,12 +63,12 @@ struct ReloadShape {
 
 /// `GET /participants/{name}/keys`: those of the register, oldest first, then the directory's.
 /// For the hub its own, if it signs.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn list(call: &Call<'_>, name: &str) -> Reply {
     Ok(Answer::ok(&all(call, participant_name(name)?).await?))
 }
 
 /// `GET /participants/{name}/keys/{id}`.
-pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str, id: &str) -> Reply {
+pub(crate) async fn show(call: &Call<'_>, name: &str, id: &str) -> Reply {
     let all = all(call, participant_name(name)?).await?;
     match all.iter().find(|key| key.id == id) {
         Some(key) => Ok(Answer::ok(key)),
@@ -79,7 +78,7 @@ pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str, id: &str) -> Re
 
 /// `POST /participants/{name}/keys` with `{"publicKey": PEM}`: one key more, in force with the
 /// next message. A key that is there already stays as it is.
-pub(crate) async fn add<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn add(call: &Call<'_>, name: &str) -> Reply {
     let mut form = call.form()?;
     let pem = form.required("publicKey", |form, name| form.text(name, 1..=KEY_TEXT_BYTES_MAX))?;
     form.finish()?;
@@ -102,7 +101,7 @@ pub(crate) async fn add<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 }
 
 /// `DELETE /participants/{name}/keys/{id}`: refused with the next message.
-pub(crate) async fn remove<H: Hub>(call: &Call<'_, H>, name: &str, id: &str) -> Reply {
+pub(crate) async fn remove(call: &Call<'_>, name: &str, id: &str) -> Reply {
     let name = participant_name(name)?;
     let id = parse_id(id).ok_or_else(not_found)?;
     call.change(Change::RemoveKey { name, id }).await.map_err(|refusal| {
@@ -119,7 +118,7 @@ pub(crate) async fn remove<H: Hub>(call: &Call<'_, H>, name: &str, id: &str) -> 
 }
 
 /// `POST /keyDirectory/reload`: reads the directory of keys again, like SIGHUP.
-pub(crate) async fn reload<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn reload(call: &Call<'_>) -> Reply {
     let Some(directory) = call.keys.directory.as_ref().map(Arc::clone) else {
         let detail = "there is no directory of keys: set jws.keys and start again";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
@@ -133,7 +132,7 @@ pub(crate) async fn reload<H: Hub>(call: &Call<'_, H>) -> Reply {
     }))
 }
 
-async fn all<H: Hub>(call: &Call<'_, H>, name: FspName) -> Result<Vec<KeyShape>, Refusal> {
+async fn all(call: &Call<'_>, name: FspName) -> Result<Vec<KeyShape>, Refusal> {
     let found = call.ask(move |state| {
         let keys = of_participant(state, &name, |participant| participant.keys.clone());
         (keys, *state.hub() == name)

@@ -51,9 +51,9 @@ mod waterfall;
 mod wire;
 
 pub use hub::{
-    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker, OpenBreakers,
-    PARKED_MAX, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage,
-    Takeover, Task, Told, Unavailable,
+    BoxFuture, Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker,
+    OpenBreakers, PARKED_MAX, Question, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes,
+    Storage, StuckStage, Takeover, Task, Told, Unavailable,
 };
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
 pub use server::{answer, serve, serve_probes};

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::hub::{
-    Health, Hub, Metrics, OpenBreaker, ServiceStatus, Snapshots, StalledLane, Storage, StuckStage,
+    Health, Metrics, OpenBreaker, ServiceStatus, Snapshots, StalledLane, Storage, StuckStage,
 };
 use crate::shapes::Moment;
 use crate::storage;
@@ -90,7 +90,7 @@ struct StateShape {
 /// `upesi verify` prints for the same position. Needs the token, for it is not free: the hashes
 /// are computed on the thread that decides about money, which takes about a microsecond for each
 /// transfer kept.
-pub(crate) async fn state<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn state(call: &Call<'_>) -> Reply {
     let shape = call.ask(|state| {
         let hashes = state.hashes();
         StateShape {
@@ -171,7 +171,7 @@ fn open_breakers(health: &Health) -> Option<OpenBreakersShape> {
 
 /// All counters and gauges, how many parts are not well, and the process's own: its start, and its
 /// use of processor and memory.
-pub(crate) fn metrics<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) fn metrics(call: &Call<'_>) -> Reply {
     let (hub, health) = (call.hub, call.hub.health());
     let mut text = render(&hub.metrics(), &hub.snapshots(), &hub.storage(), &call.figures);
     let help = "Parts that are not well, as /health names them.";

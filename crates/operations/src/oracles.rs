@@ -13,7 +13,6 @@ use serde::Serialize;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, known_currency, refuse};
-use crate::hub::Hub;
 use crate::refusals;
 
 /// Types of identifiers that an oracle can be asked for (hub-semantics 1.6).
@@ -53,7 +52,7 @@ struct EndpointShape {
 }
 
 /// `GET /oracles`: all of them, or those of a type, of a currency.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn list(call: &Call<'_>) -> Reply {
     let wanted = call.parameter("type");
     let currency = match call.parameter("currency") {
         None => None,
@@ -75,7 +74,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `POST /oracles`: one per type and currency.
-pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn create(call: &Call<'_>) -> Reply {
     call.must_accept()?;
     let mut form = call.form()?;
     let oracle = Oracle {
@@ -89,7 +88,7 @@ pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `PUT /oracles/{id}`: what is absent stays, but the endpoint must be given.
-pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+pub(crate) async fn update(call: &Call<'_>, id: &str) -> Reply {
     let mut form = call.form()?;
     let update = OracleUpdate {
         id_type: id_type(&mut form, "oracleIdType")?,
@@ -105,7 +104,7 @@ pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
 
 /// `DELETE /oracles/{id}`: afterwards there is none with this id, which holds already for one that
 /// never was.
-pub(crate) async fn delete<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+pub(crate) async fn delete(call: &Call<'_>, id: &str) -> Reply {
     call.must_accept()?;
     if let Some(id) = oracle_id(id) {
         call.change(Change::DeleteOracle { id }).await?;
@@ -135,11 +134,7 @@ fn id_type(form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
 
 /// The address in a member `{value, endpointType}`. Nothing calls it yet, but what is kept here
 /// must be fit to be called: the rules are those of participants' endpoints.
-fn endpoint<H: Hub>(
-    call: &Call<'_, H>,
-    form: &mut Form<'_>,
-    name: &str,
-) -> Result<Option<String>, Refusal> {
+fn endpoint(call: &Call<'_>, form: &mut Form<'_>, name: &str) -> Result<Option<String>, Refusal> {
     let Some(mut endpoint) = form.object(name)? else { return Ok(None) };
     let value = endpoint.required("value", |form, name| {
         form.word(name, 1..=ENDPOINT_CHARACTERS_MAX, |character| !character.is_control())

@@ -10,7 +10,6 @@ use ledger::{Change, FspName};
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
 use crate::form::{Form, refuse};
-use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::{EndpointShape, ParticipantShape, of_participant};
 
@@ -21,7 +20,7 @@ pub(crate) const ENDPOINT_VALUE_CHARACTERS_MAX: usize = 1_024;
 
 /// `GET /participants`: all of them, the hub first; with `isProxy=true` none, for the hub knows
 /// no proxies.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn list(call: &Call<'_>) -> Reply {
     if call.parameter("isProxy").is_some_and(|value| matches!(value.as_str(), "true" | "1")) {
         return Ok(Answer::ok(&[(); 0]));
     }
@@ -37,7 +36,7 @@ pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
 
 /// `POST /participants`: a new participant, or a further currency of a known one. Proxies for
 /// other schemes are not served: 501.
-pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn create(call: &Call<'_>) -> Reply {
     let mut form = call.form()?;
     let name = form.required("name", |form, name| form.word(name, NAME, is_name_character))?;
     if form.flag("isProxy")?.unwrap_or(false) {
@@ -51,12 +50,12 @@ pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `GET /participants/{name}`.
-pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
     show_with(call, participant_name(name)?, StatusCode::OK).await
 }
 
 /// `PUT /participants/{name}`: switches it on or off.
-pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
     let active = call.is_active()?;
     let name = participant_name(name)?;
     call.change(Change::SetParticipantActive { name, active }).await?;
@@ -64,7 +63,7 @@ pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 }
 
 /// `GET /participants/{name}/endpoints`: one object with `type`, else an array.
-pub(crate) async fn endpoints<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn endpoints(call: &Call<'_>, name: &str) -> Reply {
     let name = participant_name(name)?;
     let found = call.ask(move |state| {
         of_participant(state, &name, |participant| participant.endpoints.clone())
@@ -82,7 +81,7 @@ pub(crate) async fn endpoints<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 
 /// `POST /participants/{name}/endpoints`: sets or overwrites one of the types of hub-semantics
 /// 2.1. What the hub will call must be an address that it can and may call.
-pub(crate) async fn set_endpoint<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn set_endpoint(call: &Call<'_>, name: &str) -> Reply {
     let mut form = call.form()?;
     let kind = form.required("type", endpoint_type)?;
     let value = form.required("value", |form, name| {
@@ -98,11 +97,7 @@ pub(crate) async fn set_endpoint<H: Hub>(call: &Call<'_, H>, name: &str) -> Repl
 }
 
 /// The participant as it is now, after a change or without one.
-pub(crate) async fn show_with<H: Hub>(
-    call: &Call<'_, H>,
-    name: FspName,
-    status: StatusCode,
-) -> Reply {
+pub(crate) async fn show_with(call: &Call<'_>, name: FspName, status: StatusCode) -> Reply {
     let base_url = call.base_url.to_owned();
     let found = call.ask(move |state| {
         of_participant(state, &name, |participant| {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, known_currency, refuse};
-use crate::hub::{Hub, Told};
+use crate::hub::Told;
 use crate::refusals;
 
 /// Rows of one request.
@@ -58,7 +58,7 @@ struct PartyShape {
 }
 
 /// `POST /parties`: registers up to [`ROWS_MAX`] parties.
-pub(crate) async fn register<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn register(call: &Call<'_>) -> Reply {
     let mut form = call.form()?;
     let rows = form.required("parties", Form::array)?;
     form.finish()?;
@@ -97,7 +97,7 @@ pub(crate) async fn register<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `GET /parties/{Type}/{ID}`: who serves the party; with `subId` its part of that name.
-pub(crate) async fn find<H: Hub>(call: &Call<'_, H>, kind: &str, id: &str) -> Reply {
+pub(crate) async fn find(call: &Call<'_>, kind: &str, id: &str) -> Reply {
     let kind = id_type("Type", kind)?;
     let sub_id = call.parameter("subId");
     let found = call.hub.find_party(kind.as_str(), id, sub_id.as_deref());

@@ -22,7 +22,7 @@ struct StatusShape {
 }
 
 /// Answers a request to the listener for probes.
-pub(crate) fn reply(hub: &impl Hub, head: &Parts) -> Reply {
+pub(crate) fn reply(hub: &dyn Hub, head: &Parts) -> Reply {
     let path = head.uri.path();
     if !matches!(path, "/live" | "/ready" | "/health") {
         return Err(Refusal::unknown_uri());

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, refuse};
-use crate::hub::{Cluster, Hub};
+use crate::hub::Cluster;
 
 const MEMBER: &str = "rulesVersion";
 
@@ -25,13 +25,13 @@ struct RulesShape {
 }
 
 /// `GET /rules`.
-pub(crate) async fn show<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn show(call: &Call<'_>) -> Reply {
     let rules_version = call.ask(State::rules_version).await?;
     Ok(Answer::ok(&RulesShape { rules_version, rules_known: rules_known() }))
 }
 
 /// `PUT /rules`: in force with the next batch, on every node.
-pub(crate) async fn activate<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn activate(call: &Call<'_>) -> Reply {
     let mut form = call.form()?;
     let rules_version = form.required(MEMBER, Form::version)?;
     form.finish()?;

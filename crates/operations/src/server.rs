@@ -52,7 +52,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// one task per connection.
 pub async fn serve(
     listener: TcpListener,
-    hub: Arc<impl Hub>,
+    hub: Arc<dyn Hub>,
     options: AdminOptions,
     shutdown: impl Future,
 ) {
@@ -61,7 +61,7 @@ pub async fn serve(
 
 /// Serves the probes of supervisors in the same way: `GET /live`, `GET /ready`, `GET /health` and
 /// nothing else, without a token.
-pub async fn serve_probes(listener: TcpListener, hub: Arc<impl Hub>, shutdown: impl Future) {
+pub async fn serve_probes(listener: TcpListener, hub: Arc<dyn Hub>, shutdown: impl Future) {
     let limits = Limits::of_probes();
     let options = AdminOptions { limits, ..AdminOptions::new(Auth::None) };
     listen(listener, Server::new(hub, options, Surface::Probes), shutdown).await;
@@ -70,7 +70,7 @@ pub async fn serve_probes(listener: TcpListener, hub: Arc<impl Hub>, shutdown: i
 /// Answers one request that came by no connection: all phases but the parsing of HTTP. `peer` is
 /// who is recorded as having asked. Must run within a tokio runtime with time enabled.
 pub async fn answer(
-    hub: Arc<impl Hub>,
+    hub: Arc<dyn Hub>,
     options: AdminOptions,
     request: Request<Full<Bytes>>,
     peer: IpAddr,
@@ -86,15 +86,15 @@ enum Surface {
     Probes,
 }
 
-struct Server<H> {
-    hub: Arc<H>,
+struct Server {
+    hub: Arc<dyn Hub>,
     options: AdminOptions,
     surface: Surface,
     connections: Arc<Connections>,
     failed_tokens: FailedTokens,
 }
 
-async fn listen<H: Hub>(listener: TcpListener, server: Server<H>, shutdown: impl Future) {
+async fn listen(listener: TcpListener, server: Server, shutdown: impl Future) {
     let server = Arc::new(server);
     let (stop, stopped) = watch::channel(());
     let mut tasks = JoinSet::new();
@@ -131,8 +131,8 @@ async fn listen<H: Hub>(listener: TcpListener, server: Server<H>, shutdown: impl
     let _ended = timeout(server.options.limits.shutdown_time, drained).await;
 }
 
-async fn serve_connection<H: Hub>(
-    server: Arc<Server<H>>,
+async fn serve_connection(
+    server: Arc<Server>,
     stream: TcpStream,
     ends: Ends,
     (place, mut stopped): (Place, watch::Receiver<()>),
@@ -165,8 +165,8 @@ async fn serve_connection<H: Hub>(
     }
 }
 
-impl<H: Hub> Server<H> {
-    fn new(hub: Arc<H>, options: AdminOptions, surface: Surface) -> Self {
+impl Server {
+    fn new(hub: Arc<dyn Hub>, options: AdminOptions, surface: Surface) -> Self {
         let Limits { connections: total, connections_per_address: per_address, .. } =
             options.limits;
         let connections = Connections::new(Bounds { total, per_address });
@@ -274,7 +274,7 @@ impl<H: Hub> Server<H> {
 }
 
 /// From here on HEAD is GET: the body is left out when the answer is written.
-async fn handle<H: Hub>(call: &Call<'_, H>, resource: &Resource, method: &Method) -> Reply {
+async fn handle(call: &Call<'_>, resource: &Resource, method: &Method) -> Reply {
     match (resource, method.as_str()) {
         (Resource::Participants, "POST") => participants::create(call).await,
         (Resource::Participants, _) => participants::list(call).await,

@@ -7,7 +7,6 @@ use ledger::{AccountKind, Change, Outcome, SettlementModel};
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::Form;
-use crate::hub::Hub;
 use crate::refusals;
 use crate::shapes::SettlementModelShape;
 
@@ -22,12 +21,12 @@ pub(crate) const SETTLEMENT_ACCOUNTS: [(&str, AccountKind); 2] = [
 ];
 
 /// `GET /settlementModels`.
-pub(crate) async fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn list(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&call.ask(SettlementModelShape::all).await?))
 }
 
 /// `POST /settlementModels`: 201 and nothing more.
-pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) async fn create(call: &Call<'_>) -> Reply {
     let mut form = call.form()?;
     let model = read(&mut form)?;
     form.finish()?;
@@ -40,7 +39,7 @@ pub(crate) async fn create<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `GET /settlementModels/{name}`.
-pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
     let name = name.to_owned();
     match call.ask(move |state| SettlementModelShape::find(state, &name)).await? {
         Some(model) => Ok(Answer::ok(&model)),
@@ -49,7 +48,7 @@ pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
 }
 
 /// `PUT /settlementModels/{name}`: whether participants created from now on get its accounts.
-pub(crate) async fn update<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
     let active = call.is_active()?;
     if !is_name_length(name) {
         return Err(not_found());

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::{Hub, Snapshots};
+use crate::hub::Snapshots;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,13 +44,13 @@ impl From<Snapshots> for Shape {
 }
 
 /// `GET /snapshots`.
-pub(crate) fn list<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) fn list(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&Shape::from(call.hub.snapshots())))
 }
 
 /// `POST /snapshots`: 202 at once; it is taken on a thread of its own. Not recorded in the log: it
 /// changes nothing about money.
-pub(crate) fn take<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) fn take(call: &Call<'_>) -> Reply {
     call.hub.take_snapshot();
     Ok(Answer::json(StatusCode::ACCEPTED, &Shape::from(call.hub.snapshots())))
 }

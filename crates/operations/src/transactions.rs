@@ -14,7 +14,6 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
-use crate::hub::Hub;
 use crate::refusals;
 
 /// ILPv1: a payment.
@@ -38,7 +37,7 @@ struct PrepareBody {
 }
 
 /// The transaction object of a transfer.
-pub(crate) async fn show<H: Hub>(call: &Call<'_, H>, id: &str) -> Reply {
+pub(crate) async fn show(call: &Call<'_>, id: &str) -> Reply {
     let not_found = || Refusal::new(ErrorCode::ID_NOT_FOUND, "transaction not found");
     let id = TransferId::parse(id).ok_or_else(not_found)?;
     let body = call.hub.prepare_body(id).await.map_err(refusals::of_unavailable)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, refuse};
-use crate::hub::{Hub, Noted, Stage};
+use crate::hub::{Noted, Stage};
 
 #[derive(Serialize)]
 struct Watching {
@@ -38,13 +38,13 @@ struct EventShape {
 }
 
 /// `GET /waterfall`.
-pub(crate) fn show<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) fn show(call: &Call<'_>) -> Reply {
     Ok(Answer::ok(&Watching { enabled: call.hub.is_watching() }))
 }
 
 /// `PUT /waterfall` with `{"enabled": true}`: the memory of some seconds of transfers; off again
 /// forgets them. Not recorded in the log: it changes nothing about money.
-pub(crate) fn switch<H: Hub>(call: &Call<'_, H>) -> Reply {
+pub(crate) fn switch(call: &Call<'_>) -> Reply {
     let mut form = call.form()?;
     let enabled = form.required("enabled", Form::flag)?;
     form.finish()?;
@@ -53,7 +53,7 @@ pub(crate) fn switch<H: Hub>(call: &Call<'_, H>) -> Reply {
 }
 
 /// `GET /waterfall/{transferId}`: 404 when not all that was noted of it is kept (any more).
-pub(crate) fn of_transfer<H: Hub>(call: &Call<'_, H>, name: &str) -> Reply {
+pub(crate) fn of_transfer(call: &Call<'_>, name: &str) -> Reply {
     let transfer = TransferId::parse(name).ok_or_else(|| {
         refuse(ErrorCode::MALFORMED_SYNTAX, "transferId", "must be a UUID or a ULID")
     })?;

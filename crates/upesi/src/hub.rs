@@ -12,9 +12,9 @@ use ledger::{
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
 use operations::{
-    Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker, OpenBreakers,
-    PARKED_MAX, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage,
-    Takeover, Told, Unavailable,
+    BoxFuture, Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker,
+    OpenBreakers, PARKED_MAX, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage,
+    StuckStage, Takeover, Told, Unavailable,
 };
 use ports::{Clock, Now};
 use sequencer::{Durability, Submission};
@@ -45,24 +45,26 @@ const BREAKERS_SHOWN_MAX: usize = 100;
 pub(crate) const EXPLAINED_MAX: usize = 2;
 
 impl Hub for NodeHub {
-    async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
-        self.record(Command::Administer(Box::new(change)), None).await
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move { self.record(Command::Administer(Box::new(change)), None).await })
     }
 
     /// Who says so and why stands in the record as the headers of a message without a body do.
-    async fn change_parties(
+    fn change_parties(
         &self,
         change: ChangeParties,
         told: Told,
-    ) -> Result<Outcome, Unavailable> {
-        let said = [(ACTOR, told.actor), (REASON, told.reason)];
-        let line = |(name, text): (HeaderName, String)| {
-            Some((name, HeaderValue::from_bytes(text.as_bytes()).ok()?))
-        };
-        let headers: HeaderMap = said.into_iter().filter_map(line).collect();
-        let mut payload = Vec::new();
-        fspiop::payload::encode(&headers, b"", &mut payload);
-        self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await
+    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move {
+            let said = [(ACTOR, told.actor), (REASON, told.reason)];
+            let line = |(name, text): (HeaderName, String)| {
+                Some((name, HeaderValue::from_bytes(text.as_bytes()).ok()?))
+            };
+            let headers: HeaderMap = said.into_iter().filter_map(line).collect();
+            let mut payload = Vec::new();
+            fspiop::payload::encode(&headers, b"", &mut payload);
+            self.record(Command::ChangeParties(Box::new(change)), Some(&payload)).await
+        })
     }
 
     fn find_party(
@@ -85,56 +87,65 @@ impl Hub for NodeHub {
         }))
     }
 
-    async fn ask<R: Send + 'static>(
-        &self,
-        question: impl FnOnce(&State) -> R + Send + 'static,
-    ) -> Result<R, Unavailable> {
-        let (answer, answered) = oneshot::channel();
-        self.handle.ask(move |state| drop(answer.send(question(state)))).map_err(unavailable)?;
-        answered.await.map_err(|_| self.unanswered())
+    fn ask(&self, question: operations::Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async move {
+            let (done, has_run) = oneshot::channel();
+            let ask = move |state: &State| {
+                question(state);
+                let _asker_may_be_gone = done.send(());
+            };
+            self.handle.ask(ask).map_err(unavailable)?;
+            has_run.await.map_err(|_| self.unanswered())
+        })
     }
 
-    async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        let view = self.ask_about(id, move |state| state.view(&id)).await?;
-        let Some(view) = view else { return Ok(None) };
-        let reader = self.handle.reader();
-        // Off the thread: the disk may take its time.
-        let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
-        let read = reading.await.map_err(|_| Unavailable::Stopped)?;
-        let record = read.map_err(|_| Unavailable::RecordUnreadable)?;
-        Ok(record.and_then(stored_message).map(|message| message.body))
+    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let view = self.ask_about(id, move |state| state.view(&id)).await?;
+            let Some(view) = view else { return Ok(None) };
+            let reader = self.handle.reader();
+            // Off the thread: the disk may take its time.
+            let reading = tokio::task::spawn_blocking(move || reader.read(view.prepare));
+            let read = reading.await.map_err(|_| Unavailable::Stopped)?;
+            let record = read.map_err(|_| Unavailable::RecordUnreadable)?;
+            Ok(record.and_then(stored_message).map(|message| message.body))
+        })
     }
 
-    async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        let place = Arc::clone(&self.explaining);
-        let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
-        let store = self.handle.store().ok_or(Unavailable::Stopped)?;
-        let asked_at = self.handle.committed();
-        let view = match store.told_after() {
-            Position(0) => None,
-            _ => self.ask_about(id, move |state| state.view(&id)).await?,
-        };
-        let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
-        let quarantined = Arc::clone(&self.quarantined);
-        let question = Question { id, store, reader, asked_at, view, traffic, quarantined };
-        let telling = tokio::task::spawn_blocking(move || {
-            let told = question.answer();
-            drop(place);
-            told
-        });
-        let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
-            ports::tell(format_args!("{id} cannot be explained: {error}"));
-            Unavailable::Unreadable
-        })?;
-        let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
-        written.map_err(|_| Unavailable::Unreadable)
+    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let place = Arc::clone(&self.explaining);
+            let place = place.try_acquire_owned().map_err(|_| Unavailable::Busy)?;
+            let store = self.handle.store().ok_or(Unavailable::Stopped)?;
+            let asked_at = self.handle.committed();
+            let view = match store.told_after() {
+                Position(0) => None,
+                _ => self.ask_about(id, move |state| state.view(&id)).await?,
+            };
+            let (reader, traffic) = (self.handle.reader(), Arc::clone(&self.traffic));
+            let quarantined = Arc::clone(&self.quarantined);
+            let question = Question { id, store, reader, asked_at, view, traffic, quarantined };
+            let telling = tokio::task::spawn_blocking(move || {
+                let told = question.answer();
+                drop(place);
+                told
+            });
+            let told = telling.await.map_err(|_| Unavailable::Stopped)?.map_err(|error| {
+                ports::tell(format_args!("{id} cannot be explained: {error}"));
+                Unavailable::Unreadable
+            })?;
+            let written = told.map(|told| serde_json::to_vec(&told).map(Bytes::from)).transpose();
+            written.map_err(|_| Unavailable::Unreadable)
+        })
     }
 
-    async fn parked(&self) -> Vec<NoticeId> {
-        let traffic = Arc::clone(&self.traffic);
-        let asking =
-            tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, ANSWER_PATIENCE));
-        asking.await.unwrap_or_default()
+    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+        Box::pin(async move {
+            let traffic = Arc::clone(&self.traffic);
+            let asking =
+                tokio::task::spawn_blocking(move || traffic.parked(PARKED_MAX, ANSWER_PATIENCE));
+            asking.await.unwrap_or_default()
+        })
     }
 
     fn metrics(&self) -> Metrics {

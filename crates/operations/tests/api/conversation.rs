@@ -39,7 +39,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let hub = Arc::new(Kernel::new());
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(serve(listener, Arc::clone(&hub), options, stopped));
+        let task = tokio::spawn(serve(listener, Arc::<Kernel>::clone(&hub), options, stopped));
         Self { address, hub, token_path, directory, stop, task }
     }
 

@@ -9,8 +9,8 @@ use ledger::{
     PartyBinding, Position, Stamp, State, TransferId,
 };
 use operations::{
-    Cluster, Health, Hub, Metrics, Noted, OpenBreakers, ServiceStatus, Snapshots, StalledLanes,
-    Storage, StuckStage, Told, Unavailable,
+    BoxFuture, Cluster, Health, Hub, Metrics, Noted, OpenBreakers, Question, ServiceStatus,
+    Snapshots, StalledLanes, Storage, StuckStage, Told, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -95,24 +95,28 @@ impl Kernel {
 }
 
 impl Hub for Kernel {
-    async fn administer(&self, change: Administer) -> Result<Outcome, Unavailable> {
-        if let Some(why) = self.inner().unavailable {
-            return Err(why);
-        }
-        self.inner().recorded.push(change.clone());
-        Ok(self.apply(&Command::Administer(Box::new(change))))
+    fn administer(&self, change: Administer) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move {
+            if let Some(why) = self.inner().unavailable {
+                return Err(why);
+            }
+            self.inner().recorded.push(change.clone());
+            Ok(self.apply(&Command::Administer(Box::new(change))))
+        })
     }
 
-    async fn change_parties(
+    fn change_parties(
         &self,
         change: ChangeParties,
         told: Told,
-    ) -> Result<Outcome, Unavailable> {
-        if let Some(why) = self.inner().unavailable {
-            return Err(why);
-        }
-        self.inner().parties.push((change.clone(), told));
-        Ok(self.apply(&Command::ChangeParties(Box::new(change))))
+    ) -> BoxFuture<'_, Result<Outcome, Unavailable>> {
+        Box::pin(async move {
+            if let Some(why) = self.inner().unavailable {
+                return Err(why);
+            }
+            self.inner().parties.push((change.clone(), told));
+            Ok(self.apply(&Command::ChangeParties(Box::new(change))))
+        })
     }
 
     fn find_party(
@@ -129,30 +133,33 @@ impl Hub for Kernel {
         Ok({ all }.find(is_it).cloned())
     }
 
-    async fn ask<R: Send + 'static>(
-        &self,
-        question: impl FnOnce(&State) -> R + Send + 'static,
-    ) -> Result<R, Unavailable> {
-        self.1.asked.notify_one();
-        let _open = self.1.gate.read().await;
-        let inner = self.inner();
-        inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async move {
+            self.1.asked.notify_one();
+            let _open = self.1.gate.read().await;
+            let inner = self.inner();
+            inner.unavailable.map_or_else(|| Ok(question(&inner.state)), Err)
+        })
     }
 
-    async fn prepare_body(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        let inner = self.inner();
-        let body = inner.bodies.iter().find(|(known, _)| *known == id);
-        inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
+    fn prepare_body(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            let body = inner.bodies.iter().find(|(known, _)| *known == id);
+            inner.unavailable.map_or_else(|| Ok(body.map(|(_, body)| body.clone())), Err)
+        })
     }
 
-    async fn explanation(&self, id: TransferId) -> Result<Option<Bytes>, Unavailable> {
-        let told = self.prepare_body(id).await?;
-        Ok(told.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+    fn explanation(&self, id: TransferId) -> BoxFuture<'_, Result<Option<Bytes>, Unavailable>> {
+        Box::pin(async move {
+            let told = self.prepare_body(id).await?;
+            Ok(told.map(|_| Bytes::from_static(b"{\"events\":[]}")))
+        })
     }
 
     /// All that is owed: nobody has an address here.
-    async fn parked(&self) -> Vec<NoticeId> {
-        self.inner().state.notices_owed().map(|notice| notice.id).collect()
+    fn parked(&self) -> BoxFuture<'_, Vec<NoticeId>> {
+        Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
     }
 
     fn metrics(&self) -> Metrics {

@@ -17,7 +17,7 @@ async fn probes_are_answered_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(serve_probes(listener, Arc::clone(&hub), stopped));
+    let serving = tokio::spawn(serve_probes(listener, Arc::<Kernel>::clone(&hub), stopped));
     let check = async |request: &str, expected: Expect| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let text = format!("{request} HTTP/1.1\r\nhost: any.example\r\nconnection: close\r\n\r\n");

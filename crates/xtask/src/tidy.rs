@@ -5,6 +5,7 @@
 
 mod code;
 mod codemap;
+mod cycles;
 mod dependencies;
 mod documents;
 mod functions;
@@ -55,6 +56,7 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
         rings::check(&tree, &workspace),
         codemap::check(&tree, &workspace),
         code::check(&tree),
+        cycles::check(&tree),
         functions::check(&tree),
         dependencies::check(&tree, &workspace),
         documents::check(&tree, |path| root.join(path).exists()),

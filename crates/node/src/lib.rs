@@ -20,6 +20,7 @@ mod directory;
 mod handovers;
 mod inbox;
 mod mailbox;
+pub mod outbox;
 mod posting;
 pub mod progress;
 mod published;

@@ -4,11 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use delivery::Delivery;
 use fspiop::Refusal;
-use ledger::{
-    Command, FinishedDelivery, FspName, Notice, Outcome, ParticipantIndex, Stamp, TransferId,
-};
+use ledger::{Command, FspName, Notice, Outcome, ParticipantIndex, Stamp, TransferId};
+use node::outbox::Outbox;
 use node::progress::Stuck;
 use node::stages::{self, Moment, What};
 use node::{Attached, Handle, Mailbox, Refused, SystemClock, Ticket, View};
@@ -120,18 +118,10 @@ pub(crate) struct Edge {
     pub(crate) retry: Notify,
     pub(crate) record: Notify,
     pub(crate) waiters: Rc<Waiters>,
-    pub(crate) submissions: RefCell<Vec<node::Submission<Message>>>,
-    pub(crate) delivery: RefCell<Delivery<Rc<Parcel>>>,
-    pub(crate) finished: RefCell<Vec<FinishedDelivery>>,
-    pub(crate) forcing_record: Cell<bool>,
-    /// Until then attempts may begin ([`node::Event::Lease`]).
-    pub(crate) lease_us: Cell<u64>,
+    /// Submissions on their way to the sequencer, and callbacks on their way to participants.
+    pub(crate) outbox: RefCell<Outbox<Message, Rc<Parcel>>>,
     /// Other nodes write to the same log, and send callbacks too.
     pub(crate) is_shared: bool,
-    /// No attempt begins any more.
-    pub(crate) is_stopping: Cell<bool>,
-    /// Attempts under way.
-    pub(crate) attempts: Cell<usize>,
     pub(crate) pools: Pools,
     pub(crate) addresses: RefCell<AddressBook>,
     pub(crate) keys: KeyBook,
@@ -171,6 +161,9 @@ impl Edge {
     pub(crate) fn new(seat: Seat, handle: Handle<Message>, options: Options) -> Self {
         let mut generation = 0;
         let view = handle.view_since(&mut generation).unwrap_or_else(|| handle.view());
+        let place = (seat.number, Arc::clone(&seat.mailbox));
+        let policy = (options.policy.clone(), seat.seed);
+        let outbox = Outbox::new(place, handle.first_lease_us(), policy);
         Self {
             number: seat.number,
             clock: seat.clock,
@@ -181,14 +174,8 @@ impl Edge {
             retry: Notify::new(),
             record: Notify::new(),
             waiters: Rc::new(Waiters::default()),
-            submissions: RefCell::new(Vec::new()),
-            delivery: RefCell::new(Delivery::new(options.policy.clone(), seat.seed)),
-            finished: RefCell::new(Vec::new()),
-            forcing_record: Cell::new(false),
-            lease_us: Cell::new(handle.first_lease_us()),
+            outbox: RefCell::new(outbox),
             is_shared: handle.first_lease_us() != u64::MAX,
-            is_stopping: Cell::new(false),
-            attempts: Cell::new(0),
             pools: Pools::new(
                 &options,
                 Arc::clone(&seat.counters),
@@ -284,7 +271,7 @@ impl Edge {
         let attached = Attached { ticket, message: Some(Arc::new(message)) };
         let durability = Durability::Synced;
         let submission = Submission { command, record, durability, attached };
-        self.submissions.borrow_mut().push(submission);
+        self.outbox.borrow_mut().submit(submission);
         self.flush.notify_one();
         Ok(Decision { wait: Some(wait), watched })
     }
@@ -317,7 +304,7 @@ impl Edge {
 
     /// Whether an attempt may begin now: on a shared log only within the lease.
     pub(crate) fn may_send(&self) -> bool {
-        !self.is_stopping.get() && self.clock.now().monotonic_us < self.lease_us.get()
+        self.outbox.borrow().may_send(self.clock.now())
     }
 
     /// Monotonic time, for the delivery policy.

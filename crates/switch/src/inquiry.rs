@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use delivery::{AttemptResult, Moment, Waits};
 use ledger::NoticeId;
+use node::outbox;
 use ports::Clock as _;
-use record::tried::{Tried, TriedEnd};
+use record::tried::Tried;
 
 use crate::Traffic;
 use crate::edge::Edge;
@@ -112,15 +113,17 @@ pub(crate) fn answer(edge: &Edge) {
                 drop(answer.send(found));
             }
             Inquiry::Parked { most, answer } => {
-                drop(answer.send(edge.delivery.borrow().parked().take(most).collect()));
+                drop(answer.send(edge.outbox.borrow().delivery().parked().take(most).collect()));
             }
         }
     }
 }
 
 fn look(edge: &Edge, notice: NoticeId) -> Option<Underway> {
-    let course = edge.delivery.borrow().course(notice, edge.moment())?;
-    let at_ms = wall_clock(edge);
+    let (outbox, now) = (edge.outbox.borrow(), edge.clock.now());
+    let delivery = outbox.delivery();
+    let course = delivery.course(notice, Moment(now.monotonic_us))?;
+    let at_ms = |moment| outbox::wall_ms(moment, now);
     let next_attempt_ms = match course.waits {
         Waits::Until(moment) => Some(at_ms(moment)),
         _ => None,
@@ -130,32 +133,8 @@ fn look(edge: &Edge, notice: NoticeId) -> Option<Underway> {
         attempts: course.attempts,
         first_attempt_ms: course.first_attempt.map(at_ms),
         last: course.last,
-        tried: told(edge, edge.delivery.borrow().tried(notice)),
+        tried: outbox::recorded_attempts(delivery.tried(notice), now),
         waits: course.waits,
         next_attempt_ms,
     })
-}
-
-/// Attempts as they are told, by the wall clock of now.
-pub(crate) fn told(edge: &Edge, tried: &[delivery::Tried]) -> Vec<Tried> {
-    let at_ms = wall_clock(edge);
-    let told = |one: &delivery::Tried| {
-        let took_ms = one.ended.0.saturating_sub(one.began.0) / 1_000;
-        let end = match one.result {
-            AttemptResult::Status(status) => TriedEnd::Status(status),
-            AttemptResult::TimedOut => TriedEnd::TimedOut,
-            AttemptResult::ConnectFailed => TriedEnd::ConnectFailed,
-            AttemptResult::Broken => TriedEnd::Broken,
-            AttemptResult::Unsent | AttemptResult::NoAddress => return None,
-        };
-        let took_ms = u32::try_from(took_ms).unwrap_or(u32::MAX);
-        Some(Tried { began_ms: at_ms(one.began), took_ms, end })
-    };
-    tried.iter().filter_map(told).collect()
-}
-
-/// Milliseconds since the epoch of a moment.
-fn wall_clock(edge: &Edge) -> impl Fn(Moment) -> u64 + Copy {
-    let now = edge.clock.now();
-    move |moment| (now.wall.millis() + moment.0 / 1_000).saturating_sub(now.monotonic_us / 1_000)
 }

@@ -307,8 +307,8 @@ fn run(
 /// Lets the requests that wait for the sequencer have their answers. Meanwhile no callback begins;
 /// those under way have a moment to end, and are recorded: whoever sends the rest, this switch
 /// after its next start or another node, repeats as few as can be.
-async fn drain(edge: &Edge) {
-    edge.is_stopping.set(true);
+async fn drain(edge: &Rc<Edge>) {
+    edge.outbox.borrow_mut().stop();
     let waiting = async {
         while edge.waiters.len() > 0 || !edge.forwards.borrow().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -318,7 +318,7 @@ async fn drain(edge: &Edge) {
     };
     let _in_time = tokio::time::timeout(GRACE, waiting).await;
     let sending = async {
-        while 0 < edge.attempts.get() {
+        while 0 < edge.outbox.borrow().attempts() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

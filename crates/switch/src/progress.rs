@@ -36,7 +36,8 @@ impl LaneWatch {
         self.sweeps = 0;
         let passed = (SWEEP * SWEEPS).min(GAP_MAX);
         self.stalls.look_at_all(edge, passed);
-        let delivery = edge.delivery.borrow();
+        let outbox = edge.outbox.borrow();
+        let delivery = outbox.delivery();
         let parked = delivery.lane_states().map(|lane| u64::from(lane.parked)).sum();
         edge.counters.parked.set(parked);
         let mut stuck = Vec::new();

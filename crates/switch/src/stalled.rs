@@ -119,7 +119,8 @@ impl StallWatch {
     /// Without the right to send, no lane counts as stalled: its participant has no chance.
     pub(crate) fn look_at_all(&mut self, edge: &Edge, passed: Duration) {
         let passed = if edge.may_send() { passed } else { Duration::ZERO };
-        let delivery = edge.delivery.borrow();
+        let outbox = edge.outbox.borrow();
+        let delivery = outbox.delivery();
         let seen = delivery.lane_states().enumerate();
         let seen = seen.filter_map(|(at, lane)| self.look(at, &lane, passed));
         let mut stalled = StalledLanes::default();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use expect_test::Expect;
+use expect_test::{Expect, ExpectFile};
 use operations::{AdminOptions, Auth, load_or_create_token, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -65,6 +65,27 @@ impl Server {
         format!("{} {}", answer.status, answer.body).trim_end().to_owned()
     }
 
+    /// Plays a text: sends each line that begins with `>`, a request with its body, and compares
+    /// the line after it with the answer. UPDATE_EXPECT=1 writes the answers.
+    pub(crate) async fn play(&self, text: ExpectFile) {
+        let mut played = String::new();
+        let authorization = format!("authorization: Bearer {}\r\n", self.token());
+        let headers = format!("host: localhost\r\naccept: */*\r\n{authorization}");
+        for line in text.data().lines() {
+            let Some(sent) = line.strip_prefix("> ") else {
+                if line.is_empty() || line.starts_with('#') {
+                    writeln!(played, "{line}").unwrap();
+                }
+                continue;
+            };
+            let end = sent.match_indices(' ').nth(1).map_or(sent.len(), |(at, _)| at);
+            let (request, body) = sent.split_at(end);
+            let answer = self.send(request, &headers, body.get(1..).unwrap_or_default()).await;
+            writeln!(played, "{line}\n{}", answer.line()).unwrap();
+        }
+        text.assert_eq(&played);
+    }
+
     /// The same, compared.
     pub(crate) async fn check(&self, request: &str, body: &str, expected: Expect) {
         expected.assert_eq(&self.ask(request, body).await);
@@ -103,6 +124,23 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Status, allowed methods, and the body: of an error its code and description.
+    fn line(&self) -> String {
+        let body: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let error = &body["errorInformation"];
+        let text = |member: &str| error[member].as_str().unwrap_or_default();
+        let (code, description) = (text("errorCode"), text("errorDescription"));
+        let plain = serde_json::json!({ "errorInformation":
+            { "errorCode": code, "errorDescription": description } });
+        let shown = if plain.to_string() == self.body {
+            format!("{code} {description}")
+        } else {
+            self.body.clone()
+        };
+        let allow = self.header("allow").map_or(String::new(), |allow| format!(" [{allow}]"));
+        format!("{}{allow} {shown}", self.status).trim_end().to_owned()
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name)?;
         Some(found.1.as_str())

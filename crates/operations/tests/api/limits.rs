@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use expect_test::{Expect, expect};
+use expect_test::{Expect, expect, expect_file};
 use operations::AdminOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -230,55 +230,6 @@ async fn a_connection_serves_many_requests_and_ends_with_the_server() {
 #[tokio::test]
 async fn unknown_paths_and_methods_are_refused() {
     let server = Server::start().await;
-    let cases: [(&str, Expect); 7] = [
-        (
-            "GET /",
-            expect![[
-                r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
-            ]],
-        ),
-        (
-            "GET /participants/Hub/nothing",
-            expect![[
-                r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
-            ]],
-        ),
-        (
-            "POST /quotas",
-            expect![[
-                r#"404 [] {"errorInformation":{"errorCode":"3002","errorDescription":"Unknown URI"}}"#
-            ]],
-        ),
-        (
-            "DELETE /participants",
-            expect![[
-                r#"405 [GET, HEAD, POST] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
-            ]],
-        ),
-        (
-            "GET /participants/Hub/initialPositionAndLimits",
-            expect![[
-                r#"405 [POST] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
-            ]],
-        ),
-        (
-            "PUT /participants/Hub/accounts",
-            expect![[
-                r#"405 [GET, HEAD, POST] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
-            ]],
-        ),
-        (
-            "POST /metrics",
-            expect![[
-                r#"405 [GET, HEAD] {"errorInformation":{"errorCode":"3000","errorDescription":"Generic client error - Method Not Allowed"}}"#
-            ]],
-        ),
-    ];
-    let headers = format!("host: localhost\r\nauthorization: Bearer {}\r\n", server.token());
-    for (request, expected) in cases {
-        let answer = server.send(request, &headers, "").await;
-        let allow = answer.header("allow").unwrap_or_default();
-        expected.assert_eq(&format!("{} [{allow}] {}", answer.status, answer.body));
-    }
+    server.play(expect_file!["texts/routes.txt"]).await;
     server.stop().await;
 }

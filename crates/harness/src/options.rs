@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Command};
 use dfsp::tally::OPEN_MAX;
 use dfsp::{Behaviour, Style, Version};
 use ledger::Currency;
@@ -270,6 +270,13 @@ pub struct BenchOptions {
     pub fsps: FspOptions,
 }
 
+/// Options of a command line on which nothing is said.
+fn standard<O: Args>() -> O {
+    let command = O::augment_args(Command::new("standard").no_binary_name(true));
+    let matches = command.try_get_matches_from([""; 0]);
+    matches.and_then(|matches| O::from_arg_matches(&matches)).expect("nothing is required")
+}
+
 const FSPS_MAX: usize = 1_000;
 /// Subscribers of one FSP.
 pub(crate) const SUBSCRIBERS_MAX: u64 = 90_000;
@@ -282,18 +289,7 @@ impl FspOptions {
     /// Eight FSPs with the defaults of the command line.
     #[must_use]
     pub fn standard() -> Self {
-        Self {
-            fsps: 8,
-            first: 201,
-            subscribers: 1_000,
-            currency: Currency::parse("USD").expect("three capitals are a currency"),
-            style: Style::default(),
-            fspiop_version: Version::default(),
-            timeout: 30.0,
-            behaviour: Vec::new(),
-            connections: 16,
-            threads: 1,
-        }
+        standard()
     }
 
     /// The name of the FSP at `index`, from 0.
@@ -349,16 +345,7 @@ impl DemoOptions {
     /// A run of the defaults of the command line.
     #[must_use]
     pub fn standard() -> Self {
-        Self {
-            seconds: None,
-            transactions: None,
-            concurrency: None,
-            rate: None,
-            json: None,
-            data: None,
-            nodes: NodesOptions::none(),
-            fsps: FspOptions::standard(),
-        }
+        standard()
     }
 
     pub(crate) fn check(&self) -> Result<(), HarnessError> {
@@ -385,34 +372,7 @@ impl BenchOptions {
     /// The defaults of the command line.
     #[must_use]
     pub fn standard() -> Self {
-        Self {
-            seconds: 15.0,
-            count: None,
-            concurrency: 32,
-            rate: None,
-            backlog: 10_000,
-            warmup: 1.0,
-            pairs: Pairs::default(),
-            confirm_to_payee: false,
-            stock: None,
-            data: None,
-            program: None,
-            hub: None,
-            admin: None,
-            token: None,
-            pid: None,
-            existing: false,
-            registered: false,
-            listen: IpAddr::from([127, 0, 0, 1]),
-            port: 0,
-            json: None,
-            report: None,
-            ceiling: false,
-            nodes: NodesOptions::none(),
-            kill: Vec::new(),
-            upgrade: None,
-            fsps: FspOptions::standard(),
-        }
+        standard()
     }
 
     /// Transfers to lay in for [`Scenario::Fulfil`].

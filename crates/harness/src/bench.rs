@@ -19,12 +19,12 @@ use crate::error::HarnessError;
 use crate::faults::{spread, upgrade};
 use crate::fleet::{FleetResult, place};
 use crate::hello::{HelloReport, hello};
-use crate::html;
 use crate::hub::{HubChoice, RemoteHub};
 use crate::live::Live;
 use crate::machine::Origin;
 use crate::nodes::NodesPlan;
 use crate::options::{BaselineOptions, BenchOptions, FspOptions, HelloOptions, NodesOptions};
+use crate::pages;
 use crate::proof::{ARRIVED, ASKED_FOR, Check, REACHED, TAKEN, differences, not_taken};
 use crate::report::Latency;
 use crate::results::{check_json, check_writable, tell};
@@ -59,8 +59,7 @@ pub fn bench(
     let report = run(scenario, options, command)?;
     tell(&report, options.json.as_ref())?;
     if let Some(path) = &options.report {
-        std::fs::write(path, html::report(std::slice::from_ref(&report)))
-            .map_err(HarnessError::file(path))?;
+        std::fs::write(path, pages::of_run(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }

@@ -4,7 +4,7 @@
 //! (look-up, quote, transfer) as fast as it sustains or at a given rate, and then proves the
 //! ledger: every account, every transfer, every notice, and the log itself. [`run`] measures one
 //! [`Scenario`] against such a switch or any other hub, as often as it is called; [`bench()`]
-//! prints that, and [`html_report`] makes a page of any number of results. [`simulate`] runs the
+//! prints that, and makes a page of it where one is asked for. [`simulate`] runs the
 //! same FSPs against any hub. [`sweep()`] makes the runs of a published table and sets ours beside
 //! it. [`baseline`] runs them through a hub that only forwards, and [`hello`] measures bare
 //! exchanges: what the simulators and the sockets cost by themselves.
@@ -24,7 +24,6 @@ mod admin;
 mod baseline;
 mod bench;
 mod bench_report;
-mod chart;
 mod child;
 mod copies;
 mod demo;
@@ -35,7 +34,6 @@ mod faults;
 mod fleet;
 mod footprint;
 mod hello;
-mod html;
 mod hub;
 mod interrupt;
 mod lanes;
@@ -47,6 +45,7 @@ mod onboarding;
 mod options;
 mod outage;
 mod pace;
+mod pages;
 mod preparing;
 mod progress;
 mod proof;
@@ -61,7 +60,6 @@ mod sweep_aliases;
 mod sweep_changes;
 mod sweep_expiry;
 mod sweep_growth;
-mod sweep_page;
 mod sweep_plans;
 mod sweep_report;
 mod sweep_tables;
@@ -80,7 +78,6 @@ pub use crate::error::HarnessError;
 pub use crate::faults::Fault;
 pub use crate::footprint::Footprint;
 pub use crate::hello::{HelloReport, hello};
-pub use crate::html::report as html_report;
 pub use crate::interrupt::{Interrupt, end_when_interrupted};
 pub use crate::lanes::Pairs;
 pub use crate::machine::{Environment, Origin, free_bytes};

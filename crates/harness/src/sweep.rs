@@ -17,11 +17,11 @@ use crate::child::SwitchCommand;
 use crate::error::HarnessError;
 use crate::interrupt::Interrupt;
 use crate::options::{count, count_or_none, require};
+use crate::pages;
 use crate::records::Second;
 use crate::results::{check_writable, tell};
 use crate::sweep_expiry::{self, expiry};
 use crate::sweep_growth::{self, growth};
-use crate::sweep_page::page;
 use crate::sweep_plans::{self, Plan, Plans};
 use crate::sweep_report::{Step, SweepReport};
 
@@ -203,7 +203,7 @@ pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, Harn
     };
     tell(&report, output.json.as_ref())?;
     if let Some(path) = &output.report {
-        std::fs::write(path, page(&report)).map_err(HarnessError::file(path))?;
+        std::fs::write(path, pages::of_sweep(&report)).map_err(HarnessError::file(path))?;
     }
     Ok(report)
 }

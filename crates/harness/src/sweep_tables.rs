@@ -1,10 +1,8 @@
 //! Tables and goals of a sweep whose answer is more than its runs.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::Serialize;
-
-use crate::chart::{escape, number};
 
 /// Figures side by side.
 #[derive(Clone, Debug, Serialize)]
@@ -92,37 +90,18 @@ pub(crate) fn goals(f: &mut fmt::Formatter<'_>, goals: &[Goal]) -> fmt::Result {
     Ok(())
 }
 
-/// Both for a page.
-pub(crate) fn page(tables: &[Table], goals: &[Goal]) -> String {
-    let mut page = String::new();
-    for table in tables {
-        let head: String = table.columns.iter().map(|it| format!("<th>{}", escape(it))).collect();
-        let _ = write!(page, "<h2>{}</h2><table><tr>{head}", escape(&table.title));
-        for row in &table.rows {
-            let cells: String = row.figures.iter().map(|it| format!("<td>{}", cell(*it))).collect();
-            let _ = write!(page, "<tr><td>{}{cells}", escape(&row.name));
-        }
-        page += "</table>";
-    }
-    if !goals.is_empty() {
-        page += "<h2>Goals</h2><table><tr><th>goal<th>value<th>must<th>aim<th>verdict";
-        for Goal { name, value, must, aim, verdict } in goals {
-            let bold = if *verdict == "MISSED" { " class=\"bad\"" } else { "" };
-            let [must, aim] = [must, aim].map(|bound| number(*bound));
-            let value = cell(*value);
-            let name = escape(name);
-            let _ = write!(
-                page,
-                "<tr><td>{name}<td>{value}<td>{must}<td>{aim}<td><b{bold}>{verdict}</b>"
-            );
-        }
-        page += "</table>";
-    }
-    page
-}
-
 fn cell(figure: Option<f64>) -> String {
     figure.map_or("-".to_owned(), number)
+}
+
+/// A number with as many digits as a reader needs.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@
 //!
 //! Phases: [`events::parse`] reads the format of the public tool (a JSON object per line or one
 //! array, of `start`, `end`, `label`), [`figures`] adds up, [`svg::draw`] draws one waterfall, and
-//! [`page::page`] makes a page of many, with the median of each stage. Costs: a sort, and one pass
-//! over the sorted events. Bounds: [`events::EVENTS_MAX`] events of [`events::LABEL_CHARS_MAX`].
+//! [`page::page`] makes a page of many, with the median of each stage. [`viewer::page`] makes one
+//! of any results that the viewer can draw. Costs: a sort, and one pass over the sorted events.
+//! Bounds: [`events::EVENTS_MAX`] events of [`events::LABEL_CHARS_MAX`].
 #![warn(missing_docs)]
 
 pub mod events;
 pub mod page;
 pub mod svg;
+pub mod viewer;
 
 pub use events::{Event, Kind, ParseError, Unit};
 

@@ -2,15 +2,11 @@
 //! table of the stages. One HTML file that needs nothing else.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use crate::svg::{Groups, Style, draw, escape, opacity, summary};
-use crate::{Event, Kind, figures};
+use serde::Serialize;
 
-/// Width of the strip, pixels.
-const STRIP: f64 = 1_240.0;
-/// Height of a line of it.
-const LINE: f64 = 7.0;
+use crate::svg::{Groups, Style, draw, opacity, summary};
+use crate::{Event, Kind, Unit, figures, viewer};
 
 /// Some waterfalls and what to say of them.
 #[derive(Clone, Debug)]
@@ -92,92 +88,80 @@ pub fn median_run(runs: &[Vec<Event>]) -> Option<usize> {
 /// The whole page.
 #[must_use]
 pub fn page(waterfalls: &Waterfalls<'_>) -> String {
-    let title = escape(waterfalls.title);
-    let mut html = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
-         <style>body{{font:14px system-ui,sans-serif;max-width:1300px;margin:2em auto;\
-         color:#222}}table{{border-collapse:collapse}}td,th{{padding:3px 12px;text-align:right;\
-         border-bottom:1px solid #ddd}}td:first-child,th:first-child{{text-align:left}}\
-         svg{{max-width:100%;height:auto}}</style></head><body><h1>{title}</h1>"
-    );
-    for note in waterfalls.notes {
-        let _written = write!(html, "<p>{}</p>", escape(note));
-    }
-    if let Some(median) = median_run(waterfalls.runs) {
-        let run = &waterfalls.runs[median];
-        let sums = figures(run);
-        let heading = match waterfalls.runs.len() {
+    let Waterfalls { title, notes, runs, style } = *waterfalls;
+    let shown = |time| style.unit.show(time);
+    let median = median_run(runs).map(|at| Median {
+        heading: match runs.len() {
             1 => "The transfer".to_owned(),
-            runs => format!("The median of {runs}: number {}", median + 1),
-        };
-        let _written = write!(
-            html,
-            "<h2>{heading}</h2><p>{}. Hatched: the gap, in which nobody worked; grey below it: \
-             waits, which are no part of the figures.</p>{}",
-            summary(&sums, waterfalls.style.unit),
-            draw(run, waterfalls.style)
-        );
-    }
-    if 1 < waterfalls.runs.len() {
-        html.push_str(&strip(waterfalls));
-    }
-    html.push_str(&table(waterfalls));
-    html.push_str("</body></html>\n");
-    html
+            count => format!("The median of {count}: number {}", at + 1),
+        },
+        summary: summary(&figures(&runs[at]), style.unit),
+        picture: draw(&runs[at], style),
+    });
+    let stages = rows(runs).into_iter().map(|stage| {
+        let [p50, p99, max] = [stage.p50, stage.p99, stage.max].map(shown);
+        [stage.label, stage.runs.to_string(), p50, p99, max]
+    });
+    let strip = (1 < runs.len()).then(|| Strip::of(runs, style.unit));
+    viewer::page("waterfall", &Page { title, notes, median, strip, stages: stages.collect() })
+}
+
+/// The data of a page.
+#[derive(Serialize)]
+struct Page<'a> {
+    title: &'a str,
+    notes: &'a [String],
+    median: Option<Median>,
+    strip: Option<Strip<'a>>,
+    stages: Vec<[String; 5]>,
+}
+
+#[derive(Serialize)]
+struct Median {
+    heading: String,
+    summary: String,
+    /// An SVG document.
+    picture: String,
 }
 
 /// One thin line for each run, all to the same scale.
-fn strip(waterfalls: &Waterfalls<'_>) -> String {
-    let longest = waterfalls.runs.iter().map(|run| figures(run).total).max().unwrap_or(0).max(1);
-    let height = LINE * waterfalls.runs.len() as f64;
-    let mut svg = format!(
-        "<h2>All of them, one line each</h2><svg viewBox=\"0 0 {STRIP} {height}\" \
-         width=\"{STRIP}\" height=\"{height}\">"
-    );
-    let mut groups = Groups::default();
-    for (line, run) in waterfalls.runs.iter().enumerate() {
-        let first = run.iter().find(|event| event.kind != Kind::Wait).map_or(0, |one| one.start);
-        let scale = |at: u64| STRIP * (at - first) as f64 / longest as f64;
-        for event in run.iter().filter(|event| event.kind != Kind::Wait) {
-            let (from, to) = (scale(event.start), scale(event.end));
-            let _written = write!(
-                svg,
-                "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{}\" \
-                 fill=\"{}\" fill-opacity=\"{}\"><title>{}: {}</title></rect>",
-                LINE * line as f64,
-                (to - from).max(0.5),
-                LINE - 1.0,
-                groups.colour(&event.label),
-                opacity(event),
-                escape(&event.label),
-                waterfalls.style.unit.show(event.end - event.start)
-            );
-        }
-    }
-    svg.push_str("</svg>");
-    let longest = waterfalls.style.unit.show(longest);
-    let _written = write!(svg, "<p>Full width: {longest}.</p>");
-    svg
+#[derive(Serialize)]
+struct Strip<'a> {
+    longest: u64,
+    full_width: String,
+    runs: Vec<Vec<Bar<'a>>>,
 }
 
-fn table(waterfalls: &Waterfalls<'_>) -> String {
-    let unit = waterfalls.style.unit;
-    let mut html = "<h2>Stages</h2><table><tr><th>stage</th><th>seen</th><th>p50</th><th>p99</th>\
-                    <th>longest</th></tr>"
-        .to_owned();
-    for stage in rows(waterfalls.runs) {
-        let _written = write!(
-            html,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&stage.label),
-            stage.runs,
-            unit.show(stage.p50),
-            unit.show(stage.p99),
-            unit.show(stage.max)
-        );
+#[derive(Serialize)]
+struct Bar<'a> {
+    from: u64,
+    to: u64,
+    label: &'a str,
+    took: String,
+    colour: &'static str,
+    opacity: &'static str,
+}
+
+impl<'a> Strip<'a> {
+    fn of(runs: &'a [Vec<Event>], unit: Unit) -> Self {
+        let longest = runs.iter().map(|run| figures(run).total).max().unwrap_or(0).max(1);
+        let mut groups = Groups::default();
+        let mut line = |run: &'a Vec<Event>| {
+            let events = run.iter().filter(|event| event.kind != Kind::Wait);
+            let first = events.clone().next().map_or(0, |one| one.start);
+            let bar = |event: &'a Event| Bar {
+                from: event.start - first,
+                to: event.end - first,
+                label: &event.label,
+                took: unit.show(event.end - event.start),
+                colour: groups.colour(&event.label),
+                opacity: opacity(event),
+            };
+            events.map(bar).collect()
+        };
+        let runs = runs.iter().map(&mut line).collect();
+        Self { longest, full_width: unit.show(longest), runs }
     }
-    html.push_str("</table>");
-    html
 }
 
 /// The smallest value that is not below `percent` of them.
@@ -189,7 +173,6 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Unit;
 
     fn runs() -> Vec<Vec<Event>> {
         (1..=3)
@@ -231,9 +214,9 @@ mod tests {
         let runs = runs();
         let notes = ["one <second> apart".to_owned()];
         let page = page(&Waterfalls { title: "T & T", notes: &notes, runs: &runs, style: &style });
-        for part in ["T &amp; T", "one &lt;second&gt; apart", "The median of 3: number 2"] {
+        for part in ["T & T", "one \\u003csecond> apart", "The median of 3: number 2"] {
             assert!(page.contains(part), "{part}");
         }
-        assert_eq!(page.matches("<rect x=\"0.0\"").count(), 3, "a line for each");
+        assert_eq!(page.matches("{\"from\":0,").count(), 3, "a line for each");
     }
 }

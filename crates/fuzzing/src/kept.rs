@@ -180,6 +180,8 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<Ended>> {
             _ => Some(Some(ParticipantIndex(u32::from_le_bytes(second.array()?)))),
         };
         let (payer, payee) = (party(1)?, party(2)?);
+        let amount = second.signed().filter(|units| units.abs() < 1 << 100)?;
+        let currency = Currency::parse(std::str::from_utf8(second.take(3)?).ok()?)?;
         let (hash, prepare) = (Digest(second.array()?), Position(second.fixed()?));
         let outcome = Outcome::from_number(u16::from_le_bytes(second.array()?))?;
         let completed = Stamp(second.fixed()?);
@@ -196,6 +198,8 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<Ended>> {
             id,
             payer,
             payee,
+            amount: Amount::from_units(amount),
+            currency,
             hash,
             prepare,
             answer,
@@ -409,10 +413,12 @@ impl<'a> Second<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Seven bits a byte, the lowest first, eighteen bytes at most.
+    /// Seven bits a byte, the lowest first, in as few bytes as it needs, eighteen at most.
     fn number(&mut self) -> Option<u128> {
         let length = 1 + self.0.iter().position(|byte| *byte < 128)?;
         let groups = self.take(length).filter(|groups| groups.len() <= 18)?;
+        let is_shortest = length == 1 || groups[length - 1] != 0;
+        is_shortest.then_some(())?;
         Some(groups.iter().rev().fold(0, |sum, byte| sum * 128 + u128::from(byte % 128)))
     }
 

@@ -10,7 +10,7 @@
 //! counts and the state hash are the same wherever it is, as long as the store gives back what it
 //! was given. The proof is a property test (`tests/properties.rs`).
 //!
-//! Costs: a digest of at most 152 bytes for a row that leaves or comes back; no allocation.
+//! Costs: a digest of at most 165 bytes for a row that leaves or comes back; no allocation.
 
 use crate::command::{Change, Command};
 use crate::field::{FixedBuffer, Row, stored};

@@ -59,6 +59,11 @@ impl core::error::Error for FieldError {}
 pub trait Sink {
     /// Appends bytes.
     fn bytes(&mut self, bytes: &[u8]);
+
+    /// Appends one byte.
+    fn byte(&mut self, byte: u8) {
+        self.bytes(&[byte]);
+    }
 }
 
 impl Sink for Vec<u8> {
@@ -377,6 +382,103 @@ impl Form<Amount> for Moved {
     }
 }
 
+/// A number in as few bytes as it needs: seven bits in each, the lowest first, the highest bit set
+/// in all but the last. Amounts are folded first: 0, -1, 1, -2 and so on.
+pub struct Compact;
+
+/// Bytes that the longest number needs: a folded amount.
+const COMPACT_MAX: usize = 18;
+
+impl Compact {
+    fn write_number(mut number: u64, to: &mut impl Sink) {
+        while 0x80 <= number {
+            to.byte(number as u8 | 0x80);
+            number >>= 7;
+        }
+        to.byte(number as u8);
+    }
+
+    fn read_number(from: &mut Reader<'_>) -> Result<u128, FieldError> {
+        let mut number = 0;
+        for at in 0..COMPACT_MAX {
+            let byte = u8::read(from)?;
+            number |= u128::from(byte & 0x7f) << (7 * at);
+            match byte {
+                0 if 0 < at => return Err(FieldError::Value),
+                0..0x80 => return Ok(number),
+                _ => {}
+            }
+        }
+        Err(FieldError::Value)
+    }
+
+    pub(crate) fn write_signed(number: i128, to: &mut impl Sink) {
+        let mut folded = ((number << 1) ^ (number >> 127)).cast_unsigned();
+        while u128::from(u64::MAX) < folded {
+            to.byte(folded as u8 | 0x80);
+            folded >>= 7;
+        }
+        Self::write_number(folded as u64, to);
+    }
+
+    pub(crate) fn read_signed(from: &mut Reader<'_>) -> Result<i128, FieldError> {
+        let folded = Self::read_number(from)?;
+        Ok((folded >> 1).cast_signed() ^ -(folded & 1).cast_signed())
+    }
+}
+
+impl Form<Amount> for Compact {
+    fn write(value: &Amount, to: &mut impl Sink) {
+        Self::write_signed(value.units(), to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Amount, FieldError> {
+        let units = Self::read_signed(from)?;
+        is_balance(units).then_some(Amount::from_units(units)).ok_or(FieldError::Value)
+    }
+
+    fn make_up(chooser: &mut impl Chooser) -> Amount {
+        Amount::make_up(chooser)
+    }
+}
+
+/// Integers, and types around one, that have a [`Compact`] form.
+macro_rules! compact {
+    ($($integer:ty: $($wrapper:ident)*;)*) => { $(
+        impl Form<$integer> for Compact {
+            fn write(value: &$integer, to: &mut impl Sink) {
+                Self::write_number((*value).into(), to);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<$integer, FieldError> {
+                <$integer>::try_from(Self::read_number(from)?).map_err(|_| FieldError::Value)
+            }
+
+            fn make_up(chooser: &mut impl Chooser) -> $integer {
+                Field::make_up(chooser)
+            }
+        }
+
+        $( impl Form<$wrapper> for Compact {
+            fn write(value: &$wrapper, to: &mut impl Sink) {
+                <Self as Form<$integer>>::write(&value.0, to);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Result<$wrapper, FieldError> {
+                <Self as Form<$integer>>::read(from).map($wrapper)
+            }
+
+            fn make_up(chooser: &mut impl Chooser) -> $wrapper {
+                Field::make_up(chooser)
+            }
+        } )*
+    )* };
+}
+compact! {
+    u32: AccountId;
+    u64: NoticeId Position;
+}
+
 /// Appends text of at most `most` bytes, in the form of [`Text`].
 ///
 /// # Panics
@@ -384,6 +486,11 @@ impl Form<Amount> for Moved {
 pub fn write_text(text: &str, most: usize, to: &mut impl Sink) {
     write_length(text.len(), most, to);
     to.bytes(text.as_bytes());
+}
+
+/// Whether this many ten-thousandths can be a balance.
+pub(crate) const fn is_balance(units: i128) -> bool {
+    -BALANCE_END < units && units < BALANCE_END
 }
 
 fn write_amount(amount: Amount, end: i128, to: &mut impl Sink) {

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, Position, Stamp, TransferId};
-use crate::money::Amount;
+use crate::money::{Amount, Currency};
 use crate::notice::{DeadLetter, Notice, NoticeKind};
 use crate::outcome::Outcome;
 use crate::planted::{Bug, is_planted};
 use crate::state::State;
-use crate::transfers::{Ended, Found, TransferState};
+use crate::transfers::{Active, Ended, Found, Outflow, TransferState};
 
 /// Answer to a look-up of a transfer by an FSP (hub-semantics 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,10 @@ pub enum LookUp {
 pub struct TransferView {
     /// Its state.
     pub state: TransferState,
+    /// How much it is about.
+    pub amount: Amount,
+    /// In which currency.
+    pub currency: Currency,
     /// When it last changed.
     pub changed: Stamp,
     /// The record that made it.
@@ -115,8 +119,10 @@ impl State {
     /// A transfer, whoever asks.
     #[must_use]
     pub fn view(&self, id: &TransferId) -> Option<TransferView> {
-        let reserved = |changed, prepare| TransferView {
+        let reserved = |account, amount, changed, prepare| TransferView {
             state: TransferState::Reserved,
+            amount,
+            currency: self.books.get(account).expect("it was reserved there").currency,
             changed,
             prepare,
             answer: None,
@@ -125,16 +131,21 @@ impl State {
         match self.transfers.find(id) {
             Found::Nothing => None,
             Found::Active(slot) => {
-                let transfer = self.transfers.active(slot);
-                Some(reserved(transfer.reserved_at, transfer.prepare))
+                let Active { payer_account, amount, reserved_at, prepare, .. } =
+                    *self.transfers.active(slot);
+                Some(reserved(payer_account, amount, reserved_at, prepare))
             }
             Found::Outflow => {
-                self.transfers.outflow(id).map(|flow| reserved(flow.reserved_at, flow.record))
+                let Outflow { settlement, amount, reserved_at, record, .. } =
+                    *self.transfers.outflow(id)?;
+                Some(reserved(settlement, amount, reserved_at, record))
             }
             Found::Ended(at) => {
                 let transfer = self.transfers.ended(at);
                 Some(TransferView {
                     state: transfer.state(),
+                    amount: transfer.amount,
+                    currency: transfer.currency,
                     changed: transfer.completed,
                     prepare: transfer.prepare,
                     answer: transfer.taken_answer(),

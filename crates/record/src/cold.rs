@@ -12,6 +12,8 @@
 //! | 1 | flags: 1 payer known, 2 payee known, 4 answer, 8 the answer is an error |
 //! | 4 | payer, if known |
 //! | 4 | payee, if known |
+//! | 1 to 11 | amount in ten-thousandths, folded, seven bits a byte ([`ledger::field::Compact`]) |
+//! | 3 | currency |
 //! | 32 | hash of the body that began it |
 //! | 8 | record that began it |
 //! | 2 | outcome |
@@ -32,7 +34,7 @@ use ledger::{
     Answer, AnswerKind, Currency, Ended, FspName, Outcome, PartyBinding, Position, TransferId,
 };
 
-use ledger::field::{Field, FieldError, LONG, Reader, SHORT, write_text};
+use ledger::field::{Compact, Field, FieldError, Form, LONG, Reader, SHORT, write_text};
 
 /// Version of both kinds of values.
 const VALUE_VERSION: u8 = 1;
@@ -189,6 +191,8 @@ fn write_version(row: &Ended, out: &mut Vec<u8>) {
     for party in [row.payer, row.payee].into_iter().flatten() {
         party.write(out);
     }
+    Compact::write(&row.amount, out);
+    row.currency.write(out);
     row.hash.write(out);
     row.prepare.write(out);
     row.outcome.write(out);
@@ -211,6 +215,8 @@ fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, Field
         false => Ok(None),
     };
     let (payer, payee) = (party(has(PAYER_KNOWN))?, party(has(PAYEE_KNOWN))?);
+    let amount = Compact::read(reader)?;
+    let currency = reader.value()?;
     let hash = reader.value()?;
     let prepare = reader.value()?;
     let outcome = reader.value::<Outcome>()?;
@@ -223,7 +229,19 @@ fn read_version(id: &TransferId, reader: &mut Reader<'_>) -> Result<Ended, Field
             Some(Answer { kind, hash: reader.value()?, position: reader.value()? })
         }
     };
-    Ok(Ended { id: *id, payer, payee, hash, prepare, answer, outcome, completed, changed })
+    Ok(Ended {
+        id: *id,
+        payer,
+        payee,
+        amount,
+        currency,
+        hash,
+        prepare,
+        answer,
+        outcome,
+        completed,
+        changed,
+    })
 }
 
 #[cfg(test)]

@@ -436,8 +436,10 @@ fn read_number(reader: &mut Reader<'_>) -> Result<u128, FieldError> {
     for shift in (0..126).step_by(7) {
         let byte = reader.value::<u8>()?;
         value |= u128::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Ok(value);
+        match byte {
+            0 if 0 < shift => return Err(FieldError::Value),
+            0..0x80 => return Ok(value),
+            _ => {}
         }
     }
     // Amounts are far smaller.

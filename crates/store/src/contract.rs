@@ -6,8 +6,8 @@ use ledger::Outcome::{
     AnswerExpired, Committed, Expired, PrepareModified, PrepareResentCommitted, PrepareReserved,
 };
 use ledger::{
-    Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Listener, NoticeId, NoticeKind,
-    Outcome, Owed, ParticipantIndex, Position, Stamp, TransferId,
+    Amount, Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Listener, NoticeId,
+    NoticeKind, Outcome, Owed, ParticipantIndex, Position, Stamp, TransferId,
 };
 use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion};
 use record::cold::party_key;
@@ -51,6 +51,8 @@ pub fn sample_row(number: u32, changed: u64) -> Ended {
         id: sample_id(number),
         payer: (!is(1)).then_some(ParticipantIndex(number)),
         payee: (!is(2)).then_some(ParticipantIndex(u32::MAX - number)),
+        amount: Amount::from_units(1 << (number % 70)),
+        currency: Currency::parse("KES").expect("a currency"),
         hash: hash(u64::from(number)),
         prepare: Position(changed - 1),
         answer: is(3).then_some(answer),

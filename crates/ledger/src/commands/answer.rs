@@ -89,10 +89,14 @@ pub(super) fn end(
         _ => state.counters.aborted += 1,
     }
     let completed = state.stamp;
+    let account = state.books.get(transfer.payer_account).expect("it was reserved there");
+    let currency = account.currency;
     context.end(Ended {
         id: transfer.id,
         payer: Some(transfer.payer),
         payee: Some(transfer.payee),
+        amount: transfer.amount,
+        currency,
         hash: transfer.hash,
         prepare: transfer.prepare,
         answer,

@@ -13,10 +13,12 @@ use crate::outcome::Outcome;
 use crate::state::State;
 use crate::transfers::{Answer, AnswerKind, Ended, Found, Outflow};
 
-/// A movement of funds that ends: whose, and the record that began it.
+/// A movement of funds that ends: whose, how much, and the record that began it.
 struct Movement {
     id: TransferId,
     participant: ParticipantIndex,
+    amount: Amount,
+    currency: Currency,
     record: Position,
     hash: Digest,
     end: Option<Answer>,
@@ -77,6 +79,8 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
     let movement = Movement {
         id: command.id,
         participant,
+        amount: flow.amount,
+        currency,
         record: flow.record,
         hash: flow.hash,
         end: Some(answer(command, context.position)),
@@ -115,8 +119,8 @@ fn answer(command: &EndFundsOut, position: Position) -> Answer {
 
 /// A movement that begins, and ends at once.
 fn movement(context: &Context<'_>, funds: &MoveFunds, participant: ParticipantIndex) -> Movement {
-    let (record, hash) = (context.position, funds.hash);
-    Movement { id: funds.id, participant, record, hash, end: None }
+    let MoveFunds { id, amount, currency, hash, .. } = *funds;
+    Movement { id, participant, amount, currency, record: context.position, hash, end: None }
 }
 
 fn reserve(
@@ -162,6 +166,8 @@ fn end(context: &mut Context<'_>, movement: Movement, outcome: Outcome) {
         id: movement.id,
         payer: Some(movement.participant),
         payee: Some(ParticipantIndex::HUB),
+        amount: movement.amount,
+        currency: movement.currency,
         hash: movement.hash,
         prepare: movement.record,
         answer: movement.end,

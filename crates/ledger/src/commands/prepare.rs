@@ -182,6 +182,8 @@ fn refuse(
         id: command.id,
         payer: index(&command.payer),
         payee: index(&command.payee),
+        amount: command.amount,
+        currency: command.currency,
         hash: command.hash,
         prepare: context.position,
         answer: None,

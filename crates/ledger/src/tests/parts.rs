@@ -262,8 +262,8 @@ fn a_known_state_has_the_digests_that_it_always_had() {
         [NodeTail { node: 1, epoch: 1, sequence: 19 }]
         Counters { reserved: 4, refused: 0, committed: 1, aborted: 0, expired: 0, delivered: 0, given_up: 0 }
         c983a4d0106ca6c302d0e6aae1f9cf4640b1f8330c0077f9ac4635a7a2ab98c7
-        28ada2663dc3fa9911e06a7ec6eaba9d15d4b7fc7a3f65d01f3f29643236ec85
-        5d76109403693a5a6ac15f97cc3140e606b3f2286ab2e64a7b14cf83e9c7192b
+        a93fd60a7b9ba3a5171cf5f54d19f45096adf96241ca4df8740288268665c780
+        4e0b0533df5524155585d1f71df83d5dc83f61bcebb0b56bdab787db2147704f
     "#]]
     .assert_eq(&text);
 }

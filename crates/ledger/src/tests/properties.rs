@@ -206,7 +206,7 @@ fn a_negative_amount_stops_the_kernel() {
 #[test]
 fn transfers_take_the_memory_that_their_module_states() {
     assert_eq!(size_of::<Option<crate::transfers::Active>>(), 192);
-    assert_eq!(size_of::<crate::transfers::Ended>(), 144);
+    assert_eq!(size_of::<crate::transfers::Ended>(), 160);
 }
 
 /// What the edge knows is rebuilt for what it can see, and not for movements of money.
@@ -379,6 +379,10 @@ impl Ledger {
         prop_assert_eq!(world.state.transfers_in_flight(), reserved().count());
         prop_assert!(world.state.next_deadline().is_none_or(|due| world.state.stamp() < due));
         prop_assert_eq!(*world.state.counters(), self.counters());
+        for (id, (_, _, units)) in &self.transfers {
+            let view = world.state.view(id).map(|view| (view.amount.units(), view.currency));
+            prop_assert_eq!(view, Some((*units, usd())), "{:?} keeps its amount", id);
+        }
         self.check_outbox(&world.state)
     }
 

@@ -2,8 +2,8 @@
 //! record is known by its digest: sent again it moves nothing.
 
 use ledger::{
-    AccountId, AccountKind, Cause, Digest, EndFundsOut, FspName, FundsDirection, MoveFunds,
-    Outcome, Position, Stamp, TransferState, TransferView,
+    AccountId, AccountKind, Amount, Cause, Currency, Digest, EndFundsOut, FspName, FundsDirection,
+    MoveFunds, Outcome, Position, Stamp, TransferState, TransferView,
 };
 
 use super::{Model, Money};
@@ -14,6 +14,7 @@ pub(super) struct Movement {
     /// Place of the account; none for one that moved nothing.
     account: usize,
     amount: Money,
+    currency: Currency,
     hash: Digest,
     /// The record that began it.
     begun: u64,
@@ -46,8 +47,9 @@ impl Movement {
             Fate::Insufficient => (TransferState::Aborted, cause(Outcome::FundsInsufficient)),
             Fate::GivenBack => (TransferState::Aborted, cause(Outcome::FundsOutAborted)),
         };
-        let prepare = Position(self.begun);
-        TransferView { state, changed: self.changed, prepare, answer: None, cause }
+        let (amount, currency) = (Amount::from_units(self.amount), self.currency);
+        let (changed, prepare) = (self.changed, Position(self.begun));
+        TransferView { state, amount, currency, changed, prepare, answer: None, cause }
     }
 }
 
@@ -80,9 +82,10 @@ impl Model {
                 Fate::Reserved
             }
         };
-        let hash = funds.hash;
+        let MoveFunds { currency, hash, .. } = *funds;
         let (begun, changed) = (self.position, self.stamp);
-        let movement = Movement { account, amount, hash, begun, changed, fate, end: None };
+        let movement =
+            Movement { account, amount, currency, hash, begun, changed, fate, end: None };
         self.movements.insert(funds.id, movement);
         match fate {
             Fate::Insufficient => Outcome::FundsInsufficient,

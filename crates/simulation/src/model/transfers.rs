@@ -2,8 +2,8 @@
 //! (hub-semantics 3.3 to 3.10).
 
 use ledger::{
-    Abort, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, NoticeId, NoticeKind,
-    Outcome, Position, Prepare, Stamp, TransferId, TransferState, TransferView,
+    Abort, Amount, Cause, Currency, Digest, FspName, Fulfil, FulfilState, Fulfilment, NoticeId,
+    NoticeKind, Outcome, Position, Prepare, Stamp, TransferId, TransferState, TransferView,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -92,6 +92,8 @@ impl Transfer {
         };
         TransferView {
             state,
+            amount: Amount::from_units(self.amount),
+            currency: self.currency,
             changed: self.changed,
             prepare: Position(self.prepared),
             answer,

@@ -696,6 +696,6 @@ fn frames_of_each_version_are_read() {
 }
 
 const CHAIN_HEAD_1: &str = "86b8a148b6bec2b183ca67ca36046e11a0c3917b90436367e998539fc70cff07";
-const STATE_HASH_1: &str = "50e1657f8d19dfa183d0d2d6135716321c8ac77a2b1cf586feb282c8675bdd21";
+const STATE_HASH_1: &str = "210e7dfd9dbaf64bc6a39beb622449a99e29432e46f8f117c87beb0cb9e0ad3b";
 const CHAIN_HEAD_2: &str = "e9f9bbd21f8b6fb477ca3bc3484a47e7c8b345732e4d99f1809d84a04011e678";
-const STATE_HASH_2: &str = "2a23cd53d562cddd6dc5108c6ecb3f3c9de7b8310ff18d49cd617b027cc8adbd";
+const STATE_HASH_2: &str = "f6fb3141a3529f183eab0ea1dd5d4ce36cf0096024bc08ed1e242b438ba947dd";

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::form::{Form, known_currency, refuse};
 use crate::guard::Identity;
 use crate::hub::{Hub, Unavailable};
-use crate::monitoring::AdminFigures;
+use crate::metrics::AdminFigures;
 use crate::options::AdminKeys;
 use crate::refusals;
 use crate::resource::parameter;

@@ -31,6 +31,7 @@ mod funds;
 mod guard;
 mod hub;
 mod keys;
+mod metrics;
 mod monitoring;
 mod options;
 mod oracles;
@@ -38,6 +39,7 @@ mod participants;
 mod parties;
 mod probes;
 mod refusals;
+mod reports;
 mod resource;
 mod rules;
 mod server;
@@ -50,12 +52,14 @@ mod transactions;
 mod waterfall;
 mod wire;
 
-pub use hub::{
-    BoxFuture, Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker,
-    OpenBreakers, PARKED_MAX, Question, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes,
-    Storage, StuckStage, Takeover, Task, Told, Unavailable,
-};
+pub use hub::{BoxFuture, Hub, PARKED_MAX, Question, Told, Unavailable};
+pub use metrics::{Family, Kind, Metric, Samples, Value, families, write_metrics};
 pub use options::{AdminKeys, AdminOptions, Auth, Limits};
+pub use reports::{
+    Cluster, ClusterLane, ClusterNode, Fullness, Health, Noted, OpenBreaker, OpenBreakers,
+    ServiceStatus, SnapshotFile, Snapshots, Stage, StalledLane, StalledLanes, Storage, StuckStage,
+    Takeover, Task,
+};
 pub use server::{answer, serve, serve_probes};
 pub use token::{Token, load_or_create_token, load_token};
 pub use transactions::transaction_object;

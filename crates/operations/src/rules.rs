@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, refuse};
-use crate::hub::Cluster;
+use crate::reports::Cluster;
 
 const MEMBER: &str = "rulesVersion";
 

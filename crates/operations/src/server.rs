@@ -30,12 +30,12 @@ use crate::call::Call;
 use crate::connections::{Connections, Place};
 use crate::guard::{self, Ends, Identity};
 use crate::hub::Hub;
-use crate::monitoring::AdminFigures;
+use crate::metrics::AdminFigures;
 use crate::options::{AdminOptions, Auth, Limits};
 use crate::resource::Resource;
 use crate::wire::Wire;
 use crate::{
-    accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys,
+    accounts, caps, catalogue, cluster, dead_letters, document, explanations, funds, keys, metrics,
     monitoring, oracles, participants, parties, probes, rules, settlement_models, snapshots,
     storage, transactions, waterfall,
 };
@@ -322,7 +322,7 @@ async fn handle(call: &Call<'_>, resource: &Resource, method: &Method) -> Reply 
         (Resource::Snapshots, "POST") => snapshots::take(call),
         (Resource::Snapshots, _) => snapshots::list(call),
         (Resource::Health, _) => monitoring::health(&call.hub.health(), &call.hub.storage()),
-        (Resource::Metrics, _) => monitoring::metrics(call),
+        (Resource::Metrics, _) => metrics::show(call),
         (Resource::Storage, _) => storage::show(&call.hub.storage()),
         (Resource::Cluster, _) => cluster::show(&call.hub.cluster()),
         (Resource::Rules, "PUT") => rules::activate(call).await,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
 use crate::form::{Form, refuse};
-use crate::hub::{Noted, Stage};
+use crate::reports::{Noted, Stage};
 
 #[derive(Serialize)]
 struct Watching {
@@ -25,16 +25,9 @@ struct Waterfall<'a> {
     /// Not all of it has come to its end: what is open ends now.
     under_way: bool,
     /// Where somebody worked on it.
-    events: Vec<EventShape>,
+    events: Vec<Stage>,
     /// Where it waited for the batch, or to be sent on: no work, and not counted as such.
-    waits: Vec<EventShape>,
-}
-
-#[derive(Serialize)]
-struct EventShape {
-    start: u64,
-    end: u64,
-    label: String,
+    waits: Vec<Stage>,
 }
 
 /// `GET /waterfall`.
@@ -72,12 +65,5 @@ pub(crate) fn of_transfer(call: &Call<'_>, name: &str) -> Reply {
         let refusal = Refusal::new(ErrorCode::TRANSFER_NOT_FOUND, &detail);
         return Err(Refusal { status: StatusCode::NOT_FOUND, ..refusal });
     }
-    let (events, waits) = (shapes(stages), shapes(waits));
-    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", under_way, events, waits }))
-}
-
-fn shapes(stages: Vec<Stage>) -> Vec<EventShape> {
-    let shape =
-        |Stage { start_ns, end_ns, label }| EventShape { start: start_ns, end: end_ns, label };
-    stages.into_iter().map(shape).collect()
+    Ok(Answer::ok(&Waterfall { transfer_id: name, unit: "ns", under_way, events: stages, waits }))
 }

@@ -12,9 +12,9 @@ use ledger::{
 use node::progress::Stuck;
 use node::{Attached, Handle, Refused, SystemClock, Ticket, Unread};
 use operations::{
-    BoxFuture, Cluster, ClusterNode, Fullness, Health, Hub, Metrics, Noted, OpenBreaker,
-    OpenBreakers, PARKED_MAX, ServiceStatus, Snapshots, Stage, StalledLane, StalledLanes, Storage,
-    StuckStage, Takeover, Told, Unavailable,
+    BoxFuture, Cluster, ClusterLane, ClusterNode, Fullness, Health, Hub, Noted, OpenBreaker,
+    OpenBreakers, PARKED_MAX, ServiceStatus, SnapshotFile, Snapshots, Stage, StalledLane,
+    StalledLanes, Storage, StuckStage, Takeover, Told, Unavailable,
 };
 use ports::{Clock, Now};
 use sequencer::{Durability, Submission};
@@ -23,6 +23,7 @@ use switch::{Message, Traffic, stored_message};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::explain::{ANSWER_PATIENCE, Question};
+use crate::metrics;
 use crate::quarantine::Entry;
 
 /// The node as operators reach it.
@@ -148,63 +149,16 @@ impl Hub for NodeHub {
         })
     }
 
-    fn metrics(&self) -> Metrics {
-        let status = self.handle.status();
-        let (traffic, stalled) = (self.traffic.totals(), self.traffic.stalled_lanes());
-        Metrics {
-            log_syncs: status.counts.syncs,
-            log_bytes: status.counts.bytes,
-            log_position: status.position.0,
-            batches: status.counts.batches,
-            records: status.counts.records,
-            transfers_reserved: status.counters.reserved,
-            transfers_refused: status.counters.refused,
-            transfers_committed: status.counters.committed,
-            transfers_aborted: status.counters.aborted,
-            transfers_expired: status.counters.expired,
-            transfers_in_flight: status.in_flight,
-            transfers_ended: status.ended,
-            transfers_hot: status.hot,
-            store_position: status.stored.0,
-            store_reads: status.cold.reads,
-            store_found: status.cold.found,
-            store_waits: status.cold.waits,
-            store_bytes: self.handle.store_bytes(),
-            notices_owed: status.owed,
-            notices_delivered: status.counters.delivered,
-            notices_given_up: status.counters.given_up,
-            notices_parked: traffic.parked,
-            dead_letters: status.dead,
-            lanes_stalled: stalled.count,
-            lanes_stalled_notices: stalled.owed,
-            forward_breakers_open: self.traffic.open_breakers().len() as u64,
-            inbox_refused: self.handle.refused_count(),
-            requests: traffic.requests,
-            requests_refused: traffic.refused,
-            forwards: traffic.forwards,
-            forwards_failed: traffic.forwards_failed,
-            attempts: traffic.attempts,
-            connections: traffic.connections,
-            connections_refused: traffic.connections_refused,
-            connections_evicted: traffic.connections_evicted,
-            malformed: traffic.malformed,
-            socket_reads: traffic.socket_reads,
-            socket_writes: traffic.socket_writes,
-            calls_denied: traffic.calls_denied,
-            unknown_senders: traffic.unknown_senders,
-            signatures_verified: traffic.signatures_verified,
-            signatures_refused: traffic.signatures_refused,
-            signatures_made: traffic.signatures_made,
-            signatures_failed: traffic.signatures_failed,
-            signatures_waiting: traffic
-                .signatures_asked
-                .saturating_sub(traffic.signatures_made + traffic.signatures_failed),
-        }
+    fn metrics(&self, text: &mut String) {
+        metrics::write(&self.handle, &self.traffic, text);
     }
 
     fn snapshots(&self) -> Snapshots {
         let status = self.snapshots.status();
-        let file = |file: snapshots::SnapshotFile| (file.position.0, file.name);
+        let file = |file: snapshots::SnapshotFile| SnapshotFile {
+            position: file.position.0,
+            name: file.name,
+        };
         Snapshots {
             files: status.files.into_iter().map(file).collect(),
             busy: status.busy,
@@ -243,7 +197,10 @@ impl Hub for NodeHub {
             rules: node.rules,
             contradicts_at: node.contradicts.map(|position| position.0),
         };
-        let lane = |lane: node::ClusterLane| (lane.participant.to_string(), lane.node);
+        let lane = |lane: node::ClusterLane| ClusterLane {
+            participant: lane.participant.to_string(),
+            node: lane.node,
+        };
         Cluster {
             node: cluster.me,
             position: cluster.position.0,

@@ -19,6 +19,7 @@ mod keeper;
 mod life;
 mod log_end;
 mod mark;
+mod metrics;
 mod moving;
 mod offline;
 mod parties;

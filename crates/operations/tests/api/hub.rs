@@ -9,8 +9,8 @@ use ledger::{
     PartyBinding, Position, Stamp, State, TransferId,
 };
 use operations::{
-    BoxFuture, Cluster, Health, Hub, Metrics, Noted, OpenBreakers, Question, ServiceStatus,
-    Snapshots, StalledLanes, Storage, StuckStage, Told, Unavailable,
+    BoxFuture, Cluster, Health, Hub, Noted, OpenBreakers, Question, ServiceStatus, Snapshots,
+    StalledLanes, Storage, StuckStage, Told, Unavailable,
 };
 use tokio::sync::{Notify, OwnedRwLockWriteGuard, RwLock};
 
@@ -32,7 +32,6 @@ pub(crate) struct Inner {
     pub(crate) parties: Vec<(ChangeParties, Told)>,
     pub(crate) bodies: Vec<(TransferId, Bytes)>,
     pub(crate) unavailable: Option<Unavailable>,
-    pub(crate) metrics: Metrics,
     pub(crate) storage: Storage,
     pub(crate) watching: bool,
     pub(crate) snapshots: Snapshots,
@@ -52,7 +51,6 @@ impl Kernel {
             parties: Vec::new(),
             bodies: Vec::new(),
             unavailable: None,
-            metrics: Metrics::default(),
             storage: Storage::default(),
             watching: false,
             snapshots: Snapshots::default(),
@@ -162,9 +160,7 @@ impl Hub for Kernel {
         Box::pin(async move { self.inner().state.notices_owed().map(|notice| notice.id).collect() })
     }
 
-    fn metrics(&self) -> Metrics {
-        self.inner().metrics
-    }
+    fn metrics(&self, _: &mut String) {}
 
     fn snapshots(&self) -> Snapshots {
         self.inner().snapshots.clone()

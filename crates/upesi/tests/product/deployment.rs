@@ -1,7 +1,6 @@
 //! The files of `deploy` against the program itself: it starts with exactly the arguments and the
 //! configuration that are rendered, in a container of the kind that they describe, answers the
-//! probes that they ask, and ends in order when it is told to. Names of metrics in rules and
-//! documents are those of a running switch.
+//! probes that they ask, and ends in order when it is told to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +12,6 @@ use rustix::process::Signal;
 use crate::support::apart::{Need, apart, run};
 use crate::support::container::{Container, Mount};
 use crate::support::http::Connection;
-use crate::support::scheme::Admin;
 use crate::support::switch::Home;
 
 const TOKEN: &str = "a-token-that-an-operator-has-made";
@@ -275,41 +273,6 @@ fn a_given_token_is_used_and_none_is_made() {
     let admin = switch.admin.to_string();
     assert_eq!(ask(&admin, "POST /snapshots", "localhost", &known), 202);
     assert!(!home.data().join("admin-token").exists());
-    switch.stop(Signal::TERM);
-}
-
-/// The words of a text that are names of metrics.
-fn metrics(text: &str) -> BTreeSet<&str> {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let is_one = |word: &&str| word.starts_with("upesi_") || word.starts_with("process_");
-    words.filter(is_one).collect()
-}
-
-#[test]
-fn rules_and_documents_name_metrics_that_there_are() {
-    let home = Home::new();
-    let place = home.configuration().with_file_name("place");
-    fs::create_dir(&place).unwrap();
-    let url = format!("file://{}", place.display());
-    let text = format!("[backup]\nto = {url:?}\n[archive]\nto = {url:?}\n");
-    fs::write(home.configuration(), text).unwrap();
-    let switch = home.serve();
-    let shown = Admin::new(&home, &switch).get("/metrics");
-    let mut known: BTreeSet<_> =
-        shown.lines().filter_map(|line| line.split([' ', '{']).next()).collect();
-    // Known after a day of growth only.
-    known.insert("upesi_disk_hours_until_full");
-    let rules = root().join("deploy/prometheus/rules.yaml");
-    let mut files = vec![rules];
-    files.extend(fs::read_dir(root().join("docs/operating")).unwrap().map(|it| it.unwrap().path()));
-    assert!(2 < files.len(), "there are pages for operators");
-    for file in files {
-        let unknown = |text: &str| -> Vec<String> {
-            metrics(text).into_iter().filter(|name| !known.contains(name)).map(Into::into).collect()
-        };
-        let text = fs::read_to_string(&file).unwrap();
-        assert_eq!(unknown(&text), Vec::<String>::new(), "{}", file.display());
-    }
     switch.stop(Signal::TERM);
 }
 

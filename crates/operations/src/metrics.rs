@@ -1,0 +1,257 @@
+//! `GET /metrics` (hub-semantics 8.3): tables of metrics, and the text that Prometheus reads.
+//!
+//! A metric is declared once, as a row of a table that [`metrics!`](crate::metrics!) makes: its
+//! kind, its name, its help, and the expression that reads its value. The text and the page for
+//! operators follow from the rows. [`TABLE`] has the metrics of this crate; those of the node come
+//! from [`Hub::metrics`](crate::Hub::metrics).
+//!
+//! Each value writes its own samples ([`Value`]). A value without a sample leaves its metric out.
+//! A value with labels, or a histogram, writes several samples in the same way.
+
+use std::fmt::{self, Display, Write};
+use std::fs;
+use std::time::Duration;
+
+use ledger::Stamp;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::answer::{Answer, Reply};
+use crate::call::Call;
+use crate::reports::{Health, Snapshots, Storage};
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only rises, from anywhere.
+    Counter,
+    /// It is as of now.
+    Gauge,
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        })
+    }
+}
+
+/// A metric as operators see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// How it behaves.
+    pub kind: Kind,
+    /// Its name.
+    pub name: &'static str,
+    /// Its meaning, in one sentence.
+    pub help: &'static str,
+}
+
+impl Family {
+    /// The unit that its name ends in, before `_total`; a count has none.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        let words = || self.name.split('_');
+        let units = ["bytes", "seconds", "milliseconds", "hours"];
+        units.into_iter().find(|unit| words().any(|word| word == *unit)).unwrap_or_default()
+    }
+}
+
+/// A row of a table: a metric, and how its value is read from `N`.
+pub struct Metric<N> {
+    /// The metric.
+    pub family: Family,
+    /// Writes its samples.
+    pub sample: fn(&N, &mut Samples<'_>),
+}
+
+/// Makes a table of metrics. The name before `:` stands for what the values are read from.
+///
+/// ```
+/// struct Now {
+///     requests: u64,
+/// }
+/// static TABLE: &[operations::Metric<Now>] = operations::metrics! { now: Now;
+///     Counter "requests_total" "Requests." now.requests;
+/// };
+/// let mut text = String::new();
+/// operations::write_metrics(TABLE, &Now { requests: 3 }, &mut text);
+/// let expected = "# HELP requests_total Requests.\n# TYPE requests_total counter\n";
+/// assert_eq!(text, format!("{expected}requests_total 3\n"));
+/// ```
+#[macro_export]
+macro_rules! metrics {
+    ($now:ident: $source:ty; $($kind:ident $name:literal $help:literal $value:expr;)*) => {
+        &[$($crate::Metric {
+            family: $crate::Family { kind: $crate::Kind::$kind, name: $name, help: $help },
+            sample: |$now: &$source, samples| $crate::Value::write(&$value, samples),
+        }),*]
+    };
+}
+
+/// Writes the samples of a table.
+pub fn write_metrics<N>(table: &[Metric<N>], now: &N, text: &mut String) {
+    for Metric { family, sample } in table {
+        sample(now, &mut Samples { family, text, has_begun: false });
+    }
+}
+
+/// The place in the text for one metric.
+pub struct Samples<'a> {
+    family: &'a Family,
+    text: &'a mut String,
+    has_begun: bool,
+}
+
+impl Samples<'_> {
+    /// Writes a sample; before the first one, what the metric is.
+    pub fn add(&mut self, value: impl Display) {
+        let Family { kind, name, help } = self.family;
+        let written = match self.has_begun {
+            true => Ok(()),
+            false => writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}"),
+        };
+        self.has_begun = true;
+        written
+            .and_then(|()| writeln!(self.text, "{name} {value}"))
+            .expect("writing to memory cannot fail");
+    }
+}
+
+/// A value of a metric.
+pub trait Value {
+    /// Writes its samples.
+    fn write(&self, samples: &mut Samples<'_>);
+}
+
+impl Value for u64 {
+    fn write(&self, samples: &mut Samples<'_>) {
+        samples.add(self);
+    }
+}
+
+/// 0 or 1.
+impl Value for bool {
+    fn write(&self, samples: &mut Samples<'_>) {
+        samples.add(u8::from(*self));
+    }
+}
+
+/// Seconds.
+impl Value for Duration {
+    fn write(&self, samples: &mut Samples<'_>) {
+        samples.add(format_args!("{}.{:09}", self.as_secs(), self.subsec_nanos()));
+    }
+}
+
+/// Seconds since 1970.
+impl Value for Stamp {
+    fn write(&self, samples: &mut Samples<'_>) {
+        samples.add(format_args!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000));
+    }
+}
+
+/// `None` has no sample.
+impl<T: Value> Value for Option<T> {
+    fn write(&self, samples: &mut Samples<'_>) {
+        self.iter().for_each(|value| value.write(samples));
+    }
+}
+
+/// What the admin API counts of its own connections and tokens, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AdminFigures {
+    pub(crate) connections_evicted: u64,
+    pub(crate) connections_refused: u64,
+    pub(crate) tokens_refused: u64,
+}
+
+/// What the metrics of this crate are read from.
+struct Now {
+    snapshots: Snapshots,
+    admin: AdminFigures,
+    storage: Storage,
+    health: Health,
+    processor_time: Duration,
+    resident_bytes: Option<u64>,
+}
+
+/// The metrics of this crate.
+static TABLE: &[Metric<Now>] = metrics! { now: Now;
+    Gauge "upesi_snapshot_position" "Record of the newest snapshot."
+        now.snapshots.files.first().map_or(0, |file| file.position);
+    Gauge "upesi_snapshot_bytes" "Length of the last one taken." now.snapshots.last_bytes;
+    Gauge "upesi_snapshot_milliseconds" "How long that took." now.snapshots.last_millis;
+    Counter "upesi_snapshots_taken_total" "Snapshots taken." now.snapshots.taken;
+    Counter "upesi_snapshots_failed_total" "Snapshots not taken." now.snapshots.failed;
+
+    Counter "upesi_admin_connections_evicted_total"
+        "Silent connections to the admin API that lost their place to a new one."
+        now.admin.connections_evicted;
+    Counter "upesi_admin_connections_refused_total" "Connections to the admin API turned away."
+        now.admin.connections_refused;
+    Counter "upesi_admin_tokens_refused_total" "Requests to the admin API without a good token."
+        now.admin.tokens_refused;
+
+    Gauge "upesi_log_stored_bytes" "Bytes of the log on its disk." now.storage.log_bytes;
+    Gauge "upesi_log_archived_bytes" "Bytes in an archive only." now.storage.archived_bytes;
+    Gauge "upesi_disk_bytes" "Bytes of the log's disk." now.storage.disk_bytes;
+    Gauge "upesi_disk_free_bytes" "Bytes of it that are free." now.storage.free_bytes;
+    Gauge "upesi_disk_status" "How full it is: 0 there is room, 1 low, 2 critical, 3 full."
+        now.storage.fullness as u64;
+    Gauge "upesi_storage_failing" "Whether log or store cannot be written or read: 0 or 1."
+        now.storage.failing.is_some();
+    Gauge "upesi_disk_hours_until_full" "Hours until it is full at the growth of the last day."
+        now.storage.hours_until_full;
+    Gauge "upesi_archive_failing" "Whether archiving does not go well: 0 or 1."
+        now.storage.archive.as_ref().map(|task| task.failing.is_some());
+    Gauge "upesi_backup_failing" "Whether the copy does not go well: 0 or 1."
+        now.storage.backup.as_ref().map(|task| task.failing.is_some());
+    Gauge "upesi_backup_position" "The last record that is in the copy."
+        now.storage.backup.as_ref().map(|task| task.position);
+
+    Gauge "upesi_parts_down" "Parts that are not well, as /health names them."
+        now.health.parts_down();
+    Gauge "process_start_time_seconds" "When the process started, in seconds since 1970."
+        now.health.started;
+    Counter "process_cpu_seconds_total" "Processor time used, in seconds."
+        now.processor_time;
+    Gauge "process_resident_memory_bytes" "Resident memory, in bytes."
+        now.resident_bytes;
+};
+
+/// The metrics of this crate, without their values.
+pub fn families() -> impl Iterator<Item = Family> {
+    TABLE.iter().map(|metric| metric.family)
+}
+
+/// All metrics: those of the node first.
+pub(crate) fn show(call: &Call<'_>) -> Reply {
+    let hub = call.hub;
+    let mut text = String::with_capacity(8_192);
+    hub.metrics(&mut text);
+    let now = Now {
+        snapshots: hub.snapshots(),
+        admin: call.figures,
+        storage: hub.storage(),
+        health: hub.health(),
+        processor_time: processor_time(),
+        resident_bytes: resident_bytes(),
+    };
+    write_metrics(TABLE, &now, &mut text);
+    Ok(Answer::metrics(text))
+}
+
+fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+}
+
+/// Resident memory as the kernel counts it; `None` where it does not say so.
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    Some(kilobytes * 1_024)
+}

@@ -130,11 +130,12 @@ impl<'a> Modules<'a> {
         let mut excused = Vec::new();
         for (name, module) in &self.each {
             let to = edges.entry(name.clone()).or_default();
+            let lines: Vec<&str> = module.file.text.lines().collect();
             for path in &module.paths {
                 let Some(target) = self.resolve(&path.segments, 0).filter(|it| it != name) else {
                     continue;
                 };
-                match reason(module.file, path.line) {
+                match reason(&lines, path.line) {
                     Some(line) => excused.push((name, target.to_owned(), line)),
                     None => drop(to.entry(target.to_owned()).or_insert(path.line)),
                 }
@@ -223,8 +224,7 @@ fn declares_for_tests(file: &SourceFile, child: &str) -> bool {
 }
 
 /// The line of the comment that excuses an import, if there is one.
-fn reason(file: &SourceFile, line: usize) -> Option<usize> {
-    let lines: Vec<&str> = file.text.lines().collect();
+fn reason(lines: &[&str], line: usize) -> Option<usize> {
     if lines[line - 1].contains(REASON) {
         return Some(line);
     }
@@ -273,8 +273,10 @@ fn paths(file: &SourceFile, base: &str, children: &BTreeSet<&str>) -> Vec<Path> 
     let base: Vec<String> = base.split("::").filter(|it| !it.is_empty()).map(Into::into).collect();
     let mut paths = Vec::new();
     let mut imports_to = 0;
+    let (mut line, mut seen) = (1, 0);
     for (index, (text, at)) in tokens.iter().enumerate() {
-        let line = line_of(code, *at);
+        line += code[seen..*at].matches('\n').count();
+        seen = *at;
         if *text == "use" && !file.is_test(line) {
             imports_to = tokens.len();
         } else if *text == ";" {

@@ -12,10 +12,11 @@ use std::collections::BTreeMap;
 
 use ledger::{
     Abort, Account as Books, AccountId, Administer, Amount, Batch, Change, ChangeParties, Command,
-    Counters, Currency, DeliveryResult, Digest, Effects, EndFundsOut, Ended, Eviction,
-    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, MoveFunds, Notice,
-    NoticeId, NoticeKind, Outcome, ParticipantIndex, PartyBinding, PartyChangeForm, Position,
-    Prepare, Settings, Stamp, State, TransferId,
+    Configure, Counters, CreateParticipant, Currency, DeliveryResult, Digest, Effects, EndFundsOut,
+    Ended, Eviction, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
+    MoveFunds, Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, PartyBinding,
+    PartyChangeForm, Position, Prepare, Redeliver, SetAccountActive, SetInitialPositionAndLimits,
+    SetLimit, SetParticipantActive, Settings, Stamp, State, TransferId,
 };
 use record::command::{FIELDS_VERSION, read_fields, write_fields};
 use sha2::{Digest as _, Sha256};
@@ -213,33 +214,39 @@ fn change(script: &mut Script<'_>, state: &State) -> Change {
             commit: script.flag(),
             hash: digest(&script.below(2).to_string()),
         }),
-        4 => Change::SetParticipantActive { name, active: script.usually() },
-        5 => Change::SetAccountActive { name, account: position, active: script.usually() },
-        6 => Change::SetLimit {
+        4 => Change::SetParticipantActive(SetParticipantActive { name, active: script.usually() }),
+        5 => Change::SetAccountActive(SetAccountActive {
+            name,
+            account: position,
+            active: script.usually(),
+        }),
+        6 => Change::SetLimit(SetLimit {
             name,
             currency,
             limit: script.amount(),
             alarm_percentage: Amount::from_units(100_000),
-        },
-        7 => Change::Configure(Settings {
-            confirm_to_payee: script.flag(),
-            on_us_transfers: script.flag(),
-            put_aborted_aborts: script.flag(),
-            funds_out_covers_position: script.flag(),
-            lane_capacity: if script.usually() { 50_000 } else { 3 },
         }),
-        8 => Change::CreateParticipant { name, currency },
-        9 => Change::SetInitialPositionAndLimits {
+        7 => Change::Configure(Configure {
+            settings: Settings {
+                confirm_to_payee: script.flag(),
+                on_us_transfers: script.flag(),
+                put_aborted_aborts: script.flag(),
+                funds_out_covers_position: script.flag(),
+                lane_capacity: if script.usually() { 50_000 } else { 3 },
+            },
+        }),
+        8 => Change::CreateParticipant(CreateParticipant { name, currency }),
+        9 => Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
             limit: script.amount(),
             position: Amount::ZERO,
-        },
+        }),
         _ => {
             let dead: Vec<_> = state.dead_letters().map(|dead| dead.notice.id).collect();
             let at = script.below(8);
             let notice = dead.get(at).copied().unwrap_or(NoticeId(at as u64));
-            Change::Redeliver { notice }
+            Change::Redeliver(Redeliver { notice })
         }
     }
 }

@@ -8,10 +8,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::field::Inconsistent;
 use crate::field::{numbered, stored};
 use crate::ids::{AccountId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
-use crate::snapshot::Inconsistent;
 use crate::trail::Trail;
 
 /// Accounts the books can hold.
@@ -384,7 +384,8 @@ mod tests {
     use alloc::string::String;
 
     use super::*;
-    use crate::command::{Administer, Change, Command, Genesis};
+    use crate::change::{Change, CreateHubAccount};
+    use crate::command::{Administer, Command, Genesis};
     use crate::ids::{FspName, Position};
     use crate::state::{Batch, Effects, State};
 
@@ -399,7 +400,7 @@ mod tests {
         apply(&mut state, &Command::Genesis(Genesis { seed: [1; 16], hub }));
         let (currency, kind) = (currency("USD"), AccountKind::HubReconciliation);
         let (actor, reason) = (String::new(), String::new());
-        let change = Change::CreateHubAccount { currency, kind };
+        let change = Change::CreateHubAccount(CreateHubAccount { currency, kind });
         apply(&mut state, &Command::Administer(Box::new(Administer { actor, reason, change })));
         assert_eq!(state.books.accounts.len(), 4);
         state

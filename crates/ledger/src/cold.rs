@@ -12,7 +12,8 @@
 //!
 //! Costs: a digest of at most 165 bytes for a row that leaves or comes back; no allocation.
 
-use crate::command::{Change, Command};
+use crate::change::Change;
+use crate::command::Command;
 use crate::field::{FixedBuffer, Row, stored};
 use crate::ids::{Position, Stamp, TransferId};
 use crate::state::State;

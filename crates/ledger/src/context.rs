@@ -15,6 +15,15 @@ pub(crate) struct Context<'a> {
     pub(crate) position: Position,
 }
 
+/// Decides a command or a change.
+pub(crate) trait Decide {
+    /// The family of its outcomes.
+    type Outcome;
+
+    /// Reads, decides, and writes the next state.
+    fn decide(&self, context: &mut Context<'_>) -> Self::Outcome;
+}
+
 /// What all notices of one decision have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {

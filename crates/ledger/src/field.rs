@@ -55,6 +55,18 @@ impl fmt::Display for FieldError {
 
 impl core::error::Error for FieldError {}
 
+/// Parts that belong to no state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inconsistent(pub &'static str);
+
+impl fmt::Display for Inconsistent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl core::error::Error for Inconsistent {}
+
 /// Takes the bytes of stored values: a buffer, or a hasher.
 pub trait Sink {
     /// Appends bytes.

@@ -20,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 mod accounts;
+mod change;
 mod cold;
 mod command;
 mod commands;
@@ -47,12 +48,17 @@ mod trail;
 mod transfers;
 
 pub use accounts::{ACCOUNTS_MAX, Account, AccountKind, Books};
+pub use change::{
+    Activate, AddKey, Change, Configure, CreateHubAccount, CreateLedgerAccountType, CreateOracle,
+    CreateParticipant, CreateSettlementModel, DeleteOracle, EndFundsOut, FundsDirection,
+    KEY_BYTES_MAX, LedgerAccountType, MoveFunds, Oracle, OracleUpdate, Redeliver, RemoveKey,
+    SetAccountActive, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
+    SetSettlementModelActive, Settings, SettlementModel, StatePart, UpdateOracle,
+};
 pub use cold::{Cold, Eviction};
 pub use command::{
-    Abort, Administer, Change, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, EndFundsOut,
-    FinishedDelivery, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType,
-    MoveFunds, Oracle, OracleUpdate, PartyBinding, PartyChangeForm, Prepare, Settings,
-    SettlementModel, TraceId,
+    Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
+    Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
 };
 pub use field::FieldError;
 pub use ids::{
@@ -61,11 +67,13 @@ pub use ids::{
 };
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
-pub use outcome::Outcome;
+pub use outcome::{
+    AdminOutcome, AnswerEnd, AnswerOutcome, Outcome, PartiesOutcome, PrepareOutcome,
+};
 pub use query::{Cause, InFlight, LookUp, TransferView};
 pub use register::{
-    ENDPOINTS_MAX, Holding, KEY_BYTES_MAX, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit,
-    ORACLES_MAX, PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
+    ENDPOINTS_MAX, Holding, KEYS_MAX, Key, LEDGER_ACCOUNT_TYPES_MAX, Limit, ORACLES_MAX,
+    PARTICIPANTS_MAX, Participant, Register, SETTLEMENT_MODELS_MAX,
 };
 #[cfg(feature = "rehearsed-rules")]
 pub use rules::claim_rules;

@@ -154,3 +154,117 @@ numbered! {
         KeyNotFound = 121,
     }
 }
+
+/// Declares families of outcomes: enums of some of the [`Outcome`]s, with the same numbers.
+macro_rules! families {
+    ($(
+        $(#[$attribute:meta])*
+        pub enum $family:ident { $($outcome:ident),* $(,)? }
+    )*) => { $(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum $family {
+            $(
+                #[doc = concat!("[`Outcome::", stringify!($outcome), "`].")]
+                $outcome = Outcome::$outcome as u16,
+            )*
+        }
+
+        impl $family {
+            /// All of the family, in order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$outcome),*];
+
+            /// The same outcome among all of them.
+            #[must_use]
+            pub const fn outcome(self) -> Outcome {
+                match self {
+                    $( Self::$outcome => Outcome::$outcome, )*
+                }
+            }
+
+            /// The outcome as one of this family; `None` when it is of another.
+            #[must_use]
+            pub const fn of(outcome: Outcome) -> Option<Self> {
+                match outcome.number() {
+                    $( number if number == Self::$outcome as u16 => Some(Self::$outcome), )*
+                    _ => None,
+                }
+            }
+        }
+
+        impl From<$family> for Outcome {
+            fn from(outcome: $family) -> Self {
+                outcome.outcome()
+            }
+        }
+    )* };
+}
+
+families! {
+    /// Outcomes of a prepare, in order of precedence but for the last.
+    pub enum PrepareOutcome {
+        SenderNotFound, PrepareModified, PrepareResentCommitted, PrepareResentAborted,
+        PrepareResentReserved, PrepareSourceNotPayer, PrepareAmountPrecision, PreparePayerNotFound,
+        PreparePayerInactive, PreparePayeeNotFound, PreparePayeeInactive, PrepareExpirationPast,
+        PreparePayerIsPayee, PreparePayerAccountNotFound, PreparePayerAccountInactive,
+        PreparePayeeAccountNotFound, PreparePayeeAccountInactive, PreparePayeeLaneFull,
+        PrepareLiquidityInsufficient, PrepareCapExceeded, PrepareReserved,
+    }
+
+    /// Outcomes of a fulfil or an abort.
+    pub enum AnswerOutcome {
+        SenderNotFound, FulfilVersionIgnored, AnswerTransferNotFound, AnswerFromStranger,
+        AnswerToStranger, AnswerModified, AnswerResent, AnswerExpired, AnswerStateNotReserved,
+        FulfilAbortedIgnored, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
+        AbortedByPut,
+    }
+
+    /// Ends of a reserved transfer by a fulfil or an abort.
+    pub enum AnswerEnd {
+        AnswerToStranger, FulfilmentInvalid, Committed, AbortedWithUnknownCode, Aborted,
+        AbortedByPut,
+    }
+
+    /// Outcomes of a change of the party directory.
+    pub enum PartiesOutcome { Accepted, RegistrarNotFound }
+
+    /// Outcomes of changes by operators.
+    pub enum AdminOutcome {
+        Accepted, ParticipantNotFound, ParticipantCurrencyExists, HubAccountsMissing,
+        SettlementModelMissing, AccountKindNotForHub, AccountExists, AccountNotFound,
+        AccountKindWrong, AccountInactive, LimitsExist, LimitsMissing, CurrencyMismatch,
+        SettlementModelExists, SettlementModelNotFound, FundsOutNotReserved, FundsInsufficient,
+        DeadLetterNotFound, RulesVersionRefused, RegisterFull, FundsRepeated, FundsModified,
+        OracleExists, OracleNotFound, LedgerAccountTypeExists, ParticipantInactive, KeysFull,
+        KeyNotFound,
+    }
+}
+
+impl AnswerEnd {
+    /// Whether the transfer is committed; it is aborted otherwise.
+    #[must_use]
+    pub const fn commits(self) -> bool {
+        match self {
+            Self::Committed => true,
+            Self::AnswerToStranger
+            | Self::FulfilmentInvalid
+            | Self::AbortedWithUnknownCode
+            | Self::Aborted
+            | Self::AbortedByPut => false,
+        }
+    }
+}
+
+impl From<AnswerEnd> for AnswerOutcome {
+    fn from(end: AnswerEnd) -> Self {
+        match end {
+            AnswerEnd::AnswerToStranger => Self::AnswerToStranger,
+            AnswerEnd::FulfilmentInvalid => Self::FulfilmentInvalid,
+            AnswerEnd::Committed => Self::Committed,
+            AnswerEnd::AbortedWithUnknownCode => Self::AbortedWithUnknownCode,
+            AnswerEnd::Aborted => Self::Aborted,
+            AnswerEnd::AbortedByPut => Self::AbortedByPut,
+        }
+    }
+}

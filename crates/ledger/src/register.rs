@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use crate::accounts::AccountKind;
-use crate::command::{LedgerAccountType, Oracle, SettlementModel};
+use crate::change::{KEY_BYTES_MAX, LedgerAccountType, Oracle, SettlementModel};
+use crate::field::Inconsistent;
 use crate::field::{Bytes, LONG, Pair, RowList, SHORT, Text, stored};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, OracleId, ParticipantIndex, Stamp};
 use crate::money::{Amount, Currency};
-use crate::snapshot::Inconsistent;
 
 /// Participants the register can hold.
 pub const PARTICIPANTS_MAX: usize = 10_000;
@@ -26,8 +26,6 @@ pub const LEDGER_ACCOUNT_TYPES_MAX: usize = 64;
 
 /// Public keys one participant can have at a time: old and new ones while they are changed.
 pub const KEYS_MAX: usize = 4;
-/// Longest public key, in bytes: RSA with 8,192 bits has half of it.
-pub const KEY_BYTES_MAX: usize = 2_048;
 
 stored! {
     /// A public key of a participant.

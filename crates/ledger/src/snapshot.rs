@@ -15,11 +15,10 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::accounts::{Account, AccountKind, Books};
+use crate::change::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::cold::Cold;
-use crate::command::{LedgerAccountType, Oracle, Settings, SettlementModel};
 use crate::field::{FieldError, Reader, Row, RowList, numbered, stored};
 use crate::hashing::Keyed;
 use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, ParticipantIndex, Position};
@@ -32,6 +31,7 @@ use crate::state::{Counters, NODES_MAX, State};
 use crate::trail::Trail;
 use crate::transfers::{Found, Transfers};
 
+pub use crate::field::Inconsistent;
 pub use crate::state::NodeTail;
 pub use crate::transfers::{Active, Answer, AnswerKind, Ended, Outflow};
 
@@ -149,18 +149,6 @@ impl From<Inconsistent> for RowError {
         Self::State(error)
     }
 }
-
-/// Parts that belong to no state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inconsistent(pub &'static str);
-
-impl fmt::Display for Inconsistent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl core::error::Error for Inconsistent {}
 
 /// The parts of a state, in the order in which a [`Builder`] wants them: the head, accounts,
 /// participants, settlement models, oracles, account types, transfers in flight, outflows,

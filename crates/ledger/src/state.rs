@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::accounts::Books;
-use crate::command::{Command, Settings};
+use crate::change::Settings;
+use crate::command::Command;
 use crate::commands;
 use crate::context::Context;
 use crate::field::stored;

@@ -9,7 +9,8 @@
 //! Costs: a few look-ups for a message; nothing is allocated and nothing is kept between batches.
 
 use crate::accounts::AccountKind;
-use crate::command::{Change, Command, EndFundsOut, MoveFunds, Prepare};
+use crate::change::{Change, EndFundsOut, MoveFunds, Redeliver};
+use crate::command::{Command, Prepare};
 use crate::commands::reconciliation_account;
 use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, Position, TransferId};
 use crate::money::{Amount, Currency};
@@ -187,7 +188,7 @@ fn subject(state: &State, command: &Command) -> Option<(TransferId, Option<Numbe
         Command::Administer(administer) => match &administer.change {
             Change::MoveFunds(funds) => Some((funds.id, of_funds(state, funds))),
             Change::EndFundsOut(end) => Some((end.id, of_outflow(state, end))),
-            Change::Redeliver { notice } => {
+            Change::Redeliver(Redeliver { notice }) => {
                 let transfer = state.outbox.dead().get(notice)?.notice.transfer?;
                 Some((transfer, None))
             }

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use ledger::{
-    AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Digest,
-    FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Genesis, MoveFunds,
-    Notice, Prepare, State, TransferId,
+    AccountKind, Administer, Amount, Change, Command, CreateHubAccount, CreateParticipant,
+    Currency, DeliveryResult, Digest, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
+    FundsDirection, Genesis, MoveFunds, Notice, Prepare, SetInitialPositionAndLimits, State,
+    TransferId,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -69,12 +70,20 @@ impl Workload {
         apply(vec![Command::Genesis(genesis)], &mut |_| {});
         let currency = currency();
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-            apply(vec![administer(Change::CreateHubAccount { currency, kind })], &mut |_| {});
+            apply(
+                vec![administer(Change::CreateHubAccount(CreateHubAccount { currency, kind }))],
+                &mut |_| {},
+            );
         }
         for name in self.names.iter().copied() {
             let (limit, position) = (Amount::from_units(PLENTY.into()), Amount::ZERO);
-            let create = Change::CreateParticipant { name, currency };
-            let limits = Change::SetInitialPositionAndLimits { name, currency, limit, position };
+            let create = Change::CreateParticipant(CreateParticipant { name, currency });
+            let limits = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                name,
+                currency,
+                limit,
+                position,
+            });
             let mut account = None;
             apply(vec![administer(create), administer(limits)], &mut |state| {
                 let found = state.register().find(&name).expect("it was just created");

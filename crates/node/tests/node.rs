@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::{
-    AccountKind, Administer, Change, ChangeParties, Command, Currency, FspName, Genesis, Outcome,
-    PartyBinding, PartyChangeForm,
+    AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, CreateParticipant,
+    Currency, FspName, Genesis, Outcome, PartyBinding, PartyChangeForm,
 };
 use node::stages::{Stages, WatchedLog};
 use node::{
@@ -96,7 +96,7 @@ fn administer(handle: &Handle<()>, change: Change) -> Result<Outcome, Refused> {
 
 fn hub_account(currency: &str) -> Change {
     let currency = Currency::parse(currency).expect("three letters");
-    Change::CreateHubAccount { currency, kind: AccountKind::HubReconciliation }
+    Change::CreateHubAccount(CreateHubAccount { currency, kind: AccountKind::HubReconciliation })
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn a_change_is_in_the_view_before_it_is_answered() {
     assert!(handle.view_since(&mut generation).is_none());
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("USD").expect("three letters");
-        let change = Change::CreateHubAccount { currency, kind };
+        let change = Change::CreateHubAccount(CreateHubAccount { currency, kind });
         assert_eq!(administer(&handle, change), Ok(Outcome::Accepted));
     }
     let currency = Currency::parse("USD").expect("three letters");
-    let change = Change::CreateParticipant { name: name("dfsp1"), currency };
+    let change = Change::CreateParticipant(CreateParticipant { name: name("dfsp1"), currency });
     assert_eq!(administer(&handle, change), Ok(Outcome::Accepted));
     let after = handle.view_since(&mut generation).expect("the register changed");
     assert!(before.find(&name("dfsp1")).is_none());

@@ -2,7 +2,7 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AccountId, AccountKind, Change};
+use ledger::{AccountId, AccountKind, Change, CreateHubAccount, SetAccountActive};
 
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
@@ -46,7 +46,7 @@ pub(crate) async fn create(call: &Call<'_>, name: &str) -> Reply {
         let detail = "only accounts of the Hub are created one by one";
         return Err(Refusal::new(ErrorCode::GENERIC_CLIENT, detail));
     }
-    call.change(Change::CreateHubAccount { currency, kind }).await?;
+    call.change(Change::CreateHubAccount(CreateHubAccount { currency, kind })).await?;
     show_with(call, name, StatusCode::CREATED).await
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn update(call: &Call<'_>, name: &str, account: &str) -> Reply 
     let active = call.is_active()?;
     let account = account_id(account)?;
     let name = participant_name(name)?;
-    call.change(Change::SetAccountActive { name, account, active }).await?;
+    call.change(Change::SetAccountActive(SetAccountActive { name, account, active })).await?;
     Ok(Answer::empty(StatusCode::OK))
 }
 

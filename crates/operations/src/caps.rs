@@ -3,7 +3,7 @@
 
 use fspiop::Refusal;
 use http::StatusCode;
-use ledger::{Amount, Change, Currency, Limit, Participant};
+use ledger::{Amount, Change, Currency, Limit, Participant, SetInitialPositionAndLimits, SetLimit};
 
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
@@ -52,7 +52,8 @@ pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
     form.finish()?;
     let name = participant_name(name)?;
     let limit = Limit { value, alarm_percentage };
-    call.change(Change::SetLimit { name, currency, limit: value, alarm_percentage }).await?;
+    call.change(Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage }))
+        .await?;
     Ok(Answer::ok(&shape(currency, limit)))
 }
 
@@ -67,7 +68,13 @@ pub(crate) async fn set_initial(call: &Call<'_>, name: &str) -> Reply {
     let position = form.decimal("initialPosition")?.unwrap_or(Amount::ZERO);
     form.finish()?;
     let name = participant_name(name)?;
-    call.change(Change::SetInitialPositionAndLimits { name, currency, limit, position }).await?;
+    call.change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+        name,
+        currency,
+        limit,
+        position,
+    }))
+    .await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AccountKind, Change, LedgerAccountType, ParticipantIndex, State};
+use ledger::{
+    AccountKind, Change, CreateLedgerAccountType, LedgerAccountType, ParticipantIndex, State,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -185,7 +187,10 @@ pub(crate) async fn create_account_type(call: &Call<'_>) -> Reply {
     if AccountKind::parse(&name) != Some(AccountKind::HubFee) {
         let name = name.clone();
         let added = LedgerAccountType { name, description, active, settleable };
-        call.change(Change::CreateLedgerAccountType(added)).await?;
+        call.change(Change::CreateLedgerAccountType(CreateLedgerAccountType {
+            account_type: added,
+        }))
+        .await?;
     }
     let types = call.ask(all_types).await?;
     let added = types.into_iter().find(|known| known.name == name);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{Change, DeadLetter, NoticeId, State};
+use ledger::{Change, DeadLetter, NoticeId, Redeliver, State};
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
@@ -47,7 +47,7 @@ pub(crate) async fn resend(call: &Call<'_>, id: &str) -> Reply {
         Ok(id) => NoticeId(id),
         Err(_) => return Err(refuse(ErrorCode::MALFORMED_SYNTAX, "id", "must be an integer")),
     };
-    call.change(Change::Redeliver { notice }).await?;
+    call.change(Change::Redeliver(Redeliver { notice })).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 

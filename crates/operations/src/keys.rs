@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use jws::{Algorithm, KEY_TEXT_BYTES_MAX, KeyKind, KeyRing, VerificationKey};
-use ledger::{Change, Digest, FspName, Stamp};
+use ledger::{AddKey, Change, Digest, FspName, RemoveKey, Stamp};
 use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
@@ -90,7 +90,7 @@ pub(crate) async fn add(call: &Call<'_>, name: &str) -> Reply {
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
     let id = key.fingerprint();
-    call.change(Change::AddKey { name, id, key: key.der().to_vec() }).await?;
+    call.change(Change::AddKey(AddKey { name, id, key: key.der().to_vec() })).await?;
     let created = call.ask(move |state| {
         of_participant(state, &name, |participant| {
             participant.keys.iter().find(|known| known.id == id).map(|known| known.added)
@@ -104,7 +104,7 @@ pub(crate) async fn add(call: &Call<'_>, name: &str) -> Reply {
 pub(crate) async fn remove(call: &Call<'_>, name: &str, id: &str) -> Reply {
     let name = participant_name(name)?;
     let id = parse_id(id).ok_or_else(not_found)?;
-    call.change(Change::RemoveKey { name, id }).await.map_err(|refusal| {
+    call.change(Change::RemoveKey(RemoveKey { name, id })).await.map_err(|refusal| {
         let listed = call.keys.directory.as_ref().map(|keys| keys.ring()).unwrap_or_default();
         match listed.of(&name).iter().any(|key| key.fingerprint() == id) {
             true => Refusal::new(

@@ -7,7 +7,10 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{Change, Currency, Oracle, OracleId, OracleUpdate, Outcome, State};
+use ledger::{
+    Change, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, OracleUpdate, Outcome, State,
+    UpdateOracle,
+};
 use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
@@ -83,7 +86,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Reply {
         currency: currency(&mut form)?,
         default: form.flag("isDefault")?.unwrap_or(false),
     };
-    call.change(Change::CreateOracle(oracle)).await?;
+    call.change(Change::CreateOracle(CreateOracle { oracle })).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
@@ -98,7 +101,7 @@ pub(crate) async fn update(call: &Call<'_>, id: &str) -> Reply {
     };
     let not_found = || refusals::of_outcome(Outcome::OracleNotFound);
     let id = oracle_id(id).ok_or_else(|| not_found().expect("it is a refusal"))?;
-    call.change(Change::UpdateOracle { id, update }).await?;
+    call.change(Change::UpdateOracle(UpdateOracle { id, update })).await?;
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
@@ -107,7 +110,7 @@ pub(crate) async fn update(call: &Call<'_>, id: &str) -> Reply {
 pub(crate) async fn delete(call: &Call<'_>, id: &str) -> Reply {
     call.must_accept()?;
     if let Some(id) = oracle_id(id) {
-        call.change(Change::DeleteOracle { id }).await?;
+        call.change(Change::DeleteOracle(DeleteOracle { id })).await?;
     }
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use fspiop::{ErrorCode, Refusal, endpoint};
 use http::StatusCode;
-use ledger::{Change, FspName};
+use ledger::{Change, CreateParticipant, FspName, SetEndpoint, SetParticipantActive};
 
 use crate::answer::{Answer, Reply};
 use crate::call::{Call, participant_name};
@@ -45,7 +45,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Reply {
     let currency = form.required("currency", Form::currency)?;
     form.finish()?;
     let name = participant_name(&name)?;
-    call.change(Change::CreateParticipant { name, currency }).await?;
+    call.change(Change::CreateParticipant(CreateParticipant { name, currency })).await?;
     show_with(call, name, StatusCode::CREATED).await
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn show(call: &Call<'_>, name: &str) -> Reply {
 pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
     let active = call.is_active()?;
     let name = participant_name(name)?;
-    call.change(Change::SetParticipantActive { name, active }).await?;
+    call.change(Change::SetParticipantActive(SetParticipantActive { name, active })).await?;
     show_with(call, name, StatusCode::OK).await
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn set_endpoint(call: &Call<'_>, name: &str) -> Reply {
         call.may_call("value", &value)?;
     }
     let name = participant_name(name)?;
-    call.change(Change::SetEndpoint { name, endpoint: kind, value }).await?;
+    call.change(Change::SetEndpoint(SetEndpoint { name, endpoint: kind, value })).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 

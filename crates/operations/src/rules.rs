@@ -5,7 +5,7 @@
 //! that is there does not know them; one that was away meanwhile hears it at its start.
 
 use fspiop::{ErrorCode, Refusal};
-use ledger::{Change, State, rules_known};
+use ledger::{Activate, Change, State, rules_known};
 use serde::Serialize;
 
 use crate::answer::{Answer, Reply};
@@ -36,7 +36,7 @@ pub(crate) async fn activate(call: &Call<'_>) -> Reply {
     let rules_version = form.required(MEMBER, Form::version)?;
     form.finish()?;
     all_must_know(rules_version, &call.hub.cluster())?;
-    call.change(Change::Activate { rules_version }).await?;
+    call.change(Change::Activate(Activate { rules_version })).await?;
     show(call).await
 }
 

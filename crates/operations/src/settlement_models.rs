@@ -2,7 +2,9 @@
 
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
-use ledger::{AccountKind, Change, Outcome, SettlementModel};
+use ledger::{
+    AccountKind, Change, CreateSettlementModel, Outcome, SetSettlementModelActive, SettlementModel,
+};
 
 use crate::answer::{Answer, Reply};
 use crate::call::Call;
@@ -34,7 +36,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Reply {
         let detail = "this combination of granularity, interchange and delay does not exist";
         return Err(Refusal::new(ErrorCode::VALIDATION, detail));
     }
-    call.change(Change::CreateSettlementModel(model)).await?;
+    call.change(Change::CreateSettlementModel(CreateSettlementModel { model })).await?;
     Ok(Answer::empty(StatusCode::CREATED))
 }
 
@@ -53,7 +55,11 @@ pub(crate) async fn update(call: &Call<'_>, name: &str) -> Reply {
     if !is_name_length(name) {
         return Err(not_found());
     }
-    call.change(Change::SetSettlementModelActive { name: name.to_owned(), active }).await?;
+    call.change(Change::SetSettlementModelActive(SetSettlementModelActive {
+        name: name.to_owned(),
+        active,
+    }))
+    .await?;
     show(call, name).await
 }
 

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ledger::snapshot::Frozen;
-use ledger::{Change, Command, Digest, Position, Stamp, rules_known};
+use ledger::{Activate, Change, Command, Digest, Position, Stamp, rules_known};
 use ports::{Log, LogError};
 use record::bundle::{self, Bundle, BundleHeader, Claim};
 use record::frame::{BatchHeader, Frame, FrameHeader, Records};
@@ -555,7 +555,7 @@ impl<L: Log> Replica<L> {
 fn must_be_known(position: Position, command: &Command) -> Result<(), ReplayError> {
     match command {
         Command::Administer(asked) => match asked.change {
-            Change::Activate { rules_version: version } if rules_known() < version => {
+            Change::Activate(Activate { rules_version: version }) if rules_known() < version => {
                 Err(ReplayError::UnknownRules { position, version })
             }
             _ => Ok(()),

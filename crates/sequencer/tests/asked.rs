@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use journal::{FileLog, MemoryDisk, Options};
 use ledger::{
-    AccountKind, Administer, Amount, Change, Command, Currency, Digest, Ended, FspName, Genesis,
-    Outcome, Position, Prepare, Stamp, State, TransferId,
+    AccountKind, Administer, Amount, Change, Command, CreateHubAccount, CreateParticipant,
+    Currency, Digest, Ended, FspName, Genesis, Outcome, Position, Prepare, Stamp, State,
+    TransferId,
 };
 use ports::{Cold, Now, Portion, StoreError, Until};
 use record::frame::LogIdentity;
@@ -119,12 +120,12 @@ fn beginning() -> Vec<Command> {
         Command::Administer(Box::new(Administer { actor, reason, change }))
     };
     let currency = usd();
-    let hub_account = |kind| change(Change::CreateHubAccount { currency, kind });
+    let hub_account = |kind| change(Change::CreateHubAccount(CreateHubAccount { currency, kind }));
     vec![
         Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") }),
         hub_account(AccountKind::HubReconciliation),
         hub_account(AccountKind::HubMultilateralSettlement),
-        change(Change::CreateParticipant { name: name("payer"), currency }),
+        change(Change::CreateParticipant(CreateParticipant { name: name("payer"), currency })),
     ]
 }
 

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Administer, Change, Command, FspName, Genesis, Position, Stamp};
+use ledger::{
+    Administer, Change, Command, FspName, Genesis, Position, SetParticipantActive, Stamp,
+};
 use ports::{Log, Now};
 use record::bundle::Bundle;
 use record::frame::LogIdentity;
@@ -37,7 +39,7 @@ fn genesis() -> Command {
 
 fn administer(number: u64) -> Command {
     let name = FspName::new(&format!("dfsp{number}")).expect("a name");
-    let change = Change::SetParticipantActive { name, active: false };
+    let change = Change::SetParticipantActive(SetParticipantActive { name, active: false });
     Command::Administer(Box::new(Administer {
         actor: "somebody".into(),
         reason: "none".into(),

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Administer, Change, Command, Digest, FspName, Genesis, Position, Stamp};
+use ledger::{
+    Administer, Change, Command, Digest, FspName, Genesis, Position, SetParticipantActive, Stamp,
+};
 use ports::{Log, Now};
 use record::bundle::{self, Bundle, BundleHeader};
 use record::frame::LogIdentity;
@@ -159,7 +161,7 @@ impl World {
         if self.random.below(4) == 0 {
             let name = format!("dfsp{}", self.random.below(30));
             let name = FspName::new(&name).expect("a name");
-            let change = Change::SetParticipantActive { name, active: false };
+            let change = Change::SetParticipantActive(SetParticipantActive { name, active: false });
             let (actor, reason) = ("somebody".into(), "none".into());
             commands.push(Command::Administer(Box::new(Administer { actor, reason, change })));
         }

@@ -4,7 +4,10 @@
 //! Only some runs have one, and what it does comes from dice of its own: a run without it is,
 //! event for event, the run that its seed gave before there were clerks.
 
-use ledger::{Amount, Change, Currency, Digest, LedgerAccountType, Oracle, OracleId, OracleUpdate};
+use ledger::{
+    AddKey, Amount, Change, CreateLedgerAccountType, CreateOracle, Currency, DeleteOracle, Digest,
+    LedgerAccountType, Oracle, OracleId, OracleUpdate, RemoveKey, UpdateOracle,
+};
 
 use crate::event::Event;
 use crate::random::{Random, Visits, mix, spread32};
@@ -52,7 +55,7 @@ impl World {
         let change = match self.clerk.random.below(10) {
             0 | 1 => Some(self.create_oracle()),
             2 => Some(self.update_oracle()),
-            3 => Some(Change::DeleteOracle { id: self.oracle_id() }),
+            3 => Some(Change::DeleteOracle(DeleteOracle { id: self.oracle_id() })),
             4 => Some(self.create_type()),
             5 | 6 => Some(self.add_key()),
             7 => Some(self.remove_key()),
@@ -65,11 +68,13 @@ impl World {
     }
 
     fn create_oracle(&mut self) -> Change {
-        Change::CreateOracle(Oracle {
-            id_type: self.clerk.random.pick(&ID_TYPES).into(),
-            endpoint: "http://oracle".into(),
-            currency: self.any_currency(),
-            default: self.clerk.random.chance(500),
+        Change::CreateOracle(CreateOracle {
+            oracle: Oracle {
+                id_type: self.clerk.random.pick(&ID_TYPES).into(),
+                endpoint: "http://oracle".into(),
+                currency: self.any_currency(),
+                default: self.clerk.random.chance(500),
+            },
         })
     }
 
@@ -82,7 +87,7 @@ impl World {
             currency: self.any_currency(),
             default: None,
         };
-        Change::UpdateOracle { id, update }
+        Change::UpdateOracle(UpdateOracle { id, update })
     }
 
     /// A number that was given out, or nearly.
@@ -98,23 +103,25 @@ impl World {
     }
 
     fn create_type(&mut self) -> Change {
-        Change::CreateLedgerAccountType(LedgerAccountType {
-            name: self.clerk.random.pick(&TYPES).into(),
-            description: "kept as a name".into(),
-            active: self.clerk.random.chance(500),
-            settleable: self.clerk.random.chance(500),
+        Change::CreateLedgerAccountType(CreateLedgerAccountType {
+            account_type: LedgerAccountType {
+                name: self.clerk.random.pick(&TYPES).into(),
+                description: "kept as a name".into(),
+                active: self.clerk.random.chance(500),
+                settleable: self.clerk.random.chance(500),
+            },
         })
     }
 
     fn add_key(&mut self) -> Change {
         let (fsp, id) = self.key();
         let name = self.cast.name(fsp);
-        Change::AddKey { name, id, key: id.0.repeat(3) }
+        Change::AddKey(AddKey { name, id, key: id.0.repeat(3) })
     }
 
     fn remove_key(&mut self) -> Change {
         let (fsp, id) = self.key();
-        Change::RemoveKey { name: self.cast.name(fsp), id }
+        Change::RemoveKey(RemoveKey { name: self.cast.name(fsp), id })
     }
 
     fn key(&mut self) -> (u8, Digest) {

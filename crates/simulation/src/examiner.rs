@@ -11,9 +11,12 @@
 //! copies of the disk before the recovery (see [`damage`](crate::damage)).
 
 use ledger::{
-    Abort, AccountId, AccountKind, Amount, Change, ChangeParties, Command, Currency, Digest,
-    EndFundsOut, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, LedgerAccountType,
-    MoveFunds, Outcome, PartyBinding, PartyChangeForm, Prepare, SettlementModel, TransferId,
+    Abort, AccountId, AccountKind, Activate, Amount, Change, ChangeParties, Command,
+    CreateHubAccount, CreateLedgerAccountType, CreateParticipant, CreateSettlementModel, Currency,
+    Digest, EndFundsOut, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection,
+    LedgerAccountType, MoveFunds, Outcome, PartyBinding, PartyChangeForm, Prepare, Redeliver,
+    SetAccountActive, SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
+    SetSettlementModelActive, SettlementModel, TransferId,
 };
 
 use crate::event::Event;
@@ -190,13 +193,21 @@ impl World {
                 let command = self.registration(from);
                 self.stray(from, command);
             }
-            1 => self.ask_for_change(Change::Activate { rules_version: 1 }),
+            1 => self.ask_for_change(Change::Activate(Activate { rules_version: 1 })),
             _ => {
                 let (name, currency) = (self.examiner.newcomer(true), self.cast.currency(0));
                 let units = self.examiner.random.below(2_000) as i128 - 1_000;
-                self.ask_for_change(Change::CreateParticipant { name, currency });
+                self.ask_for_change(Change::CreateParticipant(CreateParticipant {
+                    name,
+                    currency,
+                }));
                 let (limit, position) = (Amount::from_units(1_000), Amount::from_units(units));
-                let begin = Change::SetInitialPositionAndLimits { name, currency, limit, position };
+                let begin = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                    name,
+                    currency,
+                    limit,
+                    position,
+                });
                 self.ask_for_change(begin);
             }
         }
@@ -368,7 +379,8 @@ impl World {
                 vec![Change::MoveFunds(funds), Change::MoveFunds(modified)]
             }
             ParticipantInactive => {
-                let switch = |active| Change::SetParticipantActive { name, active };
+                let switch =
+                    |active| Change::SetParticipantActive(SetParticipantActive { name, active });
                 vec![switch(false), Change::MoveFunds(funds), switch(true)]
             }
             FundsOutNotReserved => vec![Change::EndFundsOut(end(true))],
@@ -389,49 +401,61 @@ impl World {
                 let shouting = FspName::new(&name.as_str().to_uppercase()).expect("as short");
                 let hub = FspName::new("Hub").expect("a short name");
                 let name = self.examiner.random.pick(&[name, shouting, hub]);
-                vec![Change::CreateParticipant { name, currency }]
+                vec![Change::CreateParticipant(CreateParticipant { name, currency })]
             }
             HubAccountsMissing => {
                 let name = self.examiner.newcomer(true);
-                vec![Change::CreateParticipant { name, currency: unused }]
+                vec![Change::CreateParticipant(CreateParticipant { name, currency: unused })]
             }
             SettlementModelMissing => self.toggle_the_model(currency),
             AccountKindNotForHub => {
                 let kinds = [AccountKind::Position, AccountKind::InFlight];
                 let kind = self.examiner.random.pick(&kinds);
-                vec![Change::CreateHubAccount { currency, kind }]
+                vec![Change::CreateHubAccount(CreateHubAccount { currency, kind })]
             }
             AccountExists => {
                 let kind = AccountKind::HubFee;
-                vec![Change::CreateHubAccount { currency, kind }]
+                vec![Change::CreateHubAccount(CreateHubAccount { currency, kind })]
             }
             AccountNotFound => self.not_its_accounts(name, unused),
             AccountKindWrong => self.wrong_accounts(name, currency),
             LimitsExist => {
                 let (limit, position) = (Amount::ZERO, Amount::from_units(7));
-                vec![Change::SetInitialPositionAndLimits { name, currency, limit, position }]
+                vec![Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                    name,
+                    currency,
+                    limit,
+                    position,
+                })]
             }
             LimitsMissing => {
                 let name = self.examiner.newcomer(true);
                 let (limit, alarm_percentage) = (Amount::from_units(1), Amount::ZERO);
-                let set = Change::SetLimit { name, currency, limit, alarm_percentage };
-                vec![Change::CreateParticipant { name, currency }, set]
+                let set = Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage });
+                vec![Change::CreateParticipant(CreateParticipant { name, currency }), set]
             }
             SettlementModelExists => {
                 let model = model("FEES", AccountKind::InterchangeFee, Some(self.cast.currency(1)));
-                vec![Change::CreateSettlementModel(model)]
+                vec![Change::CreateSettlementModel(CreateSettlementModel { model })]
             }
             SettlementModelNotFound => {
-                vec![Change::SetSettlementModelActive { name: "NONE".into(), active: true }]
+                vec![Change::SetSettlementModelActive(SetSettlementModelActive {
+                    name: "NONE".into(),
+                    active: true,
+                })]
             }
-            DeadLetterNotFound => vec![Change::Redeliver { notice: ledger::NoticeId(u64::MAX) }],
+            DeadLetterNotFound => {
+                vec![Change::Redeliver(Redeliver { notice: ledger::NoticeId(u64::MAX) })]
+            }
             RulesVersionRefused => {
                 let rules_version = self.examiner.random.pick(&[0, 2, u32::MAX]);
-                vec![Change::Activate { rules_version }]
+                vec![Change::Activate(Activate { rules_version })]
             }
             RegisterFull => self.too_much(name),
             LedgerAccountTypeExists => {
-                vec![Change::CreateLedgerAccountType(account_type("HUB_FEE"))]
+                vec![Change::CreateLedgerAccountType(CreateLedgerAccountType {
+                    account_type: account_type("HUB_FEE"),
+                })]
             }
             other => panic!("nobody knows how to aim at {other:?}"),
         }
@@ -443,12 +467,21 @@ impl World {
         let direction = FundsDirection::In;
         let amount = Amount::from_units(1);
         let (commit, hash) = (true, Digest([7; 32]));
-        let set = Change::SetEndpoint { name, endpoint: "T".into(), value: "http://g".into() };
+        let set = Change::SetEndpoint(SetEndpoint {
+            name,
+            endpoint: "T".into(),
+            value: "http://g".into(),
+        });
         let of = [
-            Change::SetParticipantActive { name, active: false },
-            Change::SetAccountActive { name, account, active: false },
-            Change::SetLimit { name, currency, limit, alarm_percentage: limit },
-            Change::SetInitialPositionAndLimits { name, currency, limit, position: limit },
+            Change::SetParticipantActive(SetParticipantActive { name, active: false }),
+            Change::SetAccountActive(SetAccountActive { name, account, active: false }),
+            Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage: limit }),
+            Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                name,
+                currency,
+                limit,
+                position: limit,
+            }),
             Change::MoveFunds(MoveFunds { id, name, account, direction, currency, amount, hash }),
             Change::EndFundsOut(EndFundsOut { id, name, account, commit, hash }),
             set,
@@ -461,8 +494,12 @@ impl World {
     fn toggle_the_model(&mut self, currency: Currency) -> Vec<Change> {
         let own = self.state().and_then(|state| state.register().models().first().cloned());
         let Some(SettlementModel { name, active, .. }) = own else { return Vec::new() };
-        let toggle = Change::SetSettlementModelActive { name, active: !active };
-        let join = Change::CreateParticipant { name: self.examiner.newcomer(true), currency };
+        let toggle =
+            Change::SetSettlementModelActive(SetSettlementModelActive { name, active: !active });
+        let join = Change::CreateParticipant(CreateParticipant {
+            name: self.examiner.newcomer(true),
+            currency,
+        });
         if active { vec![toggle, join] } else { vec![join, toggle] }
     }
 
@@ -471,13 +508,13 @@ impl World {
         let account = self.examiner.random.pick(&[AccountId(0), AccountId(1), AccountId(u32::MAX)]);
         let (limit, position) = (Amount::ZERO, Amount::ZERO);
         match self.examiner.random.chance(500) {
-            true => vec![Change::SetAccountActive { name, account, active }],
-            false => vec![Change::SetInitialPositionAndLimits {
+            true => vec![Change::SetAccountActive(SetAccountActive { name, account, active })],
+            false => vec![Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name,
                 currency: unused,
                 limit,
                 position,
-            }],
+            })],
         }
     }
 
@@ -487,10 +524,14 @@ impl World {
         let (id, hash) = (self.examiner.fresh_id(), Digest([7; 32]));
         let (direction, amount) = (FundsDirection::In, Amount::from_units(1));
         match self.examiner.random.below(3) {
-            0 => vec![Change::SetAccountActive { name, account: settlement, active: false }],
+            0 => vec![Change::SetAccountActive(SetAccountActive {
+                name,
+                account: settlement,
+                active: false,
+            })],
             1 => {
                 let model = model("ODD", AccountKind::HubFee, None);
-                vec![Change::CreateSettlementModel(model)]
+                vec![Change::CreateSettlementModel(CreateSettlementModel { model })]
             }
             _ => {
                 let funds = MoveFunds { id, name, account, direction, currency, amount, hash };
@@ -504,16 +545,24 @@ impl World {
         if !self.examiner.random.chance(BURSTS_PER_MILLE) {
             return Vec::new();
         }
-        let endpoint = |number| Change::SetEndpoint {
-            name,
-            endpoint: format!("TYPE_{number}"),
-            value: "http://fsp".into(),
+        let endpoint = |number| {
+            Change::SetEndpoint(SetEndpoint {
+                name,
+                endpoint: format!("TYPE_{number}"),
+                value: "http://fsp".into(),
+            })
         };
         match self.examiner.random.chance(500) {
             true => (0..=ledger::ENDPOINTS_MAX).map(endpoint).collect(),
             false => {
                 let types = (0..=ledger::LEDGER_ACCOUNT_TYPES_MAX).map(|it| format!("TYPE_{it}"));
-                types.map(|it| Change::CreateLedgerAccountType(account_type(&it))).collect()
+                types
+                    .map(|it| {
+                        Change::CreateLedgerAccountType(CreateLedgerAccountType {
+                            account_type: account_type(&it),
+                        })
+                    })
+                    .collect()
             }
         }
     }

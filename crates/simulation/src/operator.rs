@@ -1,8 +1,9 @@
 //! The operator: brings everybody in, then keeps changing things.
 
 use ledger::{
-    AccountKind, Amount, Change, Digest, EndFundsOut, FundsDirection, MoveFunds, Settings,
-    TransferId,
+    AccountKind, Amount, Change, Configure, CreateHubAccount, CreateParticipant, Digest,
+    EndFundsOut, FundsDirection, MoveFunds, Redeliver, SetAccountActive,
+    SetInitialPositionAndLimits, SetLimit, SetParticipantActive, Settings, TransferId,
 };
 
 use crate::event::Event;
@@ -35,18 +36,20 @@ impl Operator {
         let mut changes = Vec::new();
         for currency in cast.currencies.iter().copied() {
             let kinds = [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement];
-            changes.extend(kinds.map(|kind| Change::CreateHubAccount { currency, kind }));
+            changes.extend(
+                kinds.map(|kind| Change::CreateHubAccount(CreateHubAccount { currency, kind })),
+            );
         }
         for name in cast.fsps.iter().copied() {
             for currency in cast.currencies.iter().copied() {
-                changes.push(Change::CreateParticipant { name, currency });
+                changes.push(Change::CreateParticipant(CreateParticipant { name, currency }));
                 let (limit, position) = (Amount::from_units(60_000 * UNIT), Amount::ZERO);
-                changes.push(Change::SetInitialPositionAndLimits {
+                changes.push(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                     name,
                     currency,
                     limit,
                     position,
-                });
+                }));
             }
         }
         let onboarding = changes.len() as u32;
@@ -157,19 +160,19 @@ impl World {
             4 | 5 => self.end_outflow(),
             6 => self.switch_off(fsp, currency),
             7 | 8 => self.operator.off.pop(),
-            9 => Some(Change::Configure(settings(&mut self.desk.random))),
+            9 => Some(Change::Configure(Configure { settings: settings(&mut self.desk.random) })),
             _ => self.redeliver(),
         }
     }
 
     fn set_limit(&mut self, fsp: u8, currency: u8) -> Change {
         let limit = i128::from(self.desk.random.between((0, 80_000)));
-        Change::SetLimit {
+        Change::SetLimit(SetLimit {
             name: self.cast.name(fsp),
             currency: self.cast.currency(currency),
             limit: Amount::from_units(limit * UNIT),
             alarm_percentage: Amount::from_units(10 * UNIT),
-        }
+        })
     }
 
     fn move_funds(
@@ -213,19 +216,28 @@ impl World {
     fn switch_off(&mut self, fsp: u8, currency: u8) -> Option<Change> {
         let name = self.cast.name(fsp);
         if self.desk.random.chance(500) {
-            self.operator.off.push(Change::SetParticipantActive { name, active: true });
-            return Some(Change::SetParticipantActive { name, active: false });
+            self.operator
+                .off
+                .push(Change::SetParticipantActive(SetParticipantActive { name, active: true }));
+            return Some(Change::SetParticipantActive(SetParticipantActive {
+                name,
+                active: false,
+            }));
         }
         let (_, participant) = self.state()?.register().find(&name)?;
         let account = participant.holding(self.cast.currency(currency))?.position;
-        self.operator.off.push(Change::SetAccountActive { name, account, active: true });
-        Some(Change::SetAccountActive { name, account, active: false })
+        self.operator.off.push(Change::SetAccountActive(SetAccountActive {
+            name,
+            account,
+            active: true,
+        }));
+        Some(Change::SetAccountActive(SetAccountActive { name, account, active: false }))
     }
 
     fn redeliver(&mut self) -> Option<Change> {
         let notice = self.state()?.dead_letters().last()?.notice.id;
         self.desk.tally.exhumed += 1;
-        Some(Change::Redeliver { notice })
+        Some(Change::Redeliver(Redeliver { notice }))
     }
 }
 

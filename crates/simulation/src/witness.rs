@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use ledger::{Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Stamp, State};
+use ledger::{
+    Change, Command, DeliveryResult, Notice, NoticeId, Outcome, Position, Redeliver, Stamp, State,
+};
 use ports::Log;
 use record::frame::{EncodedRecord, Record};
 use sequencer::{Applied, Committed, Sequencer};
@@ -359,7 +361,7 @@ impl Reopening<'_> {
     /// A dead letter is owed again by a record that was never seen committed.
     fn note_exhumed(&mut self, applied: &Applied<'_>) {
         if let Command::Administer(administer) = applied.command
-            && let Change::Redeliver { notice } = administer.change
+            && let Change::Redeliver(Redeliver { notice }) = administer.change
             && applied.outcome == Outcome::Accepted
         {
             let track = &mut self.witness.tracks[at(notice)];

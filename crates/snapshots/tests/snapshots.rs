@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use journal::{DurableFrames, FileLog, MemoryDisk, Options};
 use ledger::{
-    AccountKind, Administer, Change, ChangeParties, Command, Currency, Digest, FspName, Genesis,
-    Position, Stamp,
+    AccountKind, Administer, Change, ChangeParties, Command, CreateHubAccount, Currency, Digest,
+    FspName, Genesis, Position, Stamp,
 };
 use ports::{Disk, DiskError, Now};
 use record::frame::LogIdentity;
@@ -282,7 +282,7 @@ fn command(number: u64) -> Command {
     Command::Administer(Box::new(Administer {
         actor: "operator".into(),
         reason: "x".repeat(200),
-        change: Change::CreateHubAccount { currency, kind },
+        change: Change::CreateHubAccount(CreateHubAccount { currency, kind }),
     }))
 }
 

@@ -21,7 +21,8 @@ use fspiop::payload::Stated;
 use ledger::{
     AccountId, AccountKind, Administer, Amount, Change, Command, Currency, DeliveryResult, Effects,
     FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment, FundsDirection, Moment, MoveFunds,
-    Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, Prepare, State, TransferId,
+    Notice, NoticeId, NoticeKind, Outcome, ParticipantIndex, Position, Prepare,
+    SetInitialPositionAndLimits, State, TransferId,
 };
 use record::command::read_fields;
 use record::frame::{Payload, Record, Records};
@@ -449,7 +450,12 @@ impl Audit {
                 };
                 self.post(outflow, to, amount);
             }
-            Change::SetInitialPositionAndLimits { name, currency, position, .. } => {
+            Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                name,
+                currency,
+                position,
+                ..
+            }) => {
                 let found = state.register().find(name);
                 let holding = found.and_then(|(_, participant)| participant.holding(*currency));
                 let Some(holding) = holding.filter(|_| *position != Amount::ZERO) else { return };

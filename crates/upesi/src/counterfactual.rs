@@ -26,7 +26,7 @@ use ledger::{
     Abort, AccountId, Administer, Amount, Batch, Change, Command, Currency, DeliveryResult, Digest,
     Effects, EndFundsOut, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
     FundsDirection, Holding, Moment, MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex,
-    Position, Prepare, Stamp, State, TransferId, TransferState,
+    Position, Prepare, Redeliver, SetLimit, Stamp, State, TransferId, TransferState,
 };
 use sha2::Digest as _;
 
@@ -574,13 +574,13 @@ impl Copy {
                 self.decide(stamp, Some(&Command::FinishDeliveries(own)), new)
             }
             Command::Administer(administer) => {
-                let Change::Redeliver { notice } = administer.change else {
+                let Change::Redeliver(Redeliver { notice }) = administer.change else {
                     return self.decide(stamp, Some(command), new);
                 };
                 let Some(notice) = self.own(notice) else {
                     return self.decide(stamp, Some(&Command::Tick), new);
                 };
-                let change = Change::Redeliver { notice };
+                let change = Change::Redeliver(Redeliver { notice });
                 let administer = Administer { change, ..(**administer).clone() };
                 self.decide(stamp, Some(&Command::Administer(Box::new(administer))), new)
             }
@@ -687,7 +687,7 @@ impl Copy {
                     format!("{whose}: there is no net debit cap yet when the period begins")
                 })?;
                 let alarm_percentage = limit.alarm_percentage;
-                vec![Change::SetLimit { name, currency, limit: value, alarm_percentage }]
+                vec![Change::SetLimit(SetLimit { name, currency, limit: value, alarm_percentage })]
             }
             Assumed::Cover(more) => Self::funds(name, &holding, more, at),
         };
@@ -772,7 +772,9 @@ fn reached(edge: Edge, position: Position, stamp: Stamp) -> bool {
 /// Whether a command sets a cap for which another one is assumed.
 fn is_overridden(assumptions: &[Assumption], command: &Command) -> bool {
     let Command::Administer(administer) = command else { return false };
-    let Change::SetLimit { name, currency, .. } = &administer.change else { return false };
+    let Change::SetLimit(SetLimit { name, currency, .. }) = &administer.change else {
+        return false;
+    };
     assumptions.iter().any(|one| {
         matches!(one.what, Assumed::Cap(_)) && (&one.name, &one.currency) == (name, currency)
     })

@@ -11,8 +11,8 @@ use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
 use ledger::{
     Abort, AccountKind, Amount, Change, Command, Decided, DeliveryResult, FinishedDelivery,
-    FspName, Fulfilment, FundsDirection, Held, NoticeId, Numbers, Outcome, Owed, Position, Side,
-    Stamp, TransferId,
+    FspName, Fulfilment, FundsDirection, Held, NoticeId, Numbers, Outcome, Owed, Position,
+    Redeliver, Side, Stamp, TransferId,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
@@ -49,7 +49,7 @@ impl Tale {
             Command::Administer(administer) => match &administer.change {
                 Change::MoveFunds(funds) => funds.id == id,
                 Change::EndFundsOut(end) => end.id == id,
-                Change::Redeliver { notice } => owed(*notice),
+                Change::Redeliver(Redeliver { notice }) => owed(*notice),
                 _ => false,
             },
             _ => transfer_of(command) == Some(id),
@@ -457,7 +457,7 @@ fn words_of(change: &Change) -> String {
         }
         Change::EndFundsOut(end) if end.commit => format!("funds out of {}", end.name.as_str()),
         Change::EndFundsOut(end) => format!("funds out of {} given back", end.name.as_str()),
-        Change::Redeliver { notice } => format!("dead letter {} sent again", notice.0),
+        Change::Redeliver(Redeliver { notice }) => format!("dead letter {} sent again", notice.0),
         other => format!("{other:?}"),
     }
 }

@@ -10,7 +10,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use journal::{DurableFrames, OpenError, RealDisk, Tiered};
-use ledger::{Administer, Change, Command, Digest, Position, Settings, Stamp};
+use ledger::{Administer, Change, Command, Configure, Digest, Position, Settings, Stamp};
 use ports::{Disk, DiskError, DiskFile, LogError, Stop};
 use sequencer::{Quarantine, Replay, ReplayError};
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ impl Entry {
     /// The record that says so: a change that changes nothing, for the sake of who and why.
     pub(crate) fn note(&self, settings: Settings) -> Command {
         let (actor, reason) = (self.by.clone(), self.words());
-        let change = Change::Configure(settings);
+        let change = Change::Configure(Configure { settings });
         Command::Administer(Box::new(Administer { actor, reason, change }))
     }
 }

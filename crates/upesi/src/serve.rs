@@ -15,7 +15,7 @@ use journal::{
     DamagedEnd, Dropped, DurableFrames, OpenError, Options, RealDisk, Recovery, Tier, Tiered,
     Verify, advice_on,
 };
-use ledger::{Administer, Change, Command, FspName, Genesis, Position, Settings, State};
+use ledger::{Administer, Change, Command, Configure, FspName, Genesis, Position, Settings, State};
 use node::stages::{Stages, WatchedLog};
 use node::{Directory, Handle, Node, SystemClock};
 use operations::{AdminKeys, AdminOptions, Auth};
@@ -732,7 +732,7 @@ fn configure(settings: Settings) -> Command {
     Command::Administer(Box::new(Administer {
         actor: "configuration file".into(),
         reason: "settings differ from those in force".into(),
-        change: Change::Configure(settings),
+        change: Change::Configure(Configure { settings }),
     }))
 }
 

@@ -1,13 +1,18 @@
 //! New rules decide from here on. Rules only go forward, and only to what this program knows.
 
-use crate::context::Context;
-use crate::outcome::Outcome;
+use crate::change::Activate;
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 use crate::rules::rules_known;
 
-pub(super) fn activate(context: &mut Context<'_>, rules_version: u32) -> Outcome {
-    if !(context.state.rules_version..=rules_known()).contains(&rules_version) {
-        return Outcome::RulesVersionRefused;
+impl Decide for Activate {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        if !(context.state.rules_version..=rules_known()).contains(&self.rules_version) {
+            return AdminOutcome::RulesVersionRefused;
+        }
+        context.state.rules_version = self.rules_version;
+        AdminOutcome::Accepted
     }
-    context.state.rules_version = rules_version;
-    Outcome::Accepted
 }

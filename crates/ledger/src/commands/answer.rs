@@ -5,7 +5,7 @@ use crate::command::TraceId;
 use crate::context::{Context, Subject};
 use crate::ids::{Digest, FspName, ParticipantIndex, TransferId};
 use crate::notice::NoticeKind;
-use crate::outcome::Outcome;
+use crate::outcome::{AnswerEnd, AnswerOutcome, Outcome};
 use crate::planted::{Bug, is_planted};
 use crate::state::State;
 use crate::transfers::{Active, Answer, AnswerKind, Ended, Found, TransferState};
@@ -30,43 +30,50 @@ pub(super) struct Open {
 }
 
 impl Incoming<'_> {
-    pub(super) fn subject(&self, context: &Context<'_>, outcome: Outcome) -> Subject {
+    fn subject(&self, context: &Context<'_>, outcome: AnswerOutcome) -> Subject {
         let (source, at) = (context.position, context.state.stamp);
+        let outcome = outcome.into();
         Subject { transfer: Some(self.id), source, outcome, at, trace: self.trace }
     }
 }
 
 /// Finds the transfer that the message answers, or deals with the message here.
-pub(super) fn open(context: &mut Context<'_>, incoming: &Incoming<'_>) -> Result<Open, Outcome> {
+pub(super) fn open(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+) -> Result<Open, AnswerOutcome> {
     match context.state.transfers.find(&incoming.id) {
         Found::Active(slot) => open_active(context, incoming, slot),
         Found::Ended(at) => Err(answer_ended(context, incoming, at)),
         Found::Nothing | Found::Outflow => {
-            Err(refuse_sender(context, incoming, Outcome::AnswerTransferNotFound))
+            Err(refuse_sender(context, incoming, AnswerOutcome::AnswerTransferNotFound))
         }
     }
 }
 
-/// Ends an open transfer: the payer's position goes back, or on to the payee.
+/// Ends an open transfer: the payer's position goes back, or on to the payee. Returns the subject
+/// of the notices about it.
 pub(super) fn close(
     context: &mut Context<'_>,
     open: &Open,
     incoming: &Incoming<'_>,
-    outcome: Outcome,
-) {
+    outcome: AnswerEnd,
+) -> Subject {
     let transfer = context.state.transfers.take(open.slot);
-    let books = &context.state.books;
-    let posting = match outcome {
-        Outcome::Committed => books.commitment(transfer.payee_account, transfer.amount),
-        _ => books.commitment(transfer.payer_account, transfer.amount),
-    };
+    let commits = outcome.commits();
+    let to = if commits { transfer.payee_account } else { transfer.payer_account };
+    let posting = context.state.books.commitment(to, transfer.amount);
     context.post(posting);
-    if is_planted(Bug::FulfilTwice) && outcome == Outcome::Committed {
+    if is_planted(Bug::FulfilTwice) && commits {
         context.post(posting);
     }
     context.withdraw(transfer.payee, transfer.prepare_notice);
+    let counters = &mut context.state.counters;
+    let counter = if commits { &mut counters.committed } else { &mut counters.aborted };
+    *counter += 1;
     let answer = Answer { kind: incoming.kind, hash: incoming.hash, position: context.position };
-    end(context, &transfer, Some(answer), outcome);
+    end(context, &transfer, Some(answer), outcome.into());
+    incoming.subject(context, outcome.into())
 }
 
 /// Whether the payee hears from the hub how its answer was taken: a payer that is its own payee
@@ -82,12 +89,7 @@ pub(super) fn end(
     answer: Option<Answer>,
     outcome: Outcome,
 ) {
-    let state = &mut *context.state;
-    match outcome {
-        Outcome::Committed => state.counters.committed += 1,
-        Outcome::Expired => state.counters.expired += 1,
-        _ => state.counters.aborted += 1,
-    }
+    let state = &*context.state;
     let completed = state.stamp;
     let account = state.books.get(transfer.payer_account).expect("it was reserved there");
     let currency = account.currency;
@@ -110,11 +112,11 @@ fn open_active(
     context: &mut Context<'_>,
     incoming: &Incoming<'_>,
     slot: u32,
-) -> Result<Open, Outcome> {
+) -> Result<Open, AnswerOutcome> {
     let transfer = context.state.transfers.active(slot);
     let open = Open { slot, payer: transfer.payer, payee: transfer.payee };
     if !is_named(context.state, open.payee, incoming.source) {
-        return Err(refuse_sender(context, incoming, Outcome::AnswerFromStranger));
+        return Err(refuse_sender(context, incoming, AnswerOutcome::AnswerFromStranger));
     }
     let misdirected = |to: &&FspName| !is_named(context.state, open.payer, to);
     if incoming.destination.filter(misdirected).is_some() {
@@ -124,10 +126,12 @@ fn open_active(
 }
 
 /// The payee addressed somebody else than the payer: the transfer is aborted (ruling 9).
-fn abort_misdirected(context: &mut Context<'_>, open: &Open, incoming: &Incoming<'_>) -> Outcome {
-    let outcome = Outcome::AnswerToStranger;
-    close(context, open, incoming, outcome);
-    let about = incoming.subject(context, outcome);
+fn abort_misdirected(
+    context: &mut Context<'_>,
+    open: &Open,
+    incoming: &Incoming<'_>,
+) -> AnswerOutcome {
+    let about = close(context, open, incoming, AnswerEnd::AnswerToStranger);
     context.owe(open.payer, NoticeKind::Error, about);
     // The payee must know that its answer did not count, whether or not the scheme confirms.
     if open.payer != open.payee {
@@ -136,18 +140,18 @@ fn abort_misdirected(context: &mut Context<'_>, open: &Open, incoming: &Incoming
     if incoming.wants_patch {
         context.owe(open.payee, NoticeKind::PatchAborted, about);
     }
-    outcome
+    AnswerOutcome::AnswerToStranger
 }
 
 /// A transfer that ended: the same answer is told the stored end, another one is refused.
-fn answer_ended(context: &mut Context<'_>, incoming: &Incoming<'_>, at: u32) -> Outcome {
+fn answer_ended(context: &mut Context<'_>, incoming: &Incoming<'_>, at: u32) -> AnswerOutcome {
     let ended = context.state.transfers.ended(at).clone();
     let is_sender = |payee: &ParticipantIndex| {
         *payee != ParticipantIndex::HUB && is_named(context.state, *payee, incoming.source)
     };
     let payee = ended.payee.filter(is_sender);
     let Some(payee) = payee else {
-        return refuse_sender(context, incoming, Outcome::AnswerFromStranger);
+        return refuse_sender(context, incoming, AnswerOutcome::AnswerFromStranger);
     };
     if ended.outcome == Outcome::Expired {
         return answer_expired(context, incoming, at, payee);
@@ -155,7 +159,7 @@ fn answer_ended(context: &mut Context<'_>, incoming: &Incoming<'_>, at: u32) -> 
     match ended.answer.filter(|answer| answer.kind == incoming.kind) {
         None => refuse_state(context, incoming, &ended, payee),
         Some(answer) if answer.hash != incoming.hash => {
-            refuse_sender(context, incoming, Outcome::AnswerModified)
+            refuse_sender(context, incoming, AnswerOutcome::AnswerModified)
         }
         Some(answer) => resend_end(context, incoming, &ended, answer, payee),
     }
@@ -167,7 +171,7 @@ fn answer_expired(
     incoming: &Incoming<'_>,
     at: u32,
     payee: ParticipantIndex,
-) -> Outcome {
+) -> AnswerOutcome {
     let position = context.position;
     let ended = context.state.transfers.ended_mut(at);
     if ended.answer.is_some() {
@@ -177,9 +181,9 @@ fn answer_expired(
     ended.answer = Some(Answer { kind: incoming.kind, hash: incoming.hash, position });
     ended.changed = position;
     context.effects.ended.push(ended.clone());
-    let about = incoming.subject(context, Outcome::AnswerExpired);
+    let about = incoming.subject(context, AnswerOutcome::AnswerExpired);
     context.owe(payee, NoticeKind::Error, about);
-    Outcome::AnswerExpired
+    AnswerOutcome::AnswerExpired
 }
 
 /// The transfer is not RESERVED: 3100 to the payee, and a PATCH when it waits for one.
@@ -188,8 +192,8 @@ fn refuse_state(
     incoming: &Incoming<'_>,
     ended: &Ended,
     payee: ParticipantIndex,
-) -> Outcome {
-    let outcome = Outcome::AnswerStateNotReserved;
+) -> AnswerOutcome {
+    let outcome = AnswerOutcome::AnswerStateNotReserved;
     let about = incoming.subject(context, outcome);
     context.owe(payee, NoticeKind::Error, about);
     if incoming.wants_patch && ended.state() == TransferState::Aborted {
@@ -206,15 +210,16 @@ fn resend_end(
     ended: &Ended,
     answer: Answer,
     payee: ParticipantIndex,
-) -> Outcome {
-    let outcome = Outcome::AnswerResent;
+) -> AnswerOutcome {
+    let outcome = AnswerOutcome::AnswerResent;
     let about = super::prepare::about_end(ended, incoming.subject(context, outcome));
-    let (kind, source) = match ended.outcome {
-        Outcome::Committed => (NoticeKind::Committed, about.source),
-        Outcome::Aborted | Outcome::AbortedWithUnknownCode => {
-            (NoticeKind::AbortCopy, answer.position)
+    use AnswerEnd::*;
+    let (kind, source) = match AnswerEnd::of(ended.outcome) {
+        Some(Committed) => (NoticeKind::Committed, about.source),
+        Some(Aborted | AbortedWithUnknownCode) => (NoticeKind::AbortCopy, answer.position),
+        Some(AnswerToStranger | FulfilmentInvalid | AbortedByPut) | None => {
+            (NoticeKind::AbortedState, about.source)
         }
-        _ => (NoticeKind::AbortedState, about.source),
     };
     let about = Subject { source, ..about };
     context.owe(payee, kind, about);
@@ -223,9 +228,13 @@ fn resend_end(
 
 /// Owes the sender the reason why nothing was done. An unknown sender changes nothing and gets no
 /// notice. This is the only place that has to look for one: the payee of a transfer is known.
-fn refuse_sender(context: &mut Context<'_>, incoming: &Incoming<'_>, outcome: Outcome) -> Outcome {
+fn refuse_sender(
+    context: &mut Context<'_>,
+    incoming: &Incoming<'_>,
+    outcome: AnswerOutcome,
+) -> AnswerOutcome {
     let Some(sender) = context.state.register.sender(incoming.source) else {
-        return Outcome::SenderNotFound;
+        return AnswerOutcome::SenderNotFound;
     };
     let about = incoming.subject(context, outcome);
     context.owe(sender, NoticeKind::Error, about);

@@ -2,25 +2,29 @@
 //! to the sender; the directory itself is a read model that applies those that were accepted.
 
 use crate::command::ChangeParties;
-use crate::context::{Context, Subject};
+use crate::context::{Context, Decide, Subject};
 use crate::ids::ParticipantIndex;
 use crate::notice::NoticeKind;
-use crate::outcome::Outcome;
+use crate::outcome::PartiesOutcome;
 
-pub(super) fn change(context: &mut Context<'_>, change: &ChangeParties) -> Outcome {
-    let Some((recipient, _)) = context.state.register.find(&change.source) else {
-        return Outcome::RegistrarNotFound;
-    };
-    let outcome = Outcome::Accepted;
-    if recipient != ParticipantIndex::HUB {
-        let about = Subject {
-            transfer: None,
-            source: context.position,
-            outcome,
-            at: context.state.stamp,
-            trace: change.trace,
+impl Decide for ChangeParties {
+    type Outcome = PartiesOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> PartiesOutcome {
+        let Some((recipient, _)) = context.state.register.find(&self.source) else {
+            return PartiesOutcome::RegistrarNotFound;
         };
-        context.owe(recipient, NoticeKind::PartiesChanged, about);
+        let outcome = PartiesOutcome::Accepted;
+        if recipient != ParticipantIndex::HUB {
+            let about = Subject {
+                transfer: None,
+                source: context.position,
+                outcome: outcome.into(),
+                at: context.state.stamp,
+                trace: self.trace,
+            };
+            context.owe(recipient, NoticeKind::PartiesChanged, about);
+        }
+        outcome
     }
-    outcome
 }

@@ -1,10 +1,14 @@
 //! Settings that decide about money or notices.
 
-use crate::command::Settings;
-use crate::context::Context;
-use crate::outcome::Outcome;
+use crate::change::Configure;
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 
-pub(super) fn configure(context: &mut Context<'_>, settings: Settings) -> Outcome {
-    context.state.settings = settings;
-    Outcome::Accepted
+impl Decide for Configure {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        context.state.settings = self.settings;
+        AdminOutcome::Accepted
+    }
 }

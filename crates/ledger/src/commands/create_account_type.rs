@@ -2,20 +2,25 @@
 //! (hub-semantics 4.1).
 
 use crate::accounts::AccountKind;
-use crate::command::LedgerAccountType;
-use crate::context::Context;
-use crate::outcome::Outcome;
+use crate::change::{CreateLedgerAccountType, LedgerAccountType};
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 use crate::register::LEDGER_ACCOUNT_TYPES_MAX;
 
-pub(super) fn create(context: &mut Context<'_>, added: &LedgerAccountType) -> Outcome {
-    let register = &mut context.state.register;
-    let known = |known: &LedgerAccountType| known.name == added.name;
-    if AccountKind::parse(&added.name).is_some() || register.account_types().iter().any(known) {
-        return Outcome::LedgerAccountTypeExists;
+impl Decide for CreateLedgerAccountType {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let added = &self.account_type;
+        let register = &mut context.state.register;
+        let known = |known: &LedgerAccountType| known.name == added.name;
+        if AccountKind::parse(&added.name).is_some() || register.account_types().iter().any(known) {
+            return AdminOutcome::LedgerAccountTypeExists;
+        }
+        if register.account_types().len() == LEDGER_ACCOUNT_TYPES_MAX {
+            return AdminOutcome::RegisterFull;
+        }
+        register.add_account_type(added.clone());
+        AdminOutcome::Accepted
     }
-    if register.account_types().len() == LEDGER_ACCOUNT_TYPES_MAX {
-        return Outcome::RegisterFull;
-    }
-    register.add_account_type(added.clone());
-    Outcome::Accepted
 }

@@ -7,40 +7,45 @@
 use alloc::vec::Vec;
 
 use crate::accounts::{AccountKind, NewAccount};
-use crate::command::SettlementModel;
-use crate::context::Context;
-use crate::ids::{AccountId, FspName, ParticipantIndex};
+use crate::change::{CreateParticipant, SettlementModel};
+use crate::context::{Context, Decide};
+use crate::ids::{AccountId, ParticipantIndex};
 use crate::money::Currency;
-use crate::outcome::Outcome;
+use crate::outcome::AdminOutcome;
 use crate::register::{Holding, PARTICIPANTS_MAX};
 use crate::state::State;
 
-pub(super) fn create(context: &mut Context<'_>, name: &FspName, currency: Currency) -> Outcome {
-    let state = &mut *context.state;
-    let known = state.register.find(name).map(|(index, participant)| {
-        (index, participant.holding(currency).is_some() || index == ParticipantIndex::HUB)
-    });
-    let differs_by_case = known.is_none() && state.register.has_alike(name);
-    if differs_by_case || matches!(known, Some((_, true))) {
-        return Outcome::ParticipantCurrencyExists;
+impl Decide for CreateParticipant {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let (name, currency) = (&self.name, self.currency);
+        let state = &mut *context.state;
+        let known = state.register.find(name).map(|(index, participant)| {
+            (index, participant.holding(currency).is_some() || index == ParticipantIndex::HUB)
+        });
+        let differs_by_case = known.is_none() && state.register.has_alike(name);
+        if differs_by_case || matches!(known, Some((_, true))) {
+            return AdminOutcome::ParticipantCurrencyExists;
+        }
+        if !hub_is_ready(state, currency) {
+            return AdminOutcome::HubAccountsMissing;
+        }
+        let models = state.register.models_for(currency);
+        if !models.iter().any(serves_transfers) {
+            return AdminOutcome::SettlementModelMissing;
+        }
+        let register_full = known.is_none() && state.register.len() == PARTICIPANTS_MAX;
+        if register_full || !state.books.has_room_for(2 * models.len()) {
+            return AdminOutcome::RegisterFull;
+        }
+        let owner = match known {
+            Some((index, _)) => index,
+            None => state.register.add(*name, state.stamp),
+        };
+        open_accounts(state, owner, currency, &models);
+        AdminOutcome::Accepted
     }
-    if !hub_is_ready(state, currency) {
-        return Outcome::HubAccountsMissing;
-    }
-    let models = state.register.models_for(currency);
-    if !models.iter().any(serves_transfers) {
-        return Outcome::SettlementModelMissing;
-    }
-    let register_full = known.is_none() && state.register.len() == PARTICIPANTS_MAX;
-    if register_full || !state.books.has_room_for(2 * models.len()) {
-        return Outcome::RegisterFull;
-    }
-    let owner = match known {
-        Some((index, _)) => index,
-        None => state.register.add(*name, state.stamp),
-    };
-    open_accounts(state, owner, currency, &models);
-    Outcome::Accepted
 }
 
 fn serves_transfers(model: &SettlementModel) -> bool {

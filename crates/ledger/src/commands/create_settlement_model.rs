@@ -1,32 +1,41 @@
 //! `POST /settlementModels`, `PUT /settlementModels/{name}` (hub-semantics 4.5).
 
-use crate::command::SettlementModel;
-use crate::context::Context;
-use crate::outcome::Outcome;
+use crate::change::{CreateSettlementModel, SetSettlementModelActive};
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 use crate::register::SETTLEMENT_MODELS_MAX;
 
 /// A model names accounts that every participant gets, so none that only the hub can have.
-pub(super) fn create(context: &mut Context<'_>, model: &SettlementModel) -> Outcome {
-    let register = &mut context.state.register;
-    if register.model_mut(&model.name).is_some() {
-        return Outcome::SettlementModelExists;
+impl Decide for CreateSettlementModel {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let model = &self.model;
+        let register = &mut context.state.register;
+        if register.model_mut(&model.name).is_some() {
+            return AdminOutcome::SettlementModelExists;
+        }
+        if model.ledger_account.is_of_hub() || model.settlement_account.is_of_hub() {
+            return AdminOutcome::AccountKindWrong;
+        }
+        if register.models().len() == SETTLEMENT_MODELS_MAX {
+            return AdminOutcome::RegisterFull;
+        }
+        register.add_model(model.clone());
+        AdminOutcome::Accepted
     }
-    if model.ledger_account.is_of_hub() || model.settlement_account.is_of_hub() {
-        return Outcome::AccountKindWrong;
-    }
-    if register.models().len() == SETTLEMENT_MODELS_MAX {
-        return Outcome::RegisterFull;
-    }
-    register.add_model(model.clone());
-    Outcome::Accepted
 }
 
-pub(super) fn set_active(context: &mut Context<'_>, name: &str, active: bool) -> Outcome {
-    match context.state.register.model_mut(name) {
-        None => Outcome::SettlementModelNotFound,
-        Some(model) => {
-            model.active = active;
-            Outcome::Accepted
+impl Decide for SetSettlementModelActive {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        match context.state.register.model_mut(&self.name) {
+            None => AdminOutcome::SettlementModelNotFound,
+            Some(model) => {
+                model.active = self.active;
+                AdminOutcome::Accepted
+            }
         }
     }
 }

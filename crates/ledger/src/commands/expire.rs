@@ -29,6 +29,7 @@ fn expire(context: &mut Context<'_>, slot: u32) {
     if !is_planted(Bug::ExpiryKeepsPosition) {
         context.post(posting);
     }
+    context.state.counters.expired += 1;
     answer::end(context, &transfer, None, Outcome::Expired);
     context.withdraw(transfer.payee, transfer.prepare_notice);
     let about = Subject {

@@ -4,34 +4,38 @@ use sha2::{Digest as _, Sha256};
 
 use super::answer::{self, Incoming, Open};
 use crate::command::{Fulfil, FulfilState, Fulfilment};
-use crate::context::Context;
+use crate::context::{Context, Decide};
 use crate::notice::NoticeKind;
-use crate::outcome::Outcome;
+use crate::outcome::{AnswerEnd, AnswerOutcome};
 use crate::transfers::AnswerKind;
 
-pub(super) fn fulfil(context: &mut Context<'_>, command: &Fulfil) -> Outcome {
-    if command.state == FulfilState::ReservedUnderVersion10 {
-        return Outcome::FulfilVersionIgnored;
-    }
-    let incoming = Incoming {
-        id: command.id,
-        source: &command.source,
-        destination: command.destination.as_ref(),
-        kind: AnswerKind::Fulfil,
-        hash: command.hash,
-        trace: command.trace,
-        wants_patch: command.state == FulfilState::Reserved,
-    };
-    let open = match answer::open(context, &incoming) {
-        Ok(open) => open,
-        Err(outcome) => return outcome,
-    };
-    if command.state == FulfilState::Aborted {
-        return abort_by_put(context, &incoming, &open);
-    }
-    match matches(context, &open, command.fulfilment) {
-        true => commit(context, &incoming, &open),
-        false => abort_invalid(context, &incoming, &open),
+impl Decide for Fulfil {
+    type Outcome = AnswerOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AnswerOutcome {
+        if self.state == FulfilState::ReservedUnderVersion10 {
+            return AnswerOutcome::FulfilVersionIgnored;
+        }
+        let incoming = Incoming {
+            id: self.id,
+            source: &self.source,
+            destination: self.destination.as_ref(),
+            kind: AnswerKind::Fulfil,
+            hash: self.hash,
+            trace: self.trace,
+            wants_patch: self.state == FulfilState::Reserved,
+        };
+        let open = match answer::open(context, &incoming) {
+            Ok(open) => open,
+            Err(outcome) => return outcome,
+        };
+        if self.state == FulfilState::Aborted {
+            return abort_by_put(context, &incoming, &open);
+        }
+        match matches(context, &open, self.fulfilment) {
+            true => commit(context, &incoming, &open),
+            false => abort_invalid(context, &incoming, &open),
+        }
     }
 }
 
@@ -41,27 +45,23 @@ fn matches(context: &Context<'_>, open: &Open, fulfilment: Fulfilment) -> bool {
     condition == context.state.transfers.active(open.slot).condition
 }
 
-fn commit(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> Outcome {
-    let outcome = Outcome::Committed;
-    answer::close(context, open, incoming, outcome);
-    let about = incoming.subject(context, outcome);
+fn commit(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> AnswerOutcome {
+    let about = answer::close(context, open, incoming, AnswerEnd::Committed);
     if incoming.wants_patch {
         context.owe(open.payer, NoticeKind::Committed, about);
         context.owe(open.payee, NoticeKind::PatchCommitted, about);
-        return outcome;
+        return AnswerOutcome::Committed;
     }
     context.owe(open.payer, NoticeKind::Fulfil, about);
     if answer::confirms_to_payee(context, open) {
         context.owe(open.payee, NoticeKind::FulfilCopy, about);
     }
-    outcome
+    AnswerOutcome::Committed
 }
 
 /// A missing or wrong fulfilment aborts the transfer (3.8).
-fn abort_invalid(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> Outcome {
-    let outcome = Outcome::FulfilmentInvalid;
-    answer::close(context, open, incoming, outcome);
-    let about = incoming.subject(context, outcome);
+fn abort_invalid(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> AnswerOutcome {
+    let about = answer::close(context, open, incoming, AnswerEnd::FulfilmentInvalid);
     context.owe(open.payer, NoticeKind::Error, about);
     if answer::confirms_to_payee(context, open) {
         context.owe(open.payee, NoticeKind::Error, about);
@@ -69,20 +69,18 @@ fn abort_invalid(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open
     if incoming.wants_patch {
         context.owe(open.payee, NoticeKind::PatchAborted, about);
     }
-    outcome
+    AnswerOutcome::FulfilmentInvalid
 }
 
 /// `transferState` ABORTED: as the reference, left to time out, unless the scheme says otherwise.
-fn abort_by_put(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> Outcome {
+fn abort_by_put(context: &mut Context<'_>, incoming: &Incoming<'_>, open: &Open) -> AnswerOutcome {
     if !context.state.settings.put_aborted_aborts {
-        return Outcome::FulfilAbortedIgnored;
+        return AnswerOutcome::FulfilAbortedIgnored;
     }
-    let outcome = Outcome::AbortedByPut;
-    answer::close(context, open, incoming, outcome);
-    let about = incoming.subject(context, outcome);
+    let about = answer::close(context, open, incoming, AnswerEnd::AbortedByPut);
     context.owe(open.payer, NoticeKind::Fulfil, about);
     if answer::confirms_to_payee(context, open) {
         context.owe(open.payee, NoticeKind::FulfilCopy, about);
     }
-    outcome
+    AnswerOutcome::AbortedByPut
 }

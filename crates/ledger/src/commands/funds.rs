@@ -5,11 +5,11 @@
 //! answered like the first time.
 
 use crate::accounts::{AccountKind, Posting};
-use crate::command::{EndFundsOut, FundsDirection, MoveFunds};
-use crate::context::Context;
+use crate::change::{EndFundsOut, FundsDirection, MoveFunds};
+use crate::context::{Context, Decide};
 use crate::ids::{AccountId, Digest, FspName, ParticipantIndex, Position, TransferId};
 use crate::money::{Amount, Currency};
-use crate::outcome::Outcome;
+use crate::outcome::{AdminOutcome, Outcome};
 use crate::state::State;
 use crate::transfers::{Answer, AnswerKind, Ended, Found, Outflow};
 
@@ -25,47 +25,57 @@ struct Movement {
 }
 
 /// Funds in commit at once; funds out are reserved, or recorded as aborted for want of funds.
-pub(super) fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Outcome {
+impl Decide for MoveFunds {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        start(context, self).unwrap_or_else(|refusal| refusal)
+    }
+}
+
+/// Ends a reserved outflow: the money leaves, or is given back.
+impl Decide for EndFundsOut {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        end_outflow(context, self).unwrap_or_else(|refusal| refusal)
+    }
+}
+
+fn start(context: &mut Context<'_>, funds: &MoveFunds) -> Result<AdminOutcome, AdminOutcome> {
     assert!(Amount::ZERO <= funds.amount, "the amount of a movement of funds is never negative");
-    let (participant, settlement) =
-        match settlement_account(context.state, &funds.name, funds.account) {
-            Ok(found) => found,
-            Err(outcome) => return outcome,
-        };
+    let (participant, settlement) = settlement_account(context.state, &funds.name, funds.account)?;
     if context.state.books.get(settlement).is_none_or(|held| held.currency != funds.currency) {
-        return Outcome::CurrencyMismatch;
+        return Err(AdminOutcome::CurrencyMismatch);
     }
     if let Some(outcome) = known(context.state, funds) {
-        return outcome;
+        return Err(outcome);
     }
-    let Some(reconciliation) = reconciliation_account(context.state, funds.currency) else {
-        return Outcome::HubAccountsMissing;
-    };
+    let reconciliation = reconciliation_account(context.state, funds.currency)
+        .ok_or(AdminOutcome::HubAccountsMissing)?;
     match funds.direction {
         FundsDirection::In => {
             let amount = funds.amount;
             context.post(Posting { debit: reconciliation, credit: settlement, amount });
             end(context, movement(context, funds, participant), Outcome::Accepted);
-            Outcome::Accepted
+            Ok(AdminOutcome::Accepted)
         }
-        FundsDirection::Out => reserve(context, funds, participant, settlement),
+        FundsDirection::Out => Ok(reserve(context, funds, participant, settlement)),
     }
 }
 
-/// Ends a reserved outflow: the money leaves, or is given back.
-pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> Outcome {
+fn end_outflow(
+    context: &mut Context<'_>,
+    command: &EndFundsOut,
+) -> Result<AdminOutcome, AdminOutcome> {
     let state = &mut *context.state;
-    let (participant, settlement) = match settlement_account(state, &command.name, command.account)
-    {
-        Ok(found) => found,
-        Err(outcome) => return outcome,
-    };
+    let (participant, settlement) = settlement_account(state, &command.name, command.account)?;
     let owned = |flow: &Outflow| flow.participant == participant && flow.settlement == settlement;
     if !state.transfers.outflow(&command.id).is_some_and(owned) {
-        return match is_resent_end(state, command) {
-            true => Outcome::FundsRepeated,
-            false => Outcome::FundsOutNotReserved,
-        };
+        return Err(match is_resent_end(state, command) {
+            true => AdminOutcome::FundsRepeated,
+            false => AdminOutcome::FundsOutNotReserved,
+        });
     }
     let flow = state.transfers.take_outflow(&command.id).expect("it was found just now");
     let currency = state.books.get(settlement).expect("it was found just now").currency;
@@ -86,11 +96,11 @@ pub(super) fn end_outflow(context: &mut Context<'_>, command: &EndFundsOut) -> O
         end: Some(answer(command, context.position)),
     };
     end(context, movement, ended);
-    Outcome::Accepted
+    Ok(AdminOutcome::Accepted)
 }
 
 /// What becomes of a movement whose id is known already.
-fn known(state: &State, funds: &MoveFunds) -> Option<Outcome> {
+fn known(state: &State, funds: &MoveFunds) -> Option<AdminOutcome> {
     let stored = match state.transfers.find(&funds.id) {
         Found::Nothing => return None,
         Found::Ended(at) => Some(state.transfers.ended(at).hash),
@@ -98,8 +108,8 @@ fn known(state: &State, funds: &MoveFunds) -> Option<Outcome> {
         Found::Active(_) => None,
     };
     Some(match stored == Some(funds.hash) {
-        true => Outcome::FundsRepeated,
-        false => Outcome::FundsModified,
+        true => AdminOutcome::FundsRepeated,
+        false => AdminOutcome::FundsModified,
     })
 }
 
@@ -128,10 +138,10 @@ fn reserve(
     funds: &MoveFunds,
     participant: ParticipantIndex,
     settlement: AccountId,
-) -> Outcome {
+) -> AdminOutcome {
     if spare(context.state, participant, settlement) < funds.amount {
         end(context, movement(context, funds, participant), Outcome::FundsInsufficient);
-        return Outcome::FundsInsufficient;
+        return AdminOutcome::FundsInsufficient;
     }
     let state = &mut *context.state;
     let posting = state.books.outflow(settlement, funds.amount);
@@ -145,7 +155,7 @@ fn reserve(
     };
     state.transfers.reserve_outflow(funds.id, outflow);
     context.post(posting);
-    Outcome::Accepted
+    AdminOutcome::Accepted
 }
 
 /// What a participant can take out: its cover, less what it owes.
@@ -181,20 +191,21 @@ fn settlement_account(
     state: &State,
     name: &FspName,
     id: AccountId,
-) -> Result<(ParticipantIndex, AccountId), Outcome> {
-    let (index, participant) = state.register.find(name).ok_or(Outcome::ParticipantNotFound)?;
+) -> Result<(ParticipantIndex, AccountId), AdminOutcome> {
+    let (index, participant) =
+        state.register.find(name).ok_or(AdminOutcome::ParticipantNotFound)?;
     if !participant.active {
-        return Err(Outcome::ParticipantInactive);
+        return Err(AdminOutcome::ParticipantInactive);
     }
     if !participant.accounts.contains(&id) {
-        return Err(Outcome::AccountNotFound);
+        return Err(AdminOutcome::AccountNotFound);
     }
-    let account = state.books.get(id).ok_or(Outcome::AccountNotFound)?;
+    let account = state.books.get(id).ok_or(AdminOutcome::AccountNotFound)?;
     if account.kind != AccountKind::Settlement {
-        return Err(Outcome::AccountKindWrong);
+        return Err(AdminOutcome::AccountKindWrong);
     }
     if !account.active {
-        return Err(Outcome::AccountInactive);
+        return Err(AdminOutcome::AccountInactive);
     }
     Ok((index, id))
 }

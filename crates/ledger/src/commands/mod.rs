@@ -23,10 +23,11 @@ mod set_endpoint;
 mod set_keys;
 mod set_limits;
 
-use crate::command::{Change, Command};
-use crate::context::Context;
+use crate::change::{Change, StatePart, for_each_change};
+use crate::command::Command;
+use crate::context::{Context, Decide};
 use crate::ids::Position;
-use crate::outcome::Outcome;
+use crate::outcome::{AdminOutcome, Outcome};
 
 pub(crate) use expire::{expire_next, next_due};
 pub(crate) use funds::reconciliation_account;
@@ -38,73 +39,34 @@ pub(crate) fn decide(context: &mut Context<'_>, command: &Command) -> Outcome {
     match command {
         Command::Genesis(genesis) => genesis::begin(context, genesis),
         Command::Tick => Outcome::Accepted,
-        Command::Prepare(prepare) => prepare::prepare(context, prepare),
-        Command::Fulfil(fulfil) => fulfil::fulfil(context, fulfil),
-        Command::Abort(abort) => abort::abort(context, abort),
+        Command::Prepare(prepare) => prepare.decide(context).into(),
+        Command::Fulfil(fulfil) => fulfil.decide(context).into(),
+        Command::Abort(abort) => abort.decide(context).into(),
         Command::FinishDeliveries(ends) => finish_deliveries::finish(context, ends),
-        Command::ChangeParties(change) => change_parties::change(context, change),
-        Command::Administer(administer) => administer_change(context, &administer.change),
+        Command::ChangeParties(change) => change.decide(context).into(),
+        Command::Administer(administer) => administer_change(context, &administer.change).into(),
     }
 }
 
-fn administer_change(context: &mut Context<'_>, change: &Change) -> Outcome {
-    let outcome = match change {
-        Change::Configure(settings) => configure::configure(context, *settings),
-        Change::Activate { rules_version } => activate::activate(context, *rules_version),
-        Change::CreateHubAccount { currency, kind } => {
-            create_hub_account::create(context, *currency, *kind)
-        }
-        Change::CreateSettlementModel(model) => create_settlement_model::create(context, model),
-        Change::SetSettlementModelActive { name, active } => {
-            create_settlement_model::set_active(context, name, *active)
-        }
-        Change::CreateParticipant { name, currency } => {
-            create_participant::create(context, name, *currency)
-        }
-        Change::SetParticipantActive { name, active } => {
-            set_active::participant(context, name, *active)
-        }
-        Change::SetAccountActive { name, account, active } => {
-            set_active::account(context, name, *account, *active)
-        }
-        Change::SetInitialPositionAndLimits { name, currency, limit, position } => {
-            let initial = set_limits::Initial { limit: *limit, position: *position };
-            set_limits::initial(context, name, *currency, initial)
-        }
-        Change::SetLimit { name, currency, limit, alarm_percentage } => {
-            let limit =
-                crate::register::Limit { value: *limit, alarm_percentage: *alarm_percentage };
-            set_limits::change(context, name, *currency, limit)
-        }
-        Change::SetEndpoint { name, endpoint, value } => {
-            set_endpoint::set(context, name, endpoint, value)
-        }
-        Change::AddKey { name, id, key } => set_keys::add(context, name, *id, key),
-        Change::RemoveKey { name, id } => set_keys::remove(context, name, *id),
-        Change::MoveFunds(funds) => funds::start(context, funds),
-        Change::EndFundsOut(end) => funds::end_outflow(context, end),
-        Change::Redeliver { notice } => redeliver::redeliver(context, *notice),
-        Change::CreateOracle(oracle) => oracles::create(context, oracle),
-        Change::UpdateOracle { id, update } => oracles::update(context, *id, update),
-        Change::DeleteOracle { id } => oracles::delete(context, *id),
-        Change::CreateLedgerAccountType(added) => create_account_type::create(context, added),
-    };
-    context.effects.register_changed |= outcome == Outcome::Accepted && is_of_register(change);
+fn administer_change(context: &mut Context<'_>, change: &Change) -> AdminOutcome {
+    let outcome = change.decide(context);
+    assert!(change.outcomes().contains(&outcome), "{outcome:?} is declared for {change:?}");
+    let viewed = || change.touches().iter().copied().any(StatePart::is_viewed);
+    context.effects.register_changed |= outcome == AdminOutcome::Accepted && viewed();
     outcome
 }
 
-/// Whether a change can alter what the edge knows of participants and settings; money, notices
-/// and records that only operators read do not.
-const fn is_of_register(change: &Change) -> bool {
-    !matches!(
-        change,
-        Change::MoveFunds(_)
-            | Change::EndFundsOut(_)
-            | Change::Redeliver { .. }
-            | Change::SetLimit { .. }
-            | Change::CreateOracle(_)
-            | Change::UpdateOracle { .. }
-            | Change::DeleteOracle { .. }
-            | Change::CreateLedgerAccountType(_)
-    )
+macro_rules! dispatch {
+    ($($change:ident),*) => {
+        impl Decide for Change {
+            type Outcome = AdminOutcome;
+
+            fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+                match self {
+                    $( Self::$change(change) => change.decide(context), )*
+                }
+            }
+        }
+    };
 }
+for_each_change!(dispatch);

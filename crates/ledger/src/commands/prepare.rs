@@ -4,11 +4,11 @@
 use super::expire::expire_next;
 use crate::accounts::Books;
 use crate::command::Prepare;
-use crate::context::{Context, Subject};
+use crate::context::{Context, Decide, Subject};
 use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex};
 use crate::money::{Amount, PRECISION_MAX};
 use crate::notice::NoticeKind;
-use crate::outcome::Outcome;
+use crate::outcome::PrepareOutcome;
 use crate::planted::{Bug, is_planted};
 use crate::register::{Holding, Participant};
 use crate::state::State;
@@ -22,17 +22,21 @@ struct Route {
     payee_account: AccountId,
 }
 
-pub(super) fn prepare(context: &mut Context<'_>, command: &Prepare) -> Outcome {
-    assert!(Amount::ZERO <= command.amount, "the amount of a prepare is never negative");
-    let Some(sender) = context.state.register.sender(&command.source) else {
-        return Outcome::SenderNotFound;
-    };
-    if let Some(outcome) = answer_resend(context, command, sender) {
-        return outcome;
-    }
-    match check(context.state, command, sender) {
-        Ok(route) => reserve(context, command, &route),
-        Err(outcome) => refuse(context, command, (sender, outcome)),
+impl Decide for Prepare {
+    type Outcome = PrepareOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> PrepareOutcome {
+        assert!(Amount::ZERO <= self.amount, "the amount of a prepare is never negative");
+        let Some(sender) = context.state.register.sender(&self.source) else {
+            return PrepareOutcome::SenderNotFound;
+        };
+        if let Some(outcome) = answer_resend(context, self, sender) {
+            return outcome;
+        }
+        match check(context.state, self, sender) {
+            Ok(route) => reserve(context, self, &route),
+            Err(outcome) => refuse(context, self, (sender, outcome)),
+        }
     }
 }
 
@@ -42,12 +46,12 @@ fn answer_resend(
     context: &mut Context<'_>,
     command: &Prepare,
     sender: ParticipantIndex,
-) -> Option<Outcome> {
+) -> Option<PrepareOutcome> {
     let state = &*context.state;
     let (outcome, kind, about) = match state.transfers.find(&command.id) {
         Found::Nothing => return None,
         Found::Active(slot) if state.transfers.active(slot).hash == command.hash => {
-            let outcome = Outcome::PrepareResentReserved;
+            let outcome = PrepareOutcome::PrepareResentReserved;
             let about = subject(context, command, outcome);
             let at = state.transfers.active(slot).reserved_at;
             (outcome, NoticeKind::Reserved, Subject { at, ..about })
@@ -58,7 +62,7 @@ fn answer_resend(
             (outcome, kind, about_end(ended, subject(context, command, outcome)))
         }
         _ => {
-            let outcome = Outcome::PrepareModified;
+            let outcome = PrepareOutcome::PrepareModified;
             (outcome, NoticeKind::Error, subject(context, command, outcome))
         }
     };
@@ -66,10 +70,10 @@ fn answer_resend(
     Some(outcome)
 }
 
-fn stored_end(ended: &Ended) -> (Outcome, NoticeKind) {
+fn stored_end(ended: &Ended) -> (PrepareOutcome, NoticeKind) {
     match ended.state() {
-        TransferState::Committed => (Outcome::PrepareResentCommitted, NoticeKind::Committed),
-        _ => (Outcome::PrepareResentAborted, NoticeKind::AbortedState),
+        TransferState::Committed => (PrepareOutcome::PrepareResentCommitted, NoticeKind::Committed),
+        _ => (PrepareOutcome::PrepareResentAborted, NoticeKind::AbortedState),
     }
 }
 
@@ -81,8 +85,12 @@ pub(super) fn about_end(ended: &Ended, subject: Subject) -> Subject {
 }
 
 /// All checks, in their order (3.3, then 3.5).
-fn check(state: &State, command: &Prepare, payer: ParticipantIndex) -> Result<Route, Outcome> {
-    use Outcome::*;
+fn check(
+    state: &State,
+    command: &Prepare,
+    payer: ParticipantIndex,
+) -> Result<Route, PrepareOutcome> {
+    use PrepareOutcome::*;
     refuse_if(command.source != command.payer, PrepareSourceNotPayer)?;
     refuse_if(command.amount.precision() > PRECISION_MAX, PrepareAmountPrecision)?;
     // The sender was found whatever the case of its name; the payer's name is exact.
@@ -110,7 +118,7 @@ fn check(state: &State, command: &Prepare, payer: ParticipantIndex) -> Result<Ro
 }
 
 /// Cover first, cap second; equality passes (3.5).
-fn check_liquidity(state: &State, holding: &Holding, amount: Amount) -> Result<(), Outcome> {
+fn check_liquidity(state: &State, holding: &Holding, amount: Amount) -> Result<(), PrepareOutcome> {
     let books = &state.books;
     let position = books.value(holding.position);
     let cover = -books.value(holding.settlement);
@@ -120,8 +128,8 @@ fn check_liquidity(state: &State, holding: &Holding, amount: Amount) -> Result<(
     if is_planted(Bug::BatchAddsRoom) && has_moved(state, holding) {
         after = position.checked_sub(amount).expect("a position is far from the ledger's range");
     }
-    refuse_if(after > cover, Outcome::PrepareLiquidityInsufficient)?;
-    refuse_if(after > cap, Outcome::PrepareCapExceeded)
+    refuse_if(after > cover, PrepareOutcome::PrepareLiquidityInsufficient)?;
+    refuse_if(after > cap, PrepareOutcome::PrepareCapExceeded)
 }
 
 /// Whether this batch has changed the position.
@@ -129,10 +137,10 @@ fn has_moved(state: &State, holding: &Holding) -> bool {
     state.books.get(holding.position).is_some_and(|account| account.changed == state.stamp)
 }
 
-fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Outcome {
+fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> PrepareOutcome {
     let posting = context.state.books.reservation(route.payer_account, command.amount);
     context.post(posting);
-    let about = subject(context, command, Outcome::PrepareReserved);
+    let about = subject(context, command, PrepareOutcome::PrepareReserved);
     let notice = context.owe(route.payee, NoticeKind::Prepare, about);
     let transfer = active(context, command, route, notice);
     context.state.transfers.insert(transfer);
@@ -142,7 +150,7 @@ fn reserve(context: &mut Context<'_>, command: &Prepare, route: &Route) -> Outco
     if command.expiration_ms <= context.state.stamp.millis() {
         while expire_next(context) {}
     }
-    Outcome::PrepareReserved
+    PrepareOutcome::PrepareReserved
 }
 
 fn active(
@@ -172,8 +180,8 @@ fn active(
 fn refuse(
     context: &mut Context<'_>,
     command: &Prepare,
-    (sender, outcome): (ParticipantIndex, Outcome),
-) -> Outcome {
+    (sender, outcome): (ParticipantIndex, PrepareOutcome),
+) -> PrepareOutcome {
     let about = subject(context, command, outcome);
     context.owe(addressee(context.state, command, sender), NoticeKind::Error, about);
     let state = &mut *context.state;
@@ -187,7 +195,7 @@ fn refuse(
         hash: command.hash,
         prepare: context.position,
         answer: None,
-        outcome,
+        outcome: outcome.into(),
         completed: state.stamp,
         changed: context.position,
     };
@@ -202,17 +210,17 @@ fn addressee(state: &State, command: &Prepare, sender: ParticipantIndex) -> Part
     state.register.sender(&command.payer).unwrap_or(sender)
 }
 
-fn subject(context: &Context<'_>, command: &Prepare, outcome: Outcome) -> Subject {
+fn subject(context: &Context<'_>, command: &Prepare, outcome: PrepareOutcome) -> Subject {
     let transfer = Some(command.id);
     let (source, at) = (context.position, context.state.stamp);
-    Subject { transfer, source, outcome, at, trace: command.trace }
+    Subject { transfer, source, outcome: outcome.into(), at, trace: command.trace }
 }
 
 fn find<'a>(
     state: &'a State,
     name: &FspName,
-    missing: Outcome,
-) -> Result<(ParticipantIndex, &'a Participant), Outcome> {
+    missing: PrepareOutcome,
+) -> Result<(ParticipantIndex, &'a Participant), PrepareOutcome> {
     let found = state.register.find(name).ok_or(missing)?;
     refuse_if(found.0 == ParticipantIndex::HUB, missing)?;
     Ok(found)
@@ -222,6 +230,6 @@ fn is_active(books: &Books, account: AccountId) -> bool {
     books.get(account).is_some_and(|account| account.active)
 }
 
-fn refuse_if(refused: bool, outcome: Outcome) -> Result<(), Outcome> {
+fn refuse_if(refused: bool, outcome: PrepareOutcome) -> Result<(), PrepareOutcome> {
     if refused { Err(outcome) } else { Ok(()) }
 }

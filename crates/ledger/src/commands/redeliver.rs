@@ -1,15 +1,19 @@
 //! A dead letter is sent again, with a fresh set of attempts.
 
-use crate::context::Context;
-use crate::ids::NoticeId;
-use crate::outcome::Outcome;
+use crate::change::Redeliver;
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 
-pub(super) fn redeliver(context: &mut Context<'_>, id: NoticeId) -> Outcome {
-    match context.state.outbox.exhume(id) {
-        None => Outcome::DeadLetterNotFound,
-        Some(notice) => {
-            context.owe_again(notice);
-            Outcome::Accepted
+impl Decide for Redeliver {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        match context.state.outbox.exhume(self.notice) {
+            None => AdminOutcome::DeadLetterNotFound,
+            Some(notice) => {
+                context.owe_again(notice);
+                AdminOutcome::Accepted
+            }
         }
     }
 }

@@ -1,36 +1,40 @@
 //! `PUT /participants/{name}` and `PUT /participants/{name}/accounts/{id}`.
 
 use crate::accounts::AccountKind;
-use crate::context::Context;
-use crate::ids::{AccountId, FspName};
-use crate::outcome::Outcome;
+use crate::change::{SetAccountActive, SetParticipantActive};
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 
-pub(super) fn participant(context: &mut Context<'_>, name: &FspName, active: bool) -> Outcome {
-    match context.state.register.find_mut(name) {
-        None => Outcome::ParticipantNotFound,
-        Some((_, participant)) => {
-            participant.active = active;
-            Outcome::Accepted
+impl Decide for SetParticipantActive {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        match context.state.register.find_mut(&self.name) {
+            None => AdminOutcome::ParticipantNotFound,
+            Some((_, participant)) => {
+                participant.active = self.active;
+                AdminOutcome::Accepted
+            }
         }
     }
 }
 
-pub(super) fn account(
-    context: &mut Context<'_>,
-    name: &FspName,
-    id: AccountId,
-    active: bool,
-) -> Outcome {
-    let state = &mut *context.state;
-    let Some((_, participant)) = state.register.find(name) else {
-        return Outcome::ParticipantNotFound;
-    };
-    if !participant.accounts.contains(&id) {
-        return Outcome::AccountNotFound;
+impl Decide for SetAccountActive {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let state = &mut *context.state;
+        let Some((_, participant)) = state.register.find(&self.name) else {
+            return AdminOutcome::ParticipantNotFound;
+        };
+        if !participant.accounts.contains(&self.account) {
+            return AdminOutcome::AccountNotFound;
+        }
+        if state.books.get(self.account).is_none_or(|account| account.kind != AccountKind::Position)
+        {
+            return AdminOutcome::AccountKindWrong;
+        }
+        state.books.set_active(self.account, self.active);
+        AdminOutcome::Accepted
     }
-    if state.books.get(id).is_none_or(|account| account.kind != AccountKind::Position) {
-        return Outcome::AccountKindWrong;
-    }
-    state.books.set_active(id, active);
-    Outcome::Accepted
 }

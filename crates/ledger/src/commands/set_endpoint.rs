@@ -1,20 +1,19 @@
 //! `POST /participants/{name}/endpoints`: in force with the next message.
 
-use crate::context::Context;
-use crate::ids::FspName;
-use crate::outcome::Outcome;
+use crate::change::SetEndpoint;
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 
-pub(super) fn set(
-    context: &mut Context<'_>,
-    name: &FspName,
-    endpoint: &str,
-    value: &str,
-) -> Outcome {
-    let Some((_, participant)) = context.state.register.find_mut(name) else {
-        return Outcome::ParticipantNotFound;
-    };
-    match participant.set_endpoint(endpoint, value) {
-        true => Outcome::Accepted,
-        false => Outcome::RegisterFull,
+impl Decide for SetEndpoint {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+            return AdminOutcome::ParticipantNotFound;
+        };
+        match participant.set_endpoint(&self.endpoint, &self.value) {
+            true => AdminOutcome::Accepted,
+            false => AdminOutcome::RegisterFull,
+        }
     }
 }

@@ -1,34 +1,42 @@
 //! `/participants/{name}/keys`: the public keys by which a participant's messages are verified, in
 //! force with the next message. The kernel keeps them, and does not know what a signature is.
 
-use crate::context::Context;
-use crate::ids::{Digest, FspName};
-use crate::outcome::Outcome;
+use crate::change::{AddKey, RemoveKey};
+use crate::context::{Context, Decide};
+use crate::outcome::AdminOutcome;
 use crate::register::{KEYS_MAX, Key};
 
 /// A key that the participant has already stays as it is.
-pub(super) fn add(context: &mut Context<'_>, name: &FspName, id: Digest, der: &[u8]) -> Outcome {
-    let added = context.state.stamp;
-    let Some((_, participant)) = context.state.register.find_mut(name) else {
-        return Outcome::ParticipantNotFound;
-    };
-    if participant.keys.iter().any(|key| key.id == id) {
-        return Outcome::Accepted;
+impl Decide for AddKey {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let added = context.state.stamp;
+        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+            return AdminOutcome::ParticipantNotFound;
+        };
+        if participant.keys.iter().any(|key| key.id == self.id) {
+            return AdminOutcome::Accepted;
+        }
+        if participant.keys.len() == KEYS_MAX {
+            return AdminOutcome::KeysFull;
+        }
+        participant.keys.push(Key { id: self.id, der: self.key.as_slice().into(), added });
+        AdminOutcome::Accepted
     }
-    if participant.keys.len() == KEYS_MAX {
-        return Outcome::KeysFull;
-    }
-    participant.keys.push(Key { id, der: der.into(), added });
-    Outcome::Accepted
 }
 
-pub(super) fn remove(context: &mut Context<'_>, name: &FspName, id: Digest) -> Outcome {
-    let Some((_, participant)) = context.state.register.find_mut(name) else {
-        return Outcome::ParticipantNotFound;
-    };
-    let Some(at) = participant.keys.iter().position(|key| key.id == id) else {
-        return Outcome::KeyNotFound;
-    };
-    participant.keys.remove(at);
-    Outcome::Accepted
+impl Decide for RemoveKey {
+    type Outcome = AdminOutcome;
+
+    fn decide(&self, context: &mut Context<'_>) -> AdminOutcome {
+        let Some((_, participant)) = context.state.register.find_mut(&self.name) else {
+            return AdminOutcome::ParticipantNotFound;
+        };
+        let Some(at) = participant.keys.iter().position(|key| key.id == self.id) else {
+            return AdminOutcome::KeyNotFound;
+        };
+        participant.keys.remove(at);
+        AdminOutcome::Accepted
+    }
 }

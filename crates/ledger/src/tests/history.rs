@@ -195,18 +195,18 @@ impl World {
         let hub = FspName::new("Hub").expect("a name");
         world.apply(&[Command::Genesis(Genesis { seed: [5; 16], hub })]);
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-            world.administer(Change::CreateHubAccount { currency: usd(), kind });
+            world.administer(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind }));
         }
         for party in 0..3 {
             let (name, currency) = (name(party), usd());
-            world.administer(Change::CreateParticipant { name, currency });
+            world.administer(Change::CreateParticipant(CreateParticipant { name, currency }));
             let (limit, position) = (amount(CAP), Amount::ZERO);
-            world.administer(Change::SetInitialPositionAndLimits {
+            world.administer(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name,
                 currency,
                 limit,
                 position,
-            });
+            }));
             let act = Act::FundsIn { id: 100 + party as u8, party, units: DEPOSIT };
             let command = world.command(&act);
             assert_eq!(world.apply(&[command]).outcomes, [Outcome::Accepted]);
@@ -271,19 +271,19 @@ impl World {
     fn change(&self, act: &Act) -> Change {
         match *act {
             Act::Participant { party, active } => {
-                Change::SetParticipantActive { name: name(party), active }
+                Change::SetParticipantActive(SetParticipantActive { name: name(party), active })
             }
-            Act::Account { party, active } => Change::SetAccountActive {
+            Act::Account { party, active } => Change::SetAccountActive(SetAccountActive {
                 name: name(party),
                 account: self.accounts(party).0,
                 active,
-            },
-            Act::Cap { party, units } => Change::SetLimit {
+            }),
+            Act::Cap { party, units } => Change::SetLimit(SetLimit {
                 name: name(party),
                 currency: usd(),
                 limit: amount(units),
                 alarm_percentage: amount(100_000),
-            },
+            }),
             Act::FundsIn { id, party, units } => self.funds(id, party, units, FundsDirection::In),
             Act::FundsOut { id, party, units } => self.funds(id, party, units, FundsDirection::Out),
             Act::EndFundsOut { id: number, party, commit } => Change::EndFundsOut(EndFundsOut {
@@ -293,13 +293,17 @@ impl World {
                 commit,
                 hash: digest(&format!("{act:?}")),
             }),
-            Act::Settings { on_us, put_aborted, covers_position } => Change::Configure(Settings {
-                on_us_transfers: on_us,
-                put_aborted_aborts: put_aborted,
-                funds_out_covers_position: covers_position,
-                ..Settings::default()
+            Act::Settings { on_us, put_aborted, covers_position } => Change::Configure(Configure {
+                settings: Settings {
+                    on_us_transfers: on_us,
+                    put_aborted_aborts: put_aborted,
+                    funds_out_covers_position: covers_position,
+                    ..Settings::default()
+                },
             }),
-            Act::Redeliver { which } => Change::Redeliver { notice: NoticeId(u64::from(which)) },
+            Act::Redeliver { which } => {
+                Change::Redeliver(Redeliver { notice: NoticeId(u64::from(which)) })
+            }
             _ => unreachable!("the other acts are no changes"),
         }
     }

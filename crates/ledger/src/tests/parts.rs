@@ -330,13 +330,19 @@ fn a_full_register_takes_nothing_more() {
     let (currency, kind) = (usd(), AccountKind::HubFee);
     let name = FspName::new("late").expect("a name");
     for change in [
-        Change::CreateHubAccount { currency, kind },
-        Change::CreateParticipant { name, currency },
-        Change::CreateOracle(Oracle { id_type: "EMAIL".to_owned(), ..oracle }),
-        Change::CreateSettlementModel(SettlementModel { name: "LATE".to_owned(), ..model }),
-        Change::CreateLedgerAccountType(LedgerAccountType {
-            name: "LATE".to_owned(),
-            ..account_types(1)[0].clone()
+        Change::CreateHubAccount(CreateHubAccount { currency, kind }),
+        Change::CreateParticipant(CreateParticipant { name, currency }),
+        Change::CreateOracle(CreateOracle {
+            oracle: Oracle { id_type: "EMAIL".to_owned(), ..oracle },
+        }),
+        Change::CreateSettlementModel(CreateSettlementModel {
+            model: SettlementModel { name: "LATE".to_owned(), ..model },
+        }),
+        Change::CreateLedgerAccountType(CreateLedgerAccountType {
+            account_type: LedgerAccountType {
+                name: "LATE".to_owned(),
+                ..account_types(1)[0].clone()
+            },
         }),
     ] {
         let said = format!("{change:?}");
@@ -353,7 +359,7 @@ fn the_last_accounts_are_given_out() {
         pieces.fill_accounts(ACCOUNTS_MAX - count);
         world.state = pieces.build().expect("nothing is beyond its bound");
         let name = FspName::new("late").expect("a name");
-        let change = Change::CreateParticipant { name, currency: usd() };
+        let change = Change::CreateParticipant(CreateParticipant { name, currency: usd() });
         assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "{count} are left");
     }
 }
@@ -377,7 +383,7 @@ fn a_participant_needs_both_kinds_of_accounts() {
         spoil(&mut pieces);
         world.state = pieces.build().expect("it is a state");
         let name = FspName::new("late").expect("a name");
-        let change = Change::CreateParticipant { name, currency: usd() };
+        let change = Change::CreateParticipant(CreateParticipant { name, currency: usd() });
         assert_eq!(world.apply(&[administer(change)]).outcomes, [outcome], "case {at}");
     }
 }

@@ -117,36 +117,42 @@ fn full_tables_refuse() {
         assert!(others.iter().all(|outcome| *outcome == Outcome::Accepted));
     };
     // The hub and three participants are there.
-    fill(PARTICIPANTS_MAX - 4, &|number| Change::CreateParticipant {
-        name: FspName::new(&format!("fsp{number}")).expect("a name"),
-        currency: usd(),
+    fill(PARTICIPANTS_MAX - 4, &|number| {
+        Change::CreateParticipant(CreateParticipant {
+            name: FspName::new(&format!("fsp{number}")).expect("a name"),
+            currency: usd(),
+        })
     });
-    fill(ENDPOINTS_MAX, &|number| Change::SetEndpoint {
-        name: name(0),
-        endpoint: format!("TYPE_{number}"),
-        value: "http://127.0.0.1".into(),
+    fill(ENDPOINTS_MAX, &|number| {
+        Change::SetEndpoint(SetEndpoint {
+            name: name(0),
+            endpoint: format!("TYPE_{number}"),
+            value: "http://127.0.0.1".into(),
+        })
     });
     fill(SETTLEMENT_MODELS_MAX - 1, &|number| {
-        Change::CreateSettlementModel(SettlementModel {
-            name: format!("MODEL{number}"),
-            net: true,
-            multilateral: true,
-            deferred: true,
-            currency: Currency::parse("EUR"),
-            liquidity_check: true,
-            auto_position_reset: true,
-            ledger_account: AccountKind::Position,
-            settlement_account: AccountKind::Settlement,
-            active: true,
+        Change::CreateSettlementModel(CreateSettlementModel {
+            model: SettlementModel {
+                name: format!("MODEL{number}"),
+                net: true,
+                multilateral: true,
+                deferred: true,
+                currency: Currency::parse("EUR"),
+                liquidity_check: true,
+                auto_position_reset: true,
+                ledger_account: AccountKind::Position,
+                settlement_account: AccountKind::Settlement,
+                active: true,
+            },
         })
     });
     // Whoever is registered can still take up another currency.
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
         let currency = Currency::parse("EUR").expect("a currency");
-        world.administer(Change::CreateHubAccount { currency, kind });
+        world.administer(Change::CreateHubAccount(CreateHubAccount { currency, kind }));
     }
     let currency = Currency::parse("EUR").expect("a currency");
-    world.administer(Change::CreateParticipant { name: name(0), currency });
+    world.administer(Change::CreateParticipant(CreateParticipant { name: name(0), currency }));
 }
 
 #[test]
@@ -170,7 +176,11 @@ fn the_hash_tells_states_apart_that_differ_in_one_row() {
     ];
     let keyed = |id: u8| {
         let mut world = base.clone();
-        world.administer(Change::AddKey { name: name(0), id: Digest([id; 32]), key: [1].into() });
+        world.administer(Change::AddKey(AddKey {
+            name: name(0),
+            id: Digest([id; 32]),
+            key: [1].into(),
+        }));
         world.state.hash()
     };
     let count = acts.len() + 2;
@@ -230,13 +240,24 @@ fn only_what_the_edge_sees_is_told_to_it() {
     let (limit, position) = (Amount::ZERO, Amount::ZERO);
     let (id, endpoint, value) = (Digest([1; 32]), "TYPE".into(), "http://127.0.0.1".into());
     for change in [
-        Change::SetEndpoint { name, endpoint, value },
-        Change::AddKey { name, id, key: [1].into() },
-        Change::RemoveKey { name, id },
-        Change::CreateHubAccount { currency, kind: AccountKind::HubReconciliation },
-        Change::CreateHubAccount { currency, kind: AccountKind::HubMultilateralSettlement },
-        Change::CreateParticipant { name, currency },
-        Change::SetInitialPositionAndLimits { name, currency, limit, position },
+        Change::SetEndpoint(SetEndpoint { name, endpoint, value }),
+        Change::AddKey(AddKey { name, id, key: [1].into() }),
+        Change::RemoveKey(RemoveKey { name, id }),
+        Change::CreateHubAccount(CreateHubAccount {
+            currency,
+            kind: AccountKind::HubReconciliation,
+        }),
+        Change::CreateHubAccount(CreateHubAccount {
+            currency,
+            kind: AccountKind::HubMultilateralSettlement,
+        }),
+        Change::CreateParticipant(CreateParticipant { name, currency }),
+        Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+            name,
+            currency,
+            limit,
+            position,
+        }),
     ] {
         let effects = world.apply(&[administer(change.clone())]);
         assert_eq!(effects.outcomes, [Outcome::Accepted], "{change:?}");

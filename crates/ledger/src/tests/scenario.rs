@@ -408,53 +408,57 @@ impl Player {
     fn change(&self, words: &Words<'_>) -> Change {
         let active = || words.plain.last() == Some(&"on");
         match words.verb() {
-            "settings" => Change::Configure(self.settings(words)),
-            "activate" => {
-                Change::Activate { rules_version: words.at(1).parse().expect("a version") }
-            }
-            "hub-account" => Change::CreateHubAccount {
+            "settings" => Change::Configure(Configure { settings: self.settings(words) }),
+            "activate" => Change::Activate(Activate {
+                rules_version: words.at(1).parse().expect("a version"),
+            }),
+            "hub-account" => Change::CreateHubAccount(CreateHubAccount {
                 currency: currency(words.at(1)),
                 kind: AccountKind::parse(words.at(2)).expect("a kind"),
-            },
-            "model" => Change::CreateSettlementModel(model(words)),
-            "model-active" => {
-                Change::SetSettlementModelActive { name: words.at(1).to_owned(), active: active() }
-            }
-            "participant" => Change::CreateParticipant {
+            }),
+            "model" => Change::CreateSettlementModel(CreateSettlementModel { model: model(words) }),
+            "model-active" => Change::SetSettlementModelActive(SetSettlementModelActive {
+                name: words.at(1).to_owned(),
+                active: active(),
+            }),
+            "participant" => Change::CreateParticipant(CreateParticipant {
                 name: name(words.at(1)),
                 currency: currency(words.at(2)),
-            },
-            "participant-active" => {
-                Change::SetParticipantActive { name: name(words.at(1)), active: active() }
-            }
-            "account-active" => Change::SetAccountActive {
+            }),
+            "participant-active" => Change::SetParticipantActive(SetParticipantActive {
+                name: name(words.at(1)),
+                active: active(),
+            }),
+            "account-active" => Change::SetAccountActive(SetAccountActive {
                 name: name(words.at(1)),
                 account: self.account(words.at(1), words.at(2)),
                 active: active(),
-            },
-            "initial" => Change::SetInitialPositionAndLimits {
+            }),
+            "initial" => Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
                 name: name(words.at(1)),
                 currency: currency(words.at(2)),
                 limit: amount(words.at(3)),
                 position: amount(words.option("position", "0")),
-            },
-            "limit" => Change::SetLimit {
+            }),
+            "limit" => Change::SetLimit(SetLimit {
                 name: name(words.at(1)),
                 currency: currency(words.at(2)),
                 limit: amount(words.at(3)),
                 alarm_percentage: amount(words.option("alarm", "10")),
-            },
-            "endpoint" => Change::SetEndpoint {
+            }),
+            "endpoint" => Change::SetEndpoint(SetEndpoint {
                 name: name(words.at(1)),
                 endpoint: words.at(2).to_owned(),
                 value: words.at(3).to_owned(),
-            },
-            "key" => Change::AddKey {
+            }),
+            "key" => Change::AddKey(AddKey {
                 name: name(words.at(1)),
                 id: digest(words.at(2)),
                 key: words.at(2).into(),
-            },
-            "key-removed" => Change::RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) },
+            }),
+            "key-removed" => {
+                Change::RemoveKey(RemoveKey { name: name(words.at(1)), id: digest(words.at(2)) })
+            }
             "funds-in" => self.funds(words, FundsDirection::In),
             "funds-out" => self.funds(words, FundsDirection::Out),
             "funds-commit" | "funds-abort" => Change::EndFundsOut(EndFundsOut {
@@ -464,11 +468,11 @@ impl Player {
                 commit: words.verb() == "funds-commit",
                 hash: request_hash(words),
             }),
-            "redeliver" => {
-                Change::Redeliver { notice: NoticeId(words.at(1).parse().expect("a number")) }
-            }
-            "oracle" => Change::CreateOracle(oracle(words)),
-            "oracle-change" => Change::UpdateOracle {
+            "redeliver" => Change::Redeliver(Redeliver {
+                notice: NoticeId(words.at(1).parse().expect("a number")),
+            }),
+            "oracle" => Change::CreateOracle(CreateOracle { oracle: oracle(words) }),
+            "oracle-change" => Change::UpdateOracle(UpdateOracle {
                 id: oracle_id(words),
                 update: OracleUpdate {
                     id_type: words.given("type"),
@@ -476,13 +480,15 @@ impl Player {
                     currency: Currency::parse(words.option("currency", "")),
                     default: words.given("default").map(|value| value == "on"),
                 },
-            },
-            "oracle-delete" => Change::DeleteOracle { id: oracle_id(words) },
-            "account-type" => Change::CreateLedgerAccountType(LedgerAccountType {
-                name: words.at(1).to_owned(),
-                description: "x".to_owned(),
-                active: true,
-                settleable: false,
+            }),
+            "oracle-delete" => Change::DeleteOracle(DeleteOracle { id: oracle_id(words) }),
+            "account-type" => Change::CreateLedgerAccountType(CreateLedgerAccountType {
+                account_type: LedgerAccountType {
+                    name: words.at(1).to_owned(),
+                    description: "x".to_owned(),
+                    active: true,
+                    settleable: false,
+                },
             }),
             other => panic!("{other} is no command"),
         }

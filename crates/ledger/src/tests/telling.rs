@@ -82,7 +82,7 @@ fn parties(state: &State, id: &TransferId) -> Vec<FspName> {
 /// is to be sent again.
 fn about(state: &State, command: &Command) -> Option<TransferId> {
     if let Command::Administer(administer) = command
-        && let Change::Redeliver { notice } = administer.change
+        && let Change::Redeliver(Redeliver { notice }) = administer.change
     {
         let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
         return letter.notice.transfer;

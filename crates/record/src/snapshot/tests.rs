@@ -8,10 +8,12 @@ use core::convert::Infallible;
 
 use expect_test::expect;
 use ledger::{
-    AccountId, AccountKind, Administer, Amount, Batch, Change, ChangeParties, Command, Currency,
-    DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil, FulfilState, Fulfilment,
-    FundsDirection, Genesis, LedgerAccountType, MoveFunds, NoticeId, Oracle, Outcome,
-    PartyChangeForm, Position, Prepare, SettlementModel, Stamp, TransferId,
+    AccountId, AccountKind, AddKey, Administer, Amount, Batch, Change, ChangeParties, Command,
+    CreateHubAccount, CreateLedgerAccountType, CreateOracle, CreateParticipant,
+    CreateSettlementModel, Currency, DeliveryResult, Effects, FinishedDelivery, FspName, Fulfil,
+    FulfilState, Fulfilment, FundsDirection, Genesis, LedgerAccountType, MoveFunds, NoticeId,
+    Oracle, Outcome, PartyChangeForm, Position, Prepare, SetEndpoint, SetInitialPositionAndLimits,
+    SettlementModel, Stamp, TransferId,
 };
 use proptest::prelude::*;
 
@@ -324,45 +326,57 @@ fn history() -> Vec<Command> {
             hash: Digest([4; 32]),
         })
     };
-    let limits = |name| Change::SetInitialPositionAndLimits {
-        name,
-        currency: usd(),
-        limit: Amount::from_units(90_000_000),
-        position: Amount::ZERO,
+    let limits = |name| {
+        Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+            name,
+            currency: usd(),
+            limit: Amount::from_units(90_000_000),
+            position: Amount::ZERO,
+        })
     };
     vec![
         Command::Genesis(Genesis { seed: [7; 16], hub: name("Hub") }),
-        administer(Change::CreateHubAccount { currency: usd(), kind: account }),
-        administer(Change::CreateHubAccount { currency: usd(), kind: settled }),
-        administer(Change::CreateParticipant { name: name("payer"), currency: usd() }),
-        administer(Change::CreateParticipant { name: name("payee"), currency: usd() }),
+        administer(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind: account })),
+        administer(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind: settled })),
+        administer(Change::CreateParticipant(CreateParticipant {
+            name: name("payer"),
+            currency: usd(),
+        })),
+        administer(Change::CreateParticipant(CreateParticipant {
+            name: name("payee"),
+            currency: usd(),
+        })),
         administer(limits(name("payer"))),
         administer(limits(name("payee"))),
         administer(funds("10", FundsDirection::In)),
         administer(funds("11", FundsDirection::In)),
         administer(funds("12", FundsDirection::Out)),
-        administer(Change::SetEndpoint {
+        administer(Change::SetEndpoint(SetEndpoint {
             name: name("payee"),
             endpoint: "FSPIOP_CALLBACK_URL".into(),
             value: "http://payee.example".into(),
-        }),
-        administer(Change::AddKey {
+        })),
+        administer(Change::AddKey(AddKey {
             name: name("payee"),
             id: Digest([6; 32]),
             key: [1, 2, 3].into(),
-        }),
-        administer(Change::CreateSettlementModel(model())),
-        administer(Change::CreateOracle(Oracle {
-            id_type: "MSISDN".into(),
-            endpoint: "http://oracle.example".into(),
-            currency: Some(usd()),
-            default: true,
         })),
-        administer(Change::CreateLedgerAccountType(LedgerAccountType {
-            name: "FEES".into(),
-            description: "of the scheme".into(),
-            active: true,
-            settleable: false,
+        administer(Change::CreateSettlementModel(CreateSettlementModel { model: model() })),
+        administer(Change::CreateOracle(CreateOracle {
+            oracle: Oracle {
+                id_type: "MSISDN".into(),
+                endpoint: "http://oracle.example".into(),
+                currency: Some(usd()),
+                default: true,
+            },
+        })),
+        administer(Change::CreateLedgerAccountType(CreateLedgerAccountType {
+            account_type: LedgerAccountType {
+                name: "FEES".into(),
+                description: "of the scheme".into(),
+                active: true,
+                settleable: false,
+            },
         })),
         prepare("20"),
         prepare("21"),

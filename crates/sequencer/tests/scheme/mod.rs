@@ -1,8 +1,9 @@
 //! A scheme of two participants, `payer` and `payee`, each with a hundred dollars.
 
 use ledger::{
-    AccountId, AccountKind, Administer, Amount, Change, Command, Currency, Digest, FspName,
-    FundsDirection, Genesis, MoveFunds, Prepare, TransferId,
+    AccountId, AccountKind, Administer, Amount, Change, Command, CreateHubAccount,
+    CreateParticipant, Currency, Digest, FspName, FundsDirection, Genesis, MoveFunds, Prepare,
+    SetInitialPositionAndLimits, TransferId,
 };
 
 /// SHA-256 of 32 zero bytes, which are the fulfilment.
@@ -35,12 +36,17 @@ pub(crate) fn beginning() -> Vec<Command> {
     let (currency, limit, position) = (usd(), units(100), units(0));
     let mut commands = vec![Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") })];
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-        commands.push(change(Change::CreateHubAccount { currency, kind }));
+        commands.push(change(Change::CreateHubAccount(CreateHubAccount { currency, kind })));
     }
     for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
         let name = name(fsp);
-        commands.push(change(Change::CreateParticipant { name, currency }));
-        let initial = Change::SetInitialPositionAndLimits { name, currency, limit, position };
+        commands.push(change(Change::CreateParticipant(CreateParticipant { name, currency })));
+        let initial = Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+            name,
+            currency,
+            limit,
+            position,
+        });
         commands.push(change(initial));
         commands.push(change(Change::MoveFunds(MoveFunds {
             id: id(100 + at),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use ledger::{
-    Change, Digest, FspName, KEYS_MAX, LEDGER_ACCOUNT_TYPES_MAX, LedgerAccountType, ORACLES_MAX,
-    Oracle, Outcome, State,
+    AddKey, Change, CreateLedgerAccountType, CreateOracle, DeleteOracle, Digest, FspName, KEYS_MAX,
+    LEDGER_ACCOUNT_TYPES_MAX, LedgerAccountType, ORACLES_MAX, Oracle, Outcome, RemoveKey, State,
+    UpdateOracle,
 };
 
 /// Types of accounts that every scheme has (4.3).
@@ -57,18 +58,18 @@ impl Catalogue {
 
     fn predict(&self, change: &Change, is_known: impl Fn(&FspName) -> bool) -> Option<Outcome> {
         let checks = match change {
-            Change::CreateOracle(oracle) => vec![
+            Change::CreateOracle(CreateOracle { oracle }) => vec![
                 (self.is_taken(oracle, 0), Outcome::OracleExists),
                 (self.oracles.len() == ORACLES_MAX, Outcome::RegisterFull),
             ],
-            Change::UpdateOracle { id, .. } => {
+            Change::UpdateOracle(UpdateOracle { id, .. }) => {
                 let changed = self.changed(change);
                 let taken = changed.is_some_and(|oracle| self.is_taken(&oracle, id.0));
                 let is_there = self.oracles.contains_key(&id.0);
                 vec![(!is_there, Outcome::OracleNotFound), (taken, Outcome::OracleExists)]
             }
-            Change::DeleteOracle { .. } => Vec::new(),
-            Change::CreateLedgerAccountType(added) => {
+            Change::DeleteOracle(_) => Vec::new(),
+            Change::CreateLedgerAccountType(CreateLedgerAccountType { account_type: added }) => {
                 let known = self.types.iter().any(|known| known.name == added.name);
                 let own = OWN_TYPES.contains(&added.name.as_str());
                 let full = self.types.len() == LEDGER_ACCOUNT_TYPES_MAX;
@@ -77,12 +78,12 @@ impl Catalogue {
                     (full, Outcome::RegisterFull),
                 ]
             }
-            Change::AddKey { name, id, .. } => {
+            Change::AddKey(AddKey { name, id, .. }) => {
                 let keys = self.keys.get(name).map_or(&[][..], Vec::as_slice);
                 let full = keys.len() == KEYS_MAX && !keys.contains(id);
                 vec![(!is_known(name), Outcome::ParticipantNotFound), (full, Outcome::KeysFull)]
             }
-            Change::RemoveKey { name, id } => {
+            Change::RemoveKey(RemoveKey { name, id }) => {
                 let held = self.keys.get(name).is_some_and(|keys| keys.contains(id));
                 vec![(!is_known(name), Outcome::ParticipantNotFound), (!held, Outcome::KeyNotFound)]
             }
@@ -100,7 +101,7 @@ impl Catalogue {
 
     /// The oracle of an update as it would be.
     fn changed(&self, change: &Change) -> Option<Oracle> {
-        let Change::UpdateOracle { id, update } = change else { return None };
+        let Change::UpdateOracle(UpdateOracle { id, update }) = change else { return None };
         let mut oracle = self.oracles.get(&id.0)?.clone();
         oracle.id_type = update.id_type.clone().unwrap_or(oracle.id_type);
         oracle.endpoint = update.endpoint.clone().unwrap_or(oracle.endpoint);
@@ -111,23 +112,25 @@ impl Catalogue {
 
     fn make(&mut self, change: &Change) {
         match change {
-            Change::CreateOracle(oracle) => {
+            Change::CreateOracle(CreateOracle { oracle }) => {
                 self.numbered += 1;
                 self.oracles.insert(self.numbered, oracle.clone());
             }
-            Change::UpdateOracle { id, .. } => {
+            Change::UpdateOracle(UpdateOracle { id, .. }) => {
                 let changed = self.changed(change).expect("the kernel accepted it");
                 self.oracles.insert(id.0, changed);
             }
-            Change::DeleteOracle { id } => _ = self.oracles.remove(&id.0),
-            Change::CreateLedgerAccountType(added) => self.types.push(added.clone()),
-            Change::AddKey { name, id, .. } => {
+            Change::DeleteOracle(DeleteOracle { id }) => _ = self.oracles.remove(&id.0),
+            Change::CreateLedgerAccountType(CreateLedgerAccountType { account_type: added }) => {
+                self.types.push(added.clone())
+            }
+            Change::AddKey(AddKey { name, id, .. }) => {
                 let keys = self.keys.entry(*name).or_default();
                 if !keys.contains(id) {
                     keys.push(*id);
                 }
             }
-            Change::RemoveKey { name, id } => {
+            Change::RemoveKey(RemoveKey { name, id }) => {
                 self.keys.entry(*name).or_default().retain(|held| held != id);
             }
             _ => {}

@@ -23,8 +23,9 @@ mod transfers;
 use std::collections::{BTreeMap, HashMap};
 
 use ledger::{
-    Amount, Change, ChangeParties, Command, Counters, Currency, DeliveryResult, Effects,
-    FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Settings, Stamp, State, TransferId,
+    Activate, Amount, Change, ChangeParties, Command, Configure, Counters, Currency,
+    DeliveryResult, Effects, FinishedDelivery, FspName, NoticeId, NoticeKind, Outcome, Redeliver,
+    Settings, Stamp, State, TransferId,
 };
 
 use ports::Log;
@@ -218,12 +219,12 @@ impl Model {
             return outcome;
         }
         match change {
-            Change::Configure(settings) => {
+            Change::Configure(Configure { settings }) => {
                 self.settings = *settings;
                 Outcome::Accepted
             }
             // Rules only go forward, and only to those there are.
-            Change::Activate { rules_version } => {
+            Change::Activate(Activate { rules_version }) => {
                 if *rules_version < self.rules || RULES < *rules_version {
                     return Outcome::RulesVersionRefused;
                 }
@@ -232,10 +233,12 @@ impl Model {
             }
             Change::MoveFunds(funds) => self.move_funds(funds),
             Change::EndFundsOut(end) => self.end_funds_out(end),
-            Change::Redeliver { notice } => match self.outbox.exhume(*notice, self.stamp) {
-                true => Outcome::Accepted,
-                false => Outcome::DeadLetterNotFound,
-            },
+            Change::Redeliver(Redeliver { notice }) => {
+                match self.outbox.exhume(*notice, self.stamp) {
+                    true => Outcome::Accepted,
+                    false => Outcome::DeadLetterNotFound,
+                }
+            }
             _ => self.scheme.administer(change),
         }
     }

@@ -1,8 +1,10 @@
 //! The model's scheme: who takes part, with which accounts and caps (hub-semantics 4.1 to 4.5).
 
 use ledger::{
-    AccountId, AccountKind, Change, Currency, ENDPOINTS_MAX, FspName, Outcome,
-    SETTLEMENT_MODELS_MAX, SettlementModel, Stamp, State,
+    AccountId, AccountKind, Change, CreateHubAccount, CreateParticipant, CreateSettlementModel,
+    Currency, ENDPOINTS_MAX, FspName, Outcome, SETTLEMENT_MODELS_MAX, SetAccountActive,
+    SetEndpoint, SetInitialPositionAndLimits, SetLimit, SetParticipantActive,
+    SetSettlementModelActive, SettlementModel, Stamp, State,
 };
 
 use super::Money;
@@ -158,17 +160,21 @@ impl Scheme {
 
     pub(super) fn administer(&mut self, change: &Change) -> Outcome {
         let outcome = match change {
-            Change::CreateHubAccount { currency, kind } => self.open_of_hub(*currency, *kind),
-            Change::CreateSettlementModel(model) => self.add_model(model),
-            Change::SetSettlementModelActive { name, active } => {
+            Change::CreateHubAccount(CreateHubAccount { currency, kind }) => {
+                self.open_of_hub(*currency, *kind)
+            }
+            Change::CreateSettlementModel(CreateSettlementModel { model }) => self.add_model(model),
+            Change::SetSettlementModelActive(SetSettlementModelActive { name, active }) => {
                 let model = self.models.iter_mut().find(|model| model.name == *name);
                 model.map(|model| model.active = *active).ok_or(Outcome::SettlementModelNotFound)
             }
-            Change::CreateParticipant { name, currency } => self.create(*name, *currency),
-            Change::SetParticipantActive { name, active } => {
+            Change::CreateParticipant(CreateParticipant { name, currency }) => {
+                self.create(*name, *currency)
+            }
+            Change::SetParticipantActive(SetParticipantActive { name, active }) => {
                 self.known(name).map(|place| self.participants[place].active = *active)
             }
-            Change::SetAccountActive { name, account, active } => {
+            Change::SetAccountActive(SetAccountActive { name, account, active }) => {
                 self.account_of(name, *account).and_then(|account| {
                     let account = &mut self.accounts[account];
                     if account.kind != AccountKind::Position {
@@ -178,10 +184,13 @@ impl Scheme {
                     Ok(())
                 })
             }
-            Change::SetInitialPositionAndLimits { name, currency, limit, position } => {
-                self.begin_holding((name, *currency), limit.units(), position.units())
-            }
-            Change::SetLimit { name, currency, limit, alarm_percentage } => {
+            Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                name,
+                currency,
+                limit,
+                position,
+            }) => self.begin_holding((name, *currency), limit.units(), position.units()),
+            Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage }) => {
                 self.held(name, *currency).and_then(|held| match &mut held.cap {
                     None => Err(Outcome::LimitsMissing),
                     Some(cap) => {
@@ -190,7 +199,7 @@ impl Scheme {
                     }
                 })
             }
-            Change::SetEndpoint { name, endpoint, value } => {
+            Change::SetEndpoint(SetEndpoint { name, endpoint, value }) => {
                 self.set_endpoint(name, endpoint, value)
             }
             other => panic!("the model knows nothing of {other:?}"),

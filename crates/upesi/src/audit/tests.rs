@@ -2,7 +2,8 @@
 
 use http::{HeaderName, HeaderValue};
 use ledger::{
-    Abort, Batch, DeliveryResult, Digest as Hash, FspName, FulfilState, Genesis, Stamp, TransferId,
+    Abort, Batch, CreateHubAccount, CreateParticipant, DeliveryResult, Digest as Hash, FspName,
+    FulfilState, Genesis, SetInitialPositionAndLimits, Stamp, TransferId,
 };
 use record::frame::{BatchHeader, Frame, FrameBuilder, LogIdentity, NewRecord, Tail};
 
@@ -104,18 +105,18 @@ fn commands() -> Vec<Command> {
     let currency = Currency::parse("USD").expect("a currency");
     let mut commands = vec![Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") })];
     for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-        commands.push(change(Change::CreateHubAccount { currency, kind }));
+        commands.push(change(Change::CreateHubAccount(CreateHubAccount { currency, kind })));
     }
     for (at, fsp) in ["payer", "payee"].into_iter().enumerate() {
         let name = name(fsp);
-        commands.push(change(Change::CreateParticipant { name, currency }));
+        commands.push(change(Change::CreateParticipant(CreateParticipant { name, currency })));
         let (limit, position) = (units(100), units(0));
-        commands.push(change(Change::SetInitialPositionAndLimits {
+        commands.push(change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
             name,
             currency,
             limit,
             position,
-        }));
+        })));
         let mut transfer = id().to_bytes();
         transfer[16] = 0xf0 + at as u8;
         commands.push(change(Change::MoveFunds(MoveFunds {

@@ -1,6 +1,9 @@
 //! A period computed by hand, and what holds for every history.
 
-use ledger::{AccountKind, Genesis, Settings};
+use ledger::{
+    AccountKind, Configure, CreateHubAccount, CreateParticipant, Genesis, Redeliver,
+    SetInitialPositionAndLimits, SetLimit, Settings,
+};
 
 use super::*;
 
@@ -22,13 +25,18 @@ impl World {
         let mut world = Self { state: State::new(), at_ms: 0, sequence: 0, watching: Vec::new() };
         world.decide(&Command::Genesis(Genesis { seed: [1; 16], hub: name("Hub") }));
         for kind in [AccountKind::HubReconciliation, AccountKind::HubMultilateralSettlement] {
-            world.change(Change::CreateHubAccount { currency: usd(), kind });
+            world.change(Change::CreateHubAccount(CreateHubAccount { currency: usd(), kind }));
         }
         for (at, dfsp) in DFSPS.into_iter().enumerate() {
             let (name, currency) = (name(dfsp), usd());
-            world.change(Change::CreateParticipant { name, currency });
+            world.change(Change::CreateParticipant(CreateParticipant { name, currency }));
             let (limit, position) = (units(100), units(0));
-            world.change(Change::SetInitialPositionAndLimits { name, currency, limit, position });
+            world.change(Change::SetInitialPositionAndLimits(SetInitialPositionAndLimits {
+                name,
+                currency,
+                limit,
+                position,
+            }));
             world.funds(900 + at, dfsp, FundsDirection::In, 200);
         }
         world
@@ -77,7 +85,7 @@ impl World {
     fn set_cap(&mut self, dfsp: &str, whole: i128) {
         let (name, currency) = (name(dfsp), usd());
         let (limit, alarm_percentage) = (units(whole), units(10));
-        self.change(Change::SetLimit { name, currency, limit, alarm_percentage });
+        self.change(Change::SetLimit(SetLimit { name, currency, limit, alarm_percentage }));
     }
 
     /// One command in a batch of its own, a millisecond later.
@@ -273,14 +281,14 @@ fn a_position_that_lasted_no_millisecond_was_reached() {
 fn what_was_refused_for_a_full_lane_stays_refused() {
     let mut world = World::new();
     let lane_of = |lane_capacity| Settings { lane_capacity, ..Settings::default() };
-    world.change(Change::Configure(lane_of(2)));
+    world.change(Change::Configure(Configure { settings: lane_of(2) }));
     world.watch(&[cap("alpha", 70)]);
     assert_eq!(world.prepare(1, ("alpha", "beta"), 60), Outcome::PrepareReserved);
     assert_eq!(world.prepare(2, ("alpha", "beta"), 30), Outcome::PrepareReserved);
     assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PreparePayeeLaneFull);
     let at_once = (5, ("gamma", "beta"), 20);
     assert_eq!(world.prepare_for(1, at_once), Outcome::PreparePayeeLaneFull);
-    world.change(Change::Configure(lane_of(9)));
+    world.change(Change::Configure(Configure { settings: lane_of(9) }));
     assert_eq!(world.prepare(3, ("gamma", "beta"), 50), Outcome::PrepareResentAborted);
     assert_eq!(world.prepare(4, ("gamma", "beta"), 90), Outcome::PrepareReserved);
     let Row { log, all_commit, none_commit, given_back } = world.row("gamma");
@@ -519,7 +527,7 @@ fn play_with_funds(world: &mut World, random: &mut Random) {
 fn deliver(world: &mut World, random: &mut Random) {
     let dead = world.state.dead_letters().next().map(|letter| letter.notice.id);
     if let Some(notice) = dead.filter(|_| random.below(2) == 0) {
-        world.change(Change::Redeliver { notice });
+        world.change(Change::Redeliver(Redeliver { notice }));
         return;
     }
     let mut owed: Vec<_> = world.state.notices_owed().map(|notice| notice.id).collect();

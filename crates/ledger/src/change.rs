@@ -1,0 +1,419 @@
+//! The changes that an operator can make, each declared once: number, name, fields with their
+//! bounds, the parts of the state that it touches, and its outcomes in order of precedence.
+//!
+//! `changes!` derives from a declaration the payload, its variant of [`Change`], the stored form
+//! and the generator for property tests. `for_each_change!` names all changes: `commands` makes the
+//! dispatch with it, which demands a decision for each.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::accounts::AccountKind;
+use crate::field::{Bytes, LONG, Limited, Maybe, Moved, SHORT, Text, choices, numbered, stored};
+use crate::ids::{AccountId, Digest, FspName, NoticeId, OracleId, TransferId};
+use crate::money::{Amount, Currency};
+use crate::outcome::AdminOutcome;
+
+/// A part of the state that a change can touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatePart {
+    /// Settings in force.
+    Settings,
+    /// Version of the rules that decide.
+    Rules,
+    /// Participants, their activity, endpoints and keys.
+    Participants,
+    /// Net debit caps.
+    Limits,
+    /// Accounts and their activity.
+    Accounts,
+    /// Balances.
+    Balances,
+    /// Settlement models.
+    SettlementModels,
+    /// Transfers and movements of funds.
+    Transfers,
+    /// Notices owed, and dead letters.
+    Notices,
+    /// Oracles.
+    Oracles,
+    /// Account types added to the kernel's own.
+    LedgerAccountTypes,
+}
+
+impl StatePart {
+    /// Whether the switch keeps a view of this part, which it must renew after a change.
+    #[must_use]
+    pub const fn is_viewed(self) -> bool {
+        match self {
+            Self::Settings
+            | Self::Rules
+            | Self::Participants
+            | Self::Accounts
+            | Self::SettlementModels => true,
+            Self::Limits
+            | Self::Balances
+            | Self::Transfers
+            | Self::Notices
+            | Self::Oracles
+            | Self::LedgerAccountTypes => false,
+        }
+    }
+}
+
+/// Longest public key, in bytes: RSA with 8,192 bits has half of it.
+pub const KEY_BYTES_MAX: usize = 2_048;
+
+/// Declares the changes: see the module's documentation.
+macro_rules! changes {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident: $integer:ident {
+            $(
+                $(#[$about:meta])*
+                $number:literal $change:ident {
+                    $( $(#[$doc:meta])* $field:ident: $type:ty $(as $form:ty)?, )*
+                } touches [$($part:ident),* $(,)?] => [$($outcome:ident),* $(,)?],
+            )*
+        }
+    ) => {
+        choices! {
+            $(#[$attribute])*
+            pub enum $name: $integer {
+                $( $(#[$about])* $number $change($change), )*
+            }
+        }
+
+        stored! { $(
+            $(#[$about])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $change {
+                $( $(#[$doc])* pub $field: $type $(as $form)?, )*
+            }
+        )* }
+
+        impl $name {
+            /// The parts of the state that it may touch.
+            #[must_use]
+            pub const fn touches(&self) -> &'static [StatePart] {
+                match self {
+                    $( Self::$change(_) => &[$(StatePart::$part),*], )*
+                }
+            }
+
+            /// Its outcomes: when several apply, the first one listed is the outcome.
+            #[must_use]
+            pub const fn outcomes(&self) -> &'static [AdminOutcome] {
+                match self {
+                    $( Self::$change(_) => &[$(AdminOutcome::$outcome),*], )*
+                }
+            }
+        }
+
+        $( impl From<$change> for $name {
+            fn from(change: $change) -> Self {
+                Self::$change(change)
+            }
+        } )*
+
+        /// Hands the names of all changes to a macro.
+        macro_rules! for_each_change {
+            ($with:ident) => {
+                $with! { $($change),* }
+            };
+        }
+        pub(crate) use for_each_change;
+    };
+}
+
+changes! {
+    /// What an operator can change.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Change: u8 {
+        /// Settings that decide about money or notices.
+        1 Configure {
+            /// The settings.
+            settings: Settings,
+        } touches [Settings] => [Accepted],
+        /// From the next batch on, rules of this version decide.
+        2 Activate {
+            /// Version of the rules.
+            rules_version: u32,
+        } touches [Rules] => [RulesVersionRefused, Accepted],
+        /// `POST /participants/Hub/accounts`.
+        3 CreateHubAccount {
+            /// Currency of the account.
+            currency: Currency,
+            /// `HUB_RECONCILIATION` or `HUB_MULTILATERAL_SETTLEMENT`.
+            kind: AccountKind,
+        } touches [Accounts] => [AccountKindNotForHub, RegisterFull, AccountExists, Accepted],
+        /// `POST /settlementModels`.
+        4 CreateSettlementModel {
+            /// The model.
+            model: SettlementModel,
+        } touches [SettlementModels] => [
+            SettlementModelExists, AccountKindWrong, RegisterFull, Accepted,
+        ],
+        /// `PUT /settlementModels/{name}`.
+        5 SetSettlementModelActive {
+            /// The model.
+            name: String as Text<SHORT>,
+            /// Whether new participants get its accounts.
+            active: bool,
+        } touches [SettlementModels] => [SettlementModelNotFound, Accepted],
+        /// `POST /participants`.
+        6 CreateParticipant {
+            /// The participant's name.
+            name: FspName,
+            /// Currency of its first, or next, pair of accounts.
+            currency: Currency,
+        } touches [Participants, Accounts] => [
+            ParticipantCurrencyExists, HubAccountsMissing, SettlementModelMissing, RegisterFull,
+            Accepted,
+        ],
+        /// `PUT /participants/{name}`.
+        7 SetParticipantActive {
+            /// The participant.
+            name: FspName,
+            /// Whether it may send and receive.
+            active: bool,
+        } touches [Participants] => [ParticipantNotFound, Accepted],
+        /// `PUT /participants/{name}/accounts/{id}`.
+        8 SetAccountActive {
+            /// The participant.
+            name: FspName,
+            /// The account; only POSITION accounts can be toggled.
+            account: AccountId,
+            /// Whether it may be used.
+            active: bool,
+        } touches [Accounts] => [ParticipantNotFound, AccountNotFound, AccountKindWrong, Accepted],
+        /// `POST /participants/{name}/initialPositionAndLimits`.
+        9 SetInitialPositionAndLimits {
+            /// The participant.
+            name: FspName,
+            /// Currency of the accounts.
+            currency: Currency,
+            /// Net debit cap.
+            limit: Amount as Limited,
+            /// Position to start from, posted against a hub account.
+            position: Amount as Limited,
+        } touches [Limits, Accounts, Balances] => [
+            ParticipantNotFound, AccountNotFound, LimitsExist, Accepted,
+        ],
+        /// `PUT /participants/{name}/limits`.
+        10 SetLimit {
+            /// The participant.
+            name: FspName,
+            /// Currency of the cap.
+            currency: Currency,
+            /// Net debit cap.
+            limit: Amount as Limited,
+            /// Share of the cap at which the operator is warned, in ten-thousandths of a percent.
+            alarm_percentage: Amount as Limited,
+        } touches [Limits] => [ParticipantNotFound, AccountNotFound, LimitsMissing, Accepted],
+        /// `POST /participants/{name}/endpoints`: sets or overwrites.
+        11 SetEndpoint {
+            /// The participant.
+            name: FspName,
+            /// Endpoint type, for example `FSPIOP_CALLBACK_URL_TRANSFER_POST`.
+            endpoint: String as Text<SHORT>,
+            /// Template or base URL.
+            value: String as Text<LONG>,
+        } touches [Participants] => [ParticipantNotFound, RegisterFull, Accepted],
+        /// `POST /participants/{name}/keys`: one more public key by which its messages are
+        /// verified.
+        20 AddKey {
+            /// The participant.
+            name: FspName,
+            /// SHA-256 of `key`.
+            id: Digest,
+            /// The `SubjectPublicKeyInfo`, in DER; at most
+            /// [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
+            key: Vec<u8> as Bytes<KEY_BYTES_MAX>,
+        } touches [Participants] => [ParticipantNotFound, KeysFull, Accepted],
+        /// `DELETE /participants/{name}/keys/{id}`.
+        21 RemoveKey {
+            /// The participant.
+            name: FspName,
+            /// The key.
+            id: Digest,
+        } touches [Participants] => [ParticipantNotFound, KeyNotFound, Accepted],
+        /// `recordFundsIn`, `recordFundsOutPrepareReserve`.
+        40 MoveFunds {
+            /// The transfer that records the movement.
+            id: TransferId,
+            /// The participant.
+            name: FspName,
+            /// Its SETTLEMENT account.
+            account: AccountId,
+            /// In, or out.
+            direction: FundsDirection,
+            /// Currency of the amount.
+            currency: Currency,
+            /// The amount, above zero.
+            amount: Amount as Moved,
+            /// Digest of the request: distinguishes a resend from another movement with this id.
+            hash: Digest,
+        } touches [Balances, Transfers] => [
+            ParticipantNotFound, ParticipantInactive, AccountNotFound, AccountKindWrong,
+            AccountInactive, CurrencyMismatch, FundsRepeated, FundsModified, HubAccountsMissing,
+            FundsInsufficient, Accepted,
+        ],
+        /// `recordFundsOutCommit`, `recordFundsOutAbort`.
+        41 EndFundsOut {
+            /// The transfer that recorded the reservation.
+            id: TransferId,
+            /// The participant.
+            name: FspName,
+            /// Its SETTLEMENT account.
+            account: AccountId,
+            /// True commits, false gives the funds back.
+            commit: bool,
+            /// Digest of the request, as of [`MoveFunds::hash`].
+            hash: Digest,
+        } touches [Balances, Transfers] => [
+            ParticipantNotFound, ParticipantInactive, AccountNotFound, AccountKindWrong,
+            AccountInactive, FundsRepeated, FundsOutNotReserved, Accepted,
+        ],
+        /// Sends a dead letter again.
+        14 Redeliver {
+            /// The notice.
+            notice: NoticeId,
+        } touches [Notices] => [DeadLetterNotFound, Accepted],
+        /// `POST /oracles`.
+        42 CreateOracle {
+            /// The oracle.
+            oracle: Oracle,
+        } touches [Oracles] => [OracleExists, RegisterFull, Accepted],
+        /// `PUT /oracles/{id}`.
+        43 UpdateOracle {
+            /// The oracle.
+            id: OracleId,
+            /// What becomes of it.
+            update: OracleUpdate,
+        } touches [Oracles] => [OracleNotFound, OracleExists, Accepted],
+        /// `DELETE /oracles/{id}`.
+        44 DeleteOracle {
+            /// The oracle.
+            id: OracleId,
+        } touches [Oracles] => [Accepted],
+        /// `POST /ledgerAccountTypes`.
+        45 CreateLedgerAccountType {
+            /// The type.
+            account_type: LedgerAccountType,
+        } touches [LedgerAccountTypes] => [LedgerAccountTypeExists, RegisterFull, Accepted],
+    }
+}
+
+stored! {
+    /// Settings that are part of the state, so that a replay decides as the live node did.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Settings {
+        /// COMMITTED style: the payee also gets the final state from the hub.
+        pub confirm_to_payee: bool,
+        /// Payer and payee may be the same FSP.
+        pub on_us_transfers: bool,
+        /// `PUT /transfers/{id}` with ABORTED aborts, instead of being left to time out.
+        pub put_aborted_aborts: bool,
+        /// Funds out look at the position too, not only at the SETTLEMENT balance.
+        pub funds_out_covers_position: bool,
+        /// Notices owed to one FSP beyond which it gets no further prepares.
+        pub lane_capacity: u32,
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            confirm_to_payee: true,
+            on_us_transfers: false,
+            put_aborted_aborts: false,
+            funds_out_covers_position: true,
+            lane_capacity: 50_000,
+        }
+    }
+}
+
+stored! {
+    /// A settlement model, kept as a record until settlement itself uses it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SettlementModel {
+        /// Name, 2 to 30 characters.
+        pub name: String as Text<SHORT>,
+        /// Whether it settles net (else gross).
+        pub net: bool,
+        /// Whether it settles with all participants at once (else pairwise).
+        pub multilateral: bool,
+        /// Whether it settles later (else with each transfer).
+        pub deferred: bool,
+        /// The only currency it serves; none makes it the default.
+        pub currency: Option<Currency>,
+        /// Raises a cap that a settlement would break.
+        pub liquidity_check: bool,
+        /// Settlement moves positions back towards zero.
+        pub auto_position_reset: bool,
+        /// Account type it settles.
+        pub ledger_account: AccountKind,
+        /// Account type that is the cover.
+        pub settlement_account: AccountKind,
+        /// Whether participants created from now on get its accounts.
+        pub active: bool,
+    }
+}
+
+numbered! {
+    /// Which way funds move.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum FundsDirection: u8 {
+        /// Deposited with the scheme.
+        In = 0,
+        /// Taken out of the scheme.
+        Out = 1,
+    }
+}
+
+stored! {
+    /// A service that says which FSP serves a party, kept as a record (hub-semantics 6.1).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Oracle {
+        /// Type of the identifiers that it knows, for example `MSISDN`.
+        pub id_type: String as Text<SHORT>,
+        /// Its base URL.
+        pub endpoint: String as Text<LONG>,
+        /// The only currency it serves, if it serves only one.
+        pub currency: Option<Currency>,
+        /// Whether it is asked when several of its type could be.
+        pub default: bool,
+    }
+}
+
+stored! {
+    /// New values for members of an oracle; what is absent stays.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct OracleUpdate {
+        /// Type of its identifiers.
+        pub id_type: Option<String> as Maybe<Text<SHORT>>,
+        /// Its base URL.
+        pub endpoint: Option<String> as Maybe<Text<LONG>>,
+        /// Its only currency.
+        pub currency: Option<Currency>,
+        /// Whether it is the default one.
+        pub default: Option<bool>,
+    }
+}
+
+stored! {
+    /// A type of account beside the kernel's own: a name in the catalogue, under which no account
+    /// is kept (hub-semantics 4.1).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct LedgerAccountType {
+        /// Name, 2 to 30 characters.
+        pub name: String as Text<SHORT>,
+        /// What it is for.
+        pub description: String as Text<LONG>,
+        /// Whether it is in use.
+        pub active: bool,
+        /// Whether a settlement model can settle it.
+        pub settleable: bool,
+    }
+}

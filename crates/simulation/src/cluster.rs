@@ -40,10 +40,11 @@ use crate::plan::{Plan, SECOND};
 use crate::random::{Random, mix, spread16};
 use crate::script::{Cast, Request, Script};
 use crate::{BROKEN, words_of};
+use ::node::outbox::{Outbox, RECORD_PATIENCE};
 use brokers::{Again, BROKERS, Brokers};
 use delivery::AttemptResult;
 use journal::MemoryDisk;
-use node::{Post, Said, SimClock, Unsent, Up, open_copy};
+use node::{Host, Post, Said, SimClock, Unsent, Up, open_copy};
 use people::key_of;
 use proof::Proof;
 
@@ -60,8 +61,6 @@ const FETCH_MAX: usize = 200;
 /// brokers' clock, which may have been so far ahead: until it has caught up, time stands still, and
 /// no session of a node ends.
 const REST_US: u64 = 1_200 * SECOND;
-/// Finished deliveries wait so long for others.
-const RECORD_US: u64 = SECOND / 50;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -320,10 +319,7 @@ impl World {
             Event::Mail(at, _) if self.now < self.machines[at].mail_at => {}
             Event::Turn(at, _) => self.turn(at),
             Event::Mail(at, _) => self.mail(at),
-            Event::Record(at, _) => {
-                self.up(at).record();
-                self.turn_soon(at, 1);
-            }
+            Event::Record(at, _) => self.io(at, |outbox, host| outbox.record_when_idle(host)),
             Event::Produce(at, _) => self.produce(at),
             Event::Fetch(at, _) => self.fetch(at),
             Event::End(at, _, number) => self.answer_end(at, number),
@@ -341,9 +337,10 @@ impl World {
                 if !matches!(result, AttemptResult::Status(200..500)) {
                     self.proof.failed(&notice);
                 }
-                let clock = self.machines[at].clock.clone();
-                self.up(at).attempted(notice.id, result, &clock);
-                self.mail_soon(at, 1);
+                self.io(at, |outbox, host| {
+                    outbox.attempted(notice.id, result, host);
+                    outbox.start_due_attempts(host);
+                });
             }
             Event::NewTransfer => self.new_transfer(),
             Event::Fault => self.fault(),
@@ -470,10 +467,17 @@ impl World {
 
     fn mail(&mut self, at: usize) {
         self.machines[at].mail_at = u64::MAX;
-        let clock = self.machines[at].clock.clone();
-        let up = self.machines[at].up.as_mut().expect("events of the dead are dropped");
-        let Post { replies, attempts, retry_at, records } = up.read_mail(&clock, &mut self.proof);
-        let life = self.life(at);
+        self.io(at, |outbox, host| outbox.start_due_attempts(host));
+        self.go_on_leaving(at);
+    }
+
+    /// The I/O thread of a node acts; what follows from it is on its way.
+    fn io(&mut self, at: usize, act: impl FnOnce(&mut Outbox<Request, Notice>, &mut Host<'_>)) {
+        let Machine { up, clock, lives: life, .. } = &mut self.machines[at];
+        let up = up.as_mut().expect("events of the dead are dropped");
+        let Post { replies, attempts, retry_at, records, submitted } =
+            up.io(clock, &mut self.proof, act);
+        let life = *life;
         for (request, outcome) in replies {
             if let Some(outcome) = outcome {
                 self.proof.answered(request, outcome);
@@ -489,9 +493,11 @@ impl World {
             self.mail_soon(at, due.saturating_sub(self.now).max(1_000));
         }
         if records {
-            self.after(RECORD_US, Event::Record(at, life));
+            self.after(RECORD_PATIENCE.as_micros() as u64, Event::Record(at, life));
         }
-        self.go_on_leaving(at);
+        if submitted {
+            self.turn_soon(at, 1);
+        }
     }
 
     /// Told to leave: callbacks begin no more; when those under way have ended and are on the way
@@ -504,17 +510,17 @@ impl World {
         }
         machine.is_leaving = true;
         self.tally.leaves += 1;
-        self.up(at).io.is_stopping = true;
+        self.up(at).outbox.stop();
         self.mail_soon(at, 1);
     }
 
     fn go_on_leaving(&mut self, at: usize) {
         let Machine { is_leaving, is_told, .. } = self.machines[at];
-        if !is_leaving || is_told || 0 < self.up(at).io.attempts {
+        if !is_leaving || is_told || 0 < self.up(at).outbox.attempts() {
             return;
         }
         self.machines[at].is_told = true;
-        self.up(at).record();
+        self.io(at, |outbox, host| outbox.record_now(host));
         self.up(at).driven.close();
         self.turn_soon(at, 1);
     }

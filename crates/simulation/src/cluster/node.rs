@@ -1,18 +1,20 @@
-//! One node: the sequencer's thread as it ships, driven turn by turn, and one I/O thread with the
-//! lanes as they ship. What is written once more is what hands work from one to the other.
+//! One node: the sequencer's thread and the outbox of one I/O thread as they ship, driven turn by
+//! turn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use delivery::{
-    Attempt, AttemptResult, Delivery, Entry, Moment, Policy, Purpose, Report, Verdict, Withdrawal,
-};
+use delivery::{Attempt, Moment, Policy};
 use journal::{CopyLog, FileLog, MemoryDisk, Options};
-use ledger::{Command, FinishedDelivery, Notice, NoticeId, Outcome, Stamp};
+use ledger::{Command, Notice, Outcome, ParticipantIndex, Stamp};
+use node::outbox::{Outbox, OutboxHost};
 use node::stages::{Stages, WatchedLog};
-use node::{Arrivals, Attached, Directory, Driven, Event, Hooks, InboxLimits, Mailbox, Ticket};
-use ports::{Clock, Log, Now, Topic};
+use node::{
+    Arrivals, Attached, Directory, Driven, Event, Handle, Hooks, InboxLimits, Mailbox, Refused,
+    Submission, Ticket,
+};
+use ports::{Clock, Log, Net, Now, Topic};
 use record::bundle::{Bundle, BundleHeader};
 use record::frame::LogIdentity;
 use sequencer::{Durability, LastMessage, Name, Quarantine, Replica, Sequencer};
@@ -21,9 +23,6 @@ use super::brokers::Entry as Stored;
 use super::proof::{Life, Proof};
 use crate::plan::EPOCH_US;
 use crate::script::Request;
-
-/// Finished deliveries in one record, at most.
-const RECORD_MAX: usize = 64;
 
 /// A copy of what the topic says.
 pub(crate) type Copy = CopyLog<MemoryDisk>;
@@ -95,30 +94,19 @@ pub(crate) struct Up {
     pub(crate) arrivals: Arrivals<Request>,
     said: Arc<Mutex<Vec<Said>>>,
     mailbox: Arc<Mailbox<Request>>,
-    pub(crate) io: Io,
+    pub(crate) outbox: Outbox<Request, Notice>,
+    waiters: BTreeMap<u32, Request>,
+    next_waiter: u32,
+    /// Lanes that were taken, and not yet while there was a lease: one that stood still may hear
+    /// late of a lane that is another's by now.
+    unconfirmed: BTreeSet<ParticipantIndex>,
     /// The next message to be fetched.
     pub(crate) fetched: usize,
     pub(crate) unsent: VecDeque<Unsent>,
     pub(crate) sent: u64,
 }
 
-/// The I/O thread of a node.
-pub(crate) struct Io {
-    delivery: Delivery<Notice>,
-    policy: Policy,
-    finished: Vec<FinishedDelivery>,
-    lease_us: u64,
-    /// Lanes that were taken, and not yet while there was a lease: one that stood still may hear
-    /// late of a lane that is another's by now.
-    unconfirmed: BTreeSet<u32>,
-    waiters: BTreeMap<u32, Request>,
-    next_waiter: u32,
-    /// Nothing begins any more.
-    pub(crate) is_stopping: bool,
-    pub(crate) attempts: u32,
-}
-
-/// What an I/O thread has for others when it has read its mail.
+/// What an I/O thread has for others after it has worked.
 #[derive(Default)]
 pub(crate) struct Post {
     pub(crate) replies: Vec<(Request, Option<Outcome>)>,
@@ -127,6 +115,60 @@ pub(crate) struct Post {
     pub(crate) retry_at: Option<u64>,
     /// Finished deliveries wait to be recorded.
     pub(crate) records: bool,
+    /// The sequencer has work.
+    pub(crate) submitted: bool,
+}
+
+/// The I/O thread as the outbox sees it.
+pub(crate) struct Host<'a> {
+    now: Now,
+    life: Life,
+    handle: Handle<Request>,
+    waiters: &'a mut BTreeMap<u32, Request>,
+    proof: &'a mut Proof,
+    post: Post,
+}
+
+impl Net for Host<'_> {
+    type Attempt = Attempt<Notice>;
+
+    fn send(&mut self, attempt: Attempt<Notice>) {
+        let notice = attempt.message.expect("a notice without bytes is never dropped");
+        self.proof.attempt(&notice, self.life, self.now.monotonic_us);
+        self.post.attempts.push(notice);
+    }
+}
+
+impl OutboxHost<Request, Notice> for Host<'_> {
+    fn now(&self) -> Now {
+        self.now
+    }
+
+    fn submit(&mut self, submissions: &mut Vec<Submission<Request>>) -> Result<(), Refused> {
+        self.post.submitted = true;
+        self.handle.submit(submissions)
+    }
+
+    fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>) {
+        let request = self.waiters.remove(&waiter).expect("a request is answered once");
+        self.post.replies.push((request, reply.ok()));
+    }
+
+    fn parcel(&mut self, notice: Notice, _message: Option<Arc<Request>>) -> (Notice, u32) {
+        self.proof.is_owed(&notice, self.now.monotonic_us);
+        (notice, 0)
+    }
+
+    /// Whatever the thread does, it flushes in the end.
+    fn flush_soon(&mut self) {}
+
+    fn record_later(&mut self) {
+        self.post.records = true;
+    }
+
+    fn retry_at(&mut self, due: Moment) {
+        self.post.retry_at = Some(due.0);
+    }
 }
 
 pub(crate) fn open_copy(disk: &MemoryDisk, identity: LogIdentity) -> Option<Copy> {
@@ -187,23 +229,19 @@ impl Up {
         let of_io = (vec![Arc::clone(&mailbox)], InboxLimits::default());
         let beside = (clock, Directory::default());
         let driven = Driven::new(replica, next as i64, beside, of_io, hooks, connect);
+        let driven = driven.expect("nothing is started that could fail");
+        let first_lease_us = driven.handle().first_lease_us();
+        let of_thread = (0, Arc::clone(&mailbox));
         Self {
             life,
-            driven: driven.expect("nothing is started that could fail"),
+            driven,
             arrivals: arrivals.expect("it was connected"),
             said,
             mailbox,
-            io: Io {
-                delivery: Delivery::new(policy.clone(), seed),
-                policy,
-                finished: Vec::new(),
-                lease_us: 0,
-                unconfirmed: BTreeSet::new(),
-                waiters: BTreeMap::new(),
-                next_waiter: 0,
-                is_stopping: false,
-                attempts: 0,
-            },
+            outbox: Outbox::new(of_thread, first_lease_us, (policy, seed)),
+            waiters: BTreeMap::new(),
+            next_waiter: 0,
+            unconfirmed: BTreeSet::new(),
             fetched: next,
             unsent: VecDeque::new(),
             sent: 0,
@@ -214,138 +252,53 @@ impl Up {
         std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A request comes in; its sender hears nothing when there is no room.
+    /// A request comes in.
     pub(crate) fn request(&mut self, request: Request, command: Command) {
         let record = sequencer::encode(&command, Some(&request.payload()));
-        let waiter = self.io.next_waiter;
-        self.io.next_waiter += 1;
-        self.io.waiters.insert(waiter, request);
+        let waiter = self.next_waiter;
+        self.next_waiter += 1;
+        self.waiters.insert(waiter, request);
         let ticket = Ticket::Waiter { mailbox: 0, waiter };
-        let attached = Attached { ticket, message: Some(Arc::new(request)) };
-        let submission = sequencer::Submission {
+        self.outbox.submit(Submission {
             command,
             record: record.expect("a request fits a record"),
             durability: Durability::Synced,
-            attached,
-        };
-        if self.driven.handle().submit(&mut vec![submission]).is_err() {
-            self.io.waiters.remove(&waiter);
-        }
+            attached: Attached { ticket, message: Some(Arc::new(request)) },
+        });
     }
 
-    /// Reads the mail, and begins what may begin.
-    pub(crate) fn read_mail(&mut self, clock: &SimClock, proof: &mut Proof) -> Post {
-        let mut post = Post::default();
+    /// The I/O thread reads its mail, acts, and hands over what it has gathered.
+    pub(crate) fn io(
+        &mut self,
+        clock: &SimClock,
+        proof: &mut Proof,
+        act: impl FnOnce(&mut Outbox<Request, Notice>, &mut Host<'_>),
+    ) -> Post {
+        let now = clock.now();
+        let (handle, post) = (self.driven.handle(), Post::default());
+        let mut host =
+            Host { now, life: self.life, handle, waiters: &mut self.waiters, proof, post };
         let mut events = Vec::new();
         self.mailbox.take(&mut events);
-        let at = clock.now();
         for event in events {
-            self.handle(event, proof, (at, &mut post));
+            match &event {
+                Event::Left(lanes) => self.unconfirmed.retain(|lane| !lanes.contains(lane)),
+                Event::Taken(lanes) => self.unconfirmed.extend(lanes),
+                _ => {}
+            }
+            self.outbox.handle(event, &mut host);
         }
-        let now = at.monotonic_us;
-        if !self.io.is_stopping && now < self.io.lease_us {
-            let taken = std::mem::take(&mut self.io.unconfirmed);
-            taken.into_iter().for_each(|lane| proof.taken(lane, self.life));
-            while let Some(attempt) = self.io.delivery.poll(Moment(now)) {
-                let Attempt { message, .. } = attempt;
-                let notice = message.expect("a notice without bytes is never dropped");
-                self.io.attempts += 1;
-                proof.attempt(&notice, self.life, now);
-                post.attempts.push(notice);
-            }
-            while let Some(report) = self.io.delivery.next_lapsed() {
-                self.io.finished.push(finished(&report, 0));
-            }
-            post.retry_at = self.io.delivery.next_deadline().map(|due| due.0);
+        if self.outbox.may_send(now) {
+            let taken = std::mem::take(&mut self.unconfirmed);
+            taken.into_iter().for_each(|lane| host.proof.taken(lane.0, self.life));
         }
-        post.records |= !self.io.finished.is_empty() || self.io.delivery.starved();
-        post
-    }
-
-    fn handle(&mut self, event: Event<Request>, proof: &mut Proof, (now, post): (Now, &mut Post)) {
-        let io = &mut self.io;
-        match event {
-            Event::Reply { waiter, result } => {
-                let request = io.waiters.remove(&waiter).expect("who waits is answered once");
-                post.replies.push((request, result.ok()));
-            }
-            Event::Notice { notice, .. } => {
-                proof.is_owed(&notice, now.monotonic_us);
-                let Notice { id, recipient, transfer, owed_at, .. } = notice;
-                let purpose = Purpose::of(&notice);
-                let message = Some(notice);
-                io.delivery.enqueue(Entry {
-                    notice: id,
-                    recipient,
-                    transfer,
-                    until: io.policy.until(owed_at, now),
-                    purpose,
-                    bytes: 0,
-                    message,
-                });
-            }
-            Event::Withdraw(notice) => {
-                if let Withdrawal::Ended(report) = io.delivery.withdraw(notice) {
-                    io.finished.push(finished(&report, 0));
-                }
-            }
-            Event::Recorded(notices) => io.delivery.recorded(&notices),
-            Event::Unrecorded(ends) => io.finished.splice(0..0, ends).for_each(drop),
-            Event::Elsewhere(notices) => io.delivery.delivered_elsewhere(&notices),
-            Event::Left(lanes) => {
-                lanes.iter().for_each(|lane| _ = io.unconfirmed.remove(&lane.0));
-                io.delivery.leave(&lanes);
-            }
-            Event::Taken(lanes) => {
-                io.unconfirmed.extend(lanes.iter().map(|lane| lane.0));
-                io.delivery.take(&lanes);
-            }
-            Event::Lease(until_us) => io.lease_us = until_us,
-            Event::RegisterChanged => {}
-        }
-    }
-
-    /// An attempt has ended.
-    pub(crate) fn attempted(&mut self, notice: NoticeId, result: AttemptResult, clock: &SimClock) {
-        let io = &mut self.io;
-        io.attempts -= 1;
-        let now = clock.now();
-        let verdict = io.delivery.finished(notice, result, Moment(now.monotonic_us));
-        if let Verdict::Ended(report) = verdict {
-            io.finished.push(finished(&report, now.wall.millis()));
-        }
-    }
-
-    /// Has the finished deliveries recorded.
-    pub(crate) fn record(&mut self) {
-        let all = std::mem::take(&mut self.io.finished);
-        let mut submissions: Vec<_> = all
-            .chunks(RECORD_MAX)
-            .map(|ends| {
-                let command = Command::FinishDeliveries(ends.to_vec());
-                let attached =
-                    Attached { ticket: Ticket::Deliveries { mailbox: 0 }, message: None };
-                let durability = Durability::Synced;
-                let one = sequencer::Submission::without_payload(command, durability, attached);
-                one.expect("a bounded number of deliveries fits a record")
-            })
-            .collect();
-        // There is room for far more than a run sends; a node that ends takes nothing.
-        let _taken = self.driven.handle().submit(&mut submissions);
+        act(&mut self.outbox, &mut host);
+        self.outbox.flush(&mut host);
+        host.post
     }
 
     /// Whether nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.io.finished.is_empty() && self.io.attempts == 0 && self.io.waiters.is_empty()
-    }
-}
-
-fn finished(report: &Report, finished_ms: u64) -> FinishedDelivery {
-    FinishedDelivery {
-        notice: report.notice,
-        result: report.result,
-        attempts: report.attempts_recorded(),
-        status: report.status(),
-        finished_ms,
+        self.outbox.is_idle() && self.outbox.attempts() == 0 && self.waiters.is_empty()
     }
 }

@@ -46,7 +46,7 @@ impl World {
             What::Ask { .. } | What::Stray(_) => return,
         };
         self.up(at).request(request, command);
-        self.turn_soon(at, 5);
+        self.mail_soon(at, 1);
     }
 
     pub(super) fn hear_answer(&mut self, request: Request, outcome: Option<Outcome>) {

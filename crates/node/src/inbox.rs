@@ -197,7 +197,7 @@ impl<M> Inbox<M> {
         patience: Option<Duration>,
     ) -> bool {
         let mut work = self.lock();
-        if work.is_empty() && work.open {
+        if work.is_empty() && work.open && patience != Some(Duration::ZERO) {
             work = self.sleep(work, patience);
         }
         work.bytes = 0;

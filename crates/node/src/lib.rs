@@ -45,7 +45,7 @@ pub use inbox::{InboxLimits, Refused};
 pub use mailbox::{Event, Mailbox};
 pub use reading::Unread;
 pub use replicated::{Arrivals, Begin, Cluster, ClusterLane, ClusterNode, Driven, Hooks, Takeover};
-pub use run::{Node, start};
+pub use run::{Node, Standalone, Turn, start};
 pub use view::{Member, View};
 
 use inbox::{About, Inbox, Question};

@@ -55,11 +55,9 @@ where
     C: Clock + Send + 'static,
     M: Send + Sync + 'static,
 {
-    let shared = share(&sequencer, directory, mailboxes, (limits, Sharing::Alone));
-    let handle = Handle { shared: Arc::clone(&shared) };
-    let posting = Posting::new(Arc::clone(&shared));
-    let runner = Runner { sequencer, clock, shared, posting, no_tick_before: 0, last_batch_us: 0 };
-    let thread = std::thread::Builder::new().name("sequencer".into()).spawn(|| runner.run())?;
+    let node = Standalone::new(sequencer, (clock, directory), (mailboxes, limits));
+    let handle = node.handle();
+    let thread = std::thread::Builder::new().name("sequencer".into()).spawn(|| node.run())?;
     Ok(Node { handle, thread })
 }
 
@@ -122,15 +120,33 @@ impl<M: Send + Sync + 'static> Node<M> {
     }
 }
 
-struct Runner<L, C, M> {
+/// A node that has its log alone, driven turn by turn. [`start`] gives it a thread.
+pub struct Standalone<L, C, M> {
     sequencer: Sequencer<WatchedLog<L>>,
     clock: C,
     shared: Arc<Shared<M>>,
     posting: Posting<M>,
+    /// Submissions taken from the inbox for the next batches.
+    waiting: VecDeque<Submission<M>>,
+    batch: Vec<Submission<M>>,
+    questions: Vec<Question>,
     /// The disk was full: monotonic microseconds until which no tick is tried.
     no_tick_before: u64,
     /// Monotonic microseconds of the last batch.
     last_batch_us: u64,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A batch was decided.
+    Decided,
+    /// A batch was refused because the disk is full.
+    Full,
+    /// No submission waited.
+    Rested,
+    /// The node was closed, and nothing waits any more.
+    Ended,
 }
 
 /// Closes the inbox when the thread ends, however it ends.
@@ -146,45 +162,107 @@ impl<M> Drop for Closing<M> {
     }
 }
 
-impl<L: Log, C: Clock, M> Runner<L, C, M> {
-    fn run(mut self) {
-        let _closing = Closing(Arc::clone(&self.shared));
+impl<L: Log, C: Clock, M> Standalone<L, C, M> {
+    /// A node that continues the log of `sequencer`.
+    pub fn new(
+        sequencer: Sequencer<WatchedLog<L>>,
+        (clock, directory): (C, Directory),
+        (mailboxes, limits): (Vec<Arc<Mailbox<M>>>, InboxLimits),
+    ) -> Self {
+        let shared = share(&sequencer, directory, mailboxes, (limits, Sharing::Alone));
+        Self {
+            sequencer,
+            clock,
+            posting: Posting::new(Arc::clone(&shared)),
+            shared,
+            waiting: VecDeque::new(),
+            batch: Vec::new(),
+            questions: Vec::new(),
+            no_tick_before: 0,
+            last_batch_us: 0,
+        }
+    }
+
+    /// Access as for other threads.
+    pub fn handle(&self) -> Handle<M> {
+        Handle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// The state and the log.
+    pub const fn sequencer(&self) -> &Sequencer<WatchedLog<L>> {
+        &self.sequencer
+    }
+
+    /// The state and the log, between two turns.
+    pub const fn sequencer_mut(&mut self) -> &mut Sequencer<WatchedLog<L>> {
+        &mut self.sequencer
+    }
+
+    /// Posts the notices that were owed before this start. Comes before the first turn.
+    pub fn resume(&mut self) {
         self.posting.resume(self.sequencer.state(), &|_| true);
         self.posting.post();
         self.posting.publish_status(&self.sequencer);
-        let mut waiting = VecDeque::new();
-        let mut batch = Vec::new();
-        let mut questions = Vec::new();
-        let mut turns = 0;
-        while self.shared.inbox.take(&mut waiting, &mut questions, self.patience()) {
-            self.posting.turn_away(self.sequencer.state(), &mut waiting);
-            self.add_tick(&mut waiting);
-            if let Err(reason) = self.commit_all(&mut waiting, &mut batch) {
-                return self.give_up(&reason, waiting, questions);
+    }
+
+    /// Commits one batch of what waits. When nothing is left waiting, it answers questions, evicts
+    /// final rows, and syncs what has waited for a batch for too long. Sleeps for up to `patience`
+    /// while there is no work; `None` is for ever. `observe` sees each batch before its effects are
+    /// posted.
+    ///
+    /// # Errors
+    /// [`CommitError`]: this node must stop. The batch at hand is refused.
+    pub fn turn(
+        &mut self,
+        patience: Option<Duration>,
+        observe: &mut impl FnMut(&Sequencer<WatchedLog<L>>, &Committed, &[Submission<M>]),
+    ) -> Result<Turn, CommitError> {
+        if self.waiting.is_empty() {
+            let Self { shared, waiting, questions, .. } = self;
+            if !shared.inbox.take(waiting, questions, patience) {
+                return Ok(Turn::Ended);
             }
-            if let Err(error) = self.answer(&mut questions) {
-                return self.give_up(&error.to_string(), waiting, questions);
-            }
-            if let Err(error) = self.tend().and_then(|()| self.settle_when_quiet()) {
-                return self.give_up(&error.to_string(), waiting, questions);
-            }
-            self.posting.publish_status(&self.sequencer);
-            turns += 1;
-            self.shared.tally.turns.store(turns, Ordering::Relaxed);
+            self.posting.turn_away(self.sequencer.state(), &mut self.waiting);
+            self.add_tick();
         }
-        if let Err(error) =
-            self.sequencer.sync().and_then(|_| self.tend()).and_then(|()| self.sequencer.close())
-        {
-            self.give_up(&error.to_string(), waiting, questions);
+        let turn = match self.waiting.is_empty() {
+            true => Turn::Rested,
+            false => self.commit(observe)?,
+        };
+        if !self.waiting.is_empty() {
+            self.tend()?;
+            return Ok(turn);
+        }
+        self.answer()?;
+        self.tend()?;
+        self.settle_when_quiet()?;
+        self.posting.publish_status(&self.sequencer);
+        self.shared.tally.turns.fetch_add(1, Ordering::Relaxed);
+        Ok(turn)
+    }
+
+    fn run(mut self) {
+        let _closing = Closing(Arc::clone(&self.shared));
+        self.resume();
+        if let Err(error) = self.run_to_end() {
+            self.give_up(&error.to_string());
         }
     }
 
-    fn answer(&mut self, questions: &mut Vec<Question>) -> Result<(), CommitError> {
+    fn run_to_end(&mut self) -> Result<(), CommitError> {
+        while self.turn(self.patience(), &mut |_, _, _| {})? != Turn::Ended {}
+        self.sequencer.sync()?;
+        self.tend()?;
+        self.sequencer.close()
+    }
+
+    fn answer(&mut self) -> Result<(), CommitError> {
         let now = self.clock.now();
-        questions.drain(..).try_for_each(|question| question.answer(&mut self.sequencer, now))
+        let Self { questions, sequencer, .. } = self;
+        questions.drain(..).try_for_each(|question| question.answer(sequencer, now))
     }
 
-    /// The cold side's turn, when everybody has his answer.
+    /// The cold side's turn, when every question has been answered.
     fn tend(&mut self) -> Result<(), CommitError> {
         self.sequencer.tend(self.clock.now())?;
         self.shared.directory.forget(self.sequencer.stored());
@@ -193,7 +271,7 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
 
     /// How long to sleep when nobody brings work: until a deadline, until what has ended can leave
     /// memory, or until notes that wait are made durable.
-    fn patience(&self) -> Option<Duration> {
+    pub fn patience(&self) -> Option<Duration> {
         let rest = self.sequencer.rest_us(self.clock.now()).map(Duration::from_micros);
         [self.until_tick(), rest, self.until_settled()].into_iter().flatten().min()
     }
@@ -236,13 +314,13 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
     }
 
     /// Nobody brought work and a deadline is due: a record that only says what time it is.
-    fn add_tick(&self, waiting: &mut VecDeque<Submission<M>>) {
+    fn add_tick(&mut self) {
         let now = self.clock.now();
         let due = self.sequencer.wait_us(now) == Some(0) && !self.withholds_ticks();
-        if due && waiting.is_empty() && self.no_tick_before <= now.monotonic_us {
+        if due && self.waiting.is_empty() && self.no_tick_before <= now.monotonic_us {
             let attached = Attached { ticket: Ticket::None, message: None };
             let tick = Submission::without_payload(Command::Tick, Durability::Synced, attached);
-            waiting.push_back(tick.expect("a tick has no fields"));
+            self.waiting.push_back(tick.expect("a tick has no fields"));
         }
     }
 
@@ -250,51 +328,43 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         self.shared.tally.no_ticks.load(Ordering::Relaxed)
     }
 
-    fn commit_all(
+    fn commit(
         &mut self,
-        waiting: &mut VecDeque<Submission<M>>,
-        batch: &mut Vec<Submission<M>>,
-    ) -> Result<(), String> {
-        while !waiting.is_empty() {
-            let taken = self.shared.stages.now_ns();
-            let now = self.clock.now();
-            self.last_batch_us = now.monotonic_us;
-            match self.sequencer.commit(waiting, batch, now) {
-                Ok(committed) => {
-                    taken
-                        .into_iter()
-                        .for_each(|taken| self.posting.mark(&self.sequencer, taken, batch));
-                    let last = self.sequencer.state().position().0;
-                    self.shared.tally.committed.store(last, Ordering::Release);
-                    self.release(&committed, batch);
-                    self.publish_due(now);
-                    if !waiting.is_empty() {
-                        self.tend().map_err(|error| error.to_string())?;
-                    }
-                }
-                Err(CommitError::Full) => {
-                    let now = self.clock.now().monotonic_us;
-                    self.no_tick_before = now + FULL_PAUSE.as_micros() as u64;
-                    self.shared.tally.refused_full.fetch_add(1, Ordering::Relaxed);
-                    self.posting.refuse(batch.drain(..), Refused::DiskFull);
-                }
-                Err(
-                    error @ (CommitError::Stopped(_)
-                    | CommitError::Poison(_)
-                    | CommitError::Store(_)),
-                ) => {
-                    self.posting.refuse(batch.drain(..), Refused::Stopped);
-                    return Err(error.to_string());
-                }
+        observe: &mut impl FnMut(&Sequencer<WatchedLog<L>>, &Committed, &[Submission<M>]),
+    ) -> Result<Turn, CommitError> {
+        let taken = self.shared.stages.now_ns();
+        let now = self.clock.now();
+        self.last_batch_us = now.monotonic_us;
+        match self.sequencer.commit(&mut self.waiting, &mut self.batch, now) {
+            Ok(committed) => {
+                observe(&self.sequencer, &committed, &self.batch);
+                taken
+                    .into_iter()
+                    .for_each(|taken| self.posting.mark(&self.sequencer, taken, &self.batch));
+                let last = self.sequencer.state().position().0;
+                self.shared.tally.committed.store(last, Ordering::Release);
+                self.release(&committed);
+                self.publish_due(now);
+                Ok(Turn::Decided)
+            }
+            Err(CommitError::Full) => {
+                let now = self.clock.now().monotonic_us;
+                self.no_tick_before = now + FULL_PAUSE.as_micros() as u64;
+                self.shared.tally.refused_full.fetch_add(1, Ordering::Relaxed);
+                self.posting.refuse(self.batch.drain(..), Refused::DiskFull);
+                Ok(Turn::Full)
+            }
+            Err(error) => {
+                self.posting.refuse(self.batch.drain(..), Refused::Stopped);
+                Err(error)
             }
         }
-        Ok(())
     }
 
     /// Everything that follows from a committed batch, posted at once. A recorded delivery is
     /// told before the notices: one of them may be the same notice, owed again.
-    fn release(&mut self, committed: &Committed, batch: &mut Vec<Submission<M>>) {
-        let Self { sequencer, posting, .. } = self;
+    fn release(&mut self, committed: &Committed) {
+        let Self { sequencer, posting, batch, .. } = self;
         posting.note_deliveries(committed.first, batch);
         posting.post_recorded(committed.durable);
         let message = |source: Position| {
@@ -307,15 +377,14 @@ impl<L: Log, C: Clock, M> Runner<L, C, M> {
         posting.post();
     }
 
-    /// The log's tail is unknown: refuse everything, say why, end the thread.
-    fn give_up(mut self, reason: &str, waiting: VecDeque<Submission<M>>, questions: Vec<Question>) {
-        self.shared.inbox.close();
-        self.posting.refuse(waiting.into_iter(), Refused::Stopped);
-        drop(questions);
-        let (mut late, mut asked) = (VecDeque::new(), Vec::new());
-        self.shared.inbox.take(&mut late, &mut asked, None);
-        self.posting.refuse(late.into_iter(), Refused::Stopped);
-        self.posting.publish_status(&self.sequencer);
-        self.posting.say_stopped(reason);
+    /// The log's tail is unknown: refuses everything and reports why.
+    fn give_up(&mut self, reason: &str) {
+        let Self { shared, waiting, questions, posting, .. } = self;
+        shared.inbox.close();
+        shared.inbox.take(waiting, questions, None);
+        posting.refuse(waiting.drain(..), Refused::Stopped);
+        questions.clear();
+        posting.publish_status(&self.sequencer);
+        posting.say_stopped(reason);
     }
 }

@@ -453,6 +453,11 @@ impl<L> WatchedLog<L> {
         Self { log, stages, appended_ns: 0, synced_ns: 0 }
     }
 
+    /// The log itself.
+    pub const fn inner(&self) -> &L {
+        &self.log
+    }
+
     /// Where its moments are noted.
     pub(crate) fn stages(&self) -> Arc<Stages> {
         Arc::clone(&self.stages)

@@ -72,9 +72,9 @@ impl World {
         let (Some(hub), Some(disk)) = (&self.hub, &self.tiers) else { return };
         // How far the log is durable is noted at that rate, too. What a recovery finds must never
         // be less; a note that fails is as good as none.
-        let frames = hub.sequencer.log().frames();
+        let frames = hub.sequencer().log().inner().frames();
         let _noted = Marker::new(disk.clone(), frames).note();
-        let closer = hub.sequencer.log().closer();
+        let closer = hub.sequencer().log().inner().closer();
         let random = &mut self.archiver.random;
         let keep_segments = random.below(3) as usize;
         let retention = Retention { keep_segments, closed_by: Stamp(u64::MAX) };

@@ -108,8 +108,13 @@ impl Witness {
             self.note_owed(notice, last);
         }
         self.model.compare(state, effects);
-        self.promise(committed.durable.0);
-        self.recorded(committed.durable.0);
+        self.durable(committed.durable);
+    }
+
+    /// Everything up to here is durable.
+    pub(crate) fn durable(&mut self, durable: Position) {
+        self.promise(durable.0);
+        self.recorded(durable.0);
     }
 
     /// Somebody was told the outcome of the record at `position`, or that all is durable so far.

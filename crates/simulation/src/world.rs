@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use journal::{FileLog, MemoryDisk, OpenError, Options as LogOptions, Verify};
 use ledger::{Command, Digest, FspName, Genesis, Position, State, TransferId};
+use node::stages::{Stages, WatchedLog};
 use ports::{ColdStore, Log};
 use record::frame::LogIdentity;
 use sequencer::{ColdSide, Quarantine, ReplayError, Sequencer, Start, is_of_log};
@@ -23,10 +24,11 @@ use crate::Options;
 use crate::archive::{Archiver, HubDisk};
 use crate::clerk::Clerk;
 use crate::desk::{Desk, Manners};
+use crate::edge::Edge;
 use crate::event::{Event, HubEvent};
 use crate::examiner::Examiner;
 use crate::faults::Fuses;
-use crate::hub::{Hub, Stopped};
+use crate::hub::{Hub, HubSequencer, Stopped};
 use crate::operator::Operator;
 use crate::party::{PAUSE_MAX_US, Parties};
 use crate::plan::{Plan, SECOND};
@@ -158,13 +160,13 @@ impl World {
     }
 
     pub(crate) fn state(&self) -> Option<&State> {
-        self.hub.as_ref().map(|hub| hub.sequencer.state())
+        self.hub.as_ref().map(|hub| hub.sequencer().state())
     }
 
     /// Before a question about a transfer: the kernel may have let go of it.
     pub(crate) fn warm(&mut self, id: &TransferId) {
         if let Some(hub) = &mut self.hub {
-            hub.sequencer.warm(id).expect("a store in memory is read");
+            hub.node.sequencer_mut().warm(id).expect("a store in memory is read");
         }
     }
 
@@ -237,7 +239,7 @@ impl World {
         let (desk, witness) = (&mut self.desk, &mut self.witness);
         let end = match event {
             HubEvent::Flush(edge) => {
-                hub.flush_when_woken(desk, edge);
+                hub.flush_when_woken(desk, witness, edge);
                 Ok(())
             }
             HubEvent::Mail(edge) => {
@@ -301,11 +303,11 @@ impl World {
     /// on. Whatever fails harms nobody, unless the power goes off.
     fn snapshot(&mut self) {
         let (Some(hub), Some(disk)) = (&mut self.hub, self.tiers.clone()) else { return };
-        let tail = hub.sequencer.log().tail();
+        let tail = hub.sequencer().log().tail();
         let store = Arc::new(self.shelf.clone());
         let reached = tail.durable.min(store.mark().position);
         if hub.aside.is_none() {
-            hub.aside = Some(Aside { tail, state: hub.sequencer.state().freeze() });
+            hub.aside = Some(Aside { tail, state: hub.sequencer().state().freeze() });
         }
         let Some(aside) = hub.aside.take_if(|aside| aside.tail.end <= reached) else { return };
         self.strike_snapshot();
@@ -373,7 +375,7 @@ impl World {
         LogOptions { segment_bytes, room_bytes, ..LogOptions::default() }
     }
 
-    fn recover(&mut self) -> Result<Sequencer<FileLog<HubDisk>>, String> {
+    fn recover(&mut self) -> Result<HubSequencer, String> {
         let identity = LogIdentity(spread16(self.seed ^ 2));
         let disk = self.archiver.tiers(&self.disk).map_err(|error| error.to_string())?;
         self.tiers = Some(disk.clone());
@@ -402,7 +404,7 @@ impl World {
             None => self.shelf.side(),
         };
         let whole = beside(State::new(), cold);
-        let opened = Sequencer::open_from(log, whole, (0, now), &mut |applied| {
+        let opened = Sequencer::open_from(watched(log), whole, (0, now), &mut |applied| {
             reopening.observe(applied);
         });
         match opened.map_err(|failed| failed.1) {
@@ -440,13 +442,13 @@ impl World {
         &mut self,
         (disk, from): (HubDisk, State),
         hash: Digest,
-    ) -> Result<Sequencer<FileLog<HubDisk>>, String> {
+    ) -> Result<HubSequencer, String> {
         let options = LogOptions { verify: Verify::LastSegment, ..self.log_options() };
         let opened = FileLog::open(disk, options);
         let (log, _) = opened.map_err(|error| error.to_string())?;
         let now = self.desk.clock(self.desk.now);
         let start = beside(from, self.shelf.side_as_it_is());
-        let opened = Sequencer::open_from(log, start, (0, now), &mut |_| {});
+        let opened = Sequencer::open_from(watched(log), start, (0, now), &mut |_| {});
         let sequencer = match opened.map_err(|failed| failed.1) {
             Err(ReplayError::Log(error)) if self.disk.is_down() => return Err(error.to_string()),
             opened => opened.expect("what follows a snapshot replays"),
@@ -538,7 +540,7 @@ impl World {
 
     fn is_at_rest(&self) -> bool {
         let Some(hub) = &self.hub else { return false };
-        let state = hub.sequencer.state();
+        let state = hub.sequencer().state();
         let waiting = |transfer| self.is_payer_waiting(transfer) || self.is_payee_waiting(transfer);
         hub.is_idle()
             && state.transfers_in_flight() == 0
@@ -553,12 +555,11 @@ impl World {
         };
         let (payers, payees) = (waiting(Self::is_payer_waiting), waiting(Self::is_payee_waiting));
         let hub = self.hub.as_ref().map(|hub| {
-            let state = hub.sequencer.state();
+            let state = hub.sequencer().state();
             let mut owed: Vec<_> = state.notices_owed().map(|notice| notice.id).collect();
             owed.sort_unstable();
             owed.truncate(5);
-            let lanes: Vec<_> =
-                hub.edges.iter().flat_map(|edge| edge.delivery.lane_states()).collect();
+            let lanes: Vec<_> = hub.edges.iter().flat_map(Edge::lane_states).collect();
             format!(
                 "{} in flight, {} owed from {owed:?}, idle {}, lanes {lanes:?}",
                 state.transfers_in_flight(),
@@ -572,9 +573,10 @@ impl World {
     /// Everything is at rest: everybody agrees, and the log alone says the same.
     fn finish(&mut self) {
         let hub = self.hub.as_mut().expect("a hub at rest is up");
-        hub.sequencer.settle(self.desk.clock(self.desk.now)).expect("a sound disk syncs");
-        self.witness.check_rest(&mut hub.sequencer);
-        let hash = hub.sequencer.state().hash();
+        let sequencer = hub.node.sequencer_mut();
+        sequencer.settle(self.desk.clock(self.desk.now)).expect("a sound disk syncs");
+        self.witness.check_rest(sequencer);
+        let hash = sequencer.state().hash();
         self.check_agreement();
         assert_eq!(self.state().map(State::hash), Some(hash), "reading changes nothing");
         if self.has_snapshots() {
@@ -617,6 +619,11 @@ fn kind_of(event: &Event) -> u64 {
         Event::Archive => 16,
         Event::Treasurer => 17,
     }
+}
+
+/// A log as a node takes it; nobody watches.
+fn watched<L>(log: L) -> WatchedLog<L> {
+    WatchedLog::new(log, Arc::new(Stages::new(1)))
 }
 
 /// What a start goes on from, with no record in quarantine.

@@ -9,7 +9,8 @@ use ledger::Stamp;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::offline::{Progress, print_json, refuse_without_log};
+use crate::data_directory::refuse_without_log;
+use crate::printed::{Progress, print_json};
 
 const EXAMPLES: &str = "\
 Examples:

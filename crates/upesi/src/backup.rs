@@ -2,24 +2,25 @@
 //! keeps one by itself (`keeper.rs`).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use journal::{ArchiveError, Backup, CopyLock, RealDisk, Tiered};
+use journal::{ArchiveError, Backup, CopyLock, Extra, RealDisk, Tiered};
 use ports::DiskError;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::keeper::extras;
-use crate::offline::{Progress, print_json};
+use crate::printed::{Progress, print_json};
 
 /// A running switch can archive a segment between the look at it and its opening.
 const ATTEMPTS: usize = 3;
 /// How long a run of the switch's own copy is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Name of the configuration in the copy.
+const CONFIGURATION: &str = "upesi.toml";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -147,4 +148,10 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
         println!("{object} was missing or damaged there, and was written again");
     }
     Ok(())
+}
+
+/// What is copied that does not stand in the data directory: the configuration.
+pub(crate) fn extras(configuration: Option<&Path>) -> Vec<Extra> {
+    let read = configuration.and_then(|path| std::fs::read(path).ok());
+    read.map(|bytes| Extra { name: CONFIGURATION.to_owned(), bytes }).into_iter().collect()
 }

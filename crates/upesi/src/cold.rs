@@ -13,10 +13,7 @@ use sequencer::{ColdSide, is_of_log};
 use store::{Behind, Disk, Options};
 
 use crate::config::Config;
-use crate::{Failure, log_end, printed};
-
-/// Name of the store's directory within the data directory.
-pub(crate) const DIRECTORY: &str = "store";
+use crate::{Failure, data_directory, log_end, printed};
 
 /// Where the store is, and how it is held.
 pub(crate) struct Place {
@@ -29,7 +26,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(config: &Config, data: &Path, identity: LogIdentity) -> Self {
         Self {
-            path: data.join(DIRECTORY),
+            path: data.join(data_directory::STORE),
             identity,
             options: Options { cache_bytes: config.store.cache_mib << 20 },
             keep: Duration::from_secs(config.store.keep_ended_seconds),

@@ -7,7 +7,7 @@
 //! told nothing, everything is decided again in one pass: the answer is the same, and says so.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,9 +25,36 @@ use switch::Traffic;
 use crate::audit::is_end;
 use crate::explanation::{Explanation, Source, Underway, request_of};
 use crate::life::{Tale, tell};
-use crate::offline::{Go, OfflineLog, print_json};
+use crate::offline::{Go, OfflineLog};
+use crate::printed::print_json;
 use crate::quarantine::Entry;
-use crate::{ExplainArguments, Failure, cold};
+use crate::{Failure, data_directory};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
+  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
+  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      trusts nothing but the log
+A running switch has its directory locked, and answers itself:
+  curl -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
+       http://127.0.0.1:3001/transfers/b51ec534-ee48-4575-b6a9-000000000001/explanation";
+
+/// Arguments of `explain`.
+#[derive(clap::Args)]
+pub(crate) struct ExplainArguments {
+    /// The transfer: a UUID in lower case or a ULID, as its prepare had it.
+    #[arg(value_name = "TRANSFER_ID")]
+    transfer: String,
+    /// Directory of the log, only read. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Decide the whole log again instead of asking the cold store beside it. Slow, and the same.
+    #[arg(long)]
+    replay: bool,
+    /// Print JSON; amounts are strings.
+    #[arg(long)]
+    json: bool,
+}
 
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     let started = Instant::now();
@@ -60,7 +87,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
 /// What the store beside a log says, or why it is not asked.
 fn noted(log: &OfflineLog, data: &Path, id: TransferId) -> Result<Explanation, String> {
     let records = journal::Records::open(log.disk().clone()).map_err(|error| error.to_string())?;
-    let store = Disk::open_for_questions(&data.join(cold::DIRECTORY), records.identity())?;
+    let store = Disk::open_for_questions(&data.join(data_directory::STORE), records.identity())?;
     let mark = store.mark();
     let tale = tale_of(&store, id).map_err(|error| error.to_string())?;
     if !is_whole(&store, id, &tale).map_err(|error| error.to_string())? {

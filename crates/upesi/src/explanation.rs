@@ -8,7 +8,7 @@ use ledger::{Amount, NoticeKind, Outcome, Stamp};
 use record::tried::{Tried, TriedEnd};
 use serde::{Serialize, Serializer};
 
-use crate::offline::moment;
+use crate::printed::moment;
 use crate::quarantine::Entry;
 
 /// The life of one transfer.

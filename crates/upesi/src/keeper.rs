@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use journal::{
-    ArchiveError, Backup, Destination, Extra, Place, RealDisk, Retention, SegmentInfo, Tier, Tiered,
+    ArchiveError, Backup, Destination, Place, RealDisk, Retention, SegmentInfo, Tier, Tiered,
 };
 use ledger::{Position, Stamp};
 use operations::{Fullness, Storage, Task};
@@ -23,9 +23,9 @@ use ports::Stop;
 
 use crate::Failure;
 use crate::archive::before_now;
-use crate::backup;
-use crate::cold;
+use crate::backup::{self, extras};
 use crate::config::{self, Config};
+use crate::data_directory;
 use crate::printed;
 
 /// Between two looks for segments that are due.
@@ -46,8 +46,6 @@ const DAY: u64 = 24 * 3_600 * 1_000_000;
 const LEAST: u64 = 600 * 1_000_000;
 /// Lets every other thread of the machine go first.
 const NICE: i32 = 19;
-/// Name of the configuration in the copy.
-const CONFIGURATION: &str = "upesi.toml";
 
 /// What the work is done on.
 #[derive(Clone)]
@@ -357,12 +355,6 @@ impl Copier {
     }
 }
 
-/// What is copied that does not stand in the data directory: the configuration.
-pub(crate) fn extras(configuration: Option<&Path>) -> Vec<Extra> {
-    let read = configuration.and_then(|path| std::fs::read(path).ok());
-    read.map(|bytes| Extra { name: CONFIGURATION.to_owned(), bytes }).into_iter().collect()
-}
-
 /// Watches the disk.
 struct Disk {
     data: PathBuf,
@@ -426,7 +418,7 @@ impl Disk {
     /// What log and store take, and how they grow.
     fn measure(&mut self, segments: &[SegmentInfo]) {
         let points = self.points(segments);
-        let store_bytes = store::bytes_below(&self.data.join(cold::DIRECTORY));
+        let store_bytes = store::bytes_below(&self.data.join(data_directory::STORE));
         let whole_log = points.last().map_or(0, |now| now.bytes);
         let growth =
             growth_per_day(&points).map(|growth| with_store(growth, whole_log, store_bytes));

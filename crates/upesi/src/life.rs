@@ -23,7 +23,7 @@ use crate::explanation::{
     Attempt, Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict,
     What, request_of,
 };
-use crate::offline::moment;
+use crate::printed::moment;
 use crate::quarantine::Entry;
 
 /// Decisions about a transfer that are told of its beginning, and of its end.

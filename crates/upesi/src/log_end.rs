@@ -14,7 +14,7 @@ use ports::{ColdStore, Disk, DiskError};
 use record::frame::Tail;
 use snapshots::{SnapshotFile, list, origin};
 
-use crate::{cold, printed};
+use crate::{data_directory, printed};
 
 /// Before a log is opened: refuses to begin one where another was.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn check_begins(disk: &impl Disk, data: &Path, has_log: bool) -> Resu
     let snapshots = list(disk).map_err(|error| OpenError::from(error).to_string())?;
     let beside = match snapshots.first() {
         Some(file) => file.name.clone(),
-        None if data.join(cold::DIRECTORY).exists() => cold::DIRECTORY.to_owned(),
+        None if data.join(data_directory::STORE).exists() => data_directory::STORE.to_owned(),
         None => return Ok(()),
     };
     Err(format!(

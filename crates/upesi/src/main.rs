@@ -10,9 +10,11 @@ mod cluster;
 mod cold;
 mod config;
 mod counterfactual;
+mod data_directory;
 mod descriptors;
 mod explain;
 mod explanation;
+mod failure;
 mod health;
 mod hub;
 mod keeper;
@@ -39,11 +41,12 @@ mod verify;
 mod watchdog;
 mod what_if;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use switch::Decisions;
+
+pub(crate) use crate::failure::Failure;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -83,53 +86,6 @@ Examples:
                                      a data directory from a backup, with proof
   upesi openapi fspiop               the API as participants see it, as an OpenAPI document";
 
-const EXPLAIN_EXAMPLES: &str = "\
-Examples:
-  upesi explain b51ec534-ee48-4575-b6a9-000000000001 --data /var/lib/upesi
-  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data /var/lib/upesi --json
-  upesi explain 01ARZ3NDEKTSV4RRFFQ69G5FAV --data copy --replay      trusts nothing but the log
-A running switch has its directory locked, and answers itself:
-  curl -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
-       http://127.0.0.1:3001/transfers/b51ec534-ee48-4575-b6a9-000000000001/explanation";
-
-const PRELOAD_EXAMPLES: &str = "\
-Examples:
-  upesi preload --data big --total 1M        a million ended transfers, about 3 GB
-  upesi preload --data big --total 10M       nine million more
-  upesi bench transfer --data big --json     how fast a switch is that has them
-  upesi verify --data big                    their proof
-It shows rate and time left, and can be interrupted: what was added is whole, and the same command
-goes on.";
-
-const QUARANTINE_EXAMPLES: &str = "\
-Examples:
-  upesi verify --data /var/lib/upesi    says which record breaks an invariant
-  upesi quarantine 48211 --data /var/lib/upesi --by 'A. Odhiambo' --reason 'defect 512, agreed'
-Copy the data directory first. Other records of the same batch, which was never acknowledged, take
-effect with the next start; whoever sent them and sends them again hears how they ended.";
-
-const REPLAY_EXAMPLES: &str = "\
-Examples:
-  upesi replay --data /var/lib/upesi                                the state at the end of the log
-  upesi replay --data /var/lib/upesi --until 2026-05-01T17:00:00Z   as it was at the end of a day
-  upesi replay --data /var/lib/upesi --until 41 --json              right after record 41
-A running switch has its directory locked: stop it, or replay a copy of the directory.";
-
-const SNAPSHOT_EXAMPLES: &str = "\
-Examples:
-  upesi snapshot --data /var/lib/upesi          before an upgrade, or after a long import
-  upesi snapshot --data /var/lib/upesi --json
-A running switch has its directory locked and takes snapshots by itself ([snapshot] in its
-configuration) and on demand:
-  curl -X POST -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
-       http://127.0.0.1:3001/snapshots";
-
-const VERIFY_EXAMPLES: &str = "\
-Examples:
-  upesi verify --data /var/lib/upesi          the proof, in words
-  upesi verify --data /var/lib/upesi --json   for a script: ok, or fault.segment, .offset, .position
-A running switch has its directory locked: stop it, or verify a copy of the directory.";
-
 #[derive(Subcommand)]
 enum Command {
     /// Compress closed segments of the log and move them to another place, where they are read
@@ -147,11 +103,11 @@ enum Command {
     /// HTTP at the highest rate this machine sustains; then prove the ledger.
     Demo(harness::DemoOptions),
     /// Run the switch: FSPIOP on port 4000, admin API on port 3001.
-    Serve(ServeArguments),
+    Serve(serve::ServeArguments),
     /// Run a switch that forwards transfers without recording or deciding them: the ceiling that
     /// `bench --ceiling` measures against. Never for money.
     #[command(hide = true)]
-    NullSwitch(ServeArguments),
+    NullSwitch(serve::ServeArguments),
     /// Print the OpenAPI document of an API, as the running switch serves it on its admin port.
     Openapi(OpenapiArguments),
     /// Run simulated DFSPs against any hub.
@@ -169,8 +125,8 @@ enum Command {
     /// Movements of funds have a transfer id too and are told the same way. Decisions come from the
     /// cold store, whatever the length of the log; what the store does not have is decided again,
     /// which takes as long as a start of the switch.
-    #[command(after_help = EXPLAIN_EXAMPLES)]
-    Explain(ExplainArguments),
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::ExplainArguments),
     /// Move a log from files to a Kafka topic, with its history: every record keeps its place and
     /// its time, and every id that was ever answered is known there.
     ///
@@ -197,12 +153,12 @@ enum Command {
     /// behind it is sound. Who, when and why stands in the file quarantine.json beside the log,
     /// and the next start writes the same into the log; start, verify, explain and replay all skip
     /// the record, and verify says so. It cannot be taken back once the switch has started.
-    #[command(after_help = QUARANTINE_EXAMPLES)]
-    Quarantine(QuarantineArguments),
+    #[command(after_help = quarantine::EXAMPLES)]
+    Quarantine(quarantine::QuarantineArguments),
     /// Show the state as it was at a moment, or after a record: participants, accounts with their
     /// values, transfers in flight, callbacks owed, and the state hash. Changes nothing.
-    #[command(after_help = REPLAY_EXAMPLES)]
-    Replay(ReplayArguments),
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(replay::ReplayArguments),
     /// Make a data directory from a copy, and prove what was made: every checksum, the chain, the
     /// end that the copy names; every record is decided again, and the snapshots are held against
     /// that. The copy is a place that `backup` wrote to, or a plain copy of a data directory. Never
@@ -213,8 +169,8 @@ enum Command {
     ///
     /// It goes on from the newest good snapshot itself, if there is one. The two newest are kept.
     /// A snapshot is never needed: it only saves time.
-    #[command(after_help = SNAPSHOT_EXAMPLES)]
-    Snapshot(SnapshotArguments),
+    #[command(after_help = snapshot::EXAMPLES)]
+    Snapshot(snapshot::SnapshotArguments),
     /// Bring the parties of a file into the directory of a running switch; ask who serves one.
     Parties(parties::PartiesArguments),
     /// Put many ended transfers into a data directory, to measure a switch that has them.
@@ -222,7 +178,7 @@ enum Command {
     /// The FSPs are those of `bench`, so that it runs on the directory at once. Every transfer
     /// has real messages with random ids, names, amounts and conditions, and went through the
     /// switch's own checks, sequencer and log: `verify` proves them. Never for money.
-    #[command(after_help = PRELOAD_EXAMPLES)]
+    #[command(after_help = preload::EXAMPLES)]
     Preload(preload::PreloadArguments),
     /// Prove what a log says: read all of it, decide everything again, and hold it against an
     /// account that is kept apart from the switch's own. Changes nothing.
@@ -239,8 +195,8 @@ enum Command {
     /// records it keeps about 185 bytes for every transfer, of a longer one these are in a
     /// directory for temporary files (see `--scratch`), and only what is in flight, caches and
     /// buffers stay (121 MB were measured at a million transfers).
-    #[command(after_help = VERIFY_EXAMPLES)]
-    Verify(VerifyArguments),
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::VerifyArguments),
     /// Choose a net debit cap or a deposit: decide a period again under another cap or cover, and
     /// show which refusals would have appeared or vanished, how high positions would have gone, and
     /// how much would have been left. Changes nothing, and works beside a running switch.
@@ -249,60 +205,6 @@ enum Command {
     /// 700 bytes for each transfer of the period, and 240 for each that ended before it.
     #[command(after_help = what_if::EXAMPLES)]
     WhatIf(what_if::WhatIfArguments),
-}
-
-/// Arguments of `serve`.
-#[derive(clap::Args)]
-pub(crate) struct ServeArguments {
-    /// Directory of the log and of the admin token; created when missing.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Configuration file (TOML); every setting has a default.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Where the log is.
-    #[command(flatten)]
-    pub(crate) log: served_log::LogArguments,
-    /// FSPIOP address, instead of the configured one; port 0 chooses a free one.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) fspiop: Option<std::net::SocketAddr>,
-    /// Admin address, instead of the configured one; port 0 chooses a free one.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) admin: Option<std::net::SocketAddr>,
-    /// Address of health probes, instead of the configured one; port 0 chooses a free one.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) health: Option<std::net::SocketAddr>,
-    /// Once, if the end of the log is damaged and no copy has it: drop what is behind the last
-    /// sound record. What was acknowledged there is lost, and must be settled by hand. What a later
-    /// record says was durable is refused all the same.
-    #[arg(long, conflicts_with = "log")]
-    pub(crate) drop_damaged_end: bool,
-    /// Make each sync of the log take this much longer: what slower disks would do. Only to
-    /// measure.
-    #[arg(long, value_name = "MICROSECONDS", hide = true,
-        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub(crate) inject_sync_delay_us: Option<u64>,
-    /// Sync the log at most so often a second. Only to measure.
-    #[arg(long, value_name = "SYNCS", hide = true,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) inject_sync_per_second: Option<u32>,
-    /// Stop a part of the switch for ever once it is ready. Only to test who watches it.
-    #[arg(long, value_name = "STAGE", hide = true, value_enum)]
-    pub(crate) inject_stuck: Option<watchdog::Injected>,
-    /// End at once in the change of the log's directory that comes after so many. Only to prove
-    /// that nothing acknowledged is lost by it.
-    #[arg(long, value_name = "N", hide = true,
-        value_parser = clap::value_parser!(u64).range(..u64::MAX))]
-    pub(crate) inject_exit_after_disk_operations: Option<u64>,
-}
-
-impl ServeArguments {
-    fn damaged_end(&self) -> journal::DamagedEnd {
-        match self.drop_damaged_end {
-            true => journal::DamagedEnd::Drop,
-            false => journal::DamagedEnd::Refuse,
-        }
-    }
 }
 
 /// Arguments of `openapi`.
@@ -320,93 +222,6 @@ enum DescribedApi {
     Fspiop,
     /// What operators call, port 3001.
     Admin,
-}
-
-/// Arguments of `verify`.
-#[derive(clap::Args)]
-pub(crate) struct VerifyArguments {
-    /// Directory of the log, only read. The switch must not be running on it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Directory on a disk for what grows with the log, instead of memory: some 300 bytes for every
-    /// transfer, removed in the end; takes half as long again. Of a log of over four million
-    /// records it is $TMPDIR, or /var/tmp, unless another is given here.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) scratch: Option<PathBuf>,
-    /// Print the result as JSON, a fault too.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `snapshot`.
-#[derive(clap::Args)]
-pub(crate) struct SnapshotArguments {
-    /// Directory of the log. The switch must not be running on it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `explain`.
-#[derive(clap::Args)]
-pub(crate) struct ExplainArguments {
-    /// The transfer: a UUID in lower case or a ULID, as its prepare had it.
-    #[arg(value_name = "TRANSFER_ID")]
-    pub(crate) transfer: String,
-    /// Directory of the log, only read. The switch must not be running on it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Decide the whole log again instead of asking the cold store beside it. Slow, and the same.
-    #[arg(long)]
-    pub(crate) replay: bool,
-    /// Print JSON; amounts are strings.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `quarantine`.
-#[derive(clap::Args)]
-pub(crate) struct QuarantineArguments {
-    /// The record, as the failed start names it.
-    #[arg(value_name = "POSITION", value_parser = clap::value_parser!(u64).range(2..))]
-    pub(crate) position: u64,
-    /// Directory of the log. The switch must not be running on it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Who decides this; at most 200 bytes.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) by: String,
-    /// Why; at most 2,000 bytes.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
-}
-
-/// Arguments of `replay`.
-#[derive(clap::Args)]
-pub(crate) struct ReplayArguments {
-    /// Directory of the log, only read. The switch must not be running on it.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Last record that counts, by its number, or by time: whatever has a stamp up to then, as
-    /// 2026-05-01T17:00:00Z, with up to six decimals, or +03:00 for Z. Without it, all of the log.
-    #[arg(long, value_name = "POSITION|TIME")]
-    pub(crate) until: Option<replay::Until>,
-    /// Print JSON, with every transfer and notice; amounts are strings.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Why the program ends with a non-zero code: one clear line for a person.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Failure(String);
-
-impl Failure {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
 }
 
 fn main() -> ExitCode {

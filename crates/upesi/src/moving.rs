@@ -6,10 +6,9 @@
 //! the topic and before anybody can go on there, and removed when all of the log is here and nobody
 //! can add to the topic any more.
 
+mod arguments;
 #[cfg(feature = "kafka")]
 mod work;
-
-use std::path::PathBuf;
 
 #[cfg(not(feature = "kafka"))]
 use crate::Failure;
@@ -29,45 +28,7 @@ Examples:
 If the brokers are lost for good, there is no topic to be told: `upesi restore --from` the copy of
 the node that was furthest, after all nodes have ended.";
 
-/// Arguments of `export-log`.
-#[derive(clap::Args)]
-pub(crate) struct ExportArguments {
-    /// Directory of the log. The switch must not be running on it.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Where to: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
-    #[arg(long, value_name = "URL")]
-    log: String,
-    /// Configuration file (TOML) of the switch, for how brokers are known.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Arguments of `import-log`.
-#[derive(clap::Args)]
-pub(crate) struct ImportArguments {
-    /// The directory to make: empty, or the copy of a node that has ended.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Where from: kafka://HOST:PORT,HOST:PORT/TOPIC, as for `serve`.
-    #[arg(long, value_name = "URL")]
-    log: String,
-    /// Configuration file (TOML) of the switch, for the lengths of segments, the store and how
-    /// brokers are known.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Take the log though it has left the topic before, for another directory: that one is lost,
-    /// or was never served. A scheme that goes on in two places has two truths.
-    #[arg(long)]
-    again: bool,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
+pub(crate) use arguments::{ExportArguments, ImportArguments};
 #[cfg(feature = "kafka")]
 pub(crate) use work::{address_of, export, import, options};
 

@@ -3,9 +3,7 @@
 //! no switch can run there; only `what-if` reads beside a switch, as far as the log goes when it
 //! begins.
 
-use std::io::{IsTerminal, Write as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use journal::{OpenError, Placed, RealDisk, Tiered, Walked};
 use ledger::{Position, State};
@@ -14,11 +12,9 @@ use record::frame::{FRAME_HEADER_BYTES, frame_length};
 use sequencer::{ColdSide, Replay, Start};
 
 use crate::Failure;
+use crate::data_directory::{has_segments, refuse_half, refuse_unfinished};
+use crate::printed::Progress;
 use crate::quarantine::{self, Entry};
-use crate::served_log::has_segments;
-
-/// Between two signs of life on a terminal.
-const PROGRESS: Duration = Duration::from_millis(500);
 
 /// A log to be read.
 pub(crate) struct OfflineLog {
@@ -75,9 +71,9 @@ impl OfflineLog {
         if !data.is_dir() {
             return Err(Failure::new(format!("{place}: there is no such directory")).into());
         }
-        crate::restore::refuse_half(data)?;
+        refuse_half(data)?;
         if !has_segments(data) {
-            crate::restore::refuse_unfinished(data)?;
+            refuse_unfinished(data)?;
         }
         let failed = |error: String| Failure::new(format!("{place}: {error}"));
         let disk = open(data).map_err(|error| Unopened {
@@ -177,70 +173,9 @@ impl OfflineLog {
     }
 }
 
-/// Before a directory is owned, which makes a file in it: whether a log is there.
-pub(crate) fn refuse_without_log(data: &Path) -> Result<(), Failure> {
-    let what = match (data.is_dir(), has_segments(data)) {
-        (false, _) => "there is no such directory",
-        (true, false) => "there is no log here",
-        (true, true) => return Ok(()),
-    };
-    Err(Failure::new(format!("{}: {what}", data.display())))
-}
-
 /// Whether the next frame is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Go {
     On,
     Stop,
-}
-
-/// Prints JSON for a script.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
-    println!("{text}");
-    Ok(())
-}
-
-/// A moment of the log in microseconds, as people write it, in UTC.
-pub(crate) fn moment(stamp: ledger::Stamp) -> String {
-    let seconds = fspiop::time::date_time_whole_seconds(stamp.millis());
-    let whole = String::from_utf8_lossy(&seconds[..19]).into_owned();
-    format!("{whole}.{:06}Z", stamp.0 % 1_000_000)
-}
-
-/// Says on a terminal how far a long reading is.
-pub(crate) struct Progress {
-    terminal: bool,
-    due: Instant,
-    told: bool,
-}
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        Self { terminal, due: Instant::now() + PROGRESS, told: false }
-    }
-
-    fn tell(&mut self, records: u64) {
-        self.say(|| format!("{records} records"));
-    }
-
-    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
-        if self.terminal && self.due <= Instant::now() {
-            show(&what());
-            (self.due, self.told) = (Instant::now() + PROGRESS, true);
-        }
-    }
-
-    pub(crate) fn end(&mut self) {
-        if std::mem::take(&mut self.told) {
-            show(&format!("{:60}\r", ""));
-        }
-    }
-}
-
-/// Over what the line shows. Where it cannot be shown, the work goes on.
-fn show(text: &str) {
-    let _shown = write!(std::io::stderr(), "\r{text}");
 }

@@ -49,6 +49,15 @@ const HEADERS_MAX: usize = 32;
 const PREPARE: u32 = 0;
 const FULFIL: u32 = 1;
 
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi preload --data big --total 1M        a million ended transfers, about 3 GB
+  upesi preload --data big --total 10M       nine million more
+  upesi bench transfer --data big --json     how fast a switch is that has them
+  upesi verify --data big                    their proof
+It shows rate and time left, and can be interrupted: what was added is whole, and the same command
+goes on.";
+
 /// Arguments of `preload`.
 #[derive(clap::Args)]
 pub(crate) struct PreloadArguments {
@@ -96,7 +105,7 @@ pub(crate) fn preload(arguments: &PreloadArguments) -> Result<(), Failure> {
     config.transfers.confirm_to_payee = false;
     config.log.segment_mib = arguments.segment_mib;
     let data = &arguments.data;
-    crate::restore::refuse_unfinished(data)?;
+    crate::data_directory::refuse_unfinished(data)?;
     if !data.exists() {
         let all = arguments.transfers.or(arguments.total).unwrap_or(0);
         check_room(data, all, arguments.body_bytes)?;

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use journal::{DurableFrames, OpenError, RealDisk, Tiered};
@@ -15,9 +16,10 @@ use ports::{Disk, DiskError, DiskFile, LogError, Stop};
 use sequencer::{Quarantine, Replay, ReplayError};
 use serde::{Deserialize, Serialize};
 
+use crate::Failure;
 use crate::audit::{Finding, transfer_of};
-use crate::offline::{moment, refuse_without_log};
-use crate::{Failure, QuarantineArguments};
+use crate::data_directory::refuse_without_log;
+use crate::printed::moment;
 
 const FILE: &str = "quarantine.json";
 const NEW_FILE: &str = "quarantine.json.new";
@@ -294,6 +296,30 @@ fn digest_of(entry: &Entry) -> Option<Digest> {
         *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
     }
     Some(Digest(digest))
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi verify --data /var/lib/upesi    says which record breaks an invariant
+  upesi quarantine 48211 --data /var/lib/upesi --by 'A. Odhiambo' --reason 'defect 512, agreed'
+Copy the data directory first. Other records of the same batch, which was never acknowledged, take
+effect with the next start; whoever sent them and sends them again hears how they ended.";
+
+/// Arguments of `quarantine`.
+#[derive(clap::Args)]
+pub(crate) struct QuarantineArguments {
+    /// The record, as the failed start names it.
+    #[arg(value_name = "POSITION", value_parser = clap::value_parser!(u64).range(2..))]
+    position: u64,
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Who decides this; at most 200 bytes.
+    #[arg(long, value_name = "NAME")]
+    by: String,
+    /// Why; at most 2,000 bytes.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
 }
 
 pub(crate) fn quarantine(arguments: &QuarantineArguments) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //! the data directory is changed, and nothing behind the moment is looked at.
 
 use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
@@ -10,11 +11,12 @@ use ledger::{Account, Notice, ParticipantIndex, Position, Stamp, State};
 use sequencer::{Replay, ReplayError};
 use serde::Serialize;
 
+use crate::Failure;
 use crate::explanation::{Decimal, request_of};
 use crate::life::name_of;
-use crate::offline::{Go, OfflineLog, moment, print_json};
+use crate::offline::{Go, OfflineLog};
+use crate::printed::{moment, print_json};
 use crate::quarantine::Entry;
-use crate::{Failure, ReplayArguments};
 
 /// Transfers and notices that are shown to people; scripts get all of them.
 const SHOWN: usize = 20;
@@ -59,6 +61,28 @@ fn parse_moment(text: &str) -> Option<Stamp> {
     let whole = format!("{seconds}.{}{zone}", &micros[..3]);
     let millis = fspiop::time::parse_date_time(&whole)?;
     Some(Stamp(millis * 1_000 + micros[3..].parse::<u64>().ok()?))
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi replay --data /var/lib/upesi                                the state at the end of the log
+  upesi replay --data /var/lib/upesi --until 2026-05-01T17:00:00Z   as it was at the end of a day
+  upesi replay --data /var/lib/upesi --until 41 --json              right after record 41
+A running switch has its directory locked: stop it, or replay a copy of the directory.";
+
+/// Arguments of `replay`.
+#[derive(clap::Args)]
+pub(crate) struct ReplayArguments {
+    /// Directory of the log, only read. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Last record that counts, by its number, or by time: whatever has a stamp up to then, as
+    /// 2026-05-01T17:00:00Z, with up to six decimals, or +03:00 for Z. Without it, all of the log.
+    #[arg(long, value_name = "POSITION|TIME")]
+    until: Option<Until>,
+    /// Print JSON, with every transfer and notice; amounts are strings.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {

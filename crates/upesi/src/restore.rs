@@ -28,13 +28,15 @@ use sequencer::Replay;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::offline::{Go, OfflineLog, Progress, moment, print_json};
-use crate::served_log::has_segments;
+#[cfg(feature = "kafka")]
+use crate::data_directory;
+use crate::data_directory::has_segments;
+use crate::offline::{Go, OfflineLog};
+use crate::printed::{Progress, moment, print_json};
 use crate::snapshot::Claims;
 use crate::{Failure, cold};
 
 use target::Target;
-pub(crate) use target::{put_in_place, refuse_half, refuse_unfinished};
 
 /// Files are copied in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
@@ -126,7 +128,8 @@ pub(crate) fn begin(from: &str, data: &Path) -> Result<(), Failure> {
 #[cfg(feature = "kafka")]
 fn has_state(path: &Path) -> bool {
     let snapshots = RealDisk::open_to_read(path).map(|disk| snapshots::list(&disk));
-    path.join(cold::DIRECTORY).is_dir() && matches!(snapshots, Ok(Ok(files)) if !files.is_empty())
+    path.join(data_directory::STORE).is_dir()
+        && matches!(snapshots, Ok(Ok(files)) if !files.is_empty())
 }
 
 /// Takes log, snapshots and store of a node that has ended as they are. Nothing is decided again:
@@ -142,8 +145,8 @@ fn adopt(from: &Path, data: &Path) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let (_, bytes) = target.fill(&source)?;
     let stored = copy_tree(
-        &from.join(cold::DIRECTORY),
-        &target.unfinished().join(cold::DIRECTORY),
+        &from.join(data_directory::STORE),
+        &target.unfinished().join(data_directory::STORE),
         &mut |copied| progress.say(|| format!("{} MiB copied", (bytes + copied) >> 20)),
     );
     progress.end();

@@ -1,5 +1,7 @@
 //! `upesi serve`: opens the log, replays it, starts the threads, waits for a signal, stops.
 
+mod arguments;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::Write;
@@ -26,8 +28,10 @@ use switch::{Decisions, Message, Signatures};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
+use crate::Failure;
 use crate::cold;
 use crate::config::{self, Config, Probes};
+use crate::data_directory::has_segments;
 use crate::descriptors::{connections_all, raise_limit};
 use crate::hub::{EXPLAINED_MAX, NodeHub};
 use crate::keeper::{Keeper, Segments};
@@ -35,15 +39,15 @@ use crate::log_end;
 use crate::mark::Marking;
 use crate::printed;
 use crate::quarantine::{self, Entry, Notes};
-use crate::served_log::{Place, Served, ServedLog, Started, Starting, Topic, has_segments};
+use crate::served_log::{Log, Place, Served, Started, Starting, Topic};
 use crate::signals::{Asked, Signals, Unready, start_runtime, tell_ignored};
 use crate::signatures::{self, Keys};
 use crate::slow_log::{SlowLog, Slowness};
 use crate::stopping::Deadline;
 use crate::watchdog::{Injected, Watchdog};
-use crate::{Failure, ServeArguments};
 
-pub(crate) type Log = WatchedLog<SlowLog<ServedLog>>;
+pub(crate) use arguments::ServeArguments;
+
 /// What a replay gives: who goes on from there, and what the log says of records set aside.
 type Replayed = (Sequencer<Log>, Notes);
 
@@ -71,7 +75,7 @@ pub(crate) fn serve(arguments: &ServeArguments, decisions: Decisions) -> Result<
     begin_with_copy(arguments)?;
     let auth = admin_auth(&config, &arguments.data)?;
     let keys = Keys::open(&config)?;
-    let slowness = Slowness::of(arguments);
+    let slowness = Slowness::of(&arguments.slowness);
     arm_exit(arguments);
     let opening = Opening { slowness, place, damaged_end: arguments.damaged_end() };
     let Opened { sequencer, directory, following, segments, sharing, quarantined } =
@@ -269,14 +273,14 @@ async fn joined(joining: &Receiver<()>, node: &node::Node<switch::Message>) -> b
 /// interrupted when it was whole is finished.
 fn begin_with_copy(arguments: &ServeArguments) -> Result<(), Failure> {
     let data = &arguments.data;
-    if crate::restore::put_in_place(data)? || has_segments(data) {
+    if crate::data_directory::put_in_place(data)? || has_segments(data) {
         return Ok(());
     }
     #[cfg(feature = "kafka")]
     if let Some(from) = &arguments.log.from {
         return crate::restore::begin(from, data);
     }
-    crate::restore::refuse_unfinished(data)
+    crate::data_directory::refuse_unfinished(data)
 }
 
 /// For tests: has the process end in the midst of its work on the disk.

@@ -20,6 +20,7 @@ use journal::{FileLog, OpenError, Options, RealDisk, Recovery, Tiered};
 #[cfg(feature = "kafka")]
 use ledger::Genesis;
 use ledger::{FspName, Position};
+use node::stages::WatchedLog;
 use node::{Directory, InboxLimits, Mailbox, Node, SystemClock};
 #[cfg(feature = "kafka")]
 use ports::Clock;
@@ -32,12 +33,15 @@ use switch::Message;
 
 use crate::Failure;
 use crate::config::Config;
+use crate::data_directory::MARKER;
+#[cfg(feature = "kafka")]
+use crate::data_directory::has_segments;
 #[cfg(feature = "kafka")]
 use crate::printed::say;
-use crate::serve::Log;
+use crate::slow_log::SlowLog;
 
-/// Beside the files of a log that is the copy of a topic: the topic's name.
-pub(crate) const MARKER: &str = "kafka-topic";
+/// The log of a switch, with its stages and its slowness noted.
+pub(crate) type Log = WatchedLog<SlowLog<ServedLog>>;
 
 /// `--log` and `--node` of a switch.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -375,14 +379,6 @@ fn damaged_copy(damage: &Damage, data: &impl Display, address: &kafka::Address) 
          time",
         position.0
     ))
-}
-
-/// Whether there is a log in a directory, wherever its segments are.
-pub(crate) fn has_segments(data: &Path) -> bool {
-    let names = fs::read_dir(data).into_iter().flatten().flatten();
-    let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let is_segment = |name: &str| name.ends_with(".segment") || name.ends_with(".packed");
-    names.any(|name| is_segment(&name) || name == journal::CATALOGUE)
 }
 
 /// How long brokers may take to answer at the start, and to acknowledge a batch. A broker that

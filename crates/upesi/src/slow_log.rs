@@ -13,8 +13,6 @@ use ledger::Position;
 use ports::{Log, LogError, RecordReader, Visitor};
 use record::frame::Tail;
 
-use crate::ServeArguments;
-
 /// How much slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slowness {
@@ -31,9 +29,23 @@ pub(crate) struct SlowLog<L> {
     next: Instant,
 }
 
+/// Hidden arguments of `serve`.
+#[derive(clap::Args)]
+pub(crate) struct SlownessArguments {
+    /// Make each sync of the log take this much longer: what slower disks would do. Only to
+    /// measure.
+    #[arg(long, value_name = "MICROSECONDS", hide = true,
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    inject_sync_delay_us: Option<u64>,
+    /// Sync the log at most so often a second. Only to measure.
+    #[arg(long, value_name = "SYNCS", hide = true,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    inject_sync_per_second: Option<u32>,
+}
+
 impl Slowness {
     /// What the hidden arguments ask for.
-    pub(crate) fn of(arguments: &ServeArguments) -> Option<Self> {
+    pub(crate) fn of(arguments: &SlownessArguments) -> Option<Self> {
         let per_second = arguments.inject_sync_per_second;
         if arguments.inject_sync_delay_us.is_none() && per_second.is_none() {
             return None;

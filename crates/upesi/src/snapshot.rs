@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use journal::{DamagedEnd, FileLog, Options, RealDisk, Tiered, Verify};
@@ -13,12 +14,13 @@ use record::frame::Tail;
 use serde::Serialize;
 use snapshots::{Beside, Fault, Pace, SnapshotFile, Source, Unpaced, list, load, take};
 
+use crate::Failure;
 use crate::cold;
 use crate::config::Config;
+use crate::data_directory::refuse_without_log;
 use crate::log_end;
-use crate::offline::{print_json, refuse_without_log};
+use crate::printed::print_json;
 use crate::quarantine;
-use crate::{Failure, SnapshotArguments};
 
 /// Between two signs of life on a terminal.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -36,6 +38,26 @@ struct Shown {
     /// Files that could not be used, each with the reason; they were removed.
     removed: Vec<String>,
     seconds: f64,
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi snapshot --data /var/lib/upesi          before an upgrade, or after a long import
+  upesi snapshot --data /var/lib/upesi --json
+A running switch has its directory locked and takes snapshots by itself ([snapshot] in its
+configuration) and on demand:
+  curl -X POST -H \"Authorization: Bearer $(cat /var/lib/upesi/admin-token)\" \\
+       http://127.0.0.1:3001/snapshots";
+
+/// Arguments of `snapshot`.
+#[derive(clap::Args)]
+pub(crate) struct SnapshotArguments {
+    /// Directory of the log. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<(), Failure> {

@@ -19,12 +19,13 @@ use sequencer::{ColdSide, Replay, ReplayError, Start};
 use serde::Serialize;
 use store::{Behind, Disk, Options};
 
+use crate::Failure;
 use crate::audit::{Audit, Figures, Finding, first_untrue};
-use crate::offline::{OfflineLog, Unopened, moment, print_json};
+use crate::offline::{OfflineLog, Unopened};
+use crate::printed::{moment, print_json};
 use crate::quarantine::{self, Noted, Notes};
 use crate::restore::tail_behind;
 use crate::snapshot::{Claims, Untrue};
-use crate::{Failure, VerifyArguments};
 
 /// Beyond so many records, what grows with the log is not kept in memory: at most 0.8 GB come
 /// before.
@@ -110,6 +111,28 @@ struct Fault {
     /// Whether its record stands in a frame before the one in which it was seen.
     #[serde(skip)]
     is_behind: bool,
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  upesi verify --data /var/lib/upesi          the proof, in words
+  upesi verify --data /var/lib/upesi --json   for a script: ok, or fault.segment, .offset, .position
+A running switch has its directory locked: stop it, or verify a copy of the directory.";
+
+/// Arguments of `verify`.
+#[derive(clap::Args)]
+pub(crate) struct VerifyArguments {
+    /// Directory of the log, only read. The switch must not be running on it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Directory on a disk for what grows with the log, instead of memory: some 300 bytes for every
+    /// transfer, removed in the end; takes half as long again. Of a log of over four million
+    /// records it is $TMPDIR, or /var/tmp, unless another is given here.
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// Print the result as JSON, a fault too.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {

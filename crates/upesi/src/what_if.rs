@@ -16,7 +16,8 @@ use crate::counterfactual::{
     Standing, Tally,
 };
 use crate::explanation::Decimal;
-use crate::offline::{Go, OfflineLog, moment, print_json};
+use crate::offline::{Go, OfflineLog};
+use crate::printed::{moment, print_json};
 use crate::quarantine::Entry;
 use crate::replay::Until;
 

@@ -75,14 +75,14 @@ mod work {
     use record::frame::{FrameHeader, Tail};
     use serde::Serialize;
 
-    use super::super::{Cluster, cluster_of};
+    use super::super::status::{Cluster, cluster_of};
     use super::TrimArguments;
     use crate::Failure;
     use crate::config::Config;
+    use crate::data_directory::MARKER;
     use crate::moving::{address_of, options};
-    use crate::offline::print_json;
+    use crate::printed::print_json;
     use crate::restore::place_of;
-    use crate::served_log::MARKER;
 
     /// What was done.
     #[derive(Serialize)]
@@ -96,7 +96,7 @@ mod work {
         dry_run: bool,
     }
 
-    pub(in crate::cluster) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
+    pub(crate) fn run(arguments: &TrimArguments) -> Result<(), Failure> {
         let address = address_of(&arguments.log)?;
         let config = Config::read(arguments.config.as_deref())?;
         let records = copy_of(arguments, &address.topic)?;

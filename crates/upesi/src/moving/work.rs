@@ -17,11 +17,12 @@ use record::message::Message;
 use sequencer::{Delivered, Name, Replica};
 use serde::Serialize;
 
-use super::{ExportArguments, ImportArguments};
+use super::arguments::{ExportArguments, ImportArguments};
 use crate::config::Config;
-use crate::offline::{Progress, print_json};
-use crate::serve::{self, Log, Opened, Opening, Sharing};
-use crate::served_log::{LIFE, MARKER, PATIENCE, Place, Topic, has_segments};
+use crate::data_directory::{MARKER, has_segments};
+use crate::printed::{Progress, print_json};
+use crate::serve::{self, Opened, Opening, Sharing};
+use crate::served_log::{LIFE, Log, PATIENCE, Place, Topic};
 use crate::{Failure, printed};
 
 /// By which name brokers know these commands.

@@ -5,7 +5,7 @@
 //! called [`UNFINISHED`] until all of it is there, and [`WHOLE`] while it is moved up, name by
 //! name; a start goes on with the latter ([`put_in_place`]), and refuses the former.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,9 @@ use ports::Disk;
 
 use crate::Failure;
 #[cfg(feature = "kafka")]
-use crate::served_log::MARKER;
+use crate::data_directory::MARKER;
+use crate::data_directory::{UNFINISHED, WHOLE, move_up, put_in_place, sync};
 
-const UNFINISHED: &str = ".restoring";
-/// There is a lock in it until nothing else is: without one it is nothing of ours.
-const WHOLE: &str = ".restored";
 /// What stands in a volume that nobody has used.
 const IN_EVERY_VOLUME: &str = "lost+found";
 /// What a first start leaves that had no log to begin with.
@@ -136,66 +134,4 @@ impl Drop for Target {
 fn holds_nothing(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().all(|entry| entry.file_name() == LOCK_FILE)
-}
-
-/// Finishes a restore that was interrupted when it was whole already; whether there was one.
-///
-/// # Errors
-/// The directory cannot be changed, or somebody owns it.
-pub(crate) fn put_in_place(data: &Path) -> Result<bool, Failure> {
-    if !is_half_moved(data) {
-        return Ok(false);
-    }
-    let failed = |what: &str| Failure::new(format!("{}: {what}", data.display()));
-    let _owned = RealDisk::open(data).map_err(|error| failed(&error.to_string()))?;
-    move_up(data).map_err(|error| failed(&error.to_string()))?;
-    Ok(true)
-}
-
-/// Refuses a directory in which a restore was begun: a log that is begun beside it would be taken
-/// for the one that was to come.
-pub(crate) fn refuse_unfinished(data: &Path) -> Result<(), Failure> {
-    let unfinished = data.join(UNFINISHED);
-    match unfinished.exists() {
-        false => Ok(()),
-        true => Err(Failure::new(format!(
-            "{} is of a restore that was interrupted: repeat it, or remove that directory to begin \
-             without it",
-            unfinished.display()
-        ))),
-    }
-}
-
-/// Refuses a directory that such a restore has half moved up: to a reader it would be damaged.
-pub(crate) fn refuse_half(data: &Path) -> Result<(), Failure> {
-    match is_half_moved(data) {
-        false => Ok(()),
-        true => Err(Failure::new(format!(
-            "{}: a restore into it was interrupted when it had everything: repeat it, or start the \
-             switch, and it is finished",
-            data.display()
-        ))),
-    }
-}
-
-fn is_half_moved(data: &Path) -> bool {
-    data.join(WHOLE).join(LOCK_FILE).is_file()
-}
-
-/// Moves up what is whole, the lock excepted. If that is interrupted, the next one goes on.
-fn move_up(data: &Path) -> io::Result<()> {
-    let whole = data.join(WHOLE);
-    for entry in fs::read_dir(&whole)? {
-        let entry = entry?;
-        if entry.file_name() != LOCK_FILE {
-            fs::rename(entry.path(), data.join(entry.file_name()))?;
-        }
-    }
-    sync(data)?;
-    fs::remove_dir_all(&whole)?;
-    sync(data)
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }

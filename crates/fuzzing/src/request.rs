@@ -174,7 +174,7 @@ fn message(
         through_proxy: found.proxy.is_some(),
     };
     let forwarded = forward(method, path, headers, trace, found.destination.as_ref());
-    match command_of(route, &envelope, body) {
+    match command_of(route, &envelope, body, || None) {
         Err(refused) => check_refusal(&refused),
         Ok(None) => (),
         Ok(Some(command)) => check_command(&command, &envelope, &forwarded, body),

@@ -1,6 +1,7 @@
-//! From a checked message to the command that the kernel decides. Nothing here reads a clock or
-//! touches a socket: the same message gives the same command.
+//! From a checked message to the command that the kernel decides, and to its recorded form. Nothing
+//! here reads a clock or touches a socket: the same message gives the same command.
 
+use bytes::Bytes;
 use fspiop::body::{
     BatchParty, BatchRegistration, ErrorInformation, Fulfil, ParticipantRegistration,
     ParticipantUpdate, Prepare, TransferState,
@@ -10,13 +11,16 @@ use fspiop::{
     Accepted, ErrorCode, PartyPath, Refusal, Route, TraceContext, Version, is_identifier, payload,
     significant_hash,
 };
-use http::{HeaderMap, Method};
+use http::header::DATE;
+use http::{HeaderMap, Method, Uri};
 use ledger::{
     ChangeParties, Command, Currency, Digest, FspName, FulfilState, PartyBinding, PartyChangeForm,
     TransferId,
 };
 
-use crate::server::Envelope;
+use crate::inbound::{Envelope, Inbound, Stored};
+use crate::message::Message;
+use crate::trace::RequestTrace;
 
 /// A message as the edge records it.
 #[derive(Clone, Debug)]
@@ -29,7 +33,7 @@ pub struct Recorded {
 
 /// What the edge records of a message that came with a `Date` and a trace, without the sockets;
 /// `None` for messages that are not recorded. `path` may carry the query, `span` is the id of the
-/// hub's span, not zero.
+/// hub's span, not zero. `completedTimestamp` may be any time.
 ///
 /// # Errors
 /// As [`fspiop::accept`] and [`command_of`] say.
@@ -50,21 +54,44 @@ pub fn recorded(
         trace: found.trace.unwrap_or(TraceContext::new([0; 16])),
         through_proxy: found.proxy.is_some(),
     };
-    let Some(command) = command_of(&route, &envelope, body)? else { return Ok(None) };
-    let destination = match &command {
-        Command::Prepare(prepare) => Some(prepare.payee),
-        _ => None,
-    };
-    let destination = destination.as_ref();
-    let trace = envelope.trace;
+    let Some(command) = command_of(&route, &envelope, body, || None)? else { return Ok(None) };
+    let uri = Uri::try_from(path)
+        .map_err(|_| Refusal::new(ErrorCode::MALFORMED_SYNTAX, "the path is no URI"))?;
+    let (method, body) = (method.clone(), Bytes::copy_from_slice(body));
     strip(&mut headers);
-    rewrite(&mut headers, &Forwarding { method, path, destination, trace, span, now_ms: 0 });
-    let mut stored = Vec::new();
-    payload::encode(&headers, body, &mut stored);
-    Ok(Some(Recorded { command, payload: stored }))
+    let stages = RequestTrace::default();
+    let inbound = Inbound { envelope, method, uri, headers, body, stages };
+    let Stored { payload, .. } = store(&command, inbound, span, || 0);
+    Ok(Some(Recorded { command, payload }))
 }
 
-/// The command that a message becomes; `None` for the messages that are not recorded.
+/// The recorded form of a message. That of a message about a transfer has the headers with which
+/// it is forwarded. `now_ms` is asked when the message has no `Date`.
+pub(crate) fn store(
+    command: &Command,
+    inbound: Inbound,
+    span: u64,
+    now_ms: impl FnOnce() -> u64,
+) -> Stored {
+    let Inbound { envelope, method, uri, mut headers, body, stages } = inbound;
+    if !matches!(command, Command::ChangeParties(_)) {
+        let (path, destination) = if let Command::Prepare(prepare) = command {
+            ("/transfers", Some(&prepare.payee))
+        } else {
+            (uri.path(), None)
+        };
+        let now_ms = if headers.contains_key(DATE) { 0 } else { now_ms() };
+        let (method, trace) = (&method, envelope.trace);
+        let with = Forwarding { method, path, destination, trace, span, now_ms };
+        rewrite(&mut headers, &with);
+    }
+    let mut payload = Vec::new();
+    payload::encode(&headers, &body, &mut payload);
+    Stored { message: Message { headers, body }, payload, stages }
+}
+
+/// The command that a message becomes; `None` for the messages that are not recorded. `now_ms` is
+/// the time to which `completedTimestamp` must be near; `None` allows any.
 ///
 /// # Errors
 /// As the body's `parse` says: 3100 to 3103.
@@ -72,12 +99,18 @@ pub fn command_of(
     route: &Route<'_>,
     envelope: &Envelope,
     body: &[u8],
+    now_ms: impl FnOnce() -> Option<u64>,
 ) -> Result<Option<Command>, Refusal> {
     let source = envelope.source;
     Ok(Some(match route {
         Route::TransfersPost => prepare(envelope, &Prepare::parse(body)?, body),
         Route::TransfersPut(path) => {
             let fulfilled = Fulfil::parse(body)?;
+            if !envelope.through_proxy
+                && let Some(now_ms) = now_ms()
+            {
+                fulfilled.check_completed(now_ms)?;
+            }
             let Some(id) = path.id else { return Ok(None) };
             fulfil(envelope, id, &fulfilled, body)
         }
@@ -102,12 +135,22 @@ pub fn command_of(
         }
         Route::ParticipantsDelete(path) if !path.has_braces => remove(envelope, path),
         Route::ParticipantsBatch => register_batch(envelope, &BatchRegistration::parse(body)?),
-        _ => return Ok(None),
+        Route::ParticipantsDelete(_)
+        | Route::ParticipantsGet(_)
+        | Route::ParticipantsError(_)
+        | Route::PartiesGet(_)
+        | Route::PartiesPut(_)
+        | Route::PartiesError(_)
+        | Route::QuotesPost
+        | Route::QuotesGet(_)
+        | Route::QuotesPut(_)
+        | Route::QuotesError(_)
+        | Route::TransfersGet(_) => return Ok(None),
     }))
 }
 
 /// `POST /transfers`.
-pub(crate) fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
+fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Command {
     Command::Prepare(Box::new(ledger::Prepare {
         id: prepare.transfer,
         source: envelope.source,
@@ -123,12 +166,7 @@ pub(crate) fn prepare(envelope: &Envelope, prepare: &Prepare, body: &[u8]) -> Co
 }
 
 /// `PUT /transfers/{ID}`.
-pub(crate) fn fulfil(
-    envelope: &Envelope,
-    id: TransferId,
-    fulfil: &Fulfil<'_>,
-    body: &[u8],
-) -> Command {
+fn fulfil(envelope: &Envelope, id: TransferId, fulfil: &Fulfil<'_>, body: &[u8]) -> Command {
     Command::Fulfil(Box::new(ledger::Fulfil {
         id,
         source: envelope.source,
@@ -144,7 +182,7 @@ pub(crate) fn fulfil(
 }
 
 /// `PUT /transfers/{ID}/error`.
-pub(crate) fn abort(
+fn abort(
     envelope: &Envelope,
     id: TransferId,
     error: &ErrorInformation<'_>,
@@ -161,7 +199,7 @@ pub(crate) fn abort(
 }
 
 /// `POST` and `PUT /participants/{Type}/{ID}[/{SubId}]`: `fsp` serves the party.
-pub(crate) fn register(
+fn register(
     envelope: &Envelope,
     path: &PartyPath<'_>,
     fsp: FspName,
@@ -172,13 +210,13 @@ pub(crate) fn register(
 }
 
 /// `DELETE /participants/{Type}/{ID}[/{SubId}]`: the currency of the query narrows it.
-pub(crate) fn remove(envelope: &Envelope, path: &PartyPath<'_>) -> Command {
+fn remove(envelope: &Envelope, path: &PartyPath<'_>) -> Command {
     let party = binding(path, envelope.source, path.currency);
     change_parties(envelope, PartyChangeForm::Delete, vec![party])
 }
 
 /// `POST /participants`: the entries without a fault.
-pub(crate) fn register_batch(envelope: &Envelope, batch: &BatchRegistration<'_>) -> Command {
+fn register_batch(envelope: &Envelope, batch: &BatchRegistration<'_>) -> Command {
     let source = envelope.source;
     let parties = batch
         .parties

@@ -8,14 +8,13 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use fspiop::admission::{self, Admission, Admitted, Bounds, Whole};
-use node::stages::Stages;
 
 use crate::pool::SWEEP;
+use crate::trace::Tracer;
 
 /// Bounds of the connections from clients; counts are per thread.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +47,7 @@ impl Default for ConnectionLimits {
 /// The open connections of one thread.
 pub(crate) struct Connections {
     limits: ConnectionLimits,
-    stages: Arc<Stages>,
+    tracer: Tracer,
     places: RefCell<Admission<Rc<Line>>>,
     /// Sweeps so far: the clock by which connections age.
     sweeps: Rc<Cell<u64>>,
@@ -60,7 +59,7 @@ pub(crate) struct Line {
     connections: Weak<Connections>,
     place: Cell<Option<admission::Place>>,
     sweeps: Rc<Cell<u64>>,
-    stages: Arc<Stages>,
+    tracer: Tracer,
     /// When something was last read, if somebody watches.
     heard_ns: Cell<u64>,
     /// Requests being served; over HTTP/1.1 at most one.
@@ -95,10 +94,10 @@ pub(crate) struct Serving {
 }
 
 impl Connections {
-    pub(crate) fn new(limits: ConnectionLimits, stages: Arc<Stages>) -> Rc<Self> {
+    pub(crate) fn new(limits: ConnectionLimits, tracer: Tracer) -> Rc<Self> {
         let bounds = Bounds { total: limits.total, per_address: limits.per_address };
         let places = RefCell::new(Admission::new(bounds));
-        Rc::new(Self { limits, stages, places, sweeps: Rc::default() })
+        Rc::new(Self { limits, tracer, places, sweeps: Rc::default() })
     }
 
     #[cfg(test)]
@@ -109,8 +108,8 @@ impl Connections {
     /// A place for one more connection from there; `None` when requests are being served on every
     /// connection that could make room.
     pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
-        let (sweeps, stages) = (Rc::clone(&self.sweeps), Arc::clone(&self.stages));
-        let line = Rc::new(Line::new(Rc::downgrade(self), sweeps, stages));
+        let sweeps = Rc::clone(&self.sweeps);
+        let line = Rc::new(Line::new(Rc::downgrade(self), sweeps, self.tracer.clone()));
         let admitted = self.places.borrow_mut().admit(address, Rc::clone(&line));
         let Admitted { place, evicted } = admitted.ok()?;
         line.place.set(Some(place));
@@ -130,7 +129,7 @@ impl Connections {
 }
 
 impl Line {
-    fn new(connections: Weak<Connections>, sweeps: Rc<Cell<u64>>, stages: Arc<Stages>) -> Self {
+    fn new(connections: Weak<Connections>, sweeps: Rc<Cell<u64>>, tracer: Tracer) -> Self {
         Self {
             connections,
             place: Cell::new(None),
@@ -146,16 +145,14 @@ impl Line {
             ignores_client_id: Cell::new(false),
             waker: RefCell::new(None),
             sweeps,
-            stages,
+            tracer,
             heard_ns: Cell::new(0),
         }
     }
 
     /// Something was read.
     pub(crate) fn hear(&self) {
-        if let Some(now) = self.stages.now_ns() {
-            self.heard_ns.set(now);
-        }
+        self.heard_ns.set(self.tracer.now_ns());
         if self.serving.get() == 0 && !self.begun.get() && !self.shared.get() {
             self.begun.set(true);
             self.since.set(self.sweeps.get());
@@ -308,8 +305,8 @@ impl Drop for Serving {
 mod tests {
     use super::*;
 
-    fn unwatched() -> Arc<Stages> {
-        Arc::new(Stages::new(1))
+    fn unwatched() -> Tracer {
+        Tracer::new(&std::sync::Arc::new(node::stages::Stages::new(1)), 0)
     }
 
     fn limits() -> ConnectionLimits {

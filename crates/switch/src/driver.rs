@@ -16,44 +16,86 @@ use std::time::Duration;
 
 use delivery::{Attempt, AttemptResult, Delivery};
 use ledger::{FinishedDelivery, Notice, Outcome};
-use node::Refused;
 use node::outbox::{OutboxHost, RECORD_PATIENCE};
-use node::stages::{Moment, What};
-use ports::{Clock, Net, Now};
+use node::stages::Moment;
+use node::{Handle, Refused};
+use ports::{Net, Now};
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::edge::{Edge, Parcel};
-use crate::forward::Undelivered;
-use crate::notices::{self, Answered};
-use crate::null::{self, Decisions};
-use crate::pool::{Failure, SWEEP};
+use crate::connections::Connections;
+use crate::failure::{Failure, Undelivered};
+use crate::message::{Message, Parcel};
+use crate::notices::{Answered, Notices};
+use crate::null;
+use crate::outbox::Outbox;
+use crate::pool::SWEEP;
 use crate::progress::LaneWatch;
-use crate::{Message, Wedge, forward, inquiry, progress};
+use crate::submitter::Submitter;
+use crate::thread::Thread;
+use crate::traffic::Shown;
+
+/// The parts of an I/O thread that its tasks use.
+pub(crate) struct Driver {
+    pub(crate) handle: Handle<Message>,
+    pub(crate) outbox: Rc<Outbox>,
+    pub(crate) notices: Notices,
+    pub(crate) submitter: Rc<Submitter>,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) shown: Arc<Shown>,
+    /// Notified when the mailbox has mail.
+    pub(crate) mail: Arc<Notify>,
+    /// A part that is stopped on purpose.
+    pub(crate) wedge: Option<Wedge>,
+}
+
+/// A part of the edge that is stopped on purpose, for a test of the watchdog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wedge {
+    /// The last I/O thread, from its first sweep on.
+    Thread,
+    /// Every lane: what is due is not attempted.
+    Lanes,
+}
+
+impl Driver {
+    fn thread(&self) -> &Thread {
+        &self.notices.egress.thread
+    }
+
+    /// Stops the last thread if that was asked for.
+    fn stop_if_wedged(&self) {
+        let is_last = self.handle.mailboxes() == self.thread().number + 1;
+        while is_last && self.wedge == Some(Wedge::Thread) {
+            std::thread::park();
+        }
+    }
+}
 
 /// Starts the tasks of a thread.
-pub(crate) fn spawn(edge: &Rc<Edge>) {
-    spawn_local(flush_when_woken(Rc::clone(edge)));
-    spawn_local(read_mail(Rc::clone(edge)));
-    spawn_local(retry(Rc::clone(edge)));
-    spawn_local(record_when_idle(Rc::clone(edge)));
-    spawn_local(sweep(Rc::clone(edge)));
+pub(crate) fn spawn(driver: &Rc<Driver>, lanes: LaneWatch) {
+    spawn_local(flush_when_woken(Rc::clone(driver)));
+    spawn_local(read_mail(Rc::clone(driver)));
+    spawn_local(retry(Rc::clone(driver)));
+    spawn_local(record_when_idle(Rc::clone(driver)));
+    spawn_local(sweep(Rc::clone(driver), lanes));
 }
 
 /// The I/O thread as the outbox sees it. Each attempt is a task of this thread.
-struct Host<'a>(&'a Rc<Edge>);
+struct Host<'a>(&'a Rc<Driver>);
 
 impl Net for Host<'_> {
     type Attempt = Attempt<Rc<Parcel>>;
 
     fn send(&mut self, attempt: Attempt<Rc<Parcel>>) {
-        self.0.counters.attempts.add(1);
+        self.0.thread().counters.attempts.add(1);
         spawn_local(make_attempt(Rc::clone(self.0), attempt));
     }
 }
 
 impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
     fn now(&self) -> Now {
-        self.0.clock.now()
+        self.0.thread().now()
     }
 
     fn submit(&mut self, submissions: &mut Vec<node::Submission<Message>>) -> Result<(), Refused> {
@@ -61,77 +103,74 @@ impl OutboxHost<Message, Rc<Parcel>> for Host<'_> {
     }
 
     fn answer(&mut self, waiter: u32, reply: Result<Outcome, Refused>) {
-        self.0.waiters.answer(waiter, reply);
+        self.0.submitter.waiters.answer(waiter, reply);
     }
 
     fn parcel(&mut self, notice: Notice, message: Option<Arc<Message>>) -> (Rc<Parcel>, u32) {
-        if let Some(transfer) = notice.transfer {
-            let what = What::Sending(notice.kind, notice.recipient);
-            self.0.mark(transfer, what, [Moment::Owed]);
-        }
+        self.0.thread().tracer.notice(&notice, Moment::Owed);
         let bytes = message.as_ref().map_or(0, |message| message.body.len() as u32);
         (Parcel::new(notice, message), bytes)
     }
 
     fn flush_soon(&mut self) {
-        self.0.flush.notify_one();
+        self.0.outbox.flush.notify_one();
     }
 
     fn record_later(&mut self) {
-        self.0.record.notify_one();
+        self.0.outbox.record.notify_one();
     }
 
     fn retry_at(&mut self, _due: delivery::Moment) {
-        self.0.retry.notify_one();
+        self.0.outbox.retry.notify_one();
     }
 
     fn register_changed(&mut self) {
-        // Looking at it is enough: see `Edge::view`.
-        drop(self.0.view());
+        // Looking at it is enough: see `Directory::view`.
+        drop(self.0.notices.egress.directory.view());
     }
 
     fn must_record(&mut self, end: &FinishedDelivery, _: &Delivery<Rc<Parcel>>) -> bool {
-        self.0.options.decisions != Decisions::Null || !null::made(end.notice)
+        !null::made(end.notice)
     }
 }
 
 /// Hands finished deliveries over: no other record will take them along.
-pub(crate) fn record(edge: &Rc<Edge>) {
-    edge.outbox.borrow_mut().record_now(&mut Host(edge));
+pub(crate) fn record(driver: &Rc<Driver>) {
+    driver.outbox.state.borrow_mut().record_now(&mut Host(driver));
 }
 
-async fn flush_when_woken(edge: Rc<Edge>) {
+async fn flush_when_woken(driver: Rc<Driver>) {
     loop {
-        edge.flush.notified().await;
-        edge.outbox.borrow_mut().flush(&mut Host(&edge));
+        driver.outbox.flush.notified().await;
+        driver.outbox.state.borrow_mut().flush(&mut Host(&driver));
     }
 }
 
-async fn read_mail(edge: Rc<Edge>) {
+async fn read_mail(driver: Rc<Driver>) {
     loop {
-        edge.mail.notified().await;
-        edge.outbox.borrow_mut().read_mail(&mut Host(&edge));
-        inquiry::answer(&edge);
-        start_due_attempts(&edge);
+        driver.mail.notified().await;
+        driver.outbox.state.borrow_mut().read_mail(&mut Host(&driver));
+        driver.shown.inquiries.answer(&driver.outbox, driver.thread().now());
+        start_due_attempts(&driver);
     }
 }
 
-fn start_due_attempts(edge: &Rc<Edge>) {
-    if edge.options.wedge != Some(Wedge::Lanes) {
-        edge.outbox.borrow_mut().start_due_attempts(&mut Host(edge));
+fn start_due_attempts(driver: &Rc<Driver>) {
+    if driver.wedge != Some(Wedge::Lanes) {
+        driver.outbox.state.borrow_mut().start_due_attempts(&mut Host(driver));
     }
 }
 
-async fn make_attempt(edge: Rc<Edge>, attempt: Attempt<Rc<Parcel>>) {
+async fn make_attempt(driver: Rc<Driver>, attempt: Attempt<Rc<Parcel>>) {
     let Attempt { notice, recipient, .. } = attempt;
-    let answered = notices::send(&edge, attempt).await;
-    let mut outbox = edge.outbox.borrow_mut();
+    let answered = driver.notices.send(attempt).await;
+    let mut outbox = driver.outbox.state.borrow_mut();
     if let Ok(Answered { pause_micros: Some(micros), .. }) = answered {
-        outbox.pause_asked(recipient, micros, edge.clock.now());
+        outbox.pause_asked(recipient, micros, driver.thread().now());
     }
-    outbox.attempted(notice, result_of(answered), &mut Host(&edge));
+    outbox.attempted(notice, result_of(answered), &mut Host(&driver));
     drop(outbox);
-    start_due_attempts(&edge);
+    start_due_attempts(&driver);
 }
 
 fn result_of(answered: Result<Answered, Undelivered>) -> AttemptResult {
@@ -148,47 +187,44 @@ fn result_of(answered: Result<Answered, Undelivered>) -> AttemptResult {
 }
 
 /// Sleeps until the delivery policy wants to try something again.
-async fn retry(edge: Rc<Edge>) {
+async fn retry(driver: Rc<Driver>) {
     loop {
-        let moved = edge.moved.take();
+        let moved = driver.notices.egress.directory.take_moved();
         for participant in moved {
-            edge.pools.address_changed(participant);
-            let change = edge.breakers.address_changed(participant);
-            forward::report(&edge, participant, change);
-            edge.outbox.borrow_mut().address_changed(participant, edge.clock.now());
-            start_due_attempts(&edge);
+            driver.notices.egress.address_changed(participant);
+            driver.outbox.state.borrow_mut().address_changed(participant, driver.thread().now());
+            start_due_attempts(&driver);
         }
-        let due = edge.outbox.borrow().next_deadline(edge.clock.now());
+        let due = driver.outbox.state.borrow().next_deadline(driver.thread().now());
         match due {
-            None => edge.retry.notified().await,
+            None => driver.outbox.retry.notified().await,
             Some(due) => {
-                let wait = Duration::from_micros(due.0.saturating_sub(edge.moment().0));
+                let wait = Duration::from_micros(due.0.saturating_sub(driver.thread().moment().0));
                 tokio::select! {
-                    () = tokio::time::sleep(wait) => start_due_attempts(&edge),
-                    () = edge.retry.notified() => {}
+                    () = tokio::time::sleep(wait) => start_due_attempts(&driver),
+                    () = driver.outbox.retry.notified() => {}
                 }
             }
         }
     }
 }
 
-async fn record_when_idle(edge: Rc<Edge>) {
+async fn record_when_idle(driver: Rc<Driver>) {
     loop {
-        edge.record.notified().await;
+        driver.outbox.record.notified().await;
         tokio::time::sleep(RECORD_PATIENCE).await;
-        edge.outbox.borrow_mut().record_when_idle(&mut Host(&edge));
+        driver.outbox.state.borrow_mut().record_when_idle(&mut Host(&driver));
     }
 }
 
-async fn sweep(edge: Rc<Edge>) {
+async fn sweep(driver: Rc<Driver>, mut lanes: LaneWatch) {
     let mut interval = tokio::time::interval(SWEEP);
-    let mut lanes = LaneWatch::default();
     loop {
         interval.tick().await;
-        edge.shown.turns.add(1);
-        lanes.look(&edge);
-        progress::wedge(&edge);
-        edge.pools.sweep();
-        edge.connections.sweep();
+        driver.shown.turns.add(1);
+        lanes.look(&driver.shown);
+        driver.stop_if_wedged();
+        driver.notices.egress.sweep();
+        driver.connections.sweep();
     }
 }

@@ -11,14 +11,26 @@
 //! 6. The payee's `PUT /transfers/{id}` comes in by the same door, and the notices it causes go
 //!    out by the same way.
 //!
-//! Look-ups and quotes (`parties`, `quotes`) are not recorded: `forward` sends them on once, and
-//! tells the sender when that failed.
+//! Look-ups and quotes (`parties`, `quotes`) are not recorded: `egress` sends them on once, and
+//! sends the sender an error callback when that failed.
 //!
 //! Where the operator demands it, `signatures` verifies what comes in before 2, and has what the
 //! hub itself makes in 5 signed by `signer`.
 //!
 //! Each I/O thread is a world of its own: it accepts, parses, submits and sends with a runtime of
 //! its own, and owns the lanes of the participants assigned to it.
+//!
+//! A handler takes only the parts of its thread that it may touch:
+//!
+//! | Part | Does |
+//! |---|---|
+//! | `thread` | number, clock, counters; `trace` notes stages for waterfalls |
+//! | `directory` | participants, parties and endpoints, as of the last change |
+//! | `submitter` | hands a command to the sequencer and waits for the outcome |
+//! | `outbox` | submissions and callbacks that wait; `driver` has the tasks that carry them |
+//! | `egress` | sends messages to participants: addresses, pools, breakers, shares, signatures |
+//!
+//! `parts` assembles them. No module imports itself through others.
 #![warn(missing_docs)]
 
 mod address;
@@ -26,25 +38,37 @@ mod breaker;
 mod commands;
 mod connections;
 mod counters;
+mod directory;
 mod driver;
-mod edge;
-mod forward;
+mod egress;
+mod failure;
+mod inbound;
 mod inquiry;
+mod message;
 mod multiplexed;
 mod names;
 mod notices;
 mod null;
+mod options;
+mod outbox;
 mod participants;
 mod parties;
+mod parts;
+mod party_names;
 mod pool;
 mod progress;
 mod quotes;
+mod records;
 mod server;
 mod share;
 mod signatures;
 mod signer;
 mod socket;
 mod stalled;
+mod submitter;
+mod thread;
+mod trace;
+mod traffic;
 mod transfers;
 mod waiters;
 mod watched;
@@ -53,106 +77,39 @@ mod wording;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::HeaderMap;
-use node::progress::Pulse;
 use node::{Handle, Mailbox, SystemClock};
 use ports::Clock;
 use socket2::{Domain, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
+use tokio::task::spawn_local;
 
 pub use breaker::OpenBreaker;
 pub use commands::{Recorded, command_of, recorded};
 pub use connections::ConnectionLimits;
 pub use counters::Totals;
+pub use driver::Wedge;
+pub use inbound::Envelope;
 pub use inquiry::Underway;
-pub use notices::{message_of_payload, stored_message};
+pub use message::Message;
 pub use null::Decisions;
+pub use options::Options;
 pub use pool::{PoolLimits, SWEEP as TIMEOUT_GRAIN};
-pub use server::Envelope;
+pub use records::{message_of_payload, stored_message};
 pub use signatures::Signatures;
 pub use signer::Signer;
 pub use stalled::{StalledLane, StalledLanes, described};
+pub use traffic::Traffic;
 
-use breaker::Breakers;
 use counters::Counters;
-use edge::{Edge, Seat, Shown};
+use parts::{Parts, Seat};
+use traffic::Shown;
 
 /// Connections the kernel may hold before they are accepted.
 const BACKLOG: i32 = 4_096;
-/// How long requests under way may take to end once the switch stops: 3 s.
-const GRACE: Duration = Duration::from_secs(3);
-/// How long callbacks under way may take to end after that.
-const LAST_CALLBACKS: Duration = Duration::from_millis(500);
-
-/// A recorded message as it will be forwarded.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// Headers, already those of the outgoing message.
-    pub headers: HeaderMap,
-    /// The body, byte for byte as received.
-    pub body: Bytes,
-}
-
-/// How the edge behaves, and its bounds; per thread where threads have one each.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How owed notices are delivered.
-    pub policy: delivery::Policy,
-    /// Bounds of the connections to participants.
-    pub pool: PoolLimits,
-    /// Which addresses of participants may be called.
-    pub reach: Arc<fspiop::reach::Reach>,
-    /// Bounds of the connections from clients.
-    pub connections: ConnectionLimits,
-    /// Where gateways connect from: `X-Client-Id` is ignored from any other address. Empty
-    /// believes it from all.
-    pub gateways: Arc<[fspiop::reach::Network]>,
-    /// Look-ups, quotes and answers being forwarded.
-    pub forwards_max: usize,
-    /// How far ahead a transfer may expire; `None` for no limit.
-    pub expiration_max: Option<Duration>,
-    /// Whether transfers are decided.
-    pub decisions: Decisions,
-    /// Signatures that are demanded and made.
-    pub signatures: Signatures,
-    /// How long a lane may have work and do none of it before it is called stuck.
-    pub patience: Duration,
-    /// What is broken on purpose.
-    pub wedge: Option<Wedge>,
-}
-
-/// A part of the edge that is stopped on purpose, for a test of whoever watches it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wedge {
-    /// The last I/O thread, from its first sweep on.
-    Thread,
-    /// Every lane: what is due is not attempted.
-    Lanes,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            policy: delivery::Policy::default(),
-            pool: PoolLimits::default(),
-            reach: Arc::default(),
-            connections: ConnectionLimits::default(),
-            gateways: Arc::default(),
-            forwards_max: 8_192,
-            expiration_max: None,
-            decisions: Decisions::Real,
-            signatures: Signatures::default(),
-            patience: Duration::from_secs(10),
-            wedge: None,
-        }
-    }
-}
 
 /// Sockets that listen on one address, one for each thread.
 #[derive(Debug)]
@@ -290,83 +247,16 @@ fn run(
         .build_local(LocalOptions::default())
         .expect("the machine has what a runtime needs: an epoll instance and an eventfd");
     runtime.block_on(async move {
-        let edge = Rc::new(Edge::new(seat, handle, options));
-        driver::spawn(&edge);
+        let parts = Parts::new(seat, handle, options);
+        driver::spawn(&parts.driver, parts.lanes());
         let listener = tokio::net::TcpListener::from_std(listener)
             .expect("a listening socket can be registered with the runtime");
-        let accepting = tokio::task::spawn_local(server::accept(Rc::clone(&edge), listener));
+        let accepting = spawn_local(server::accept(Rc::clone(&parts.server), listener));
         // An error means that the sender is gone, which is as good as its word.
         let _stopped = stop.wait_for(|stop| *stop).await;
         accepting.abort();
-        drain(&edge).await;
+        parts.drain().await;
     });
     // Callbacks still under way are abandoned: they are owed, and sent again after the next start.
     drop(runtime);
-}
-
-/// Lets the requests that wait for the sequencer have their answers. Meanwhile no callback begins;
-/// those under way have a moment to end, and are recorded: whoever sends the rest, this switch
-/// after its next start or another node, repeats as few as can be.
-async fn drain(edge: &Rc<Edge>) {
-    edge.outbox.borrow_mut().stop();
-    let waiting = async {
-        while edge.waiters.len() > 0 || !edge.forwards.borrow().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        // The last answers are on their way to the socket.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    let _in_time = tokio::time::timeout(GRACE, waiting).await;
-    let sending = async {
-        while 0 < edge.outbox.borrow().attempts() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let _in_time = tokio::time::timeout(LAST_CALLBACKS, sending).await;
-    driver::record(edge);
-}
-
-/// What the I/O threads have counted since they started.
-#[derive(Debug, Default)]
-pub struct Traffic {
-    counters: Vec<Arc<Counters>>,
-    /// What each thread shows besides.
-    threads: Vec<Arc<Shown>>,
-    /// Wakes each of them.
-    mail: Vec<Arc<Notify>>,
-    breakers: Arc<Breakers>,
-}
-
-impl Traffic {
-    /// How the threads are, as of now, in their order.
-    #[must_use]
-    pub fn pulses(&self) -> Vec<Pulse> {
-        let pulse = |shown: &Arc<Shown>| Pulse {
-            turns: shown.turns.get(),
-            lanes: shown.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        };
-        self.threads.iter().map(pulse).collect()
-    }
-
-    /// Lanes of all threads whose participant takes no notice, as of their last looks.
-    #[must_use]
-    pub fn stalled_lanes(&self) -> StalledLanes {
-        let mut all = StalledLanes::default();
-        self.threads.iter().for_each(|shown| all.add(shown.stalled.lock().clone()));
-        all
-    }
-
-    /// Participants to which forwards fail at once, those first that stopped answering first.
-    #[must_use]
-    pub fn open_breakers(&self) -> Vec<OpenBreaker> {
-        self.breakers.open()
-    }
-
-    /// Sums over all threads, as of now.
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        let mut sum = Totals::default();
-        self.counters.iter().for_each(|thread| sum.add(thread));
-        sum
-    }
 }

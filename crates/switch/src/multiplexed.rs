@@ -3,18 +3,19 @@
 //! What a connection may occupy: so many requests at once, each with a window of one body of a
 //! transfer; headers as over HTTP/1.1. A client that opens requests only to reset them is cut off.
 
-use std::rc::Rc;
+use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
-use hyper::service::service_fn;
+use hyper::service::HttpService;
 use hyper_util::rt::TokioTimer;
 use tokio::task::spawn_local;
 
 use crate::connections::Line;
-use crate::edge::Edge;
-use crate::server;
 use crate::socket::Socket;
 
 /// Requests at once on one connection.
@@ -41,12 +42,12 @@ impl<F: Future + 'static> Executor<F> for LocalTasks {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
+pub(crate) async fn serve<S>(socket: Socket, line: &Line, service: S)
+where
+    S: HttpService<Incoming, ResBody = Full<Bytes>, Error = Infallible> + 'static,
+    S::Future: 'static,
+{
     line.share();
-    let serving = Rc::clone(&line);
-    let service = service_fn(move |request| {
-        server::serve(Rc::clone(&edge), serving.heard_ns(), serving.serve(), request)
-    });
     let connection = http2::Builder::new(LocalTasks)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)

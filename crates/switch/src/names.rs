@@ -18,7 +18,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::pool::Failure;
+use crate::failure::Failure;
 
 /// How long a resolved name is believed.
 const NAME_LIFETIME: Duration = Duration::from_secs(30);

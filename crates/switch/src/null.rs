@@ -11,11 +11,10 @@ use std::sync::Arc;
 use ledger::{
     Command, FspName, Notice, NoticeId, NoticeKind, Outcome, Position, TraceId, TransferId,
 };
-use node::Event;
-use ports::Clock;
+use node::{Event, Mailbox, View};
+use ports::Now;
 
-use crate::Message;
-use crate::edge::Edge;
+use crate::message::Message;
 
 /// Whether transfers are decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,13 +29,10 @@ pub enum Decisions {
 /// Numbers of notices begin far above those of the node, which still makes some.
 const FIRST_NOTICE: u64 = 1 << 63;
 
-/// What a null switch remembers: how many notices it made.
-pub(crate) struct Null(Cell<u64>);
-
-impl Default for Null {
-    fn default() -> Self {
-        Self(Cell::new(FIRST_NOTICE))
-    }
+/// Makes the notices of a null switch.
+pub(crate) struct Null {
+    mailbox: Arc<Mailbox<Message>>,
+    next: Cell<u64>,
 }
 
 /// A message about a transfer: what of it makes a notice.
@@ -66,24 +62,28 @@ pub(crate) fn made(notice: NoticeId) -> bool {
     FIRST_NOTICE <= notice.0
 }
 
-/// Sends a message on; the caller answers at once.
-pub(crate) fn owe(edge: &Edge, passing: &Passing, message: Message) {
-    let number = edge.null.0.get();
-    edge.null.0.set(number + 1);
-    let view = edge.view();
-    // Whom the register does not know hears nothing, as from the real switch.
-    let Some(recipient) = passing.recipient.and_then(|name| view.find(&name)) else { return };
-    let notice = Notice {
-        id: NoticeId(number),
-        recipient: recipient.index,
-        transfer: Some(passing.transfer),
-        kind: passing.kind,
-        source: Position(0),
-        outcome: Outcome::Accepted,
-        at: edge.clock.now().wall,
-        owed_at: edge.clock.now().wall,
-        trace: passing.trace,
-    };
-    let event = Event::Notice { notice, message: Some(Arc::new(message)) };
-    edge.mailbox.post(&mut vec![event]);
+impl Null {
+    pub(crate) fn new(mailbox: Arc<Mailbox<Message>>) -> Self {
+        Self { mailbox, next: Cell::new(FIRST_NOTICE) }
+    }
+
+    /// Sends a message on; the caller answers at once.
+    pub(crate) fn owe(&self, view: &View, now: Now, passing: &Passing, message: Message) {
+        let number = self.next.replace(self.next.get() + 1);
+        // A recipient that the register does not know is not called, as by the real switch.
+        let Some(recipient) = passing.recipient.and_then(|name| view.find(&name)) else { return };
+        let notice = Notice {
+            id: NoticeId(number),
+            recipient: recipient.index,
+            transfer: Some(passing.transfer),
+            kind: passing.kind,
+            source: Position(0),
+            outcome: Outcome::Accepted,
+            at: now.wall,
+            owed_at: now.wall,
+            trace: passing.trace,
+        };
+        let event = Event::Notice { notice, message: Some(Arc::new(message)) };
+        self.mailbox.post(&mut vec![event]);
+    }
 }

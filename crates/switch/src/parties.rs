@@ -5,127 +5,112 @@ use std::rc::Rc;
 use fspiop::endpoint::EndpointType;
 use fspiop::{ErrorCode, PartyPath, Refusal, Resource, body};
 use http::{Method, StatusCode};
-use ledger::{FspName, ParticipantIndex};
+use ledger::ParticipantIndex;
 
-use crate::edge::Edge;
-use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace, Variables};
-use crate::participants::BRACES;
-use crate::server::{Answering, Inbound};
-
-/// FSPs that one look-up is forwarded to, at most.
-const FORWARDS_MAX: usize = 16;
+use crate::egress::{Complaint, Destination, Egress, Outgoing, OwnMessage, Variables};
+use crate::inbound::{Inbound, Trace};
+use crate::party_names::BRACES;
+use crate::submitter::Answering;
 
 /// `GET /parties/{Type}/{ID}[/{SubId}]`: to the destination, or without one to the FSP that the
 /// directory names, unless that is in another currency than the query's. The query is forwarded. A
 /// destination that is not in the scheme has no party: the directory is not asked for another
 /// (hub-semantics 2.3).
 pub(crate) fn get(
-    edge: &Rc<Edge>,
-    path: PartyPath<'_>,
+    egress: &Rc<Egress>,
+    path: &PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
-    let view = edge.view();
+    let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::MALFORMED_SYNTAX, "invalid fspiop-source header"));
     };
-    let target = PartyTarget::new(&path);
+    let target = PartyTarget::new(path);
     if path.has_braces {
-        return refuse_braces(edge, &target, &inbound, source, StatusCode::ACCEPTED);
+        return refuse_braces(egress, &target, &inbound, source, StatusCode::ACCEPTED);
     }
-    let named: Vec<FspName> = match envelope.destination {
-        Some(name) => vec![name],
-        None => edge
-            .handle
-            .find_party(path.kind.as_str(), &path.id.text, sub_id(&path))
-            .map_err(|_| Refusal::unavailable())?
-            .iter()
-            .filter(|binding| binding.serves(path.currency))
-            .map(|binding| binding.fsp)
-            .take(FORWARDS_MAX)
-            .collect(),
+    let named = match envelope.destination {
+        Some(name) => Some(name),
+        None => egress.directory.find_party(path)?.map(|binding| binding.fsp),
     };
-    let members = named.iter().filter_map(|name| view.find(name));
-    let targets: Vec<(ParticipantIndex, FspName)> =
-        members.map(|member| (member.index, member.name)).collect();
-    if targets.is_empty() {
+    let Some(recipient) = named.and_then(|name| view.find(&name)) else {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::PARTY_NOT_FOUND, "");
-        forward::start_callback(edge, own)?;
+        egress.start_callback(own)?;
         return Ok(StatusCode::ACCEPTED.into());
+    };
+    let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
+    let mut to = target.to(recipient.index, Method::GET, Call::Get);
+    if let Some(query) = inbound.uri.query() {
+        to.path.extend(["?", query]);
     }
-    let query = inbound.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    for (participant, name) in targets {
-        let mut headers = inbound.headers.clone();
-        let mut to = target.to(participant, Method::GET, Call::Get);
-        to.path.push_str(&query);
-        let call = (&Method::GET, to.path.as_str());
-        forward::rewrite_headers(edge, &mut headers, call, envelope.trace, Some(&name));
-        let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
-        forward::start(edge, Outgoing { to, headers, body: inbound.body.clone(), on_failure })?;
-    }
+    let Inbound { mut headers, body, .. } = inbound;
+    let call = (&Method::GET, to.path.as_str());
+    egress.rewrite_headers(&mut headers, call, envelope.trace, Some(&recipient.name));
+    egress.start(Outgoing { to, headers, body, on_failure })?;
     Ok(StatusCode::ACCEPTED.into())
 }
 
 /// `PUT /parties/{Type}/{ID}[/{SubId}]`: the answer goes to whoever asked.
 pub(crate) fn put(
-    edge: &Rc<Edge>,
-    path: PartyPath<'_>,
+    egress: &Rc<Egress>,
+    path: &PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     body::check_party(&inbound.body)?;
-    pass_on(edge, &path, inbound, Call::Put)
+    pass_on(egress, path, inbound, Call::Put)
 }
 
 /// `PUT /parties/{Type}/{ID}[/{SubId}]/error`.
 pub(crate) fn put_error(
-    edge: &Rc<Edge>,
-    path: PartyPath<'_>,
+    egress: &Rc<Egress>,
+    path: &PartyPath<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     body::ErrorInformation::parse(&inbound.body)?;
-    pass_on(edge, &path, inbound, Call::Error)
+    pass_on(egress, path, inbound, Call::Error)
 }
 
 fn pass_on(
-    edge: &Rc<Edge>,
+    egress: &Rc<Egress>,
     path: &PartyPath<'_>,
     mut inbound: Inbound,
     call: Call,
 ) -> Result<Answering, Refusal> {
-    let view = edge.view();
+    let view = egress.directory.view();
     let envelope = inbound.envelope;
     let Some(source) = view.find(&envelope.source).map(|member| member.index) else {
         return Err(Refusal::new(ErrorCode::ID_NOT_FOUND, "Requester FSP not found"));
     };
     let target = PartyTarget::new(path);
     if path.has_braces {
-        return refuse_braces(edge, &target, &inbound, source, StatusCode::OK);
+        return refuse_braces(egress, &target, &inbound, source, StatusCode::OK);
     }
     let recipient = envelope.destination.and_then(|name| view.find(&name));
     let Some(recipient) = recipient.map(|member| member.index) else {
         let own = target.error(source, Trace::of(&inbound), ErrorCode::DESTINATION_FSP, "");
-        forward::start_callback(edge, own)?;
+        egress.start_callback(own)?;
         return Ok(StatusCode::OK.into());
     };
     let to = target.to(recipient, Method::PUT, call);
     let rewriting = (&Method::PUT, to.path.as_str());
     let on_failure = Some(target.complaint(source, Trace::of(&inbound)));
-    forward::rewrite_headers(edge, &mut inbound.headers, rewriting, envelope.trace, None);
+    egress.rewrite_headers(&mut inbound.headers, rewriting, envelope.trace, None);
     let Inbound { headers, body, .. } = inbound;
-    forward::start(edge, Outgoing { to, headers, body, on_failure })?;
+    egress.start(Outgoing { to, headers, body, on_failure })?;
     Ok(StatusCode::OK.into())
 }
 
 /// Accepts a request whose identifier has braces, and refuses it by callback.
 fn refuse_braces(
-    edge: &Rc<Edge>,
+    egress: &Rc<Egress>,
     target: &PartyTarget,
     inbound: &Inbound,
     sender: ParticipantIndex,
     accepted: StatusCode,
 ) -> Result<Answering, Refusal> {
     let own = target.error(sender, Trace::of(inbound), ErrorCode::MALFORMED_SYNTAX, BRACES);
-    forward::start_callback(edge, own)?;
+    egress.start_callback(own)?;
     Ok(accepted.into())
 }
 
@@ -193,8 +178,4 @@ impl PartyTarget {
             no_endpoint: ErrorCode::DESTINATION_COMMUNICATION,
         }
     }
-}
-
-fn sub_id<'a>(path: &'a PartyPath<'_>) -> Option<&'a str> {
-    path.sub_id.as_ref().map(|sub_id| &*sub_id.text)
 }

@@ -34,16 +34,16 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use ledger::ParticipantIndex;
-use node::stages::Stages;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::Options;
 use crate::breaker::Breakers;
-use crate::counters::Counters;
+use crate::failure::Failure;
 use crate::names::{Name, Names};
 use crate::share::Shares;
+use crate::thread::Thread;
+use crate::trace::CallTimes;
 use crate::watched::{Watched, WrittenAt};
 
 /// Between two sweeps for requests whose time is over.
@@ -81,38 +81,6 @@ impl Default for PoolLimits {
             answer: Duration::from_secs(20),
             connections_max: 512,
             connections_all: 4_096,
-        }
-    }
-}
-
-/// Why a request has no status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// No connection could be made.
-    Connect,
-    /// The address is not one that may be called.
-    Denied,
-    /// The answer did not come in time.
-    TimedOut,
-    /// The connection broke.
-    Broken,
-    /// The connection broke before any of the answer came: if it had been used before, then
-    /// because the peer was closing it while the request was written.
-    Unanswered,
-    /// There was nothing to write, or it may not be sent: nobody was called.
-    Unsent,
-    /// No connection became free in time, or this machine has none left: nothing was sent.
-    Crowded,
-    /// The participant's circuit breaker is open: nothing was sent.
-    NotAnswering,
-}
-
-impl Failure {
-    /// Whether the participant had its chance and gave no HTTP answer.
-    pub(crate) fn is_silence(self) -> bool {
-        match self {
-            Self::Connect | Self::TimedOut | Self::Broken | Self::Unanswered => true,
-            Self::Denied | Self::Unsent | Self::Crowded | Self::NotAnswering => false,
         }
     }
 }
@@ -161,28 +129,19 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
     /// `Retry-After` of a failure, as it was sent.
     pub(crate) retry_after: Option<HeaderValue>,
-    /// When it was asked for, if somebody watches.
-    pub(crate) asked: Option<Asked>,
-}
-
-/// When a request was sent, by the clock of [`node::stages`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) connected_ns: u64,
-    pub(crate) written_ns: u64,
+    pub(crate) times: CallTimes,
 }
 
 /// The pools of one thread.
 pub(crate) struct Pools {
     limits: PoolLimits,
     reach: Arc<Reach>,
-    counters: Arc<Counters>,
+    thread: Rc<Thread>,
     breakers: Arc<Breakers>,
     names: Names,
     /// By the participant's place in the register.
     participants: RefCell<Vec<Vec<Rc<Peer>>>>,
     totals: Rc<Totals>,
-    stages: Arc<Stages>,
     /// Sweeps so far: the clock by which requests age.
     sweeps: Cell<u64>,
 }
@@ -241,22 +200,21 @@ struct Connection {
 
 impl Pools {
     pub(crate) fn new(
-        options: &Options,
-        counters: Arc<Counters>,
+        limits: PoolLimits,
+        reach: Arc<Reach>,
+        thread: Rc<Thread>,
         breakers: Arc<Breakers>,
-        stages: Arc<Stages>,
     ) -> Self {
-        let (limits, reach) = (options.pool, Arc::clone(&options.reach));
         let shares = Shares { all: limits.connections_all, most: limits.connections_max };
         let zero = || Cell::new(0);
         let totals = Rc::new(Totals { shares, in_use: zero(), idle: zero(), next: zero() });
         let (participants, names, sweeps) = (RefCell::default(), Names::default(), Cell::new(0));
-        Self { limits, reach, counters, breakers, names, participants, totals, stages, sweeps }
+        Self { limits, reach, thread, breakers, names, participants, totals, sweeps }
     }
 
     /// Counts a call that was not made, and informs the operator the first time for this address.
     fn deny(&self, name: &Name) -> Failure {
-        self.counters.calls_denied.add(1);
+        self.thread.counters.calls_denied.add(1);
         if !name.denied.replace(true) {
             ports::tell(format_args!(
                 "{} is not called: endpoints.networks and endpoints.ports in the \
@@ -373,7 +331,7 @@ impl Pools {
             return Err(lease.failure());
         }
         let request = unsent.take().ok_or(Failure::Broken)?;
-        let connected = self.stages.now_ns();
+        let connected_ns = self.thread.tracer.now_ns();
         let (status, retry_after, body) = {
             let sent = pin!(connection.sender.borrow_mut().try_send_request(request));
             let response = connection.drive(sent).await.map_err(|mut error| {
@@ -393,7 +351,7 @@ impl Pools {
         let whole = connection.drive(pin!(read_to_end(body, status))).await;
         let (body, reusable) = whole.map_err(|()| lease.failure())?;
         let written_ns = connection.written_at.get();
-        let asked = connected.map(|connected_ns| Asked { connected_ns, written_ns });
+        let times = CallTimes { connected_ns, written_ns };
         drop(lease);
         if reusable && connection.settle() {
             if connection.is_ready() {
@@ -402,7 +360,7 @@ impl Pools {
                 self.finish(peer, connection);
             }
         }
-        Ok(Answer { status, body, retry_after, asked })
+        Ok(Answer { status, body, retry_after, times })
     }
 
     /// An answer that came before its request was written: the peer shall have all of it.
@@ -428,7 +386,7 @@ impl Pools {
             Ok(Err(Failure::Denied)) => return Err(self.deny(&peer.name)),
             connected => connected.map_err(|_| Failure::Connect)??,
         };
-        let stream = Watched::new(stream, &self.stages, &self.counters);
+        let stream = Watched::new(stream, &self.thread);
         let written_at = stream.written_at();
         let (sender, wire) = handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Connect)?;
         Ok(Rc::new(Connection {

@@ -1,23 +1,31 @@
 //! Whether the lanes of this thread get on. The thread looks for itself, for the lanes are its
 //! own, at every second sweep: twice a second, a glance at each lane.
 
-use std::sync::PoisonError;
+use std::rc::Rc;
 use std::time::Duration;
 
 use delivery::{Due, LaneWork};
 use node::progress::{GAP_MAX, Still, Stuck};
 
-use crate::Wedge;
-use crate::edge::Edge;
+use crate::directory::Directory;
+use crate::outbox::Outbox;
 use crate::pool::SWEEP;
 use crate::stalled::StallWatch;
+use crate::thread::Thread;
+use crate::traffic::Shown;
 
 /// Sweeps between two looks, so that a look counts for as much as a pause can.
 const SWEEPS: u32 = 2;
 
-/// What was seen of each lane, in their order of first use.
-#[derive(Debug, Default)]
+/// The lanes of this thread, and what was seen of each, in their order of first use.
 pub(crate) struct LaneWatch {
+    outbox: Rc<Outbox>,
+    directory: Rc<Directory>,
+    thread: Rc<Thread>,
+    /// How long a lane may have work and do none of it.
+    patience: Duration,
+    /// How long an attempt may take.
+    attempt: Duration,
     sweeps: u32,
     lanes: Vec<Still<Seen>>,
     stalls: StallWatch,
@@ -27,49 +35,74 @@ pub(crate) struct LaneWatch {
 type Seen = (Option<Due>, (u64, u32, u32));
 
 impl LaneWatch {
+    /// `patience` is the time without progress, `attempt` that of the longest attempt.
+    pub(crate) fn new(
+        outbox: &Rc<Outbox>,
+        directory: &Rc<Directory>,
+        thread: &Rc<Thread>,
+        (patience, attempt): (Duration, Duration),
+    ) -> Self {
+        Self {
+            outbox: Rc::clone(outbox),
+            directory: Rc::clone(directory),
+            thread: Rc::clone(thread),
+            patience,
+            attempt: attempt + SWEEP * 2,
+            sweeps: 0,
+            lanes: Vec::new(),
+            stalls: StallWatch::default(),
+        }
+    }
+
     /// To be called at every sweep.
-    pub(crate) fn look(&mut self, edge: &Edge) {
+    pub(crate) fn look(&mut self, shown: &Shown) {
         self.sweeps += 1;
         if self.sweeps < SWEEPS {
             return;
         }
         self.sweeps = 0;
         let passed = (SWEEP * SWEEPS).min(GAP_MAX);
-        self.stalls.look_at_all(edge, passed);
-        let outbox = edge.outbox.borrow();
+        let stalled = self.stalls.look_at_all(&self.outbox, &self.directory, passed);
+        let stuck = self.stuck(passed);
+        shown.publish(stuck, stalled);
+    }
+
+    /// Lanes that are stuck.
+    fn stuck(&mut self, passed: Duration) -> Vec<Stuck> {
+        let outbox = self.outbox.state.borrow();
         let delivery = outbox.delivery();
         let parked = delivery.lane_states().map(|lane| u64::from(lane.parked)).sum();
-        edge.counters.parked.set(parked);
+        self.thread.counters.parked.set(parked);
+        let may_send = self.outbox.may_send();
         let mut stuck = Vec::new();
-        for (at, work) in delivery.work(edge.moment()).enumerate() {
+        for (at, work) in delivery.work(self.thread.moment()).enumerate() {
             // Without a lease an attempt that is due waits for the log, which has a stage of its
             // own.
             let work = match work.due {
-                Some(Due::Attempt) if !edge.may_send() => LaneWork { due: None, ..work },
+                Some(Due::Attempt) if !may_send => LaneWork { due: None, ..work },
                 _ => work,
             };
             if self.lanes.len() == at {
                 self.lanes.push(Still::default());
             }
             let idle = self.lanes[at].look(work.due.is_some(), (work.due, work.done), passed);
-            let due = work.due.filter(|due| patience(edge, *due) <= idle);
-            stuck.extend(due.map(|due| name(edge, &work, due, idle)));
+            let due = work.due.filter(|due| self.patience(*due) <= idle);
+            stuck.extend(due.map(|due| name(&self.directory, &work, due, idle)));
         }
-        *edge.shown.stuck.lock().unwrap_or_else(PoisonError::into_inner) = stuck;
+        stuck
+    }
+
+    /// An attempt may take all the time that a silent participant is given.
+    fn patience(&self, due: Due) -> Duration {
+        match due {
+            Due::Attempt | Due::Record => self.patience,
+            Due::Result => self.patience + self.attempt,
+        }
     }
 }
 
-/// An attempt may take all the time that a silent participant is given.
-fn patience(edge: &Edge, due: Due) -> Duration {
-    let attempt = edge.options.pool.connect + edge.options.pool.answer + SWEEP * 2;
-    match due {
-        Due::Attempt | Due::Record => edge.options.patience,
-        Due::Result => edge.options.patience + attempt,
-    }
-}
-
-fn name(edge: &Edge, work: &LaneWork, due: Due, idle: Duration) -> Stuck {
-    let view = edge.view();
+fn name(directory: &Directory, work: &LaneWork, due: Due, idle: Duration) -> Stuck {
+    let view = directory.view();
     let name = view.get(work.recipient).map_or("?", |member| member.name.as_str());
     let waiting = work.waiting;
     let detail = match due {
@@ -81,12 +114,4 @@ fn name(edge: &Edge, work: &LaneWork, due: Due, idle: Duration) -> Stuck {
         Due::Result => format!("{} attempts under way do not end", work.done.1),
     };
     Stuck { stage: format!("lane {name}"), idle, detail, restart_helps: true }
-}
-
-/// Stops the last thread if that was asked for.
-pub(crate) fn wedge(edge: &Edge) {
-    let last = edge.handle.mailboxes() == edge.number + 1;
-    while last && edge.options.wedge == Some(Wedge::Thread) {
-        std::thread::park();
-    }
 }

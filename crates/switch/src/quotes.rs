@@ -10,80 +10,82 @@ use http::{Method, StatusCode};
 use ledger::{Currency, FspName, ParticipantIndex};
 use node::View;
 
-use crate::edge::Edge;
-use crate::forward::{self, Complaint, Destination, Outgoing, OwnMessage, Trace};
-use crate::server::{Answering, Envelope, Inbound};
+use crate::egress::{Complaint, Destination, Egress, Outgoing, OwnMessage};
+use crate::inbound::{Envelope, Inbound, Trace};
+use crate::submitter::Answering;
 
 /// `POST /quotes`.
-pub(crate) fn post(edge: &Rc<Edge>, inbound: Inbound) -> Result<Answering, Refusal> {
+pub(crate) fn post(egress: &Rc<Egress>, inbound: Inbound) -> Result<Answering, Refusal> {
     if inbound.envelope.destination.is_none() {
         let missing = "/header must have required property 'fspiop-destination'";
         return Err(Refusal::new(ErrorCode::MISSING_ELEMENT, missing));
     }
     let quote = Quote::parse(&inbound.body)?;
-    let fault = check_quote(&edge.view(), &inbound.envelope, &quote);
+    let fault = check_quote(&egress.directory.view(), &inbound.envelope, &quote);
     let id = quote.quote.to_string();
-    send(edge, inbound, &Method::POST, &id, "/quotes".into(), fault)
+    send(egress, inbound, &Method::POST, &id, "/quotes".into(), fault)
 }
 
 /// `PUT /quotes/{ID}`.
 pub(crate) fn put(
-    edge: &Rc<Edge>,
-    id: Identifier<'_>,
+    egress: &Rc<Egress>,
+    id: &Identifier<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     let response = QuoteResponse::parse(&inbound.body)?;
     let currency = response.payee_currency();
-    let fault = check_response(&edge.view(), &inbound, currency);
+    let fault = check_response(&egress.directory.view(), &inbound, currency);
     let path = format!("/quotes/{}", id.raw);
-    send(edge, inbound, &Method::PUT, id.raw, path, fault)
+    send(egress, inbound, &Method::PUT, id.raw, path, fault)
 }
 
 /// `PUT /quotes/{ID}/error`.
 pub(crate) fn put_error(
-    edge: &Rc<Edge>,
-    id: Identifier<'_>,
+    egress: &Rc<Egress>,
+    id: &Identifier<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     let said = ErrorInformation::parse_of_quote(&inbound.body)?;
     if !said.code.is_accepted() {
         let (code, description) = said.effective();
         let body = fspiop::callback::error(code, &description, &[]);
-        return replace_error(edge, id, inbound, body);
+        return replace_error(egress, id, inbound, body);
     }
     let path = format!("/quotes/{}/error", id.raw);
-    send(edge, inbound, &Method::PUT, id.raw, path, None)
+    send(egress, inbound, &Method::PUT, id.raw, path, None)
 }
 
 /// An error whose code the scheme does not know: the hub says 3100 in its place
 /// (hub-semantics 1.5).
 fn replace_error(
-    edge: &Rc<Edge>,
-    id: Identifier<'_>,
+    egress: &Rc<Egress>,
+    id: &Identifier<'_>,
     inbound: Inbound,
     body: Bytes,
 ) -> Result<Answering, Refusal> {
-    let view = edge.view();
+    let view = egress.directory.view();
     let named = inbound.envelope.destination.and_then(|name| view.find(&name));
-    let (Some(recipient), Some(sender)) = (named, edge.sender(&inbound.envelope.source)) else {
+    let (Some(recipient), Some(sender)) =
+        (named, egress.directory.sender(&inbound.envelope.source))
+    else {
         let path = format!("/quotes/{}/error", id.raw);
-        return send(edge, inbound, &Method::PUT, id.raw, path, None);
+        return send(egress, inbound, &Method::PUT, id.raw, path, None);
     };
     let on_failure = Some(complaint(sender, id.raw, &inbound));
     let (to, trace) = (error_to(recipient.index, id.raw), Trace::of(&inbound));
     let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
-    forward::start_replacement(edge, own, on_failure)?;
+    egress.start_replacement(own, on_failure)?;
     Ok(StatusCode::OK.into())
 }
 
 /// `GET /quotes/{ID}`.
 pub(crate) fn get(
-    edge: &Rc<Edge>,
-    id: Identifier<'_>,
+    egress: &Rc<Egress>,
+    id: &Identifier<'_>,
     inbound: Inbound,
 ) -> Result<Answering, Refusal> {
     let path = format!("/quotes/{}", id.raw);
-    send(edge, inbound, &Method::GET, id.raw, path, None)
+    send(egress, inbound, &Method::GET, id.raw, path, None)
 }
 
 /// What is wrong with a message that is refused by callback.
@@ -132,7 +134,7 @@ fn fault(code: ErrorCode, name: &FspName) -> Fault {
 /// Forwards the message, or sends its sender an error callback that says why not. A message of an
 /// unknown sender reaches no participant.
 fn send(
-    edge: &Rc<Edge>,
+    egress: &Rc<Egress>,
     mut inbound: Inbound,
     method: &Method,
     id: &str,
@@ -140,10 +142,10 @@ fn send(
     fault: Option<Fault>,
 ) -> Result<Answering, Refusal> {
     let accepted = if *method == Method::PUT { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let view = edge.view();
+    let view = egress.directory.view();
     let envelope = inbound.envelope;
-    let Some(sender) = edge.sender(&envelope.source) else {
-        edge.ignore();
+    let Some(sender) = egress.directory.sender(&envelope.source) else {
+        egress.directory.ignore();
         return Ok(accepted.into());
     };
     let recipient = envelope.destination.and_then(|name| view.find(&name));
@@ -152,7 +154,7 @@ fn send(
         let body = fspiop::callback::error(code, &description, &[]);
         let (to, trace) = (error_to(sender, id), Trace::of(&inbound));
         let own = OwnMessage { to, resource: Resource::Quotes, trace, body };
-        forward::start_callback(edge, own)?;
+        egress.start_callback(own)?;
         return Ok(accepted.into());
     };
     let to = Destination {
@@ -164,9 +166,9 @@ fn send(
     };
     let on_failure = Some(complaint(sender, id, &inbound));
     let call = (method, to.path.as_str());
-    forward::rewrite_headers(edge, &mut inbound.headers, call, envelope.trace, None);
+    egress.rewrite_headers(&mut inbound.headers, call, envelope.trace, None);
     let Inbound { headers, body, .. } = inbound;
-    forward::start(edge, Outgoing { to, headers, body, on_failure })?;
+    egress.start(Outgoing { to, headers, body, on_failure })?;
     Ok(accepted.into())
 }
 

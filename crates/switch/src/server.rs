@@ -1,10 +1,11 @@
 //! HTTP in: connections, requests, bodies, and the synchronous answer.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fspiop::headers::X_CLIENT_ID;
+use fspiop::reach::Network;
 use fspiop::{ErrorCode, Found, Refusal, Resource, Route};
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName};
 use http::request::Parts;
@@ -20,16 +22,25 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use node::stages::{self, Moment};
-use ports::Clock;
+use ledger::Stamp;
+use node::Handle;
+use node::stages::Moment;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use crate::connections::{Line, Place, Serving};
-use crate::edge::{Arrival, Decision, Edge};
-use crate::socket::{self, Protocol, Socket};
-use crate::{multiplexed, notices, participants, parties, quotes, signatures, transfers};
+use crate::connections::{ConnectionLimits, Connections, Line, Place, Serving};
+use crate::directory::Directory;
+use crate::egress::Egress;
+use crate::inbound::{Envelope, Inbound};
+use crate::message::Message;
+use crate::signatures::Seals;
+use crate::socket::{self, Protocol, Room, Socket};
+use crate::submitter::{Answering, Submitter};
+use crate::thread::Thread;
+use crate::trace::RequestTrace;
+use crate::transfers::{self, Transfers};
+use crate::{multiplexed, notices, participants, parties, quotes};
 
 /// A client must take what it is sent within this time.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -44,111 +55,92 @@ const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 /// A client that sends nothing for so long waits for the answer first.
 const DISCARD_SILENCE: Duration = Duration::from_millis(100);
 
-/// What of a request's headers outlives their rewriting.
-#[derive(Clone, Copy, Debug)]
-pub struct Envelope {
-    /// `FSPIOP-Source`.
-    pub source: ledger::FspName,
-    /// `FSPIOP-Destination`.
-    pub destination: Option<ledger::FspName>,
-    /// Version of the `Content-Type`.
-    pub version: fspiop::Version,
-    /// The trace the message belongs to: its own, or one opened for it.
-    pub trace: fspiop::TraceContext,
-    /// Whether a proxy stands in for the source.
-    pub through_proxy: bool,
-}
-
-/// An accepted message: everything but the route, which borrows from the path.
-pub(crate) struct Inbound {
-    pub(crate) envelope: Envelope,
-    pub(crate) method: Method,
-    /// Path and query as received.
-    pub(crate) uri: http::Uri,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// When it came, if somebody watches.
-    pub(crate) arrival: Option<Arrival>,
-}
-
-/// By what status an accepted message is answered.
-pub(crate) enum Answering {
-    /// At once.
-    Now(StatusCode),
-    /// When its record is durable and decided.
-    Decided(Decision, StatusCode),
-    /// When the state has been asked, which few messages need.
-    Asked(Asking),
-}
-
-/// Asks the state about a message first.
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
-
-impl From<StatusCode> for Answering {
-    fn from(status: StatusCode) -> Self {
-        Self::Now(status)
-    }
+/// The parts of the thread that serve clients.
+pub(crate) struct Server {
+    pub(crate) thread: Rc<Thread>,
+    pub(crate) started: Stamp,
+    pub(crate) handle: Handle<Message>,
+    pub(crate) directory: Rc<Directory>,
+    pub(crate) submitter: Rc<Submitter>,
+    pub(crate) egress: Rc<Egress>,
+    pub(crate) transfers: Rc<Transfers>,
+    pub(crate) seals: Rc<Seals>,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) limits: ConnectionLimits,
+    /// Where gateways connect from; empty believes `X-Client-Id` from all.
+    pub(crate) gateways: Arc<[Network]>,
+    pub(crate) turned_away: Cell<usize>,
+    /// Room that clients' sockets are read into.
+    pub(crate) room: Rc<Room>,
+    /// Bytes of bodies that are not yet whole.
+    pub(crate) gathered: Cell<usize>,
 }
 
 /// Accepts connections until the thread ends.
-pub(crate) async fn accept(edge: Rc<Edge>, listener: TcpListener) {
+pub(crate) async fn accept(server: Rc<Server>, listener: TcpListener) {
     loop {
         match listener.accept().await {
-            Ok((stream, from)) => admit(&edge, stream, from.ip()),
+            Ok((stream, from)) => admit(&server, stream, from.ip()),
             // Out of file descriptors, or a client that left: neither ends the service.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-fn admit(edge: &Rc<Edge>, stream: TcpStream, from: IpAddr) {
-    let Some(place) = edge.connections.admit(from) else {
-        edge.counters.connections_refused.add(1);
-        turn_away(edge, stream);
+fn admit(server: &Rc<Server>, stream: TcpStream, from: IpAddr) {
+    let Some(place) = server.connections.admit(from) else {
+        server.thread.counters.connections_refused.add(1);
+        turn_away(server, stream);
         return;
     };
-    edge.counters.connections.add(1);
-    let gateways = &edge.options.gateways;
+    server.thread.counters.connections.add(1);
+    let gateways = &server.gateways;
     if !gateways.is_empty() && !gateways.iter().any(|network| network.contains_canonical(from)) {
         place.line().ignore_client_id();
     }
-    edge.counters.connections_evicted.add(u64::from(place.has_evicted));
+    server.thread.counters.connections_evicted.add(u64::from(place.has_evicted));
     let socket = SockRef::from(&stream);
     if stream.set_nodelay(true).is_ok() && socket.set_tcp_user_timeout(Some(WRITE_PATIENCE)).is_ok()
     {
-        spawn_local(serve_connection(Rc::clone(edge), stream, place));
+        spawn_local(serve_connection(Rc::clone(server), stream, place));
     }
 }
 
-fn turn_away(edge: &Rc<Edge>, stream: TcpStream) {
-    if edge.turned_away.get() < TURNED_AWAY_MAX {
-        edge.turned_away.set(edge.turned_away.get() + 1);
-        let edge = Rc::clone(edge);
+fn turn_away(server: &Rc<Server>, stream: TcpStream) {
+    if server.turned_away.get() < TURNED_AWAY_MAX {
+        server.turned_away.set(server.turned_away.get() + 1);
+        let server = Rc::clone(server);
         spawn_local(async move {
             socket::turn_away(stream).await;
-            edge.turned_away.set(edge.turned_away.get() - 1);
+            server.turned_away.set(server.turned_away.get() - 1);
         });
     }
 }
 
-async fn serve_connection(edge: Rc<Edge>, stream: TcpStream, place: Place) {
+async fn serve_connection(server: Rc<Server>, stream: TcpStream, place: Place) {
     let line = Rc::clone(place.line());
-    let limits = edge.options.connections;
-    let shared = (Rc::clone(&edge.room), Arc::clone(&edge.counters));
+    let limits = server.limits;
+    let shared = (Rc::clone(&server.room), Arc::clone(&server.thread.counters));
     let opened = Socket::open(stream, Rc::clone(&line), shared, limits.head);
     let Some((socket, protocol)) = opened.await else { return };
     let ending = socket.ending();
     match protocol {
-        Protocol::Http1 => serve_http1(edge, socket, line).await,
-        Protocol::Http2 => multiplexed::serve(edge, socket, line).await,
+        Protocol::Http1 => serve_http1(server, socket, line).await,
+        Protocol::Http2 => {
+            let serving = Rc::clone(&line);
+            let service = service_fn(move |request| {
+                serve(Rc::clone(&server), serving.heard_ns(), serving.serve(), request)
+            });
+            multiplexed::serve(socket, &line, service).await;
+        }
     }
     ending.close().await;
 }
 
-async fn serve_http1(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
+async fn serve_http1(server: Rc<Server>, socket: Socket, line: Rc<Line>) {
     let serving = Rc::clone(&line);
     let service = service_fn(move |request| {
-        serve(Rc::clone(&edge), serving.heard_ns(), serving.serve(), request)
+        serve(Rc::clone(&server), serving.heard_ns(), serving.serve(), request)
     });
     let ended = http1::Builder::new()
         // The sweep sees to it that heads are whole in time.
@@ -163,7 +155,7 @@ async fn serve_http1(edge: Rc<Edge>, socket: Socket, line: Rc<Line>) {
 /// Answers a request. What it waits with is kept small, for each one on its way is moved as a
 /// whole: the request is held once, and what it is read into is gone before the next wait.
 pub(crate) fn serve(
-    edge: Rc<Edge>,
+    server: Rc<Server>,
     heard_ns: u64,
     serving: Serving,
     request: Request<Incoming>,
@@ -171,8 +163,8 @@ pub(crate) fn serve(
     let (mut parts, mut body) = request.into_parts();
     async move {
         if let Err(refusal) = fspiop::framing::check(&parts) {
-            edge.counters.malformed.add(1);
-            edge.counters.refused.add(1);
+            server.thread.counters.malformed.add(1);
+            server.thread.counters.refused.add(1);
             return Ok(closing(refuse(&refusal)));
         }
         if serving.ignores_client_id() {
@@ -180,10 +172,10 @@ pub(crate) fn serve(
         }
         // Who asks before it sends the body is answered before it does.
         let asks = parts.headers.contains_key(EXPECT);
-        let answer = answer(&edge, heard_ns, (&mut parts, &mut body), &serving).await;
+        let answer = answer(&server, heard_ns, (&mut parts, &mut body), &serving).await;
         let refusal = match answer {
             Ok(response) => {
-                edge.counters.requests.add(1);
+                server.thread.counters.requests.add(1);
                 return Ok(response);
             }
             Err(refusal) => refusal,
@@ -192,49 +184,43 @@ pub(crate) fn serve(
         if !was_slow && !asks && !body.is_end_stream() {
             Box::pin(discard(&mut body)).await;
         }
-        edge.counters.refused.add(1);
+        server.thread.counters.refused.add(1);
         Ok(refuse(&refusal))
     }
 }
 
 async fn answer(
-    edge: &Rc<Edge>,
-    arrived_ns: u64,
+    server: &Rc<Server>,
+    heard_ns: u64,
     (parts, body): (&mut Parts, &mut Incoming),
     serving: &Serving,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    let parsed = edge.handle.stages().now_ns();
+    let mut stages = server.thread.tracer.request(heard_ns);
     let uri = parts.uri.clone();
     let api = match fspiop::find(&parts.method, uri.path())? {
-        Found::Health => return Ok(health(edge)),
+        Found::Health => return Ok(health(server)),
         // Endpoints are never out of date here; operators' scripts may still ask.
         Found::EndpointCache => return Ok(empty(StatusCode::ACCEPTED)),
         Found::Api(api) => api,
     };
     let resource = api.resource();
-    let envelope = envelope(edge, parts, resource)?;
+    let envelope = envelope(server, parts, resource)?;
     let route = api.route(uri.query())?;
     let max = resource.body_bytes_max();
-    let body = read(edge, body, &parts.headers, max).await?;
+    let body = read(server, body, &parts.headers, max).await?;
     serving.mark_whole();
-    let arrival = parsed.map(|parsed_ns| Arrival {
-        arrived_ns: if arrived_ns == 0 { parsed_ns } else { arrived_ns },
-        parsed_ns,
-        read_ns: stages::monotonic_ns(),
-    });
-    if edge.may_lag_for(&envelope.source) {
-        Box::pin(edge.catch_up()).await?;
+    stages.mark(Moment::Read);
+    if server.directory.may_lag_for(&envelope.source) {
+        Box::pin(server.directory.catch_up()).await?;
     }
     let head = (mem::take(&mut parts.method), uri.clone(), mem::take(&mut parts.headers));
-    match take(edge, (resource, route), head, (envelope, body, arrival))? {
+    match take(server, (resource, route), head, (envelope, body, stages))? {
         Answering::Now(status) => Ok(empty(status)),
         Answering::Asked(asking) => Ok(empty(asking.await?)),
         Answering::Decided(decision, status) => {
-            let watched = decision.made(edge).await?;
+            let mut stages = decision.made(&server.directory).await?;
             let response = empty(status);
-            if let Some((transfer, what)) = watched {
-                edge.mark(transfer, what, [Moment::Answered]);
-            }
+            stages.mark(Moment::Answered);
             Ok(response)
         }
     }
@@ -242,47 +228,53 @@ async fn answer(
 
 /// Takes a message that is here as a whole.
 fn take(
-    edge: &Rc<Edge>,
+    server: &Rc<Server>,
     (resource, route): (Resource, Route<'_>),
     (method, uri, headers): (Method, Uri, HeaderMap),
-    (envelope, body, arrival): (Envelope, Bytes, Option<Arrival>),
+    (envelope, body, stages): (Envelope, Bytes, RequestTrace),
 ) -> Result<Answering, Refusal> {
-    let mut inbound = Inbound { envelope, method, uri, headers, body, arrival };
-    signatures::check(edge, resource, &inbound)?;
+    let mut inbound = Inbound { envelope, method, uri, headers, body, stages };
+    server.seals.check(resource, &inbound)?;
     // Before anything is stored or forwarded, whatever becomes of the message.
     fspiop::forward::strip(&mut inbound.headers);
     if matches!(inbound.method, Method::GET | Method::DELETE) {
         // It means nothing, so it goes to nobody.
         inbound.body = Bytes::new();
     }
-    dispatch(edge, route, inbound)
+    dispatch(server, &route, inbound)
 }
 
-fn dispatch(edge: &Rc<Edge>, route: Route<'_>, inbound: Inbound) -> Result<Answering, Refusal> {
+fn dispatch(
+    server: &Rc<Server>,
+    route: &Route<'_>,
+    inbound: Inbound,
+) -> Result<Answering, Refusal> {
+    let Server { submitter, egress, transfers, .. } = &**server;
     match route {
-        Route::TransfersPost => transfers::post(edge, inbound),
-        Route::TransfersPut(path) => transfers::put(edge, path, inbound),
-        Route::TransfersError(path) => transfers::put_error(edge, path, inbound),
-        Route::TransfersGet(path) => transfers::get(edge, path, &inbound),
-        Route::PartiesGet(path) => parties::get(edge, path, inbound),
-        Route::PartiesPut(path) => parties::put(edge, path, inbound),
-        Route::PartiesError(path) => parties::put_error(edge, path, inbound),
-        Route::QuotesPost => quotes::post(edge, inbound),
-        Route::QuotesPut(id) => quotes::put(edge, id, inbound),
-        Route::QuotesError(id) => quotes::put_error(edge, id, inbound),
-        Route::QuotesGet(id) => quotes::get(edge, id, inbound),
-        Route::ParticipantsBatch => participants::post_batch(edge, inbound),
-        Route::ParticipantsPost(path) | Route::ParticipantsPut(path) => {
-            participants::register(edge, path, inbound)
+        Route::TransfersPost | Route::TransfersPut(_) | Route::TransfersError(_) => {
+            transfers::submit(transfers, route, inbound)
         }
-        Route::ParticipantsDelete(path) => participants::delete(edge, path, inbound),
-        Route::ParticipantsGet(path) => participants::get(edge, path, &inbound),
-        Route::ParticipantsError(path) => participants::put_error(edge, path, inbound),
+        Route::TransfersGet(path) => transfers::get(transfers, path, &inbound),
+        Route::PartiesGet(path) => parties::get(egress, path, inbound),
+        Route::PartiesPut(path) => parties::put(egress, path, inbound),
+        Route::PartiesError(path) => parties::put_error(egress, path, inbound),
+        Route::QuotesPost => quotes::post(egress, inbound),
+        Route::QuotesPut(id) => quotes::put(egress, id, inbound),
+        Route::QuotesError(id) => quotes::put_error(egress, id, inbound),
+        Route::QuotesGet(id) => quotes::get(egress, id, inbound),
+        Route::ParticipantsBatch => participants::post_batch((submitter, egress), route, inbound),
+        Route::ParticipantsPost(path)
+        | Route::ParticipantsPut(path)
+        | Route::ParticipantsDelete(path) => {
+            participants::change((submitter, egress), (route, path), inbound)
+        }
+        Route::ParticipantsGet(path) => participants::get(egress, path, &inbound),
+        Route::ParticipantsError(path) => participants::put_error(egress, path, inbound),
     }
 }
 
 /// The header checks, and what of the headers outlives their rewriting.
-fn envelope(edge: &Edge, parts: &Parts, resource: Resource) -> Result<Envelope, Refusal> {
+fn envelope(server: &Server, parts: &Parts, resource: Resource) -> Result<Envelope, Refusal> {
     let length = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
     if fspiop::headers::HEADER_BYTES_MAX < parts.headers.iter().map(length).sum() {
         return Err(Refusal::too_large());
@@ -292,14 +284,14 @@ fn envelope(edge: &Edge, parts: &Parts, resource: Resource) -> Result<Envelope, 
         source: headers.source,
         destination: headers.destination,
         version: headers.version,
-        trace: headers.trace.unwrap_or_else(|| new_trace(edge)),
+        trace: headers.trace.unwrap_or_else(|| server.thread.new_trace()),
         through_proxy: headers.proxy.is_some(),
     })
 }
 
 /// Reads a body to its end: without a copy when it came in one piece, as nearly all do.
 async fn read(
-    edge: &Edge,
+    server: &Server,
     body: &mut Incoming,
     headers: &HeaderMap,
     max: usize,
@@ -309,7 +301,7 @@ async fn read(
         return Err(Refusal::too_large());
     }
     let reading = async {
-        let mut gathered = Gathered { edge, bytes: 0 };
+        let mut gathered = Gathered { server, bytes: 0 };
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -339,7 +331,7 @@ async fn read(
     if let Poll::Ready(body) = at_once {
         return body;
     }
-    match tokio::time::timeout(edge.options.connections.body, reading).await {
+    match tokio::time::timeout(server.limits.body, reading).await {
         Ok(body) => body,
         Err(_) => Err(Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
@@ -350,17 +342,17 @@ async fn read(
 
 /// Bytes of one body that is not yet whole, among those of all; until it is dropped.
 struct Gathered<'a> {
-    edge: &'a Edge,
+    server: &'a Server,
     bytes: usize,
 }
 
 impl Gathered<'_> {
     fn add(&mut self, more: usize) -> Result<(), Refusal> {
-        let all = self.edge.gathered.get() + more;
+        let all = self.server.gathered.get() + more;
         if GATHERED_BYTES_MAX < all {
             return Err(Refusal::unavailable());
         }
-        self.edge.gathered.set(all);
+        self.server.gathered.set(all);
         self.bytes += more;
         Ok(())
     }
@@ -368,7 +360,7 @@ impl Gathered<'_> {
 
 impl Drop for Gathered<'_> {
     fn drop(&mut self) {
-        self.edge.gathered.set(self.edge.gathered.get() - self.bytes);
+        self.server.gathered.set(self.server.gathered.get() - self.bytes);
     }
 }
 
@@ -398,13 +390,6 @@ fn join(first: Bytes, rest: BytesMut) -> Bytes {
     whole.extend_from_slice(&first);
     whole.extend_from_slice(&rest);
     whole.freeze()
-}
-
-fn new_trace(edge: &Edge) -> fspiop::TraceContext {
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&edge.unique().to_be_bytes());
-    id[8..].copy_from_slice(&(edge.unique() | 1).to_be_bytes());
-    fspiop::TraceContext::new(id)
 }
 
 fn empty(status: StatusCode) -> Response<Full<Bytes>> {
@@ -437,8 +422,8 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
 }
 
 /// `GET /health` on the FSPIOP port (hub-semantics 8.4).
-fn health(edge: &Edge) -> Response<Full<Bytes>> {
-    let condition = edge.handle.condition();
+fn health(server: &Server) -> Response<Full<Bytes>> {
+    let condition = server.handle.condition();
     let (status, word) = match condition.is_well() {
         true => (StatusCode::OK, "OK"),
         false => (StatusCode::BAD_GATEWAY, "DOWN"),
@@ -455,13 +440,13 @@ fn health(edge: &Edge) -> Response<Full<Bytes>> {
         .iter()
         .map(|(name, status)| format!("{{\"name\":\"{name}\",\"status\":\"{status}\"}}"))
         .collect();
-    let uptime_ms = edge.clock.now().monotonic_us / 1_000;
+    let uptime_ms = server.thread.now().monotonic_us / 1_000;
     let body = format!(
         "{{\"status\":\"{word}\",\"uptime\":{}.{:03},\"startTime\":\"{}\",\"versionNumber\":\"{}\",\
          \"services\":[{}]}}",
         uptime_ms / 1_000,
         uptime_ms % 1_000,
-        notices::iso_text(edge.started.millis()),
+        notices::iso_text(server.started.millis()),
         env!("CARGO_PKG_VERSION"),
         shown.join(","),
     );

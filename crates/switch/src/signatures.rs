@@ -22,9 +22,10 @@ use http::{HeaderMap, Method};
 use jws::{Demand, KeyDirectory, Policy, VerificationKey};
 use ledger::FspName;
 
-use crate::edge::Edge;
-use crate::server::Inbound;
+use crate::directory::Directory;
+use crate::inbound::Inbound;
 use crate::signer::Signer;
+use crate::thread::Thread;
 
 /// What is verified and signed, and with which keys. Nothing by default.
 #[derive(Clone, Debug, Default)]
@@ -37,59 +38,14 @@ pub struct Signatures {
     pub signer: Option<Signer>,
 }
 
-/// Refuses a message whose resource demands signatures, unless its own is good.
-///
-/// # Errors
-/// 400, 3105, with what is wrong.
-pub(crate) fn check(edge: &Edge, resource: Resource, inbound: &Inbound) -> Result<(), Refusal> {
-    match edge.options.signatures.policy.demands(&inbound.method, resource) {
-        Demand::Nothing => return Ok(()),
-        Demand::GoodIfPresent if !inbound.headers.contains_key(&FSPIOP_SIGNATURE) => return Ok(()),
-        Demand::GoodIfPresent | Demand::Good => {}
-    }
-    let uri = &inbound.uri;
-    let message = jws::Signed {
-        method: &inbound.method,
-        path: uri.path_and_query().map_or(uri.path(), PathAndQuery::as_str),
-        headers: &inbound.headers,
-        body: &inbound.body,
-    };
-    let verified = jws::verify_with(&message, |source| edge.keys.of(edge, source));
-    let counter = match verified {
-        Ok(()) => &edge.counters.signatures_verified,
-        Err(_) => &edge.counters.signatures_refused,
-    };
-    counter.add(1);
-    verified.map_err(|error| error.refusal())
+/// Verifies and makes the signatures of one thread.
+pub(crate) struct Seals {
+    options: Signatures,
+    thread: Rc<Thread>,
+    directory: Rc<Directory>,
+    /// The parsed keys of those who have sent something.
+    keys: RefCell<HashMap<FspName, Entry>>,
 }
-
-/// Signs a message of the hub if its resource is signed; `None` when that failed, in which case
-/// it must not be sent.
-pub(crate) async fn seal(
-    edge: &Edge,
-    (method, resource): (&Method, Resource),
-    headers: HeaderMap,
-    body: Bytes,
-) -> Option<(HeaderMap, Bytes)> {
-    let signatures = &edge.options.signatures;
-    if !signatures.policy.signs(method, resource) {
-        return Some((headers, body));
-    }
-    edge.counters.signatures_asked.add(1);
-    let signed = match &signatures.signer {
-        Some(signer) => signer.sign(headers, body).await.ok(),
-        None => None,
-    };
-    match signed {
-        Some(_) => edge.counters.signatures_made.add(1),
-        None => edge.counters.signatures_failed.add(1),
-    }
-    signed
-}
-
-/// The parsed keys of those who have sent something.
-#[derive(Default)]
-pub(crate) struct KeyBook(RefCell<HashMap<FspName, Entry>>);
 
 struct Entry {
     /// Generations of the register and of the directory that the keys are of.
@@ -97,13 +53,73 @@ struct Entry {
     keys: Rc<[VerificationKey]>,
 }
 
-impl KeyBook {
+impl Seals {
+    pub(crate) fn new(
+        options: Signatures,
+        thread: &Rc<Thread>,
+        directory: &Rc<Directory>,
+    ) -> Rc<Self> {
+        let (thread, directory) = (Rc::clone(thread), Rc::clone(directory));
+        Rc::new(Self { options, thread, directory, keys: RefCell::default() })
+    }
+
+    /// Refuses a message whose resource demands signatures, unless its own is good.
+    ///
+    /// # Errors
+    /// 400, 3105, with what is wrong.
+    pub(crate) fn check(&self, resource: Resource, inbound: &Inbound) -> Result<(), Refusal> {
+        let is_signed = || inbound.headers.contains_key(&FSPIOP_SIGNATURE);
+        match self.options.policy.demands(&inbound.method, resource) {
+            Demand::Nothing => return Ok(()),
+            Demand::GoodIfPresent if !is_signed() => return Ok(()),
+            Demand::GoodIfPresent | Demand::Good => {}
+        }
+        let uri = &inbound.uri;
+        let message = jws::Signed {
+            method: &inbound.method,
+            path: uri.path_and_query().map_or(uri.path(), PathAndQuery::as_str),
+            headers: &inbound.headers,
+            body: &inbound.body,
+        };
+        let verified = jws::verify_with(&message, |source| self.keys_of(source));
+        let counter = match verified {
+            Ok(()) => &self.thread.counters.signatures_verified,
+            Err(_) => &self.thread.counters.signatures_refused,
+        };
+        counter.add(1);
+        verified.map_err(|error| error.refusal())
+    }
+
+    /// Signs a message of the hub if its resource is signed; `None` when that failed, in which
+    /// case it must not be sent.
+    pub(crate) async fn seal(
+        &self,
+        (method, resource): (&Method, Resource),
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Option<(HeaderMap, Bytes)> {
+        if !self.options.policy.signs(method, resource) {
+            return Some((headers, body));
+        }
+        let counters = &self.thread.counters;
+        counters.signatures_asked.add(1);
+        let signed = match &self.options.signer {
+            Some(signer) => signer.sign(headers, body).await.ok(),
+            None => None,
+        };
+        match signed {
+            Some(_) => counters.signatures_made.add(1),
+            None => counters.signatures_failed.add(1),
+        }
+        signed
+    }
+
     /// The keys of a participant as of now; none for whom nobody knows.
-    fn of(&self, edge: &Edge, name: &FspName) -> Rc<[VerificationKey]> {
-        let directory = edge.options.signatures.directory.as_ref();
-        let view = edge.view();
-        let seen = (edge.generation(), directory.map_or(0, |keys| keys.generation()));
-        let mut entries = self.0.borrow_mut();
+    fn keys_of(&self, name: &FspName) -> Rc<[VerificationKey]> {
+        let directory = self.options.directory.as_ref();
+        let view = self.directory.view();
+        let seen = (self.directory.generation(), directory.map_or(0, |keys| keys.generation()));
+        let mut entries = self.keys.borrow_mut();
         let before = entries.get(name);
         if let Some(entry) = before.filter(|entry| entry.seen == seen) {
             return Rc::clone(&entry.keys);

@@ -9,14 +9,14 @@
 //! **Bounds.** One entry per lane of the thread. The list for operators has at most
 //! [`STALLED_SHOWN_MAX`] lanes, those that are owed most.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use delivery::{AttemptResult, LaneState};
 use ledger::ParticipantIndex;
 use node::progress::Still;
 
-use crate::edge::Edge;
+use crate::directory::Directory;
+use crate::outbox::Outbox;
 
 /// Time without a delivered notice after which a lane with notices is stalled.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(5);
@@ -115,17 +115,22 @@ impl StallWatch {
         Some(Seen { participant: lane.recipient, owed, idle, last: lane.last, change })
     }
 
-    /// Looks at all lanes of the thread, reports changes, and publishes those that are stalled.
+    /// Looks at all lanes of the thread, reports changes, and returns those that are stalled.
     /// Without the right to send, no lane counts as stalled: its participant has no chance.
-    pub(crate) fn look_at_all(&mut self, edge: &Edge, passed: Duration) {
-        let passed = if edge.may_send() { passed } else { Duration::ZERO };
-        let outbox = edge.outbox.borrow();
+    pub(crate) fn look_at_all(
+        &mut self,
+        outbox: &Outbox,
+        directory: &Directory,
+        passed: Duration,
+    ) -> StalledLanes {
+        let passed = if outbox.may_send() { passed } else { Duration::ZERO };
+        let outbox = outbox.state.borrow();
         let delivery = outbox.delivery();
         let seen = delivery.lane_states().enumerate();
         let seen = seen.filter_map(|(at, lane)| self.look(at, &lane, passed));
         let mut stalled = StalledLanes::default();
         for seen in seen {
-            let view = edge.view();
+            let view = directory.view();
             let name = view.get(seen.participant).map_or("?", |member| member.name.as_str());
             report(name, &seen);
             if seen.change != Some(Change::Recovered) {
@@ -136,17 +141,7 @@ impl StallWatch {
             }
         }
         stalled.keep_most_owed();
-        *edge.shown.stalled.lock() = stalled;
-    }
-}
-
-/// The stalled lanes of one thread as of its last look.
-#[derive(Debug, Default)]
-pub(crate) struct Published(Mutex<StalledLanes>);
-
-impl Published {
-    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, StalledLanes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        stalled
     }
 }
 

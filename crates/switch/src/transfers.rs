@@ -2,76 +2,64 @@
 //! (hub-semantics 3.2 and 3.9).
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use fspiop::body::{ErrorInformation, Fulfil, Prepare};
 use fspiop::endpoint::EndpointType;
-use fspiop::{ErrorCode, Refusal, Resource, TransferPath};
+use fspiop::{ErrorCode, Refusal, Resource, Route, TransferPath};
 use http::{Method, StatusCode};
 use ledger::{Command, LookUp, ParticipantIndex, State};
+use node::Handle;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::edge::{Edge, Stored};
-use crate::forward::{self, Destination, OwnMessage, Trace};
+use crate::commands;
+use crate::directory::Directory;
+use crate::egress::{Destination, Egress, OwnMessage};
+use crate::inbound::{Inbound, Trace};
+use crate::message::Message;
 use crate::notices;
-use crate::server::{Answering, Inbound};
-use crate::{Message, commands};
+use crate::records::Records;
+use crate::submitter::{Answering, Submitter};
 
-/// `POST /transfers`.
-pub(crate) fn post(edge: &Rc<Edge>, mut inbound: Inbound) -> Result<Answering, Refusal> {
-    let prepare = Prepare::parse(&inbound.body)?;
-    let command = commands::prepare(&inbound.envelope, &prepare, &inbound.body);
-    let trace = inbound.envelope.trace;
-    let call = (&Method::POST, "/transfers");
-    forward::rewrite_headers(edge, &mut inbound.headers, call, trace, Some(&prepare.payee));
-    match expires_too_late(edge, prepare.expiration_ms) {
-        None => submit(edge, inbound, command, StatusCode::ACCEPTED),
-        Some(refusal) => refuse_unless_known(edge, refusal, (inbound, command)),
-    }
+/// The parts of the thread that messages about transfers may touch.
+pub(crate) struct Transfers {
+    pub(crate) submitter: Rc<Submitter>,
+    pub(crate) egress: Rc<Egress>,
+    pub(crate) records: Records,
+    pub(crate) handle: Handle<Message>,
+    /// How far ahead a transfer may expire; `None` for no limit.
+    pub(crate) expiration_max: Option<Duration>,
 }
 
-/// `PUT /transfers/{ID}`.
-pub(crate) fn put(
-    edge: &Rc<Edge>,
-    path: TransferPath<'_>,
-    mut inbound: Inbound,
+/// `POST /transfers`, `PUT /transfers/{ID}` and `PUT /transfers/{ID}/error`.
+pub(crate) fn submit(
+    transfers: &Rc<Transfers>,
+    route: &Route<'_>,
+    inbound: Inbound,
 ) -> Result<Answering, Refusal> {
-    let fulfil = Fulfil::parse(&inbound.body)?;
-    if !inbound.envelope.through_proxy {
-        fulfil.check_completed(edge.wall_ms())?;
+    let now_ms = || Some(transfers.egress.thread.wall_ms());
+    let command = commands::command_of(route, &inbound.envelope, &inbound.body, now_ms)?;
+    match command {
+        None => not_found_to_sender(transfers, route, &inbound),
+        Some(command) => match expires_too_late(transfers, &command) {
+            None => submit_known(transfers, inbound, command),
+            Some(refusal) => refuse_unless_known(transfers, refusal, (inbound, command)),
+        },
     }
-    let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
-    let command = commands::fulfil(&inbound.envelope, id, &fulfil, &inbound.body);
-    drop(fulfil);
-    rewrite_answer(edge, &mut inbound);
-    submit(edge, inbound, command, StatusCode::OK)
-}
-
-/// `PUT /transfers/{ID}/error`.
-pub(crate) fn put_error(
-    edge: &Rc<Edge>,
-    path: TransferPath<'_>,
-    mut inbound: Inbound,
-) -> Result<Answering, Refusal> {
-    let error = ErrorInformation::parse(&inbound.body)?;
-    let Some(id) = path.id else { return not_found_to_sender(edge, &path, &inbound) };
-    let command = commands::abort(&inbound.envelope, id, &error, &inbound.body);
-    drop(error);
-    rewrite_answer(edge, &mut inbound);
-    submit(edge, inbound, command, StatusCode::OK)
 }
 
 /// `GET /transfers/{ID}`: the state is read after everything submitted before, and the asker is
 /// told by callback.
 pub(crate) fn get(
-    edge: &Rc<Edge>,
-    path: TransferPath<'_>,
+    transfers: &Rc<Transfers>,
+    path: &TransferPath<'_>,
     inbound: &Inbound,
 ) -> Result<Answering, Refusal> {
     let source = inbound.envelope.source;
-    let Some(asker) = edge.sender(&source) else {
+    let directory = transfers.directory();
+    let Some(asker) = directory.sender(&source) else {
         // As the reference: accepted and dropped.
-        edge.ignore();
+        directory.ignore();
         return Ok(StatusCode::ACCEPTED.into());
     };
     let id = path.id;
@@ -82,18 +70,24 @@ pub(crate) fn get(
         let _sent = answer.send(found);
     };
     let asked = match id {
-        None => edge.handle.ask(look_up),
-        Some(id) => edge.handle.ask_about(id, look_up),
+        None => transfers.handle.ask(look_up),
+        Some(id) => transfers.handle.ask_about(id, look_up),
     };
     asked.map_err(|_| Refusal::unavailable())?;
     let question = Question { asker, name: path.name.raw.to_owned(), trace: Trace::of(inbound) };
-    let edge = Rc::clone(edge);
+    let transfers = Rc::clone(transfers);
     spawn_local(async move {
         if let Ok(found) = answered.await {
-            answer_question(&edge, question, found).await;
+            answer_question(&transfers, question, found).await;
         }
     });
     Ok(StatusCode::ACCEPTED.into())
+}
+
+impl Transfers {
+    fn directory(&self) -> &Directory {
+        &self.egress.directory
+    }
 }
 
 /// A `GET /transfers/{ID}` that waits for its answer.
@@ -104,7 +98,7 @@ struct Question {
     trace: Trace,
 }
 
-async fn answer_question(edge: &Rc<Edge>, question: Question, found: LookUp) {
+async fn answer_question(transfers: &Transfers, question: Question, found: LookUp) {
     let Question { asker, name, trace } = question;
     let (is_error, body) = match found {
         LookUp::AskerUnknown => return,
@@ -113,7 +107,7 @@ async fn answer_question(edge: &Rc<Edge>, question: Question, found: LookUp) {
             (true, error_body(ErrorCode::TRANSFER_NOT_FOUND, text))
         }
         LookUp::Stranger => (true, error_body(ErrorCode::GENERIC_CLIENT, "")),
-        LookUp::Found(view) => match notices::state_body(edge, &view).await {
+        LookUp::Found(view) => match notices::state_body(&transfers.records, &view).await {
             Some(body) => (false, body),
             None => (true, error_body(ErrorCode::INTERNAL_SERVER, "")),
         },
@@ -131,41 +125,46 @@ async fn answer_question(edge: &Rc<Edge>, question: Question, found: LookUp) {
     };
     let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
     // Too many answers are on their way: the asker will ask again.
-    let _sent = forward::start_callback(edge, own);
+    let _sent = transfers.egress.start_callback(own);
 }
 
 /// Submits a message of a participant. One of an unknown sender is not recorded: it is counted, and
 /// answered as any other.
-fn submit(
-    edge: &Edge,
+fn submit_known(
+    transfers: &Transfers,
     inbound: Inbound,
     command: Command,
-    accepted: StatusCode,
 ) -> Result<Answering, Refusal> {
-    if edge.sender(&inbound.envelope.source).is_none() {
-        edge.ignore();
+    let accepted = accepted(&inbound);
+    if transfers.directory().sender(&inbound.envelope.source).is_none() {
+        transfers.directory().ignore();
         return Ok(accepted.into());
     }
-    Ok(Answering::Decided(edge.submit(command, stored(inbound))?, accepted))
+    Ok(Answering::Decided(transfers.submitter.submit(command, inbound)?, accepted))
+}
+
+fn accepted(inbound: &Inbound) -> StatusCode {
+    if inbound.method == Method::POST { StatusCode::ACCEPTED } else { StatusCode::OK }
 }
 
 /// Why a prepare is refused that expires later than the scheme allows.
-fn expires_too_late(edge: &Edge, expiration_ms: u64) -> Option<Refusal> {
-    let limit = edge.options.expiration_max?;
+fn expires_too_late(transfers: &Transfers, command: &Command) -> Option<Refusal> {
+    let limit = transfers.expiration_max?;
+    let Command::Prepare(prepare) = command else { return None };
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-    let latest_ms = edge.wall_ms().saturating_add(limit_ms);
+    let latest_ms = transfers.egress.thread.wall_ms().saturating_add(limit_ms);
     let text = || {
         let seconds = limit.as_secs_f64();
         format!("/requestBody/expiration must be at most {seconds} s ahead")
     };
-    (latest_ms < expiration_ms).then(|| Refusal::new(ErrorCode::VALIDATION, &text()))
+    (latest_ms < prepare.expiration_ms).then(|| Refusal::new(ErrorCode::VALIDATION, &text()))
 }
 
 /// Refuses a prepare that expires too late, unless the hub knows its id: a transfer that was
 /// accepted under a higher limit is answered as ever when it is sent again, for a refusal would
 /// say that it does not exist.
 fn refuse_unless_known(
-    edge: &Rc<Edge>,
+    transfers: &Rc<Transfers>,
     refusal: Refusal,
     (inbound, command): (Inbound, Command),
 ) -> Result<Answering, Refusal> {
@@ -175,48 +174,42 @@ fn refuse_unless_known(
         // The request may have ended.
         let _sent = answer.send(state.view(&id).is_some());
     };
-    edge.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
-    let edge = Rc::clone(edge);
+    transfers.handle.ask_about(id, look_up).map_err(|_| Refusal::unavailable())?;
+    let transfers = Rc::clone(transfers);
     Ok(Answering::Asked(Box::pin(async move {
         match answered.await {
-            Ok(true) => decided(&edge, inbound, command).await,
+            Ok(true) => decided(&transfers, inbound, command).await,
             Ok(false) => Err(refusal),
             Err(_) => Err(Refusal::unavailable()),
         }
     })))
 }
 
-async fn decided(edge: &Edge, inbound: Inbound, command: Command) -> Result<StatusCode, Refusal> {
-    if let Answering::Decided(decision, _) = submit(edge, inbound, command, StatusCode::ACCEPTED)? {
-        let _watched = decision.made(edge).await?;
+async fn decided(
+    transfers: &Transfers,
+    inbound: Inbound,
+    command: Command,
+) -> Result<StatusCode, Refusal> {
+    let accepted = accepted(&inbound);
+    if let Answering::Decided(decision, _) = submit_known(transfers, inbound, command)? {
+        let _stages = decision.made(transfers.directory()).await?;
     }
-    Ok(StatusCode::ACCEPTED)
-}
-
-fn rewrite_answer(edge: &Edge, inbound: &mut Inbound) {
-    let trace = inbound.envelope.trace;
-    let path = inbound.uri.path();
-    forward::rewrite_headers(edge, &mut inbound.headers, (&Method::PUT, path), trace, None);
-}
-
-fn stored(inbound: Inbound) -> Stored {
-    let mut payload = Vec::new();
-    fspiop::payload::encode(&inbound.headers, &inbound.body, &mut payload);
-    let message = Message { headers: inbound.headers, body: inbound.body };
-    Stored { message, payload, arrival: inbound.arrival }
+    Ok(accepted)
 }
 
 /// An id of no known form belongs to no transfer.
 fn not_found_to_sender(
-    edge: &Rc<Edge>,
-    path: &TransferPath<'_>,
+    transfers: &Transfers,
+    route: &Route<'_>,
     inbound: &Inbound,
 ) -> Result<Answering, Refusal> {
-    let sender = edge.sender(&inbound.envelope.source);
+    let sender = transfers.directory().sender(&inbound.envelope.source);
     if sender.is_none() {
-        edge.ignore();
+        transfers.directory().ignore();
     }
-    if let Some(participant) = sender {
+    if let Some(participant) = sender
+        && let Route::TransfersPut(path) | Route::TransfersError(path) = route
+    {
         let name = path.name.raw;
         let to = Destination {
             participant,
@@ -228,7 +221,7 @@ fn not_found_to_sender(
         let body = error_body(ErrorCode::INTERNAL_SERVER, "transfer not found");
         let trace = Trace::of(inbound);
         let own = OwnMessage { to, resource: Resource::Transfers, trace, body };
-        forward::start_callback(edge, own)?;
+        transfers.egress.start_callback(own)?;
     }
     Ok(StatusCode::OK.into())
 }

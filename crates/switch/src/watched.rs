@@ -5,13 +5,11 @@ use std::cell::Cell;
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use node::stages::Stages;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::counters::Counters;
+use crate::thread::Thread;
 
 /// When a socket was last written, by the clock of [`node::stages`]; 0 when nobody watched.
 pub(crate) type WrittenAt = Rc<Cell<u64>>;
@@ -19,15 +17,13 @@ pub(crate) type WrittenAt = Rc<Cell<u64>>;
 /// A socket and its notes. Costs one relaxed load per call while nobody watches.
 pub(crate) struct Watched<S> {
     socket: S,
-    stages: Arc<Stages>,
-    counters: Arc<Counters>,
+    thread: Rc<Thread>,
     written_ns: WrittenAt,
 }
 
 impl<S> Watched<S> {
-    pub(crate) fn new(socket: S, stages: &Arc<Stages>, counters: &Arc<Counters>) -> Self {
-        let (stages, counters) = (Arc::clone(stages), Arc::clone(counters));
-        Self { socket, stages, counters, written_ns: Rc::default() }
+    pub(crate) fn new(socket: S, thread: &Rc<Thread>) -> Self {
+        Self { socket, thread: Rc::clone(thread), written_ns: Rc::default() }
     }
 
     pub(crate) fn written_at(&self) -> WrittenAt {
@@ -35,10 +31,8 @@ impl<S> Watched<S> {
     }
 
     fn note(&self, written: bool) {
-        self.counters.socket_writes.add(u64::from(written));
-        if let Some(now) = self.stages.now_ns() {
-            self.written_ns.set(now);
-        }
+        self.thread.counters.socket_writes.add(u64::from(written));
+        self.written_ns.set(self.thread.tracer.now_ns());
     }
 }
 
@@ -49,7 +43,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let polled = Pin::new(&mut self.socket).poll_read(context, buffer);
-        self.counters.socket_reads.add(u64::from(polled.is_ready()));
+        self.thread.counters.socket_reads.add(u64::from(polled.is_ready()));
         polled
     }
 }

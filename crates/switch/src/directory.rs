@@ -1,0 +1,130 @@
+//! The participants and parties as one I/O thread sees them, and where participants are called.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fspiop::Refusal;
+use fspiop::endpoint::EndpointType;
+use fspiop::reach::Target;
+use ledger::{FspName, ParticipantIndex};
+use node::{Handle, View};
+use ports::PartyRow;
+use tokio::sync::{Notify, oneshot};
+
+use crate::address::AddressBook;
+use crate::counters::Counters;
+use crate::message::Message;
+
+/// A view of the register that is as new as any answer of this node's admin API.
+pub(crate) struct Directory {
+    handle: Handle<Message>,
+    counters: Arc<Counters>,
+    /// Other nodes write to the same log.
+    is_shared: bool,
+    view: RefCell<Arc<View>>,
+    generation: Cell<u64>,
+    addresses: RefCell<AddressBook>,
+    /// Participants whose address changed and whose lanes have not heard of it.
+    moved: RefCell<Vec<ParticipantIndex>>,
+    /// Notified when there are such.
+    changed: Rc<Notify>,
+}
+
+impl Directory {
+    pub(crate) fn new(
+        handle: Handle<Message>,
+        counters: Arc<Counters>,
+        changed: Rc<Notify>,
+    ) -> Rc<Self> {
+        let mut generation = 0;
+        let view = handle.view_since(&mut generation).unwrap_or_else(|| handle.view());
+        Rc::new(Self {
+            is_shared: handle.first_lease_us() != u64::MAX,
+            handle,
+            counters,
+            view: RefCell::new(view),
+            generation: Cell::new(generation),
+            addresses: RefCell::default(),
+            moved: RefCell::default(),
+            changed,
+        })
+    }
+
+    /// The register as of the last change.
+    pub(crate) fn view(&self) -> Arc<View> {
+        let mut generation = self.generation.get();
+        if let Some(view) = self.handle.view_since(&mut generation) {
+            self.generation.set(generation);
+            let earlier = self.view.replace(Arc::clone(&view));
+            self.moved.borrow_mut().extend(view.moved_since(&earlier));
+            self.changed.notify_one();
+            self.addresses.borrow_mut().clear();
+        }
+        Arc::clone(&self.view.borrow())
+    }
+
+    /// Rises whenever [`Directory::view`] finds another register.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
+    }
+
+    /// Participants whose address has changed since the last call.
+    pub(crate) fn take_moved(&self) -> Vec<ParticipantIndex> {
+        self.moved.take()
+    }
+
+    /// The participant, not the hub, that a message names as its sender.
+    pub(crate) fn sender(&self, source: &FspName) -> Option<ParticipantIndex> {
+        self.view().sender(source).map(|member| member.index)
+    }
+
+    /// Whether a sender may be one that only other nodes of a shared log know.
+    pub(crate) fn may_lag_for(&self, source: &FspName) -> bool {
+        self.is_shared && self.sender(source).is_none()
+    }
+
+    /// Waits until this node has applied all that the log held when it was called, with the
+    /// register: only then is a sender unknown.
+    ///
+    /// # Errors
+    /// 503 when the end of the log cannot be had.
+    pub(crate) async fn catch_up(&self) -> Result<(), Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.handle.ask(move |_| {
+            // The request may have ended.
+            let _sent = answer.send(());
+        });
+        asked.map_err(|_| Refusal::unavailable())?;
+        answered.await.map_err(|_| Refusal::unavailable())
+    }
+
+    /// A message of an unknown sender changes nothing: it is counted, and answered as any other.
+    pub(crate) fn ignore(&self) {
+        self.counters.unknown_senders.add(1);
+    }
+
+    /// The participant that serves a party.
+    ///
+    /// # Errors
+    /// 503 when the party directory cannot be read.
+    pub(crate) fn find_party(
+        &self,
+        path: &fspiop::PartyPath<'_>,
+    ) -> Result<Option<PartyRow>, Refusal> {
+        let sub_id = path.sub_id.as_ref().map(|sub_id| &*sub_id.text);
+        let found = self.handle.find_party(path.kind.as_str(), &path.id.text, sub_id);
+        let found = found.map_err(|_| Refusal::unavailable())?;
+        Ok(found.filter(|binding| binding.serves(path.currency)))
+    }
+
+    /// Where a participant is called: see [`AddressBook::find`].
+    pub(crate) fn target(
+        &self,
+        participant: ParticipantIndex,
+        endpoint: EndpointType,
+    ) -> Option<Option<Rc<Target>>> {
+        let view = self.view();
+        self.addresses.borrow_mut().find(&view, participant, endpoint)
+    }
+}

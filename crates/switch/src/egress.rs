@@ -1,0 +1,495 @@
+//! Sends messages to participants.
+//!
+//! Messages that are not recorded are look-ups, quotes, and the hub's own answers to questions.
+//! Each gets one attempt. When it fails, the sender gets an error callback (hub-semantics 2.1,
+//! DESIGN contract 4).
+//!
+//! **Shares.** A message under way takes a place of its recipient, and its error callback takes one
+//! of the sender. The places of a thread are divided by the rule of `share`, so that a recipient or
+//! a sender that does not answer leaves places for the others. While the circuit breaker of a
+//! recipient is open (`breaker`), a message to it fails without an attempt.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fspiop::body::ErrorInformation;
+use fspiop::callback::{self, HubMessage};
+use fspiop::endpoint::EndpointType;
+use fspiop::forward::{Forwarding, rewrite};
+use fspiop::reach::Target;
+use fspiop::{ErrorCode, Refusal, Resource, TraceContext};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+use ledger::{FspName, ParticipantIndex};
+use tokio::task::spawn_local;
+
+use crate::breaker::{Breakers, Change};
+use crate::directory::Directory;
+use crate::failure::{Failure, Undelivered};
+use crate::inbound::Trace;
+use crate::pool::{Answer, Letter, Pools, Use};
+use crate::share::Shares;
+use crate::signatures::Seals;
+use crate::thread::Thread;
+
+/// One participant may have this part of all places for messages on their way.
+const PARTS: usize = 8;
+
+/// Names and values for an endpoint's template.
+pub(crate) type Variables = Vec<(&'static str, String)>;
+
+/// Which endpoint of which participant, by which call.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    pub(crate) participant: ParticipantIndex,
+    pub(crate) endpoint: EndpointType,
+    pub(crate) method: Method,
+    /// Path of the resource, with the query if there is one.
+    pub(crate) path: String,
+    pub(crate) variables: Variables,
+}
+
+/// A message on its way out.
+pub(crate) struct Outgoing {
+    pub(crate) to: Destination,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Who is told when it cannot be delivered, and how.
+    pub(crate) on_failure: Option<Complaint>,
+}
+
+/// The error callback that a sender gets when its message could not be delivered.
+pub(crate) struct Complaint {
+    pub(crate) to: Destination,
+    pub(crate) resource: Resource,
+    pub(crate) trace: Trace,
+    /// The code when the recipient has no endpoint.
+    pub(crate) no_endpoint: ErrorCode,
+}
+
+/// A callback that the hub itself makes.
+pub(crate) struct OwnMessage {
+    pub(crate) to: Destination,
+    pub(crate) resource: Resource,
+    pub(crate) trace: Trace,
+    pub(crate) body: Bytes,
+}
+
+/// Sends messages to participants from one thread.
+pub(crate) struct Egress {
+    pub(crate) thread: Rc<Thread>,
+    pub(crate) directory: Rc<Directory>,
+    seals: Rc<Seals>,
+    pools: Pools,
+    /// Those of all threads.
+    breakers: Arc<Breakers>,
+    forwards: RefCell<Forwards>,
+    shares: Shares,
+}
+
+impl Egress {
+    pub(crate) fn new(
+        directory: &Rc<Directory>,
+        seals: &Rc<Seals>,
+        pools: Pools,
+        breakers: Arc<Breakers>,
+        (thread, forwards_max): (&Rc<Thread>, usize),
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            thread: Rc::clone(thread),
+            directory: Rc::clone(directory),
+            seals: Rc::clone(seals),
+            pools,
+            breakers,
+            forwards: RefCell::default(),
+            shares: Shares { all: forwards_max, most: forwards_max.div_ceil(PARTS) },
+        })
+    }
+
+    /// Sends a message on in the background; the caller answers at once that it was accepted.
+    ///
+    /// # Errors
+    /// 503 when too many are on their way already.
+    pub(crate) fn start(self: &Rc<Self>, outgoing: Outgoing) -> Result<(), Refusal> {
+        let Outgoing { to, headers, body, on_failure } = outgoing;
+        let place = Place::take(self, to.participant, on_failure.as_ref())?;
+        let (call, on_failure) = (self.call(&to, headers, body), on_failure.map(Box::new));
+        spawn_local(async move {
+            let result = place.egress.once(call).await;
+            if is_failure(&result) {
+                Box::pin(complain(place, result, on_failure)).await;
+            }
+        });
+        Ok(())
+    }
+
+    /// Sends a callback that the hub itself makes, in the background.
+    ///
+    /// # Errors
+    /// 503 when too many messages are on their way already.
+    pub(crate) fn start_callback(self: &Rc<Self>, own: OwnMessage) -> Result<(), Refusal> {
+        let place = Place::take(self, own.to.participant, None)?;
+        spawn_local(async move {
+            if place.egress.tell(own).await.is_none() {
+                place.egress.thread.counters.forwards_failed.add(1);
+            }
+        });
+        Ok(())
+    }
+
+    /// Sends what the hub says in the place of a participant's message, in the background; when it
+    /// cannot be delivered, the sender of that message is told.
+    ///
+    /// # Errors
+    /// 503 when too many messages are on their way already.
+    pub(crate) fn start_replacement(
+        self: &Rc<Self>,
+        own: OwnMessage,
+        on_failure: Option<Complaint>,
+    ) -> Result<(), Refusal> {
+        let place = Place::take(self, own.to.participant, on_failure.as_ref())?;
+        spawn_local(async move {
+            if let Some(result) = place.egress.speak(own).await
+                && is_failure(&result)
+            {
+                complain(place, result, on_failure.map(Box::new)).await;
+            }
+        });
+        Ok(())
+    }
+
+    /// Whether no message is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.forwards.borrow().is_empty()
+    }
+
+    /// Ends the connections whose request has had its time.
+    pub(crate) fn sweep(&self) {
+        self.pools.sweep();
+    }
+
+    /// The participant has other addresses.
+    pub(crate) fn address_changed(&self, participant: ParticipantIndex) {
+        self.pools.address_changed(participant);
+        self.report(participant, self.breakers.address_changed(participant));
+    }
+
+    /// Headers of a message that the hub itself makes, and its body: signed if such messages are.
+    /// `None` when it could not be signed.
+    pub(crate) async fn sealed(
+        &self,
+        to: &Destination,
+        resource: Resource,
+        trace: &Trace,
+        body: Bytes,
+    ) -> Option<(HeaderMap, Bytes)> {
+        let headers = self.hub_headers(to, resource, trace);
+        self.seals.seal((&to.method, resource), headers, body).await
+    }
+
+    fn hub_headers(&self, to: &Destination, resource: Resource, trace: &Trace) -> HeaderMap {
+        let view = self.directory.view();
+        let recipient = view.get(to.participant).map_or(view.hub, |member| member.name);
+        let path = self.signed_path(to);
+        callback::hub_headers(&HubMessage {
+            resource,
+            method: &to.method,
+            path: &path,
+            hub: &view.hub,
+            recipient: &recipient,
+            trace: trace.context,
+            trace_state: trace.state.as_ref(),
+            span: self.thread.unique(),
+            now_ms: self.thread.wall_ms(),
+        })
+    }
+
+    /// The path of a message of the hub's own as its signature covers it: with the query of the
+    /// call, which the registered address may have.
+    fn signed_path<'a>(&self, to: &'a Destination) -> Cow<'a, str> {
+        let target = self.directory.target(to.participant, to.endpoint).flatten();
+        match target.filter(|target| target.path.contains('?')) {
+            None => Cow::Borrowed(&*to.path),
+            Some(target) => {
+                let address = address(&target, to);
+                let query = address.split_once('?').map_or("", |(_, query)| query);
+                let path = to.path.split('?').next().unwrap_or_default();
+                Cow::Owned(format!("{path}?{query}"))
+            }
+        }
+    }
+
+    /// Makes a message's headers those of its forwarded form.
+    pub(crate) fn rewrite_headers(
+        &self,
+        headers: &mut HeaderMap,
+        (method, path): (&Method, &str),
+        trace: TraceContext,
+        destination: Option<&FspName>,
+    ) {
+        let is_dated = headers.contains_key(http::header::DATE);
+        let now_ms = if is_dated { 0 } else { self.thread.wall_ms() };
+        let span = self.thread.unique();
+        rewrite(headers, &Forwarding { method, path, destination, trace, span, now_ms });
+    }
+
+    /// Addresses a message.
+    pub(crate) fn call(
+        &self,
+        to: &Destination,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Call, Undelivered> {
+        let target = self.directory.target(to.participant, to.endpoint);
+        let target = target.ok_or(Undelivered::NoEndpoint)?;
+        let target = target.ok_or(Undelivered::Unusable)?;
+        let mut path = address(&target, to);
+        if !path.starts_with('/') {
+            path.insert(0, '/');
+        }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = to.method.clone();
+        *request.uri_mut() = Uri::try_from(path).map_err(|_| Undelivered::Unusable)?;
+        *request.headers_mut() = headers;
+        Ok(Call { to: to.participant, target, letter: Letter::new(request) })
+    }
+
+    /// One attempt. Any HTTP answer shows that the participant answers.
+    pub(crate) async fn make(&self, call: &mut Call, usage: Use) -> Result<Answer, Failure> {
+        let to = (call.to, &*call.target.authority);
+        let answer = self.pools.send(to, usage, &mut call.letter).await?;
+        self.report(call.to, self.breakers.answered(call.to));
+        Ok(answer)
+    }
+
+    /// The only attempt, so a connection that the peer is just closing must not cost it. While the
+    /// recipient's breaker is open there is none.
+    async fn once(&self, call: Result<Call, Undelivered>) -> Result<Answer, Undelivered> {
+        let mut call = call?;
+        let passage = self.breakers.admit(call.to, self.thread.moment());
+        let passage = passage.ok_or(Undelivered::Failed(Failure::NotAnswering))?;
+        call.letter.keep_spare();
+        let usage = if passage.is_probe() { Use::Probe } else { Use::Forward };
+        let result = self.make(&mut call, usage).await;
+        if result.as_ref().is_err_and(|failure| failure.is_silence()) {
+            self.report(call.to, passage.failed(self.thread.moment()));
+        }
+        result.map_err(Undelivered::Failed)
+    }
+
+    /// One attempt to deliver a message of the hub's own; `None` when it failed.
+    async fn tell(&self, own: OwnMessage) -> Option<()> {
+        let answer = self.speak(own).await?.ok()?;
+        answer.status.is_success().then_some(())
+    }
+
+    /// One attempt to deliver a message of the hub's own, signed if such are; `None` when it could
+    /// not be signed.
+    async fn speak(&self, own: OwnMessage) -> Option<Result<Answer, Undelivered>> {
+        let OwnMessage { to, resource, trace, body } = own;
+        let (headers, body) = self.sealed(&to, resource, &trace, body).await?;
+        Some(self.once(self.call(&to, headers, body)).await)
+    }
+
+    /// Informs the operator that a circuit breaker has opened or closed.
+    fn report(&self, participant: ParticipantIndex, change: Change) {
+        let happened = match change {
+            Change::None => return,
+            Change::Opened => "opened: no HTTP answer to several forwards in a row",
+            Change::Closed => "closed",
+        };
+        let view = self.directory.view();
+        let name = view.get(participant).map_or("?", |member| member.name.as_str());
+        ports::tell(format_args!("forwards to {name}: circuit breaker {happened}"));
+    }
+}
+
+fn address(target: &Target, to: &Destination) -> String {
+    let variables: Vec<(&str, &str)> =
+        to.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    to.endpoint.address(&target.path, &variables, &to.path)
+}
+
+/// A message with its address, ready to be sent.
+pub(crate) struct Call {
+    to: ParticipantIndex,
+    target: Rc<Target>,
+    letter: Letter,
+}
+
+fn is_failure(result: &Result<Answer, Undelivered>) -> bool {
+    !result.as_ref().is_ok_and(|answer| answer.status.is_success())
+}
+
+/// Counts a message that was not delivered, and sends its sender the error callback, which takes
+/// the message's place.
+async fn complain(
+    mut place: Place,
+    result: Result<Answer, Undelivered>,
+    on_failure: Option<Box<Complaint>>,
+) {
+    place.egress.thread.counters.forwards_failed.add(1);
+    let Some(complaint) = on_failure else { return };
+    let (code, description) = explain(&result, &complaint);
+    let body = callback::error(code, &description, &[]);
+    let Complaint { to, resource, trace, .. } = *complaint;
+    place.pass_to(to.participant);
+    // The sender cannot be reached either: it will ask again.
+    let _told = place.egress.tell(OwnMessage { to, resource, trace, body }).await;
+}
+
+/// A place among the messages on their way, until it is dropped.
+struct Place {
+    egress: Rc<Egress>,
+    to: ParticipantIndex,
+}
+
+impl Place {
+    /// Takes a place of the recipient. The sender must have room too, for the error callback.
+    fn take(
+        egress: &Rc<Egress>,
+        to: ParticipantIndex,
+        on_failure: Option<&Complaint>,
+    ) -> Result<Self, Refusal> {
+        let sender = on_failure.map(|complaint| complaint.to.participant);
+        if !egress.forwards.borrow_mut().begin(egress.shares, to, sender) {
+            return Err(Refusal::unavailable());
+        }
+        egress.thread.counters.forwards.add(1);
+        Ok(Self { egress: Rc::clone(egress), to })
+    }
+
+    /// The place is another participant's from now on.
+    fn pass_to(&mut self, to: ParticipantIndex) {
+        self.egress.forwards.borrow_mut().pass(self.to, to);
+        self.to = to;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.egress.forwards.borrow_mut().end(self.to);
+    }
+}
+
+/// Messages on their way, in all and by the participant that they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Forwards {
+    all: usize,
+    /// By place in the register, which is small.
+    each: Vec<usize>,
+}
+
+impl Forwards {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all == 0
+    }
+
+    /// Counts one more, unless that is too many for its recipient or its sender.
+    fn begin(
+        &mut self,
+        shares: Shares,
+        to: ParticipantIndex,
+        sender: Option<ParticipantIndex>,
+    ) -> bool {
+        let allows = |one: ParticipantIndex| {
+            shares.allows(self.all, self.each.get(one.at()).copied().unwrap_or(0))
+        };
+        let takes = allows(to) && sender.is_none_or(allows);
+        if takes {
+            self.all += 1;
+            *self.count(to) += 1;
+        }
+        takes
+    }
+
+    fn pass(&mut self, from: ParticipantIndex, to: ParticipantIndex) {
+        *self.count(from) -= 1;
+        *self.count(to) += 1;
+    }
+
+    fn end(&mut self, to: ParticipantIndex) {
+        self.all -= 1;
+        *self.count(to) -= 1;
+    }
+
+    fn count(&mut self, of: ParticipantIndex) -> &mut usize {
+        if self.each.len() <= of.at() {
+            self.each.resize(of.at() + 1, 0);
+        }
+        &mut self.each[of.at()]
+    }
+}
+
+/// The error a sender hears: the one the peer answered with, or one for the way it failed
+/// (hub-semantics 2.1).
+fn explain(result: &Result<Answer, Undelivered>, complaint: &Complaint) -> (ErrorCode, String) {
+    let is_not_found = result.as_ref().is_ok_and(|it| it.status == StatusCode::NOT_FOUND);
+    if is_not_found && complaint.resource == Resource::Quotes {
+        // As the reference, whatever the body says (Rulings of 2026-11-25).
+        let code = ErrorCode::GENERIC_CLIENT;
+        return (code, code.describe(""));
+    }
+    let said = result.as_ref().ok().and_then(|answer| ErrorInformation::parse(&answer.body).ok());
+    if let Some(error) = said {
+        let (code, description) = error.effective();
+        return (code, description.into_owned());
+    }
+    let (code, detail) = match result {
+        Err(Undelivered::NoEndpoint) => {
+            (complaint.no_endpoint, "no endpoint is registered for this message")
+        }
+        Ok(_) if is_not_found => (ErrorCode::ID_NOT_FOUND, ""),
+        Ok(Answer { status, .. }) if status.is_client_error() => (ErrorCode::GENERIC_CLIENT, ""),
+        Err(Undelivered::Failed(Failure::NotAnswering)) => {
+            (ErrorCode::DESTINATION_COMMUNICATION, "The recipient is not answering")
+        }
+        Ok(_) | Err(Undelivered::Failed(_) | Undelivered::Unusable) => {
+            (ErrorCode::DESTINATION_COMMUNICATION, "Failed to send HTTP request to host")
+        }
+    };
+    (code, code.describe(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARES: Shares = Shares { all: 64, most: 64 / PARTS };
+    const SILENT: ParticipantIndex = ParticipantIndex(3);
+    const SENDER: ParticipantIndex = ParticipantIndex(7);
+    const OTHER: ParticipantIndex = ParticipantIndex(0);
+
+    /// How many of 100 messages find a place.
+    fn taken(forwards: &mut Forwards, to: ParticipantIndex, from: ParticipantIndex) -> usize {
+        (0..100).filter(|_| forwards.begin(SHARES, to, Some(from))).count()
+    }
+
+    #[test]
+    fn silent_recipients_leave_places_for_others() {
+        let mut forwards = Forwards::default();
+        for place in 10..18 {
+            assert!(0 < taken(&mut forwards, ParticipantIndex(place), SENDER), "{place}");
+        }
+        assert!(forwards.all < SHARES.all, "the rule leaves some free");
+        assert!(0 < taken(&mut forwards, OTHER, SENDER), "another recipient finds room");
+    }
+
+    #[test]
+    fn an_error_callback_takes_a_place_of_the_sender_and_frees_that_of_the_recipient() {
+        let mut forwards = Forwards::default();
+        let of_silent = taken(&mut forwards, SILENT, SENDER);
+        assert_eq!(taken(&mut forwards, SILENT, OTHER), 0, "its share");
+        (0..of_silent).for_each(|_| forwards.pass(SILENT, SENDER));
+        assert!(!forwards.begin(SHARES, SILENT, Some(SENDER)), "the sender has its share");
+        assert!(!forwards.begin(SHARES, SENDER, None), "as a recipient too");
+        assert!(forwards.begin(SHARES, SILENT, Some(OTHER)), "others still reach the recipient");
+        forwards.end(SILENT);
+        (0..of_silent).for_each(|_| forwards.end(SENDER));
+        assert!(forwards.is_empty());
+        assert_eq!(forwards.each.iter().sum::<usize>(), 0);
+    }
+}

@@ -1,0 +1,61 @@
+//! A message that has come in and passed the checks of its headers.
+
+use bytes::Bytes;
+use fspiop::TraceContext;
+use fspiop::headers::{TRACEPARENT, TRACESTATE};
+use http::{HeaderMap, HeaderValue, Method};
+
+use crate::message::Message;
+use crate::trace::RequestTrace;
+
+/// The values of a request's headers that outlive their rewriting.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// `FSPIOP-Source`.
+    pub source: ledger::FspName,
+    /// `FSPIOP-Destination`.
+    pub destination: Option<ledger::FspName>,
+    /// Version of the `Content-Type`.
+    pub version: fspiop::Version,
+    /// The trace the message belongs to: its own, or one opened for it.
+    pub trace: TraceContext,
+    /// Whether a proxy stands in for the source.
+    pub through_proxy: bool,
+}
+
+/// An accepted message: everything but the route, which borrows from the path.
+pub(crate) struct Inbound {
+    pub(crate) envelope: Envelope,
+    pub(crate) method: Method,
+    /// Path and query as received.
+    pub(crate) uri: http::Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) stages: RequestTrace,
+}
+
+/// A message as it is recorded.
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    /// Headers and body in their stored form.
+    pub(crate) payload: Vec<u8>,
+    pub(crate) stages: RequestTrace,
+}
+
+/// The trace that a message of the hub's own belongs to: that of the message it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub(crate) context: TraceContext,
+    pub(crate) state: Option<HeaderValue>,
+}
+
+impl Trace {
+    /// The trace of a message as it was received. A state without a valid parent belongs to none.
+    pub(crate) fn of(inbound: &Inbound) -> Self {
+        let parent = inbound.headers.get(&TRACEPARENT);
+        let state = parent
+            .and_then(|value| TraceContext::parse(value.as_bytes()))
+            .and_then(|_| inbound.headers.get(&TRACESTATE).cloned());
+        Self { context: inbound.envelope.trace, state }
+    }
+}

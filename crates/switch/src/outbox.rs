@@ -1,0 +1,50 @@
+//! The outbox of this thread, and the signals that wake the tasks which drive it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use node::{Handle, Mailbox};
+use tokio::sync::Notify;
+
+use crate::message::{Message, Parcel};
+use crate::thread::Thread;
+
+/// Submissions on their way to the sequencer, and callbacks on their way to participants.
+pub(crate) struct Outbox {
+    pub(crate) state: RefCell<node::outbox::Outbox<Message, Rc<Parcel>>>,
+    pub(crate) flush: Notify,
+    pub(crate) record: Notify,
+    pub(crate) retry: Rc<Notify>,
+    thread: Rc<Thread>,
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        thread: &Rc<Thread>,
+        handle: &Handle<Message>,
+        mailbox: &Arc<Mailbox<Message>>,
+        policy: (delivery::Policy, u64),
+    ) -> Rc<Self> {
+        let place = (thread.number, Arc::clone(mailbox));
+        let state = node::outbox::Outbox::new(place, handle.first_lease_us(), policy);
+        Rc::new(Self {
+            state: RefCell::new(state),
+            flush: Notify::new(),
+            record: Notify::new(),
+            retry: Rc::default(),
+            thread: Rc::clone(thread),
+        })
+    }
+
+    /// Queues a submission; it is handed over together with all others of this round of sockets.
+    pub(crate) fn submit(&self, submission: node::Submission<Message>) {
+        self.state.borrow_mut().submit(submission);
+        self.flush.notify_one();
+    }
+
+    /// Whether an attempt may begin now: on a shared log only within the lease.
+    pub(crate) fn may_send(&self) -> bool {
+        self.state.borrow().may_send(self.thread.now())
+    }
+}

@@ -1,0 +1,56 @@
+//! Where answers about a registration of a party go.
+
+use fspiop::endpoint::EndpointType;
+use fspiop::{PartyIdType, PartyPath};
+use http::Method;
+use ledger::ParticipantIndex;
+
+use crate::egress::{Destination, Variables};
+
+/// The reason that a sender is given whose identifiers have braces.
+pub(crate) const BRACES: &str = "an identifier in the path contains braces";
+
+/// A party as paths and templates name it, in the escaped form of a path.
+pub(crate) struct PartyNames {
+    pub(crate) kind: PartyIdType,
+    pub(crate) id: String,
+    pub(crate) sub_id: Option<String>,
+}
+
+/// Which callback.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Put,
+    Error,
+}
+
+impl PartyNames {
+    pub(crate) fn of(path: &PartyPath<'_>) -> Self {
+        Self {
+            kind: path.kind,
+            id: path.id.escaped().into(),
+            sub_id: path.sub_id.as_ref().map(|sub_id| sub_id.escaped().into()),
+        }
+    }
+
+    pub(crate) fn to(&self, participant: ParticipantIndex, answer: Answer) -> Destination {
+        let endpoint = match (answer, self.sub_id.is_some()) {
+            (Answer::Put, false) => EndpointType::ParticipantPut,
+            (Answer::Put, true) => EndpointType::ParticipantSubIdPut,
+            (Answer::Error, false) => EndpointType::ParticipantPutError,
+            (Answer::Error, true) => EndpointType::ParticipantSubIdPutError,
+        };
+        let kind = self.kind.as_str();
+        let mut path = format!("/participants/{kind}/{}", self.id);
+        let mut variables: Variables =
+            vec![("partyIdType", kind.to_owned()), ("partyIdentifier", self.id.clone())];
+        if let Some(sub_id) = &self.sub_id {
+            path = format!("{path}/{sub_id}");
+            variables.push(("partySubIdOrType", sub_id.clone()));
+        }
+        if answer == Answer::Error {
+            path.push_str("/error");
+        }
+        Destination { participant, endpoint, method: Method::PUT, path, variables }
+    }
+}

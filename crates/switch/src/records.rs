@@ -1,0 +1,62 @@
+//! Reads records of the log, and the notices of the state, for messages that are sent again.
+
+use bytes::Bytes;
+use ledger::{Notice, NoticeId, Position};
+use node::Handle;
+use ports::{OwnedPayload, OwnedRecord};
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::message::Message;
+
+/// The records of the node.
+#[derive(Clone)]
+pub(crate) struct Records(Handle<Message>);
+
+impl Records {
+    pub(crate) fn new(handle: Handle<Message>) -> Self {
+        Self(handle)
+    }
+
+    /// Reads a record, off the thread: the disk may take its time.
+    pub(crate) async fn load(&self, position: Position) -> Option<OwnedRecord> {
+        let reader = self.0.reader();
+        let reading = tokio::task::spawn_blocking(move || reader.read(position));
+        reading.await.ok()?.ok()?
+    }
+
+    /// The message that a record was made from.
+    pub(crate) async fn load_message(&self, position: Position) -> Option<Message> {
+        stored_message(self.load(position).await?)
+    }
+
+    /// A notice whose bytes were let go of because too many were waiting.
+    pub(crate) async fn load_notice(&self, id: NoticeId) -> Result<Notice, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.0.ask_local(move |state| {
+            // The attempt may have ended.
+            let _sent = answer.send(state.notice(id).copied());
+        });
+        asked.map_err(|_| Failure::Unsent)?;
+        // One that is owed no more, for another node has delivered it, must not be waited for.
+        answered.await.map_err(|_| Failure::Unsent)?.ok_or(Failure::Broken)
+    }
+}
+
+/// The message in a record's payload; `None` when it holds none.
+#[must_use]
+pub fn message_of_payload(payload: &[u8]) -> Option<Message> {
+    decode(&Bytes::copy_from_slice(payload))
+}
+
+/// The message that a record was made from; `None` where it never had one or it was erased.
+#[must_use]
+pub fn stored_message(record: OwnedRecord) -> Option<Message> {
+    let OwnedPayload::Stored(bytes) = record.payload else { return None };
+    decode(&Bytes::from(bytes))
+}
+
+fn decode(payload: &Bytes) -> Option<Message> {
+    let payload = fspiop::payload::decode(payload).ok()?;
+    Some(Message { headers: payload.headers, body: payload.body })
+}

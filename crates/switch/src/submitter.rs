@@ -1,0 +1,119 @@
+//! Hands commands to the sequencer, and lets requests wait for the decision.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fspiop::Refusal;
+use http::StatusCode;
+use ledger::{Command, Outcome};
+use node::stages::Moment;
+use node::{Attached, Refused, Ticket};
+use sequencer::{Durability, Submission};
+
+use crate::commands;
+use crate::directory::Directory;
+use crate::inbound::{Inbound, Stored};
+use crate::null::{Null, Passing};
+use crate::outbox::Outbox;
+use crate::thread::Thread;
+use crate::trace::RequestTrace;
+use crate::waiters::{Wait, Waiters};
+
+/// By what status an accepted message is answered.
+pub(crate) enum Answering {
+    /// At once.
+    Now(StatusCode),
+    /// When its record is durable and decided.
+    Decided(Decision, StatusCode),
+    /// When the state has been asked, which few messages need.
+    Asked(Asking),
+}
+
+/// Asks the state about a message first.
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<StatusCode, Refusal>>>>;
+
+impl From<StatusCode> for Answering {
+    fn from(status: StatusCode) -> Self {
+        Self::Now(status)
+    }
+}
+
+/// Submits commands of one thread.
+pub(crate) struct Submitter {
+    pub(crate) waiters: Rc<Waiters>,
+    pub(crate) directory: Rc<Directory>,
+    thread: Rc<Thread>,
+    outbox: Rc<Outbox>,
+    /// Takes the place of the sequencer for transfers in a switch that decides nothing.
+    null: Option<Null>,
+}
+
+impl Submitter {
+    pub(crate) fn new(
+        thread: &Rc<Thread>,
+        directory: &Rc<Directory>,
+        outbox: &Rc<Outbox>,
+        null: Option<Null>,
+    ) -> Self {
+        let (thread, directory) = (Rc::clone(thread), Rc::clone(directory));
+        Self { waiters: Rc::default(), directory, thread, outbox: Rc::clone(outbox), null }
+    }
+
+    /// Submits a command; the decision is made when it is durable and applied.
+    ///
+    /// # Errors
+    /// 413 for a message too large for a record.
+    pub(crate) fn submit(&self, command: Command, inbound: Inbound) -> Result<Decision, Refusal> {
+        let (span, now_ms) = (self.thread.unique(), || self.thread.wall_ms());
+        let stored = commands::store(&command, inbound, span, now_ms);
+        let Stored { message, payload, mut stages } = stored;
+        stages.is_about(&command);
+        stages.mark(Moment::Submitted);
+        if let Some(null) = &self.null
+            && let Some(passing) = Passing::of(&command)
+        {
+            null.owe(&self.directory.view(), self.thread.now(), &passing, message);
+            return Ok(Decision { wait: None, stages: RequestTrace::default() });
+        }
+        let wait = self.waiters.wait();
+        let record =
+            sequencer::encode(&command, Some(&payload)).map_err(|_| Refusal::too_large())?;
+        let ticket = Ticket::Waiter { mailbox: self.thread.number, waiter: wait.number() };
+        let attached = Attached { ticket, message: Some(Arc::new(message)) };
+        let durability = Durability::Synced;
+        self.outbox.submit(Submission { command, record, durability, attached });
+        Ok(Decision { wait: Some(wait), stages })
+    }
+}
+
+/// The decision about a submitted command; none is made in a switch that decides nothing.
+pub(crate) struct Decision {
+    wait: Option<Wait>,
+    stages: RequestTrace,
+}
+
+impl Decision {
+    /// Waits until the command is durable and applied; gives the trace to mark as answered.
+    ///
+    /// # Errors
+    /// 503 when the node took no more commands.
+    pub(crate) async fn made(mut self, directory: &Directory) -> Result<RequestTrace, Refusal> {
+        let Some(wait) = self.wait else { return Ok(self.stages) };
+        let reply = wait.await;
+        self.stages.mark(Moment::Resumed);
+        match reply {
+            Ok(outcome) => {
+                if outcome == Outcome::SenderNotFound {
+                    directory.ignore();
+                }
+                Ok(self.stages)
+            }
+            Err(Refused::Owed) => Err(Refusal::owed()),
+            Err(Refused::Full | Refused::DiskFull | Refused::Unacknowledged | Refused::Stopped) => {
+                Err(Refusal::unavailable())
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What every part of an I/O thread may use: its number, its clock, its counters.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fspiop::TraceContext;
+use node::SystemClock;
+use node::stages::Stages;
+use ports::{Clock, Now};
+
+use crate::counters::Counters;
+use crate::trace::Tracer;
+
+/// One I/O thread.
+pub(crate) struct Thread {
+    pub(crate) number: usize,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) tracer: Tracer,
+    clock: SystemClock,
+    random: Cell<u64>,
+}
+
+impl Thread {
+    pub(crate) fn new(
+        number: usize,
+        counters: Arc<Counters>,
+        stages: &Arc<Stages>,
+        (clock, seed): (SystemClock, u64),
+    ) -> Rc<Self> {
+        let tracer = Tracer::new(stages, number);
+        Rc::new(Self { number, counters, tracer, clock, random: Cell::new(seed) })
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Monotonic time, for the delivery policy.
+    pub(crate) fn moment(&self) -> delivery::Moment {
+        delivery::Moment(self.now().monotonic_us)
+    }
+
+    /// Milliseconds since the epoch, by the wall clock.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.now().wall.millis()
+    }
+
+    /// A number for a span or a trace: unlike any other, not secret (splitmix64).
+    pub(crate) fn unique(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A trace for a message that came without one.
+    pub(crate) fn new_trace(&self) -> TraceContext {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.unique().to_be_bytes());
+        id[8..].copy_from_slice(&(self.unique() | 1).to_be_bytes());
+        TraceContext::new(id)
+    }
+}

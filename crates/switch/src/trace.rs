@@ -1,0 +1,110 @@
+//! Notes when this thread touched a transfer ([`node::stages`]): the only place of the crate that
+//! does. Costs one relaxed load per moment while nobody watches.
+
+use std::sync::Arc;
+
+use ledger::{Command, Notice, TransferId};
+use node::stages::{self, Moment, Stages, What};
+
+/// Leaves the marks of one thread.
+#[derive(Clone)]
+pub(crate) struct Tracer {
+    stages: Arc<Stages>,
+    thread: usize,
+}
+
+/// The moments of one request; nothing when nobody watched as it came in.
+#[derive(Default)]
+pub(crate) struct RequestTrace(Option<Box<Watched>>);
+
+struct Watched {
+    tracer: Tracer,
+    /// The transfer, once it is known.
+    subject: Option<(TransferId, What)>,
+    /// Moments from before that.
+    early: Vec<(Moment, u64)>,
+}
+
+/// When a call was made, in nanoseconds of [`node::stages`]; zeros when nobody watched.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallTimes {
+    pub(crate) connected_ns: u64,
+    pub(crate) written_ns: u64,
+}
+
+impl Tracer {
+    /// Of the I/O thread with this number.
+    pub(crate) fn new(stages: &Arc<Stages>, number: usize) -> Self {
+        Self { stages: Arc::clone(stages), thread: number + 1 }
+    }
+
+    /// Now, in nanoseconds; 0 when nobody watches.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.stages.now_ns().unwrap_or(0)
+    }
+
+    /// A request whose head was parsed just now, and of which something was last read at
+    /// `heard_ns`.
+    pub(crate) fn request(&self, heard_ns: u64) -> RequestTrace {
+        let parsed_ns = self.now_ns();
+        if parsed_ns == 0 {
+            return RequestTrace(None);
+        }
+        let arrived_ns = if heard_ns == 0 { parsed_ns } else { heard_ns };
+        let early = vec![(Moment::Arrived, arrived_ns), (Moment::Parsed, parsed_ns)];
+        RequestTrace(Some(Box::new(Watched { tracer: self.clone(), subject: None, early })))
+    }
+
+    /// A moment of a notice that is now.
+    pub(crate) fn notice(&self, notice: &Notice, moment: Moment) {
+        if let Some(now) = self.stages.now_ns() {
+            self.mark_notice(notice, [(moment, now)]);
+        }
+    }
+
+    /// A call with a notice was answered just now.
+    pub(crate) fn answered(&self, notice: &Notice, call: CallTimes) {
+        if call.connected_ns != 0 {
+            let moments = [
+                (Moment::Connected, call.connected_ns),
+                (Moment::Written, call.written_ns.max(call.connected_ns)),
+                (Moment::Delivered, stages::monotonic_ns()),
+            ];
+            self.mark_notice(notice, moments);
+        }
+    }
+
+    fn mark_notice<const N: usize>(&self, notice: &Notice, moments: [(Moment, u64); N]) {
+        if let Some(transfer) = notice.transfer {
+            let what = What::Sending(notice.kind, notice.recipient);
+            self.stages.mark(self.thread, transfer, what, moments);
+        }
+    }
+}
+
+impl RequestTrace {
+    /// A moment that is now.
+    pub(crate) fn mark(&mut self, moment: Moment) {
+        if let Some(watched) = &mut self.0 {
+            watched.early.push((moment, stages::monotonic_ns()));
+            watched.flush();
+        }
+    }
+
+    /// The request became this command.
+    pub(crate) fn is_about(&mut self, command: &Command) {
+        if let Some(watched) = &mut self.0 {
+            watched.subject = stages::inbound_of(command);
+            watched.flush();
+        }
+    }
+}
+
+impl Watched {
+    fn flush(&mut self) {
+        if let Some((transfer, what)) = self.subject {
+            let Tracer { stages, thread } = &self.tracer;
+            stages.mark(*thread, transfer, what, self.early.drain(..));
+        }
+    }
+}

@@ -142,7 +142,7 @@ impl AliasSeat {
         let result = middle(&self.lookups)?.clone();
         Some(Step {
             name: format!("{} aliases, look-ups", short(self.aliases)),
-            group: "look-ups, by millions of aliases",
+            group: "look-ups, by millions of aliases".to_owned(),
             at: self.aliases as f64 / 1e6,
             published: Vec::new(),
             result,

@@ -79,12 +79,13 @@ pub(crate) fn expiry(
     let bench = size.load();
     let mut result = report(Scenario::Transfer, &bench, &command, measured);
     result.configuration.expiry = Some(size.expiring_configuration());
-    let step = Step { name, group: "", at: 0.0, published: Vec::new(), result };
+    let step = Step { name, group: String::new(), at: 0.0, published: Vec::new(), result };
     let invalid_because: Vec<String> = step.problem().into_iter().collect();
     Ok(SweepReport {
         sweep: "expiry",
         question: "many reserved transfers expire within a second: what do transfers feel that go \
-                   on meanwhile, and when has everybody been told",
+                   on meanwhile, and when has everybody been told"
+            .to_owned(),
         valid: invalid_because.is_empty(),
         invalid_because,
         published: Vec::new(),

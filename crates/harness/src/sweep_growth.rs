@@ -540,7 +540,7 @@ fn report(
         let result = middle(runs)?.clone();
         let name = format!("{} stored, {what}", short(seat.stored));
         let at = seat.stored as f64 / 1e6;
-        Some(Step { name, group, at, published: Vec::new(), result })
+        Some(Step { name, group: str::to_owned(group), at, published: Vec::new(), result })
     };
     let closed = ("256 in flight, by millions stored", "256 in flight");
     let half = ("half of the top rate, by millions stored", "half rate");
@@ -552,7 +552,8 @@ fn report(
     SweepReport {
         sweep: "growth",
         question: "transfers with few and with many stored: does the switch stay fast, and what \
-                   does it need of memory, disk and time to start",
+                   does it need of memory, disk and time to start"
+            .to_owned(),
         valid: invalid_because.is_empty(),
         invalid_because,
         published: Vec::new(),

@@ -1,17 +1,25 @@
-//! The runs of each sweep and the published figures that stand beside them, as data.
+//! The runs of each sweep: a table in `sweeps.json`, with the published figures for the same
+//! question, and the options of the command line.
 //!
 //! The figures are those that their publications print; where one computes instead of measuring,
 //! its name says so.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
 
 use crate::options::{BenchOptions, FspOptions};
 use crate::scenario::Scenario;
 use crate::sweep::{DiskOptions, HourOptions, MillionOptions, ShortOptions, StandardOptions};
 use crate::sweep_report::{Published, Source};
 
+const TABLES: &str = include_str!("sweeps.json");
+const QUICK_SECONDS: f64 = 1.0;
+
 /// One run to be made.
 pub(crate) struct Plan {
     pub(crate) name: String,
-    pub(crate) group: &'static str,
+    pub(crate) group: String,
     pub(crate) at: f64,
     pub(crate) scenario: Scenario,
     pub(crate) options: BenchOptions,
@@ -24,236 +32,102 @@ pub(crate) struct Plan {
 
 /// A sweep's runs and what they are compared with.
 pub(crate) struct Plans {
-    pub(crate) question: &'static str,
+    pub(crate) question: String,
     pub(crate) sources: Vec<Source>,
     pub(crate) plans: Vec<Plan>,
 }
 
-const IN_FLIGHT: usize = 100;
-const QUICK_SECONDS: f64 = 1.0;
+#[derive(Deserialize)]
+struct Table {
+    question: String,
+    sources: Vec<Source>,
+    runs: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    /// Options of the command line are in braces.
+    name: String,
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    at: f64,
+    concurrency: Option<usize>,
+    /// Most records in a batch of the log.
+    batch: Option<u32>,
+    /// By how much each sync takes longer.
+    sync_delay_us: Option<u32>,
+    /// Whether syncs are as few as the command line says.
+    #[serde(default)]
+    is_at_syncs_per_second: bool,
+    #[serde(default)]
+    published: Vec<Published>,
+}
 
 /// Records per batch with 100 in flight, then a few in flight.
 pub(crate) fn coil(options: &ShortOptions) -> Plans {
-    let runs = |name, rows: [[f64; 3]; 3]| {
-        let row = |[rate, avg, max]: [f64; 3]| published(name, rate, Some(avg), Some(max));
-        rows.map(row).to_vec()
+    let count = if options.output.quick { 200 } else { options.count };
+    let each = BenchOptions {
+        count: options.seconds.is_none().then_some(count),
+        seconds: options.seconds.unwrap_or(1.0),
+        ..base(options.output.quick)
     };
-    let tables = [
-        (1, runs("handlers 1", [[69., 1381., 1562.], [71., 1341., 1629.], [73., 1310., 1525.]])),
-        (4, runs("handlers 4", [[133., 718., 985.], [130., 728., 1041.], [134., 715., 1041.]])),
-        (8, runs("handlers 8", [[139., 685., 983.], [143., 651., 903.], [146., 654., 881.]])),
-        (10, runs("handlers 16", [[133., 724., 1128.], [128., 756., 1473.], [138., 696., 967.]])),
-        (16, runs("handlers 16", [[131., 738., 1199.], [112., 848., 1766.], [115., 840., 1669.]])),
-    ];
-    let length = |concurrency| {
-        let count = if options.output.quick { 200 } else { options.count };
-        BenchOptions {
-            concurrency,
-            count: options.seconds.is_none().then_some(count),
-            seconds: options.seconds.unwrap_or(1.0),
-            ..base(options.output.quick)
-        }
-    };
-    let batches = tables.map(|(batch, published)| Plan {
-        configuration: batch_limit(batch),
-        published,
-        ..plan(
-            format!("batch {batch}, {IN_FLIGHT} in flight"),
-            ("100 in flight, by records in a batch", f64::from(batch)),
-            Scenario::Transfer,
-            length(IN_FLIGHT),
-        )
-    });
-    let few = [1_usize, 4, 8, 16].map(|flight| {
-        let name = format!("{flight} in flight");
-        let group = ("by transfers in flight", flight as f64);
-        plan(name, group, Scenario::Transfer, length(flight))
-    });
-    Plans {
-        question: "transfers with handlers of the reference at concurrency and batch 1 to 16; ours \
-                   with as many records in a batch of the log, and with as many in flight",
-        sources: vec![Source {
-            title: "report on the concurrency of handlers (Coil, 2020), three runs of each",
-            work: "1,000 transfers, 100 in flight, no look-up, no quote",
-            hardware: "9 machines of 4 vCPU",
-            durability: "MySQL synced to NVMe",
-            left_out: "percentiles, CPU time, how durable Kafka was",
-        }],
-        plans: batches.into_iter().chain(few).collect(),
-    }
+    plans("coil", Scenario::Transfer, &each)
 }
 
 /// S1 to S10: with and without batches, 30 to 100 in flight.
 pub(crate) fn batching(options: &StandardOptions) -> Plans {
-    let row = |name, rate, avg| published(name, rate, Some(avg), None);
-    let tables = [
-        (1, 30, vec![row("S1", 103., 298.)]),
-        (1, 50, vec![]),
-        (1, 70, vec![]),
-        (1, 100, vec![]),
-        (
-            50,
-            30,
-            vec![
-                row("S2", 119., 260.),
-                row("S3", 135., 232.),
-                row("S7", 140., 237.),
-                row("S9", 201., 155.),
-            ],
-        ),
-        (50, 50, vec![row("S4", 173., 316.)]),
-        (50, 70, vec![row("S5", 198., 362.)]),
-        (50, 100, vec![row("S6", 226., 456.), row("S8", 233., 453.), row("S10", 282., 393.)]),
-    ];
-    let plans = tables.map(|(batch, users, published)| Plan {
-        configuration: batch_limit(batch),
-        published,
-        ..plan(
-            format!("batch {batch}, {users} users"),
-            (if batch == 1 { "no batches" } else { "batches of 50" }, users as f64),
-            Scenario::Transfer,
-            BenchOptions {
-                concurrency: users,
-                seconds: if options.output.quick { QUICK_SECONDS } else { options.seconds },
-                ..base(options.output.quick)
-            },
-        )
-    });
-    Plans {
-        question: "transfers with the reference's position handler unbatched and in batches of 50; \
-                   ours with 1 and 50 records in a batch of the log",
-        sources: vec![Source {
-            title: "Mojaloop's page on batch processing (2023), S1 to S10",
-            work: "transfers, 8 DFSPs, closed loop; only position prepares are batched",
-            hardware: "one machine of 16 vCPU, simulators and load included",
-            durability: "none: MySQL in memory",
-            left_out: "percentiles, CPU time per transfer, what more handlers alone bring",
-        }],
-        plans: plans.into(),
-    }
+    let quick = options.output.quick;
+    let seconds = if quick { QUICK_SECONDS } else { options.seconds };
+    plans("batching", Scenario::Transfer, &BenchOptions { seconds, ..base(quick) })
 }
 
-/// So many whole transactions.
+/// Whole transactions, by their number.
 pub(crate) fn million(options: &MillionOptions) -> Plans {
     let count = if options.output.quick { 2_000 } else { options.count };
-    let row =
-        |name, rate, avg, p99, max| Published { p99_ms: p99, ..published(name, rate, avg, max) };
     let run = BenchOptions {
         count: Some(count),
         concurrency: options.concurrency,
         rate: options.rate,
         ..base(options.output.quick)
     };
-    let one = Plan {
-        published: vec![
-            row("v17.1.0", 650., None, Some(946.), None),
-            row("1,000-TPS run", 990.7, Some(560.), None, Some(4_320.)),
-            row("2,000-TPS run", 1_903.9, Some(1_010.), None, Some(20_300.)),
-        ],
-        ..plan(format!("{count} whole transactions"), ("", 0.0), Scenario::Whole, run)
-    };
-    Plans {
-        question: "a million whole transactions (look-up, quote, transfer) in four pairs: does it \
-                   stay fast, and what does it need",
-        sources: vec![
-            Source {
-                title: "v17.1.0 without TLS: 650/s, steady part of 1.27 million (2026)",
-                work: "whole transactions, open loop, 13 pairs, 70% from one payer",
-                hardware: "48 vCPU for the hub alone",
-                durability: "one Kafka broker on a volatile disk, MySQL not synced per commit",
-                left_out: "the longest, memory over time, bytes stored",
-            },
-            Source {
-                title: "1,000-TPS and 2,000-TPS runs of a million (2025 to 2026)",
-                work: "whole transactions, open loop; p95 829 ms and 1,880 ms",
-                hardware: "80 and 144 vCPU for the hub alone",
-                durability: "one Kafka broker on a volatile disk, MySQL not synced per commit",
-                left_out: "p99, memory over time, bytes stored",
-            },
-        ],
-        plans: vec![one],
-    }
+    plans("million", Scenario::Whole, &run).naming(&[("{count}", &count.to_string())])
 }
 
 /// Slower disks.
 pub(crate) fn disk(options: &DiskOptions) -> Plans {
-    let run = || BenchOptions {
+    let quick = options.output.quick;
+    let run = BenchOptions {
         concurrency: options.concurrency,
-        seconds: if options.output.quick { QUICK_SECONDS } else { options.seconds },
-        ..base(options.output.quick)
+        seconds: if quick { QUICK_SECONDS } else { options.seconds },
+        ..base(quick)
     };
-    let one = |name: String, group, injected: Option<(String, String)>, published| Plan {
-        injected,
-        published,
-        ..plan(name, group, Scenario::Transfer, run())
-    };
-    const ADDED: &str = "by milliseconds added to a sync";
-    let mut plans = vec![one("this disk".to_owned(), (ADDED, 0.0), None, vec![])];
-    for (micros, ceiling) in [(140_u32, 549.), (490, 156.), (790, 97.), (3_800, 20.)] {
-        let millis = f64::from(micros) / 1e3;
-        let argument = format!("--inject-sync-delay-us={micros}");
-        let meaning = format!("fsync before 202, each {millis} ms longer (injected)");
-        plans.push(one(
-            format!("syncs + {millis} ms"),
-            (ADDED, millis),
-            Some((argument, meaning)),
-            vec![published("computed", ceiling, None, None)],
-        ));
-    }
     let most = options.syncs_per_second;
-    let meaning = format!("fsync before 202, at most {most} a second (injected)");
-    plans.push(one(
-        format!("{most} syncs/s"),
-        ("by syncs a second", f64::from(most)),
-        Some((format!("--inject-sync-per-second={most}"), meaning)),
-        vec![],
-    ));
-    Plans {
-        question: "transfers on slower disks: each sync of the log takes so much longer, or there \
-                   are only so many a second",
-        sources: vec![Source {
-            title: "report on the concurrency of handlers (Coil, 2020): ceilings by the disk",
-            work: "transfers; computed as 1000 / (milliseconds of a sync x 13 write transactions)",
-            hardware: "any: a bound by the disk alone",
-            durability: "each write transaction synced",
-            left_out: "a measurement on such disks",
-        }],
-        plans,
+    let mut disk = plans("disk", Scenario::Transfer, &run);
+    for (plan, run) in disk.plans.iter_mut().zip(table("disk").runs) {
+        if let Some(micros) = run.sync_delay_us {
+            let millis = f64::from(micros) / 1e3;
+            let meaning = format!("fsync before 202, each {millis} ms longer (injected)");
+            plan.injected = Some((format!("--inject-sync-delay-us={micros}"), meaning));
+        }
+        if run.is_at_syncs_per_second {
+            let meaning = format!("fsync before 202, at most {most} a second (injected)");
+            plan.at = f64::from(most);
+            plan.injected = Some((format!("--inject-sync-per-second={most}"), meaning));
+        }
     }
+    disk.naming(&[("{syncs}", &most.to_string())])
 }
 
 /// A long run at a constant rate.
 pub(crate) fn hour(options: &HourOptions) -> Plans {
-    let seconds = if options.output.quick { 5.0 } else { options.seconds };
-    let rate = if options.output.quick { options.rate.min(100.0) } else { options.rate };
-    let run = BenchOptions { rate: Some(rate), seconds, ..base(options.output.quick) };
-    let baseline = published("baseline", 1_000., None, None);
-    let end_to_end = published("PI-9", 301., Some(331.), Some(690.));
-    let one = Plan {
-        published: vec![baseline, end_to_end],
-        ..plan(format!("{rate}/s for {seconds} s"), ("", 0.0), Scenario::Whole, run)
-    };
-    Plans {
-        question: "whole transactions at a constant rate for an hour: how many transfers take \
-                   longer than a second",
-        sources: vec![
-            Source {
-                title: "Mojaloop's official baseline of v17.0.0: 1,000/s for an hour",
-                work: "at most 1% of the transfer stage over one second",
-                hardware: "\"minimal hardware\"",
-                durability: "not said",
-                left_out: "hardware, durability, percentiles, how many failed",
-            },
-            Source {
-                title: "PI-9 end to end (2020): 301/s for 4,800 s, none over a second",
-                work: "transfers only, 8 FSPs",
-                hardware: "about 88 vCPU",
-                durability: "not said; the timeout handler was off",
-                left_out: "percentiles, CPU time",
-            },
-        ],
-        plans: vec![one],
-    }
+    let quick = options.output.quick;
+    let seconds = if quick { 5.0 } else { options.seconds };
+    let rate = if quick { options.rate.min(100.0) } else { options.rate };
+    let run = BenchOptions { rate: Some(rate), seconds, ..base(quick) };
+    let (rate, seconds) = (rate.to_string(), seconds.to_string());
+    let named = [("{rate}", rate.as_str()), ("{seconds}", &seconds)];
+    plans("hour", Scenario::Whole, &run).naming(&named)
 }
 
 /// The options that every run of a sweep starts from.
@@ -263,20 +137,55 @@ pub(crate) fn base(quick: bool) -> BenchOptions {
     BenchOptions { fsps, warmup: if quick { 0.1 } else { 1.0 }, ..BenchOptions::standard() }
 }
 
-fn plan(
-    name: String,
-    (group, at): (&'static str, f64),
-    scenario: Scenario,
-    options: BenchOptions,
-) -> Plan {
-    let (configuration, published) = (String::new(), Vec::new());
-    Plan { name, group, at, scenario, options, configuration, injected: None, published }
+fn table(name: &str) -> Table {
+    let tables = serde_json::from_str::<HashMap<String, Table>>(TABLES);
+    tables.expect("the tables are good").remove(name).expect("each sweep has a table")
+}
+
+/// The runs of a table with these options, where it does not say otherwise.
+fn plans(name: &str, scenario: Scenario, options: &BenchOptions) -> Plans {
+    let Table { question, sources, runs } = table(name);
+    let plan = |run: Run| Plan {
+        name: run.name,
+        group: run.group,
+        at: run.at,
+        scenario,
+        options: BenchOptions {
+            concurrency: run.concurrency.unwrap_or(options.concurrency),
+            ..options.clone()
+        },
+        configuration: run.batch.map_or(String::new(), batch_limit),
+        injected: None,
+        published: run.published,
+    };
+    Plans { question, sources, plans: runs.into_iter().map(plan).collect() }
+}
+
+impl Plans {
+    /// With these options of the command line in the names of the runs.
+    fn naming(mut self, options: &[(&str, &str)]) -> Self {
+        for plan in &mut self.plans {
+            for (from, to) in options {
+                plan.name = plan.name.replace(from, to);
+            }
+        }
+        self
+    }
 }
 
 fn batch_limit(records: u32) -> String {
     format!("[log]\nbatch_records_max = {records}\n")
 }
 
-fn published(name: &'static str, rate: f64, avg_ms: Option<f64>, max_ms: Option<f64>) -> Published {
-    Published { name, rate_per_s: Some(rate), avg_ms, p99_ms: None, max_ms }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sweep_has_a_table() {
+        for (name, runs) in [("coil", 9), ("batching", 8), ("million", 1), ("disk", 6), ("hour", 1)]
+        {
+            assert_eq!(table(name).runs.len(), runs, "{name}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::bench_report::{BenchReport, Window};
 use crate::report::Machine;
@@ -15,7 +15,7 @@ pub struct SweepReport {
     /// Its word on the command line.
     pub sweep: &'static str,
     /// What it asks.
-    pub question: &'static str,
+    pub question: String,
     /// Whether it counts: every run was made and is valid.
     pub valid: bool,
     /// Runs that are void or missing, and why.
@@ -34,18 +34,18 @@ pub struct SweepReport {
 }
 
 /// A publication.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Source {
     /// What it is.
-    pub title: &'static str,
+    pub title: String,
     /// The work that was measured.
-    pub work: &'static str,
+    pub work: String,
     /// What carried it.
-    pub hardware: &'static str,
+    pub hardware: String,
     /// What an answer survived.
-    pub durability: &'static str,
+    pub durability: String,
     /// What a reader would need beside it and is not told.
-    pub left_out: &'static str,
+    pub left_out: String,
 }
 
 /// One run.
@@ -54,7 +54,7 @@ pub struct Step {
     /// What is special about it.
     pub name: String,
     /// Runs that make one line of a chart.
-    pub group: &'static str,
+    pub group: String,
     /// Its place along that line.
     pub at: f64,
     /// Published figures for the same.
@@ -64,10 +64,10 @@ pub struct Step {
 }
 
 /// One row of a published table; `null` for what it does not say.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Published {
     /// What the row is called there.
-    pub name: &'static str,
+    pub name: String,
     /// Units a second.
     pub rate_per_s: Option<f64>,
     /// Mean latency.
@@ -152,7 +152,7 @@ impl fmt::Display for SweepReport {
 /// A run and the published rows for it: the first beside it, the others below.
 fn rows(f: &mut fmt::Formatter<'_>, width: usize, step: &Step) -> fmt::Result {
     let Window { rate_per_s, latency_ms, .. } = step.result.whole_run;
-    let none = [Published { name: "-", ..Published::default() }];
+    let none = [Published { name: "-".to_owned(), ..Published::default() }];
     let published = if step.published.is_empty() { &none[..] } else { &step.published };
     for (index, row) in published.iter().enumerate() {
         let name = if index == 0 { &*step.name } else { "" };

@@ -12,7 +12,6 @@ pub(crate) struct Sample {
     pub(crate) name: &'static str,
     pub(crate) method: &'static Method,
     pub(crate) path: &'static str,
-    pub(crate) resource: &'static str,
     pub(crate) body: &'static str,
     /// Parses and checks the body; `false` when it is refused.
     pub(crate) parse: fn(&[u8]) -> bool,
@@ -20,10 +19,25 @@ pub(crate) struct Sample {
     pub(crate) recorded: bool,
 }
 
+const fn sample(
+    name: &'static str,
+    method: &'static Method,
+    path: &'static str,
+    body: &'static str,
+    parse: fn(&[u8]) -> bool,
+) -> Sample {
+    Sample { name, method, path, body, parse, recorded: false }
+}
+
 impl Sample {
+    const fn recorded(self) -> Self {
+        Self { recorded: true, ..self }
+    }
+
     /// The headers as they came from the socket.
     pub(crate) fn headers(&self) -> HeaderMap {
-        let media = format!("application/vnd.interoperability.{}+json;version=1.1", self.resource);
+        let resource = self.path.split('/').nth(1).unwrap_or_default();
+        let media = format!("application/vnd.interoperability.{resource}+json;version=1.1");
         let length = self.body.len().to_string();
         let mut lines = vec![
             ("host", "switch.example:4000"),
@@ -61,161 +75,51 @@ const TRANSFER: &str = "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069";
 
 /// Every kind of message that the hub serves. New ones come last: [`PREPARE_AT`] counts.
 pub(crate) const SAMPLES: [Sample; 17] = [
-    Sample {
-        name: "GET /parties",
-        method: &Method::GET,
-        path: "/parties/MSISDN/27713803912",
-        resource: "parties",
-        body: "",
-        parse: |_| true,
-        recorded: false,
-    },
-    Sample {
-        name: "PUT /parties",
-        method: &Method::PUT,
-        path: "/parties/MSISDN/27713803912",
-        resource: "parties",
-        body: PARTY,
-        parse: |body| check_party(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "POST /quotes",
-        method: &Method::POST,
-        path: "/quotes",
-        resource: "quotes",
-        body: QUOTE,
-        parse: |body| Quote::parse(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "PUT /quotes",
-        method: &Method::PUT,
-        path: QUOTE_PATH,
-        resource: "quotes",
-        body: QUOTE_RESPONSE,
-        parse: |body| QuoteResponse::parse(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "POST /transfers",
-        method: &Method::POST,
-        path: "/transfers",
-        resource: "transfers",
-        body: PREPARE,
-        parse: |body| Prepare::parse(body).is_ok(),
-        recorded: true,
-    },
-    Sample {
-        name: "PUT /transfers",
-        method: &Method::PUT,
-        path: TRANSFER,
-        resource: "transfers",
-        body: FULFIL,
-        parse: |body| Fulfil::parse(body).is_ok(),
-        recorded: true,
-    },
-    Sample {
-        name: "PUT /transfers/error",
-        method: &Method::PUT,
-        path: "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
-        resource: "transfers",
-        body: FAILURE,
-        parse: |body| ErrorInformation::parse(body).is_ok(),
-        recorded: true,
-    },
-    Sample {
-        name: "GET /transfers",
-        method: &Method::GET,
-        path: TRANSFER,
-        resource: "transfers",
-        body: "",
-        parse: |_| true,
-        recorded: false,
-    },
-    Sample {
-        name: "PUT /parties/error",
-        method: &Method::PUT,
-        path: "/parties/MSISDN/27713803912/error",
-        resource: "parties",
-        body: FAILURE,
-        parse: |body| ErrorInformation::parse(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "GET /quotes",
-        method: &Method::GET,
-        path: QUOTE_PATH,
-        resource: "quotes",
-        body: "",
-        parse: |_| true,
-        recorded: false,
-    },
-    Sample {
-        name: "PUT /quotes/error",
-        method: &Method::PUT,
-        path: "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6/error",
-        resource: "quotes",
-        body: FAILURE,
-        parse: |body| ErrorInformation::parse_of_quote(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "POST /participants, a batch of two",
-        method: &Method::POST,
-        path: "/participants",
-        resource: "participants",
-        body: BATCH,
-        parse: |body| BatchRegistration::parse(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "POST /participants of one party",
-        method: &Method::POST,
-        path: PARTICIPANT,
-        resource: "participants",
-        body: REGISTRATION,
-        parse: |body| ParticipantRegistration::parse(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "PUT /participants",
-        method: &Method::PUT,
-        path: PARTICIPANT,
-        resource: "participants",
-        body: REGISTRATION,
-        parse: |body| ParticipantUpdate::parse(body).is_ok(),
-        recorded: false,
-    },
-    Sample {
-        name: "DELETE /participants",
-        method: &Method::DELETE,
-        path: PARTICIPANT,
-        resource: "participants",
-        body: "",
-        parse: |_| true,
-        recorded: false,
-    },
-    Sample {
-        name: "GET /participants",
-        method: &Method::GET,
-        path: PARTICIPANT,
-        resource: "participants",
-        body: "",
-        parse: |_| true,
-        recorded: false,
-    },
-    Sample {
-        name: "PUT /participants/error",
-        method: &Method::PUT,
-        path: "/participants/MSISDN/27713803912/error",
-        resource: "participants",
-        body: FAILURE,
-        parse: |body| ErrorInformation::parse(body).is_ok(),
-        recorded: false,
-    },
+    sample("GET /parties", &Method::GET, PARTIES, "", |_| true),
+    sample("PUT /parties", &Method::PUT, PARTIES, PARTY, |body| check_party(body).is_ok()),
+    sample("POST /quotes", &Method::POST, "/quotes", QUOTE, |body| Quote::parse(body).is_ok()),
+    sample("PUT /quotes", &Method::PUT, QUOTE_PATH, QUOTE_RESPONSE, |body| {
+        QuoteResponse::parse(body).is_ok()
+    }),
+    sample("POST /transfers", &Method::POST, "/transfers", PREPARE, |body| {
+        Prepare::parse(body).is_ok()
+    })
+    .recorded(),
+    sample("PUT /transfers", &Method::PUT, TRANSFER, FULFIL, |body| Fulfil::parse(body).is_ok())
+        .recorded(),
+    sample("PUT /transfers/error", &Method::PUT, TRANSFER_ERROR, FAILURE, |body| {
+        ErrorInformation::parse(body).is_ok()
+    })
+    .recorded(),
+    sample("GET /transfers", &Method::GET, TRANSFER, "", |_| true),
+    sample("PUT /parties/error", &Method::PUT, PARTIES_ERROR, FAILURE, |body| {
+        ErrorInformation::parse(body).is_ok()
+    }),
+    sample("GET /quotes", &Method::GET, QUOTE_PATH, "", |_| true),
+    sample("PUT /quotes/error", &Method::PUT, QUOTE_ERROR, FAILURE, |body| {
+        ErrorInformation::parse_of_quote(body).is_ok()
+    }),
+    sample("POST /participants, a batch of two", &Method::POST, "/participants", BATCH, |body| {
+        BatchRegistration::parse(body).is_ok()
+    }),
+    sample("POST /participants of one party", &Method::POST, PARTICIPANT, REGISTRATION, |body| {
+        ParticipantRegistration::parse(body).is_ok()
+    }),
+    sample("PUT /participants", &Method::PUT, PARTICIPANT, REGISTRATION, |body| {
+        ParticipantUpdate::parse(body).is_ok()
+    }),
+    sample("DELETE /participants", &Method::DELETE, PARTICIPANT, "", |_| true),
+    sample("GET /participants", &Method::GET, PARTICIPANT, "", |_| true),
+    sample("PUT /participants/error", &Method::PUT, PARTICIPANT_ERROR, FAILURE, |body| {
+        ErrorInformation::parse(body).is_ok()
+    }),
 ];
 
+const PARTIES: &str = "/parties/MSISDN/27713803912";
+const PARTIES_ERROR: &str = "/parties/MSISDN/27713803912/error";
+const QUOTE_ERROR: &str = "/quotes/7c23e80c-d078-4077-8263-2c047876fcf6/error";
+const TRANSFER_ERROR: &str = "/transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error";
+const PARTICIPANT_ERROR: &str = "/participants/MSISDN/27713803912/error";
 const PARTY: &str = include_str!("../samples/party.json");
 const QUOTE: &str = include_str!("../samples/quote.json");
 const QUOTE_RESPONSE: &str = include_str!("../samples/quote_response.json");

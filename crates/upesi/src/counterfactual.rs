@@ -28,6 +28,7 @@ use ledger::{
     FundsDirection, Holding, Moment, MoveFunds, Notice, NoticeId, Outcome, ParticipantIndex,
     Position, Prepare, Redeliver, SetLimit, Stamp, State, TransferId, TransferState,
 };
+use serde::Serialize;
 use sha2::Digest as _;
 
 /// What commits a transfer of which no fulfilment is known.
@@ -117,13 +118,42 @@ pub(crate) struct Course {
     pub(crate) headroom: Option<Amount>,
 }
 
+/// A value of the log, and one of each copy in the order of [`Ending::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Courses<T> {
+    pub(crate) log: T,
+    pub(crate) all_commit: T,
+    pub(crate) none_commit: T,
+    pub(crate) given_back: T,
+}
+
 /// A participant in one currency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) log: Course,
-    pub(crate) all_commit: Course,
-    pub(crate) none_commit: Course,
-    pub(crate) given_back: Course,
+pub(crate) type Row = Courses<Course>;
+
+impl<T> Courses<T> {
+    fn new(log: T, [all_commit, none_commit, given_back]: [T; 3]) -> Self {
+        Self { log, all_commit, none_commit, given_back }
+    }
+
+    pub(crate) fn all(&self) -> [&T; 4] {
+        [&self.log, &self.all_commit, &self.none_commit, &self.given_back]
+    }
+
+    fn all_mut(&mut self) -> [&mut T; 4] {
+        [&mut self.log, &mut self.all_commit, &mut self.none_commit, &mut self.given_back]
+    }
+
+    pub(crate) fn copies(&self) -> [&T; 3] {
+        [&self.all_commit, &self.none_commit, &self.given_back]
+    }
+
+    fn copies_mut(&mut self) -> [&mut T; 3] {
+        [&mut self.all_commit, &mut self.none_commit, &mut self.given_back]
+    }
+
+    pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> Courses<U> {
+        Courses::new(of(&self.log), self.copies().map(of))
+    }
 }
 
 /// A transfer that would have been decided otherwise.
@@ -134,10 +164,7 @@ pub(crate) struct Differing {
     pub(crate) payee: FspName,
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
-    pub(crate) log: Outcome,
-    pub(crate) all_commit: Outcome,
-    pub(crate) none_commit: Outcome,
-    pub(crate) given_back: Outcome,
+    pub(crate) outcomes: Courses<Outcome>,
 }
 
 /// A deposit or a withdrawal, begun in the period, that ends otherwise in a copy.
@@ -149,10 +176,7 @@ pub(crate) struct DifferingFunds {
     pub(crate) direction: FundsDirection,
     pub(crate) amount: Amount,
     pub(crate) currency: Currency,
-    pub(crate) log: Standing,
-    pub(crate) all_commit: Standing,
-    pub(crate) none_commit: Standing,
-    pub(crate) given_back: Standing,
+    pub(crate) standings: Courses<Standing>,
 }
 
 /// What became of a movement of funds up to the last record.
@@ -351,8 +375,8 @@ impl Counterfactual {
             if is_want(outcome) {
                 row.log.refused.add(mark, prepare.amount);
             }
-            let courses = [&mut row.all_commit, &mut row.none_commit, &mut row.given_back];
-            for ((course, copy), outcome) in courses.into_iter().zip(&**copies).zip(outcomes) {
+            let courses = row.copies_mut().into_iter().zip(&**copies);
+            for ((course, copy), outcome) in courses.zip(outcomes) {
                 if is_want(outcome) {
                     course.refused.add(mark, prepare.amount);
                 }
@@ -388,10 +412,7 @@ impl Counterfactual {
                 payee: prepare.payee,
                 amount: prepare.amount,
                 currency: prepare.currency,
-                log: outcome,
-                all_commit: outcomes[0],
-                none_commit: outcomes[1],
-                given_back: outcomes[2],
+                outcomes: Courses::new(outcome, outcomes),
             });
         }
     }
@@ -405,30 +426,23 @@ impl Counterfactual {
         state: &State,
     ) {
         let MoveFunds { name, direction, amount, currency, .. } = *funds;
-        let [all_commit, none_commit, given_back] = outcomes;
+        let all = Courses::new(outcome, outcomes);
         if let Some((index, _)) = state.register().find(&name) {
             let row = self.rows.entry((index, currency)).or_default();
-            let courses =
-                [&mut row.log, &mut row.all_commit, &mut row.none_commit, &mut row.given_back];
-            let all = [outcome, all_commit, none_commit, given_back];
-            for (course, outcome) in courses.into_iter().zip(all) {
-                if outcome == Outcome::FundsInsufficient {
+            for (course, outcome) in row.all_mut().into_iter().zip(all.all()) {
+                if *outcome == Outcome::FundsInsufficient {
                     course.withdrawals_refused.add(mark, amount);
                 }
             }
         }
         if outcomes.iter().any(|one| *one != outcome) {
-            let standing = |outcome| Standing::of(direction, outcome);
             self.funds_differing.push(DifferingFunds {
                 mark,
                 participant: name,
                 direction,
                 amount,
                 currency,
-                log: standing(outcome),
-                all_commit: standing(all_commit),
-                none_commit: standing(none_commit),
-                given_back: standing(given_back),
+                standings: all.map(|outcome| Standing::of(direction, *outcome)),
             });
         }
     }
@@ -441,11 +455,10 @@ impl Counterfactual {
             assert!(same, "a withdrawal ends otherwise only where it began otherwise");
             return;
         };
-        let [all_commit, none_commit, given_back] = outcomes;
-        found.log.end(end, outcome);
-        found.all_commit.end(end, all_commit);
-        found.none_commit.end(end, none_commit);
-        found.given_back.end(end, given_back);
+        let all = Courses::new(outcome, outcomes);
+        for (standing, outcome) in found.standings.all_mut().into_iter().zip(all.all()) {
+            standing.end(end, *outcome);
+        }
     }
 
     /// Positions, covers and caps of everybody: at the beginning, and after an operator's change.
@@ -460,8 +473,7 @@ impl Counterfactual {
                 let expected = cover(state, holding)
                     .checked_add(assumed_cover(&self.assumptions, party))
                     .expect("both are far from the range");
-                let courses = [&mut row.all_commit, &mut row.none_commit, &mut row.given_back];
-                for (course, copy) in courses.into_iter().zip(&**copies) {
+                for (course, copy) in row.copies_mut().into_iter().zip(&**copies) {
                     course.observe_in(&copy.state, party, Amount::ZERO);
                     course.observe_cover(&copy.state, party, expected);
                 }
@@ -528,7 +540,7 @@ impl Standing {
 impl DifferingFunds {
     /// Whether it ends otherwise than in the log: with all commit, with none, and given back.
     pub(crate) fn differs(&self) -> [bool; 3] {
-        [self.all_commit, self.none_commit, self.given_back].map(|one| one != self.log)
+        self.standings.copies().map(|one| *one != self.standings.log)
     }
 }
 

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::counterfactual::{
-    Assumed, Assumption, Counterfactual, Course, Differing, DifferingFunds, Edge, Mark, Row,
-    Standing, Tally,
+    Assumed, Assumption, Counterfactual, Course, Courses, Differing, DifferingFunds, Edge, Mark,
+    Row, Standing, Tally,
 };
 use crate::explanation::Decimal;
 use crate::offline::{Go, OfflineLog};
@@ -228,10 +228,8 @@ struct Moment {
 struct ShownRow {
     participant: String,
     currency: String,
-    log: ShownCourse,
-    all_commit: ShownCourse,
-    none_commit: ShownCourse,
-    given_back: ShownCourse,
+    #[serde(flatten)]
+    courses: Courses<ShownCourse>,
 }
 
 #[derive(Debug, Serialize)]
@@ -263,10 +261,8 @@ struct ShownFunds {
     direction: &'static str,
     amount: Decimal,
     currency: String,
-    log: &'static str,
-    all_commit: &'static str,
-    none_commit: &'static str,
-    given_back: &'static str,
+    #[serde(flatten)]
+    standings: Courses<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -292,10 +288,8 @@ struct ShownTransfer {
     payee: String,
     amount: Decimal,
     currency: String,
-    log: String,
-    all_commit: String,
-    none_commit: String,
-    given_back: String,
+    #[serde(flatten)]
+    outcomes: Courses<String>,
 }
 
 impl Shown {
@@ -315,8 +309,7 @@ impl Shown {
         };
         let rows = period.rows.iter().filter_map(|((index, currency), row)| {
             let name = state.register().get(*index).name;
-            let courses = [&row.log, &row.all_commit, &row.none_commit, &row.given_back];
-            let touched = courses.into_iter().any(is_touched);
+            let touched = row.all().into_iter().any(is_touched);
             (touched || named(&name, currency)).then(|| ShownRow::of(&name, *currency, row))
         });
         let cap = arguments.limit.iter().map(|said| words(said, "cap", ""));
@@ -360,10 +353,7 @@ impl ShownRow {
         Self {
             participant: name.as_str().to_owned(),
             currency: currency.to_string(),
-            log: ShownCourse::of(&row.log),
-            all_commit: ShownCourse::of(&row.all_commit),
-            none_commit: ShownCourse::of(&row.none_commit),
-            given_back: ShownCourse::of(&row.given_back),
+            courses: row.map(ShownCourse::of),
         }
     }
 }
@@ -401,31 +391,24 @@ impl ShownFunds {
             },
             amount: Decimal(one.amount),
             currency: one.currency.to_string(),
-            log: standing(one.log),
-            all_commit: standing(one.all_commit),
-            none_commit: standing(one.none_commit),
-            given_back: standing(one.given_back),
+            standings: one.standings.map(standing),
         }
     }
 
     /// Whether a column refuses what the log took.
     fn is_kept(&self) -> bool {
-        self.log != REFUSED && self.in_columns().contains(&REFUSED)
+        self.standings.log != REFUSED && self.standings.copies().contains(&&REFUSED)
     }
 
     /// Whether a column took what the log refused.
     fn is_gone(&self) -> bool {
-        self.log == REFUSED && self.in_columns().iter().any(|column| *column != REFUSED)
-    }
-
-    const fn in_columns(&self) -> [&'static str; 3] {
-        [self.all_commit, self.none_commit, self.given_back]
+        self.standings.log == REFUSED && self.standings.copies().iter().any(|one| **one != REFUSED)
     }
 }
 
 const REFUSED: &str = "refused";
 
-const fn standing(standing: Standing) -> &'static str {
+const fn standing(standing: &Standing) -> &'static str {
     match standing {
         Standing::Deposited => "deposited",
         Standing::Refused => REFUSED,
@@ -461,10 +444,7 @@ impl ShownTransfer {
             payee: one.payee.as_str().to_owned(),
             amount: Decimal(one.amount),
             currency: one.currency.to_string(),
-            log: format!("{:?}", one.log),
-            all_commit: format!("{:?}", one.all_commit),
-            none_commit: format!("{:?}", one.none_commit),
-            given_back: format!("{:?}", one.given_back),
+            outcomes: one.outcomes.map(|outcome| format!("{outcome:?}")),
         }
     }
 }
@@ -489,7 +469,7 @@ impl Display for Shown {
             let ShownTransfer { mark, payer, payee, amount, currency, .. } = transfer;
             let (position, id) = (mark.position, &mark.transfer);
             write!(f, "\nrecord {position}: {id}, {amount} {currency} from {payer} to {payee}: ")?;
-            let ShownTransfer { log, all_commit, none_commit, given_back, .. } = transfer;
+            let Courses { log, all_commit, none_commit, given_back } = &transfer.outcomes;
             write!(f, "{log}; all commit: {all_commit}; none commits: {none_commit}; ")?;
             write!(f, "given back: {given_back}")?;
         }
@@ -525,11 +505,11 @@ impl Shown {
 
 impl Display for ShownFunds {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { mark, participant, direction, amount, currency, log, .. } = self;
+        let Self { mark, participant, direction, amount, currency, standings } = self;
         let (position, id) = (mark.position, &mark.transfer);
         let way = if *direction == "in" { "into" } else { "out of" };
         write!(f, "record {position}: {id}, {amount} {currency} {way} {participant}: ")?;
-        let [all, none, back] = self.in_columns();
+        let [log, all, none, back] = standings.all();
         write!(f, "in the log {log}; all commit: {all}; none commits: {none}; given back: {back}")
     }
 }
@@ -538,9 +518,9 @@ impl ShownRow {
     /// How much the cover differs in the end for what was not withdrawn, or was.
     fn write_cover(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let columns = [
-            ("all commit", &self.all_commit),
-            ("none commits", &self.none_commit),
-            ("given back", &self.given_back),
+            ("all commit", &self.courses.all_commit),
+            ("none commits", &self.courses.none_commit),
+            ("given back", &self.courses.given_back),
         ];
         let differing = columns.into_iter().filter_map(|(name, course)| {
             let Decimal(more) = course.cover_not_withdrawn;
@@ -565,7 +545,7 @@ impl Display for ShownRow {
         let title = format!("{}, {}", self.participant, self.currency);
         let [log, all, none, back] = ["in the log", "all commit", "none commits", "given back"];
         writeln!(f, "{title:<24} {log:>19} {all:>19} {none:>19} {back:>19}")?;
-        let courses = [&self.log, &self.all_commit, &self.none_commit, &self.given_back];
+        let courses = self.courses.all();
         let mut line = |what: &str, of: &dyn Fn(&ShownCourse) -> String| {
             let [log, all, none, back] = courses.map(of);
             writeln!(f, "  {what:<22} {log:>19} {all:>19} {none:>19} {back:>19}")

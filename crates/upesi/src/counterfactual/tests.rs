@@ -395,8 +395,14 @@ fn a_withdrawal_that_only_the_log_takes_is_named_and_what_it_covers_is_counted()
     let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
     assert_eq!((one.mark.position, one.mark.transfer), (reserved_at, id(911)));
     assert_eq!((one.participant, one.amount), (name("alpha"), units(200)));
-    assert_eq!((one.log, one.given_back), (Standing::Withdrawn, Standing::Withdrawn));
-    assert_eq!((one.all_commit, one.none_commit), (Standing::Refused, Standing::Refused));
+    assert_eq!(
+        (one.standings.log, one.standings.given_back),
+        (Standing::Withdrawn, Standing::Withdrawn)
+    );
+    assert_eq!(
+        (one.standings.all_commit, one.standings.none_commit),
+        (Standing::Refused, Standing::Refused)
+    );
     assert_eq!(one.differs(), [true, true, false]);
 }
 
@@ -417,7 +423,10 @@ fn a_withdrawal_that_is_called_off_makes_a_difference_until_then() {
     world.end_funds(911, "alpha", false);
     check_withdrawals(world.row("alpha").all_commit, (1, 100), (0, 0), 0);
     let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
-    assert_eq!((one.log, one.none_commit), (Standing::CalledOff, Standing::Refused));
+    assert_eq!(
+        (one.standings.log, one.standings.none_commit),
+        (Standing::CalledOff, Standing::Refused)
+    );
 }
 
 /// More cover lets out what the log refused; its end, should an operator have tried, counts.
@@ -428,7 +437,7 @@ fn a_withdrawal_that_only_the_copies_take_lowers_their_cover() {
     assert_eq!(world.funds(911, "alpha", FundsDirection::Out, 250), Outcome::FundsInsufficient);
     let standing = |world: &World| {
         let [one] = &world.watching[0].funds_differing[..] else { panic!("a single movement") };
-        [one.log, one.all_commit, one.none_commit, one.given_back]
+        one.standings.all().map(|one| *one)
     };
     let [refused, reserved, withdrawn] =
         [Standing::Refused, Standing::Reserved, Standing::Withdrawn];
@@ -456,8 +465,8 @@ fn covers_differ_by_the_movements_that_are_named() {
             };
             let own = funds.iter().filter(|one| one.participant == name(dfsp));
             let expected = own.fold([0; 3], |sum, one| {
-                let columns = [one.all_commit, one.none_commit, one.given_back];
-                let kept = columns.map(|it| whole(one.log, one.amount) - whole(it, one.amount));
+                let in_log = whole(one.standings.log, one.amount);
+                let kept = one.standings.copies().map(|it| in_log - whole(*it, one.amount));
                 [0, 1, 2].map(|at| sum[at] + kept[at])
             });
             let Row { all_commit, none_commit, given_back, .. } = world.row(dfsp);
@@ -555,8 +564,8 @@ fn without_a_change_everything_is_as_in_the_log() {
             assert!(one.differing.is_empty(), "seed {seed}: {:?}", one.differing);
             assert!(one.funds_differing.is_empty(), "seed {seed}: {:?}", one.funds_differing);
             for row in one.rows.values() {
-                let courses = [row.all_commit, row.none_commit, row.given_back];
-                assert_eq!(courses, [row.log; 3], "seed {seed}");
+                let courses = row.copies();
+                assert_eq!(courses, [&row.log; 3], "seed {seed}");
             }
         }
     }
@@ -577,15 +586,15 @@ fn the_first_difference_is_of_the_kind_that_was_assumed() {
         let reserved = Outcome::PrepareReserved;
         let [less, more, all] = &world.watching[..] else { panic!("three look on") };
         if let Some(first) = less.differing.first() {
-            assert_eq!((first.payer, first.log), (name("beta"), reserved), "seed {seed}");
-            assert_eq!(first.all_commit, Outcome::PrepareCapExceeded, "seed {seed}");
+            assert_eq!((first.payer, first.outcomes.log), (name("beta"), reserved), "seed {seed}");
+            assert_eq!(first.outcomes.all_commit, Outcome::PrepareCapExceeded, "seed {seed}");
         }
         if let Some(first) = more.differing.first() {
-            let outcomes = [first.all_commit, first.none_commit, first.given_back];
+            let outcomes = first.outcomes.copies().map(|one| *one);
             assert_eq!((first.payer, outcomes), (name("beta"), [reserved; 3]), "{seed}");
         }
         for row in all.rows.values() {
-            let courses = [row.all_commit, row.none_commit, row.given_back];
+            let courses = row.copies();
             assert_eq!(courses.map(|course| course.refused.count), [0; 3]);
             assert_eq!(row.all_commit.vanish.count, row.log.refused.count, "seed {seed}");
         }

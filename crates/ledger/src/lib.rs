@@ -68,7 +68,7 @@ pub use ids::{
 pub use money::{Amount, Currency, PRECISION_MAX, SCALE};
 pub use notice::{DeadLetter, Notice, NoticeKind};
 pub use outcome::{
-    AdminOutcome, AnswerEnd, AnswerOutcome, Outcome, PartiesOutcome, PrepareOutcome,
+    AdminOutcome, AnswerEnd, AnswerOutcome, ErrorOutcome, Outcome, PartiesOutcome, PrepareOutcome,
 };
 pub use query::{Cause, InFlight, LookUp, TransferView};
 pub use register::{

@@ -226,6 +226,18 @@ families! {
         AbortedByPut,
     }
 
+    /// Outcomes that a participant gets as an error: in a callback, or as the answer to a look-up.
+    pub enum ErrorOutcome {
+        PrepareModified, PrepareSourceNotPayer, PrepareAmountPrecision, PreparePayerNotFound,
+        PreparePayerInactive, PreparePayeeNotFound, PreparePayeeInactive, PrepareExpirationPast,
+        PreparePayerIsPayee, PreparePayerAccountNotFound, PreparePayerAccountInactive,
+        PreparePayeeAccountNotFound, PreparePayeeAccountInactive, PreparePayeeLaneFull,
+        PrepareLiquidityInsufficient, PrepareCapExceeded, AnswerTransferNotFound,
+        AnswerFromStranger, AnswerToStranger, AnswerModified, AnswerExpired,
+        AnswerStateNotReserved, FulfilmentInvalid, AbortedWithUnknownCode, Aborted, AbortedByPut,
+        Expired, FundsInsufficient, FundsOutAborted,
+    }
+
     /// Outcomes of a change of the party directory.
     pub enum PartiesOutcome { Accepted, RegistrarNotFound }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fspiop::reach::Reach;
 use fspiop::{ErrorCode, Refusal};
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use ledger::{Administer, Change, Currency, FspName, Outcome, State};
+use ledger::{Administer, Change, Currency, FspName, State};
 use tokio::sync::oneshot;
 
 use crate::form::{Form, known_currency, refuse};
@@ -41,12 +41,12 @@ impl Call<'_> {
         change: Change,
     ) -> Result<(), Refusal> {
         let actor = self.identity.actor.clone();
-        let outcome: Outcome = self
+        let outcome = self
             .hub
             .administer(Administer { actor, reason, change })
             .await
             .map_err(refusals::of_unavailable)?;
-        refusals::of_outcome(outcome).map_or(Ok(()), Err)
+        refusals::of_change(outcome)
     }
 
     /// Asks a question; see [`Hub::ask`].

@@ -13,14 +13,14 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Api, Body, Operation, Parameter, Place};
 use serde_json::{Value, json};
 
 use crate::answer::{Answer as Response, Reply};
 use crate::guard::{ACTOR_BYTES_MAX, REASON_BYTES_MAX};
-use crate::refusals::of_outcome;
+use crate::refusals::{of_outcome, repeated};
 
 mod accounts;
 mod caps;
@@ -163,7 +163,9 @@ fn change(method: &str, path: &str, id: &str, tag: &'static str, summary: &str) 
         example: None,
         shared: Some(name.to_owned()),
     }));
-    operation.ends(&[Outcome::Repeated, Outcome::RegisterFull])
+    let unavailable = repeated();
+    let operation = operation.refuses(unavailable.status.as_u16(), &[unavailable.code]);
+    operation.ends(&[AdminOutcome::RegisterFull])
 }
 
 /// What needs the token as a change does, and is not recorded.
@@ -195,7 +197,7 @@ trait Describe: Sized {
     /// Refuses with these codes.
     fn refuses(self, status: u16, codes: &[ErrorCode]) -> Self;
     /// Can end in these outcomes of the kernel.
-    fn ends(self, outcomes: &[Outcome]) -> Self;
+    fn ends(self, outcomes: &[AdminOutcome]) -> Self;
 }
 
 impl Describe for Operation {
@@ -275,7 +277,7 @@ impl Describe for Operation {
         self
     }
 
-    fn ends(self, outcomes: &[Outcome]) -> Self {
+    fn ends(self, outcomes: &[AdminOutcome]) -> Self {
         let refusals = outcomes.iter().filter_map(|outcome| of_outcome(*outcome));
         refusals.fold(self, |operation, refusal| {
             operation.refuses(refusal.status.as_u16(), &[refusal.code])

@@ -8,8 +8,8 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    Change, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, OracleUpdate, Outcome, State,
-    UpdateOracle,
+    AdminOutcome, Change, CreateOracle, Currency, DeleteOracle, Oracle, OracleId, OracleUpdate,
+    State, UpdateOracle,
 };
 use serde::Serialize;
 
@@ -99,7 +99,7 @@ pub(crate) async fn update(call: &Call<'_>, id: &str) -> Reply {
         currency: currency(&mut form)?,
         default: form.flag("isDefault")?,
     };
-    let not_found = || refusals::of_outcome(Outcome::OracleNotFound);
+    let not_found = || refusals::of_outcome(AdminOutcome::OracleNotFound);
     let id = oracle_id(id).ok_or_else(|| not_found().expect("it is a refusal"))?;
     call.change(Change::UpdateOracle(UpdateOracle { id, update })).await?;
     Ok(Answer::empty(StatusCode::NO_CONTENT))

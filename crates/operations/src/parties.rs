@@ -91,7 +91,7 @@ pub(crate) async fn register(call: &Call<'_>) -> Reply {
             Told { actor: call.identity.actor.clone(), reason: call.identity.reason.clone() };
         let outcome =
             call.hub.change_parties(change, told).await.map_err(refusals::of_unavailable)?;
-        refusals::of_outcome(outcome).map_or(Ok(()), Err)?;
+        refusals::of_parties(outcome)?;
     }
     Ok(Answer::ok(&Registered { registered, refused }))
 }

@@ -2,102 +2,71 @@
 //! texts partners were seen to compare).
 
 use fspiop::{ErrorCode, Refusal};
-use ledger::Outcome;
+use ledger::{AdminOutcome, Outcome, PartiesOutcome};
 
 use crate::hub::Unavailable;
 
 /// For a record that reached the log twice.
 const REPEATED: &str = "recorded twice, decided once: ask again for what was decided";
 
+/// Refuses unless the change was made. A record that reached the log twice is 503: what its first
+/// copy came to is not known here, and the same request may be sent again.
+pub(crate) fn of_change(outcome: Outcome) -> Result<(), Refusal> {
+    AdminOutcome::of(outcome)
+        .map_or_else(|| Err(repeated()), |it| of_outcome(it).map_or(Ok(()), Err))
+}
+
+/// The same for a change of the party directory, which the hub itself asks for.
+pub(crate) fn of_parties(outcome: Outcome) -> Result<(), Refusal> {
+    match PartiesOutcome::of(outcome) {
+        Some(PartiesOutcome::Accepted) => Ok(()),
+        Some(PartiesOutcome::RegistrarNotFound) => Err(participant_not_found()),
+        None => Err(repeated()),
+    }
+}
+
 /// The refusal for an outcome of a change; `None` when the change was made.
 ///
 /// 5xx is for faults of the hub. The exceptions are limits and oracles that exist already, which
 /// partners compare with the reference's 500, 2001.
 ///
-/// A movement of funds, or its end, that is on record is answered like the first time. A record
-/// that reached the log twice is 503: what its first copy came to is not known here, and the
-/// same request may be sent again.
-///
-/// An outflow for which the funds are missing is taken like the reference takes it: the record
-/// stands, as an aborted transfer under its id.
-pub(crate) fn of_outcome(outcome: Outcome) -> Option<Refusal> {
+/// A movement of funds, or its end, that is on record is answered like the first time. An outflow
+/// for which the funds are missing is taken like the reference takes it: the record stands, as an
+/// aborted transfer under its id.
+pub(crate) fn of_outcome(outcome: AdminOutcome) -> Option<Refusal> {
+    use AdminOutcome::*;
     let (code, detail) = match outcome {
-        Outcome::Accepted | Outcome::FundsInsufficient | Outcome::FundsRepeated => return None,
-        Outcome::ParticipantNotFound => return Some(participant_not_found()),
-        Outcome::ParticipantCurrencyExists => {
-            client("Participant currency has already been registered")
-        }
-        Outcome::HubAccountsMissing => (
+        Accepted | FundsInsufficient | FundsRepeated => return None,
+        ParticipantNotFound => return Some(participant_not_found()),
+        ParticipantCurrencyExists => client("Participant currency has already been registered"),
+        HubAccountsMissing => (
             ErrorCode::ADD_PARTY,
             "the Hub lacks HUB_RECONCILIATION or HUB_MULTILATERAL_SETTLEMENT in the currency",
         ),
-        Outcome::SettlementModelMissing => {
+        SettlementModelMissing => {
             (ErrorCode::GENERIC_SETTLEMENT, "no active settlement model serves the currency")
         }
-        Outcome::AccountKindNotForHub => client("the Hub cannot have an account of this type"),
-        Outcome::AccountExists => client("Hub account has already been registered"),
-        Outcome::AccountNotFound => not_found("the participant has no such account"),
-        Outcome::AccountKindWrong => invalid("the account is of the wrong type for this"),
-        Outcome::AccountInactive => invalid("Account is currently set inactive"),
-        Outcome::ParticipantInactive => invalid("Participant is currently set inactive"),
-        Outcome::LimitsExist => internal("limit and initial position were already set"),
-        Outcome::LimitsMissing => invalid("no limit was set yet: use initialPositionAndLimits"),
-        Outcome::CurrencyMismatch => invalid("the amount's currency is not the account's"),
-        Outcome::SettlementModelExists => client("Settlement Model already exists"),
-        Outcome::SettlementModelNotFound => not_found("settlement model not found"),
-        Outcome::FundsOutNotReserved => {
-            invalid("no reserved funds out have this transferId and account")
-        }
-        Outcome::DeadLetterNotFound => not_found("dead letter not found"),
-        Outcome::RulesVersionRefused => invalid("the rules version is unknown or already replaced"),
-        Outcome::RegisterFull => internal("the register is full"),
-        Outcome::FundsModified => (ErrorCode::MODIFIED_REQUEST, FUNDS_MODIFIED),
-        Outcome::KeysFull => invalid("the participant has 4 public keys already: delete one first"),
-        Outcome::KeyNotFound => not_found("public key not found"),
-        Outcome::OracleExists => internal("an oracle of this type and currency exists"),
-        Outcome::OracleNotFound => not_found("oracle not found"),
-        Outcome::LedgerAccountTypeExists => client("the ledger account type already exists"),
-        Outcome::Repeated => (ErrorCode::SERVICE_UNAVAILABLE, REPEATED),
-        Outcome::SenderNotFound
-        | Outcome::PrepareModified
-        | Outcome::PrepareResentCommitted
-        | Outcome::PrepareResentAborted
-        | Outcome::PrepareResentReserved
-        | Outcome::PrepareSourceNotPayer
-        | Outcome::PrepareAmountPrecision
-        | Outcome::PreparePayerNotFound
-        | Outcome::PreparePayerInactive
-        | Outcome::PreparePayeeNotFound
-        | Outcome::PreparePayeeInactive
-        | Outcome::PrepareExpirationPast
-        | Outcome::PreparePayerIsPayee
-        | Outcome::PreparePayerAccountNotFound
-        | Outcome::PreparePayerAccountInactive
-        | Outcome::PreparePayeeAccountNotFound
-        | Outcome::PreparePayeeAccountInactive
-        | Outcome::PreparePayeeLaneFull
-        | Outcome::PrepareLiquidityInsufficient
-        | Outcome::PrepareCapExceeded
-        | Outcome::PrepareReserved
-        | Outcome::FulfilVersionIgnored
-        | Outcome::AnswerTransferNotFound
-        | Outcome::AnswerFromStranger
-        | Outcome::AnswerToStranger
-        | Outcome::AnswerModified
-        | Outcome::AnswerResent
-        | Outcome::AnswerExpired
-        | Outcome::AnswerStateNotReserved
-        | Outcome::FulfilAbortedIgnored
-        | Outcome::FulfilmentInvalid
-        | Outcome::Committed
-        | Outcome::AbortedWithUnknownCode
-        | Outcome::Aborted
-        | Outcome::AbortedByPut
-        | Outcome::Expired
-        | Outcome::RegistrarNotFound
-        | Outcome::FundsOutAborted => {
-            (ErrorCode::INTERNAL_SERVER, "the hub answered with the outcome of another command")
-        }
+        AccountKindNotForHub => client("the Hub cannot have an account of this type"),
+        AccountExists => client("Hub account has already been registered"),
+        AccountNotFound => not_found("the participant has no such account"),
+        AccountKindWrong => invalid("the account is of the wrong type for this"),
+        AccountInactive => invalid("Account is currently set inactive"),
+        ParticipantInactive => invalid("Participant is currently set inactive"),
+        LimitsExist => internal("limit and initial position were already set"),
+        LimitsMissing => invalid("no limit was set yet: use initialPositionAndLimits"),
+        CurrencyMismatch => invalid("the amount's currency is not the account's"),
+        SettlementModelExists => client("Settlement Model already exists"),
+        SettlementModelNotFound => not_found("settlement model not found"),
+        FundsOutNotReserved => invalid("no reserved funds out have this transferId and account"),
+        DeadLetterNotFound => not_found("dead letter not found"),
+        RulesVersionRefused => invalid("the rules version is unknown or already replaced"),
+        RegisterFull => internal("the register is full"),
+        FundsModified => (ErrorCode::MODIFIED_REQUEST, FUNDS_MODIFIED),
+        KeysFull => invalid("the participant has 4 public keys already: delete one first"),
+        KeyNotFound => not_found("public key not found"),
+        OracleExists => internal("an oracle of this type and currency exists"),
+        OracleNotFound => not_found("oracle not found"),
+        LedgerAccountTypeExists => client("the ledger account type already exists"),
     };
     Some(Refusal::new(code, detail))
 }
@@ -120,6 +89,10 @@ const fn invalid(detail: &'static str) -> (ErrorCode, &'static str) {
     (ErrorCode::VALIDATION, detail)
 }
 
+pub(crate) fn repeated() -> Refusal {
+    Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, REPEATED)
+}
+
 /// 503, 2003: nothing is known to have happened, the same request may be sent again.
 pub(crate) fn of_unavailable(why: Unavailable) -> Refusal {
     Refusal::new(ErrorCode::SERVICE_UNAVAILABLE, &why.to_string())
@@ -138,21 +111,16 @@ mod tests {
 
     use super::*;
 
-    /// Every outcome but those of transfers, which no change can have.
     #[test]
     fn every_outcome_of_a_change_has_its_answer() {
         let mut table = String::new();
-        for outcome in ledger::Outcome::ALL.iter().copied() {
-            let answer = match of_outcome(outcome) {
-                None => "done".to_owned(),
-                Some(refusal) if refusal.description.contains("another command") => continue,
-                Some(refusal) => refusal.to_string(),
-            };
+        let outcomes = AdminOutcome::ALL.iter().map(|outcome| Outcome::from(*outcome));
+        for outcome in outcomes.chain([Outcome::Repeated]) {
+            let answer = of_change(outcome).err().map_or("done".to_owned(), |it| it.to_string());
             writeln!(table, "{outcome:?}: {answer}").unwrap();
         }
         expect![[r#"
             Accepted: done
-            Repeated: 503 Service Unavailable, 2003: Service currently unavailable - recorded twice, decided once: ask again for what was decided
             ParticipantNotFound: 400 Bad Request, 3200: Generic ID not found - participant not found
             ParticipantCurrencyExists: 400 Bad Request, 3000: Generic client error - Participant currency has already been registered
             HubAccountsMissing: 400 Bad Request, 3003: Add Party information error - the Hub lacks HUB_RECONCILIATION or HUB_MULTILATERAL_SETTLEMENT in the currency
@@ -180,6 +148,7 @@ mod tests {
             ParticipantInactive: 400 Bad Request, 3100: Generic validation error - Participant is currently set inactive
             KeysFull: 400 Bad Request, 3100: Generic validation error - the participant has 4 public keys already: delete one first
             KeyNotFound: 400 Bad Request, 3200: Generic ID not found - public key not found
+            Repeated: 503 Service Unavailable, 2003: Service currently unavailable - recorded twice, decided once: ask again for what was decided
         "#]].assert_eq(&table);
     }
 }

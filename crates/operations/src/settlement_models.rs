@@ -3,7 +3,8 @@
 use fspiop::{ErrorCode, Refusal};
 use http::StatusCode;
 use ledger::{
-    AccountKind, Change, CreateSettlementModel, Outcome, SetSettlementModelActive, SettlementModel,
+    AccountKind, AdminOutcome, Change, CreateSettlementModel, SetSettlementModelActive,
+    SettlementModel,
 };
 
 use crate::answer::{Answer, Reply};
@@ -108,6 +109,6 @@ const fn is_name_length(name: &str) -> bool {
 }
 
 fn not_found() -> Refusal {
-    refusals::of_outcome(Outcome::SettlementModelNotFound)
+    refusals::of_outcome(AdminOutcome::SettlementModelNotFound)
         .expect("a missing settlement model is a refusal")
 }

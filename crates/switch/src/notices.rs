@@ -19,8 +19,8 @@ use fspiop::time::retry_after_ms;
 use fspiop::{PartyIdType, Resource, TraceContext, percent_encode};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use ledger::{
-    ChangeParties, Command, Notice, NoticeKind, Outcome, PartyChangeForm, Position, TransferState,
-    TransferView,
+    ChangeParties, Command, ErrorOutcome, Notice, NoticeKind, Outcome, PartyChangeForm, Position,
+    TransferState, TransferView,
 };
 use node::stages::Moment;
 
@@ -246,7 +246,7 @@ async fn own_body(records: &Records, parcel: &Parcel) -> Option<Bytes> {
         }
         _ => {
             let named = named(records, parcel).await?;
-            let (code, description) = wording::error(notice.outcome, &named)?;
+            let (code, description) = wording::error(ErrorOutcome::of(notice.outcome)?, &named);
             Some(callback::error(code, &description, &[]))
         }
     }
@@ -305,7 +305,7 @@ async fn cause_extension(
         }
         false => Named::default(),
     };
-    let (code, description) = wording::error(outcome, &named)?;
+    let (code, description) = wording::error(ErrorOutcome::of(outcome)?, &named);
     Some(callback::cause(code, &description))
 }
 

@@ -1,8 +1,8 @@
-//! What participants are told of an outcome: the FSPIOP code and the text behind it
-//! (hub-semantics 3.3 and 3.8). One exhaustive match, so that a new outcome needs its words.
+//! FSPIOP code and text of each outcome that a participant gets as an error (hub-semantics 3.3 and
+//! 3.8). One exhaustive match, so that a new one needs its words.
 
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::ErrorOutcome;
 
 /// As the reference writes it.
 const ON_US: &str = "Payer FSP and Payee FSP should be different, unless on-us tranfers are \
@@ -18,9 +18,9 @@ pub(crate) struct Named {
     pub(crate) expiration: String,
 }
 
-/// Code and complete `errorDescription` for an outcome; `None` for those that are no error.
-pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, String)> {
-    use Outcome::*;
+/// Code and complete `errorDescription` for an outcome.
+pub(crate) fn error(outcome: ErrorOutcome, named: &Named) -> (ErrorCode, String) {
+    use ErrorOutcome::*;
     let Named { payer, payee, amount, currency, expiration } = named;
     let account = |name: &str, what: &str| {
         validation(&format!("Participant {name} {currency} account {what}"))
@@ -57,46 +57,8 @@ pub(crate) fn error(outcome: Outcome, named: &Named) -> Option<(ErrorCode, Strin
         Aborted => (ErrorCode::GENERIC_PAYEE, String::new()),
         FundsInsufficient => validation("Aborted due to insufficient funds"),
         FundsOutAborted => validation("the outflow was given back"),
-        RegistrarNotFound => (ErrorCode::ADD_PARTY, "Requester FSP not found".into()),
-        Accepted
-        | Repeated
-        | SenderNotFound
-        | Committed
-        | PrepareReserved
-        | PrepareResentCommitted
-        | PrepareResentAborted
-        | PrepareResentReserved
-        | FulfilVersionIgnored
-        | AnswerResent
-        | FulfilAbortedIgnored
-        | ParticipantNotFound
-        | ParticipantCurrencyExists
-        | HubAccountsMissing
-        | SettlementModelMissing
-        | AccountKindNotForHub
-        | AccountExists
-        | AccountNotFound
-        | AccountKindWrong
-        | AccountInactive
-        | ParticipantInactive
-        | LimitsExist
-        | LimitsMissing
-        | CurrencyMismatch
-        | SettlementModelExists
-        | SettlementModelNotFound
-        | FundsOutNotReserved
-        | FundsRepeated
-        | FundsModified
-        | OracleExists
-        | OracleNotFound
-        | LedgerAccountTypeExists
-        | DeadLetterNotFound
-        | RulesVersionRefused
-        | RegisterFull
-        | KeysFull
-        | KeyNotFound => return None,
     };
-    Some((code, code.describe(&detail)))
+    (code, code.describe(&detail))
 }
 
 fn lane_full(payee: &str) -> (ErrorCode, String) {
@@ -112,30 +74,36 @@ fn validation(detail: &str) -> (ErrorCode, String) {
 mod tests {
     use super::*;
 
-    fn words(outcome: Outcome) -> String {
+    fn words(outcome: ErrorOutcome) -> String {
         let named = Named {
             payer: "dfsp1".into(),
             payee: "dfsp2".into(),
             currency: "USD".into(),
             ..Named::default()
         };
-        let (code, description) = error(outcome, &named).expect("an error");
+        let (code, description) = error(outcome, &named);
         fspiop::callback::cause(code, &description).value
     }
 
     #[test]
     fn the_words_that_partners_compare() {
         for (outcome, expected) in [
-            (Outcome::FulfilmentInvalid, "3100: Generic validation error - invalid fulfilment"),
-            (Outcome::Expired, "3303: Transfer expired"),
-            (Outcome::PrepareModified, "3106: Modified request"),
-            (Outcome::PrepareLiquidityInsufficient, "4001: Payer FSP insufficient liquidity"),
-            (Outcome::PrepareCapExceeded, "4200: Payer limit error"),
             (
-                Outcome::PreparePayeeAccountInactive,
+                ErrorOutcome::FulfilmentInvalid,
+                "3100: Generic validation error - invalid fulfilment",
+            ),
+            (ErrorOutcome::Expired, "3303: Transfer expired"),
+            (ErrorOutcome::PrepareModified, "3106: Modified request"),
+            (ErrorOutcome::PrepareLiquidityInsufficient, "4001: Payer FSP insufficient liquidity"),
+            (ErrorOutcome::PrepareCapExceeded, "4200: Payer limit error"),
+            (
+                ErrorOutcome::PreparePayeeAccountInactive,
                 "3100: Generic validation error - Participant dfsp2 USD account is inactive",
             ),
-            (Outcome::AnswerTransferNotFound, "2001: Internal server error - transfer not found"),
+            (
+                ErrorOutcome::AnswerTransferNotFound,
+                "2001: Internal server error - transfer not found",
+            ),
         ] {
             assert_eq!(words(outcome), expected);
         }

@@ -1,7 +1,7 @@
 //! Accounts, positions, funds in and out.
 
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -11,15 +11,15 @@ use super::{Describe, EXAMPLE_TRANSFER, change, list, question};
 const TAG: &str = "accounts";
 
 /// What may be wrong with an account.
-const WRONG: [Outcome; 4] = [
-    Outcome::ParticipantNotFound,
-    Outcome::AccountNotFound,
-    Outcome::AccountKindWrong,
-    Outcome::AccountInactive,
+const WRONG: [AdminOutcome; 4] = [
+    AdminOutcome::ParticipantNotFound,
+    AdminOutcome::AccountNotFound,
+    AdminOutcome::AccountKindWrong,
+    AdminOutcome::AccountInactive,
 ];
 
 pub(super) fn operations() -> Vec<Operation> {
-    let unknown = [Outcome::ParticipantNotFound];
+    let unknown = [AdminOutcome::ParticipantNotFound];
     let accounts = "/participants/{name}/accounts";
     let account = "/participants/{name}/accounts/{id}";
     let outflow = "/participants/{name}/accounts/{id}/transfers/{transferId}";
@@ -52,7 +52,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(Answer::json(201, "As the hub is now.", reference("Participant")))
             .refuses(400, &[ErrorCode::GENERIC_CLIENT])
             .ends(&unknown)
-            .ends(&[Outcome::AccountKindNotForHub, Outcome::AccountExists]),
+            .ends(&[AdminOutcome::AccountKindNotForHub, AdminOutcome::AccountExists]),
         change("put", account, "switchAccount", TAG, "Switch a POSITION account on or off")
             .takes("Activity", json!({"isActive": true}))
             .answers(Answer::empty(200, "Done."))
@@ -66,11 +66,11 @@ pub(super) fn operations() -> Vec<Operation> {
             .takes("Funds", funds)
             .answers(Answer::empty(202, "Recorded and applied."))
             .ends(&WRONG)
-            .ends(&[Outcome::ParticipantInactive])
+            .ends(&[AdminOutcome::ParticipantInactive])
             .ends(&[
-                Outcome::CurrencyMismatch,
-                Outcome::FundsModified,
-                Outcome::HubAccountsMissing,
+                AdminOutcome::CurrencyMismatch,
+                AdminOutcome::FundsModified,
+                AdminOutcome::HubAccountsMissing,
             ]),
         change("put", outflow, "endFundsOut", TAG, "Commit or abort reserved funds out")
             .says(
@@ -80,6 +80,6 @@ pub(super) fn operations() -> Vec<Operation> {
             .takes("FundsEnd", json!({"action": "recordFundsOutCommit", "reason": "paid out"}))
             .answers(Answer::empty(202, "Recorded and applied."))
             .ends(&WRONG)
-            .ends(&[Outcome::ParticipantInactive, Outcome::FundsOutNotReserved]),
+            .ends(&[AdminOutcome::ParticipantInactive, AdminOutcome::FundsOutNotReserved]),
     ]
 }

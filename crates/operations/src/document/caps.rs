@@ -1,6 +1,6 @@
 //! Net debit caps.
 
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::shapes::NET_DEBIT_CAP;
 const TAG: &str = "caps";
 
 pub(super) fn operations() -> Vec<Operation> {
-    let unknown = [Outcome::ParticipantNotFound, Outcome::AccountNotFound];
+    let unknown = [AdminOutcome::ParticipantNotFound, AdminOutcome::AccountNotFound];
     let limits = "/participants/{name}/limits";
     let initial = "/participants/{name}/initialPositionAndLimits";
     let cap = json!({"type": NET_DEBIT_CAP, "value": 100_000});
@@ -28,13 +28,13 @@ pub(super) fn operations() -> Vec<Operation> {
             .takes("NewCap", json!({"currency": "XOF", "limit": alarmed}))
             .answers(Answer::json(200, "As it is now.", reference("Cap")))
             .ends(&unknown)
-            .ends(&[Outcome::LimitsMissing]),
+            .ends(&[AdminOutcome::LimitsMissing]),
         change("post", initial, "setInitialCap", TAG, "Set cap and position for the first time")
             .says("Once per currency; switches the accounts on.")
             .takes("InitialPositionAndLimits", json!({"currency": "XOF", "limit": cap}))
             .answers(Answer::empty(201, "Set."))
             .ends(&unknown)
-            .ends(&[Outcome::LimitsExist]),
+            .ends(&[AdminOutcome::LimitsExist]),
     ]
 }
 

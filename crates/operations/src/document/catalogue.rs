@@ -1,7 +1,7 @@
 //! Types of accounts and enumerations.
 
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -39,7 +39,7 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .takes("NewAccountType", example)
             .answers(Answer::json(201, "The type.", reference("AccountType")))
-            .ends(&[Outcome::LedgerAccountTypeExists]),
+            .ends(&[AdminOutcome::LedgerAccountTypeExists]),
         question("/enums", "listEnumerations", TAG, "Names and their numbers")
             .asks("id", &known, json!({"type": "string"}), None)
             .answers(Answer::json(200, "All of them by name, or the one.", one_or_all))

@@ -1,7 +1,7 @@
 //! Dead letters, transactions, the state, health, figures and documents.
 
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -38,7 +38,7 @@ pub(super) fn operations() -> Vec<Operation> {
         change("post", "/deadletters/{id}/resend", "resend", "delivery", "Send a notice again")
             .says("With a fresh set of attempts. Needs no body.")
             .answers(Answer::empty(202, "Owed again."))
-            .ends(&[Outcome::DeadLetterNotFound]),
+            .ends(&[AdminOutcome::DeadLetterNotFound]),
         undeliverable(),
         question(
             "/transactions/{id}",
@@ -126,7 +126,7 @@ fn activation() -> Operation {
         .takes("RulesVersion", json!({"rulesVersion": 1}))
         .answers(Answer::json(200, "They decide.", reference("Rules")))
         .refuses(400, &[ErrorCode::VALIDATION])
-        .ends(&[Outcome::RulesVersionRefused])
+        .ends(&[AdminOutcome::RulesVersionRefused])
 }
 
 fn explanation() -> Operation {

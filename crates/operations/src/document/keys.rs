@@ -1,7 +1,7 @@
 //! Public keys by which signatures are verified.
 
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -16,8 +16,8 @@ const EXAMPLE_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
     -----END PUBLIC KEY-----\n";
 
 pub(super) fn operations() -> Vec<Operation> {
-    let unknown = [Outcome::ParticipantNotFound];
-    let none = [Outcome::ParticipantNotFound, Outcome::KeyNotFound];
+    let unknown = [AdminOutcome::ParticipantNotFound];
+    let none = [AdminOutcome::ParticipantNotFound, AdminOutcome::KeyNotFound];
     let all = "/participants/{name}/keys";
     let one = "/participants/{name}/keys/{key}";
     vec![
@@ -36,7 +36,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .takes("NewKey", json!({"publicKey": EXAMPLE_KEY}))
             .answers(Answer::json(201, "The key as it is kept.", reference("Key")))
             .ends(&unknown)
-            .ends(&[Outcome::KeysFull]),
+            .ends(&[AdminOutcome::KeysFull]),
         question(one, "showKey", TAG, "One public key")
             .answers(Answer::json(200, "The key.", reference("Key")))
             .ends(&none),

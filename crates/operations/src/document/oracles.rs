@@ -1,6 +1,6 @@
 //! The registry of oracles, which nothing calls.
 
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::{Answer, Operation};
 use serde_json::json;
 
@@ -35,12 +35,12 @@ pub(super) fn operations() -> Vec<Operation> {
             .must_accept()
             .takes_with_more("NewOracle", oracle)
             .answers(Answer::empty(201, "Added."))
-            .ends(&[Outcome::OracleExists]),
+            .ends(&[AdminOutcome::OracleExists]),
         change("put", one, "updateOracle", TAG, "Change an oracle")
             .says("What is absent stays, but the endpoint must be given.")
             .takes_with_more("OracleUpdate", moved)
             .answers(Answer::empty(204, "Changed."))
-            .ends(&[Outcome::OracleExists, Outcome::OracleNotFound]),
+            .ends(&[AdminOutcome::OracleExists, AdminOutcome::OracleNotFound]),
         change("delete", one, "deleteOracle", TAG, "Remove an oracle")
             .says(
                 "One that was removed before, or never was, is gone: 204 again. No number is given \

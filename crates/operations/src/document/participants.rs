@@ -1,7 +1,7 @@
 //! `/participants`, `/participants/{name}` and `/participants/{name}/endpoints`.
 
 use fspiop::ErrorCode;
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -11,11 +11,11 @@ use super::{Describe, change, list, question};
 const TAG: &str = "participants";
 
 pub(super) fn operations() -> Vec<Operation> {
-    let unknown = [Outcome::ParticipantNotFound];
+    let unknown = [AdminOutcome::ParticipantNotFound];
     let refused = [
-        Outcome::ParticipantCurrencyExists,
-        Outcome::HubAccountsMissing,
-        Outcome::SettlementModelMissing,
+        AdminOutcome::ParticipantCurrencyExists,
+        AdminOutcome::HubAccountsMissing,
+        AdminOutcome::SettlementModelMissing,
     ];
     let name = "/participants/{name}";
     let endpoints = "/participants/{name}/endpoints";

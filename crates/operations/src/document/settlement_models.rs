@@ -1,6 +1,6 @@
 //! Settlement models.
 
-use ledger::Outcome;
+use ledger::AdminOutcome;
 use openapi::schema::reference;
 use openapi::{Answer, Operation};
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::{Describe, change, list, question};
 const TAG: &str = "settlement";
 
 pub(super) fn operations() -> Vec<Operation> {
-    let unknown = [Outcome::SettlementModelNotFound];
+    let unknown = [AdminOutcome::SettlementModelNotFound];
     let all = "/settlementModels";
     let one = "/settlementModels/{name}";
     let model = json!({
@@ -37,7 +37,7 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .takes("NewSettlementModel", model)
             .answers(Answer::empty(201, "Added."))
-            .ends(&[Outcome::SettlementModelExists]),
+            .ends(&[AdminOutcome::SettlementModelExists]),
         question(one, "showSettlementModel", TAG, "One settlement model")
             .answers(Answer::json(200, "The model.", reference("SettlementModel")))
             .ends(&unknown),

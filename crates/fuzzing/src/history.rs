@@ -300,7 +300,7 @@ impl Worlds {
     fn end_batch(&mut self, wait_ms: Option<u64>) {
         if !self.said.is_empty() {
             let commands: Vec<_> = self.said.iter().map(|(command, _)| command).collect();
-            for id in commands.iter().filter_map(|command| command.transfer()) {
+            for id in commands.iter().flat_map(|command| command.rows()) {
                 let row = self.shelf.get(id).filter(|_| !self.thin.is_hot(id));
                 if let Some(row) = row.cloned() {
                     self.thin.thaw(row);

@@ -6,14 +6,15 @@
 
 use ledger::{
     AccountKind, Amount, Answer, AnswerKind, Currency, Decided, Digest, Ended, FspName, Held,
-    NoticeId, Numbers, Outcome, Owed, ParticipantIndex, Position, Side, Stamp, TransferId,
+    HubAccount, NoticeId, Numbers, Outcome, Owed, ParticipantIndex, Position, Side, Stamp,
+    TransferId,
 };
 use record::bundle::{
     self, BUNDLE_BYTES_MAX, BUNDLE_MAGIC, BUNDLE_VERSION, BUNDLE_VERSION_FIRST, Bundle, BundleError,
 };
 use record::cold;
 use record::frame::{FRAME_RECORDS_MAX, RECORD_BYTES_MAX};
-use record::told::{self, Told};
+use record::told;
 use record::tried::{self, TriedEnd};
 
 /// Bytes of a bundle before its node's name.
@@ -180,7 +181,7 @@ fn versions(id: TransferId, stored: &[u8]) -> Option<Vec<Ended>> {
             _ => Some(Some(ParticipantIndex(u32::from_le_bytes(second.array()?)))),
         };
         let (payer, payee) = (party(1)?, party(2)?);
-        let amount = second.signed().filter(|units| units.abs() < 1 << 100)?;
+        let amount = second.balance()?;
         let currency = Currency::parse(std::str::from_utf8(second.take(3)?).ok()?)?;
         let (hash, prepare) = (Digest(second.array()?), Position(second.fixed()?));
         let outcome = Outcome::from_number(u16::from_le_bytes(second.array()?))?;
@@ -268,18 +269,13 @@ fn decisions(stored: &[u8]) {
     let found = told::read_all(stored).ok();
     let second = all_said(stored);
     assert_eq!(found.as_deref().map(|all| all.iter().map(say).collect::<Vec<_>>()), second);
-    let Some(mut found) = found else { return };
+    let Some(found) = found else { return };
     let mut written = Vec::new();
     told::begin(&mut written);
-    for told in &mut found {
+    for decided in &found {
         let start = written.len();
-        told::write(&told.decided, told.owed.iter().cloned(), &mut written);
-        // Accounts of the hub that did not move are not written.
-        let hub = told.decided.numbers.as_mut().map(|numbers| &mut numbers.hub);
-        for account in hub.into_iter().flatten() {
-            *account = account.filter(|(_, held)| held.before != held.after);
-        }
-        assert_eq!(told::read_one(&written[start..]).as_ref(), Ok(&*told));
+        told::write(decided, &mut written);
+        assert_eq!(told::read_one(&written[start..]).as_ref(), Ok(decided));
     }
     assert!(written.len() <= stored.len(), "what is written is the shortest form");
     assert_eq!(told::read_all(&written).as_ref(), Ok(&found), "what is written is read back");
@@ -319,8 +315,8 @@ fn all_ends(base: u64, stored: &[u8]) -> Option<Vec<(u8, u64)>> {
 }
 
 /// What a decision says, as words; [`all_said`] reads the same from its bytes.
-fn say(told: &Told) -> String {
-    let Told { decided: Decided { transfer, position, outcome, numbers }, owed } = told;
+fn say(decided: &Decided) -> String {
+    let Decided { transfer, position, outcome, numbers, owed } = decided;
     let numbers = numbers.as_ref().map(say_numbers).unwrap_or_default();
     let owed: Vec<_> = owed
         .iter()
@@ -334,19 +330,24 @@ fn say(told: &Told) -> String {
 }
 
 fn say_numbers(numbers: &Numbers) -> String {
-    let Numbers { currency, sides, hub, hub_name, lane_capacity } = numbers;
+    let Numbers { sides, hub, hub_name, lane_capacity } = numbers;
     let held =
-        |held: &Held| format!("{} {} {}", held.account.0, held.before.units(), held.after.units());
+        |held: &Held| format!("{} {} {}", held.account.0, held.before.units(), held.change.units());
     let side = |side: &Side| {
         let cap = side.cap.map(Amount::units);
         let (active, account) = (side.active, side.account_active);
         let (position, settlement) = (held(&side.position), held(&side.settlement));
-        let name = side.name.as_str();
-        format!("{name} {active} {account} {position} {settlement} {cap:?} {}", side.owed)
+        let (name, currency) = (side.name.as_str(), side.currency);
+        format!(
+            "{currency} {name} {active} {account} {position} {settlement} {cap:?} {}",
+            side.owed
+        )
     };
-    let sides = sides.map(|found| found.as_ref().map(side));
-    let hub = hub.map(|found| found.map(|(kind, it)| format!("{} {}", kind.number(), held(&it))));
-    format!("{} {lane_capacity} {} {sides:?} {hub:?}", currency.as_str(), hub_name.as_str())
+    let hub = hub.iter().map(|HubAccount { kind, currency, held: of }| {
+        format!("{currency} {} {}", kind.number(), held(of))
+    });
+    let all: Vec<_> = sides.iter().map(side).chain(hub).collect();
+    format!("{lane_capacity} {} {all:?}", hub_name.as_str())
 }
 
 fn all_said(stored: &[u8]) -> Option<Vec<String>> {
@@ -365,23 +366,18 @@ fn said(second: &mut Second<'_>) -> Option<String> {
     let id = second.take(ID)?.to_vec();
     TransferId::from_bytes(id.as_slice().try_into().ok()?)?;
     let (position, outcome) = (second.small()?, second.outcome()?);
-    let (flags, mut names) = (second.byte()?, [None, None]);
-    let numbers = match flags {
-        0 => String::new(),
-        flags if flags & 1 == 1 && flags < 32 => second.numbers(flags, &mut names)?,
-        _ => return None,
-    };
+    let mut names = Vec::new();
+    let numbers = second.numbers(&mut names)?;
     let mut owed = Vec::new();
-    for _ in 0..second.byte()? {
+    for _ in 0..u32::try_from(second.number()?).ok()? {
         let (notice, kind) = (second.small()?, second.byte()?);
         if !(1..=KINDS_OF_NOTICES).contains(&kind) {
             return None;
         }
         let outcome = second.outcome()?;
-        let name = match second.byte()? {
-            at @ (0 | 1) => names[usize::from(at)].clone()?,
-            2 => second.name()?,
-            _ => return None,
+        let name = match usize::try_from(u32::try_from(second.number()?).ok()?).ok()? {
+            0 => second.name()?,
+            at => names.get(at - 1)?.clone(),
         };
         owed.push(format!("{notice} {kind} {outcome} {name}"));
     }
@@ -444,44 +440,53 @@ impl<'a> Second<'a> {
         FspName::new(text).map(|name| name.as_str().to_owned())
     }
 
-    fn numbers(&mut self, flags: u8, names: &mut [Option<String>; 2]) -> Option<String> {
-        let currency = std::str::from_utf8(self.take(3)?).ok()?;
-        Currency::parse(currency)?;
-        let capacity = u32::try_from(self.number()?).ok()?;
-        let hub_name = self.name()?;
-        let (mut sides, mut hub) = ([None, None], [None, None]);
-        for at in 0..2 {
-            if flags & (2 << at) != 0 {
-                let (name, said) = self.side()?;
-                (names[at], sides[at]) = (Some(name), Some(said));
-            }
+    /// The inputs of a decision, and the names of the participants among them.
+    fn numbers(&mut self, names: &mut Vec<String>) -> Option<String> {
+        let count = u32::try_from(self.number()?).ok()?;
+        if count == 0 {
+            return Some(String::new());
         }
-        for (at, account) in hub.iter_mut().enumerate() {
-            if flags & (8 << at) != 0 {
-                let kind = self.byte()?;
-                AccountKind::from_number(kind)?;
-                *account = Some(format!("{kind} {}", self.held()?));
+        let (capacity, hub_name) = (u32::try_from(self.number()?).ok()?, self.name()?);
+        let (mut all, mut currency) = (Vec::new(), None);
+        for _ in 1..count {
+            if currency.is_none() || self.0.first() == Some(&8) {
+                let _tag = if currency.is_some() { self.byte()? } else { 8 };
+                let next = Currency::parse(std::str::from_utf8(self.take(3)?).ok()?)?;
+                if currency.replace(next) == Some(next) {
+                    return None;
+                }
             }
+            let (tag, currency) = (self.byte()?, currency?);
+            let said = match tag {
+                0..8 if names.len() == all.len() => self.side(tag, names)?,
+                128.. => {
+                    AccountKind::from_number(tag - 128)?;
+                    format!("{} {}", tag - 128, self.held()?)
+                }
+                _ => return None,
+            };
+            all.push(format!("{currency} {said}"));
         }
-        Some(format!("{currency} {capacity} {hub_name} {sides:?} {hub:?}"))
+        Some(format!("{capacity} {hub_name} {all:?}"))
     }
 
-    fn side(&mut self) -> Option<(String, String)> {
-        let (name, flags) = (self.name()?, self.byte()?);
-        if 7 < flags {
-            return None;
-        }
+    fn side(&mut self, flags: u8, names: &mut Vec<String>) -> Option<String> {
+        let name = self.name()?;
         let (active, account) = (flags % 2 == 1, flags / 2 % 2 == 1);
         let (position, settlement) = (self.held()?, self.held()?);
-        let cap = if 4 <= flags { Some(self.signed()?) } else { None };
+        let cap = if 4 <= flags { Some(self.balance()?) } else { None };
         let owed = u32::try_from(self.number()?).ok()?;
-        let said = format!("{name} {active} {account} {position} {settlement} {cap:?} {owed}");
-        Some((name, said))
+        names.push(name.clone());
+        Some(format!("{name} {active} {account} {position} {settlement} {cap:?} {owed}"))
+    }
+
+    /// Between the ends of what a balance can be.
+    fn balance(&mut self) -> Option<i128> {
+        self.signed().filter(|units| units.abs() < 1 << 100)
     }
 
     fn held(&mut self) -> Option<String> {
         let account = u32::try_from(self.number()?).ok()?;
-        let (before, change) = (self.signed()?, self.signed()?);
-        Some(format!("{account} {before} {}", before.checked_add(change)?))
+        Some(format!("{account} {} {}", self.balance()?, self.balance()?))
     }
 }

@@ -12,8 +12,6 @@
 //!
 //! Costs: a digest of at most 165 bytes for a row that leaves or comes back; no allocation.
 
-use crate::change::Change;
-use crate::command::Command;
 use crate::field::{FixedBuffer, Row, stored};
 use crate::ids::{Position, Stamp, TransferId};
 use crate::state::State;
@@ -68,26 +66,6 @@ fn lanes_of(row: impl Row) -> [u64; 4] {
     let digest = *blake3::hash(bytes.as_bytes()).as_bytes();
     let (lanes, _) = digest.as_chunks::<8>();
     core::array::from_fn(|at| u64::from_le_bytes(lanes[at]))
-}
-
-impl Command {
-    /// The transfer, or the movement of funds, whose row decides about this command.
-    #[must_use]
-    pub fn transfer(&self) -> Option<&TransferId> {
-        match self {
-            Self::Prepare(prepare) => Some(&prepare.id),
-            Self::Fulfil(fulfil) => Some(&fulfil.id),
-            Self::Abort(abort) => Some(&abort.id),
-            Self::Administer(administer) => match &administer.change {
-                Change::MoveFunds(funds) => Some(&funds.id),
-                Change::EndFundsOut(end) => Some(&end.id),
-                _ => None,
-            },
-            Self::Genesis(_) | Self::Tick | Self::FinishDeliveries(_) | Self::ChangeParties(_) => {
-                None
-            }
-        }
-    }
 }
 
 impl State {

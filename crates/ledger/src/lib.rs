@@ -19,6 +19,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod about;
 mod accounts;
 mod change;
 mod cold;
@@ -26,6 +27,7 @@ mod command;
 mod commands;
 mod context;
 mod deadlines;
+mod decided;
 pub mod field;
 mod flight;
 mod hashing;
@@ -60,6 +62,7 @@ pub use command::{
     Abort, Administer, ChangeParties, Command, DeliveryResult, ENTRIES_MAX, FinishedDelivery,
     Fulfil, FulfilState, Fulfilment, Genesis, PartyBinding, PartyChangeForm, Prepare, TraceId,
 };
+pub use decided::{Decided, Held, HubAccount, Numbers, Owed, Side};
 pub use field::FieldError;
 pub use ids::{
     AccountId, Digest, FSP_NAME_BYTES_MAX, FspName, NoticeId, OracleId, ParticipantIndex, Position,
@@ -80,5 +83,5 @@ pub use rules::claim_rules;
 pub use rules::{RULES_VERSION, rules_known};
 pub use state::{Batch, Counters, Effects, Moment, State};
 pub use state_hash::{STATE_HASH_VERSION, StateHashes};
-pub use telling::{Decided, Held, Listener, Numbers, Owed, Side, Teller};
+pub use telling::{Listener, Teller};
 pub use transfers::{Answer, AnswerKind, Ended, TransferState};

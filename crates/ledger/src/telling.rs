@@ -1,113 +1,57 @@
-//! What can be told of a decision later, without making it again: the numbers it was made on, what
-//! it moved, and what the hub owed from then on.
+//! Records each decision when it is made: its inputs, its postings and the notices it created.
 //!
-//! A [`Teller`] looks on while a batch is decided ([`crate::State::apply_watched`]) and hands each
-//! decision about a transfer, or about a movement of funds, to a [`Listener`]. It decides nothing.
-//! Numbers are those of decisions that were made on numbers: a resend is answered from what is
-//! stored, so that none are told.
+//! A [`Teller`] observes a batch ([`crate::State::apply_watched`]) and hands each decision about a
+//! transfer, or about a movement of funds, to a [`Listener`]. It decides nothing. A command names
+//! the rows that it is about ([`Command::rows`]) and the accounts; there may be any number of each.
+//! A resend is answered from what is stored, so its decision has no inputs.
 //!
-//! Costs: a few look-ups for a message; nothing is allocated and nothing is kept between batches.
+//! Costs: a few look-ups for a message. Buffers are kept, so nothing is allocated but their growth.
 
+use alloc::vec::Vec;
+
+use crate::about::About;
 use crate::accounts::AccountKind;
-use crate::change::{Change, EndFundsOut, MoveFunds, Redeliver};
 use crate::command::{Command, Prepare};
 use crate::commands::reconciliation_account;
-use crate::ids::{AccountId, FspName, NoticeId, ParticipantIndex, Position, TransferId};
+use crate::decided::{Decided, Held, HubAccount, Numbers, Owed, Side};
+use crate::ids::{AccountId, NoticeId, ParticipantIndex, Position, TransferId};
 use crate::money::{Amount, Currency};
-use crate::notice::NoticeKind;
 use crate::outcome::Outcome;
 use crate::state::{Effects, Moment, State};
 use crate::transfers::Found;
 
-/// One decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
-    /// What it was about: a transfer or a movement of funds.
-    pub transfer: TransferId,
-    /// The record decided on; of an expiry, the first one of the batch that met the deadline.
-    pub position: Position,
-    /// What was decided.
-    pub outcome: Outcome,
-    /// The numbers it was made on; `None` for one that looks at none.
-    pub numbers: Option<Numbers>,
-}
-
-/// The numbers around a decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbers {
-    /// Of all amounts.
-    pub currency: Currency,
-    /// Payer and payee, or whose funds they are; `None` for one without such accounts.
-    pub sides: [Option<Side>; 2],
-    /// The hub's accounts that it may have moved.
-    pub hub: [Option<(AccountKind, Held)>; 2],
-    /// The hub's name.
-    pub hub_name: FspName,
-    /// How many notices may be owed to one participant before prepares for it are refused.
-    pub lane_capacity: u32,
-}
-
-/// One participant's part of the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Side {
-    /// Its name.
-    pub name: FspName,
-    /// Whether it may send and receive.
-    pub active: bool,
-    /// Whether its POSITION account may be used.
-    pub account_active: bool,
-    /// Its POSITION.
-    pub position: Held,
-    /// Its SETTLEMENT: the negated cover.
-    pub settlement: Held,
-    /// Its net debit cap, once set.
-    pub cap: Option<Amount>,
-    /// Notices owed to it before the decision.
-    pub owed: u32,
-}
-
-/// A balance around a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Of which account.
-    pub account: AccountId,
-    /// Before the decision.
-    pub before: Amount,
-    /// And after it.
-    pub after: Amount,
-}
-
-/// A notice that a decision made the hub owe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owed {
-    /// The notice.
-    pub notice: NoticeId,
-    /// To whom.
-    pub recipient: FspName,
-    /// What it says.
-    pub kind: NoticeKind,
-    /// What it reports.
-    pub outcome: Outcome,
-}
-
-/// Hears what is told, in the order of the log.
+/// Takes decisions in the order of the log.
 pub trait Listener {
-    /// A decision, and what it made the hub owe.
-    fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>);
+    /// Takes a decision.
+    fn decided(&mut self, decided: &Decided);
 
-    /// The record at `position` says how a delivery of a notice ended that was owed.
+    /// Takes the end of a delivery: the record at `position` ends that of a notice that was owed.
     fn delivered(&mut self, notice: NoticeId, position: Position);
 }
 
-/// Looks on.
+/// Observes batches.
 #[derive(Clone, Debug, Default)]
 pub struct Teller {
-    /// The decision under way, and how many notices its batch had made owed before it.
-    under_way: Option<(Decided, usize)>,
+    /// What the command under way is about; empty when that is nothing to record.
+    rows: Vec<TransferId>,
+    position: Position,
+    /// Notices that the batch had made owed before the command.
+    noticed: usize,
+    inputs: Inputs,
+    owed: Vec<Owed>,
+}
+
+/// The accounts that the command under way is about.
+#[derive(Clone, Debug, Default)]
+struct Inputs {
+    /// Whether the decision is made on them.
+    is_looked_at: bool,
+    sides: Vec<Side>,
+    hub: Vec<HubAccount>,
 }
 
 impl Teller {
-    /// Sees one moment of a batch.
+    /// Takes one moment of a batch.
     pub fn watch(
         &mut self,
         moment: Moment<'_>,
@@ -118,8 +62,8 @@ impl Teller {
         match moment {
             Moment::Opened | Moment::DeadlinesFired => {}
             Moment::Expiring(id) => {
-                let at = Position(state.position.0 + 1);
-                self.begin(id, at, of_open(state, &id), effects);
+                self.begin(Position(state.position.0 + 1), effects, [id]);
+                self.inputs.add_open(state, &id);
             }
             Moment::Expired(_) => self.end((Outcome::Expired, None), state, effects, listener),
             Moment::Before(position, Command::FinishDeliveries(ends)) => {
@@ -127,12 +71,11 @@ impl Teller {
                 owed.for_each(|end| listener.delivered(end.notice, position));
             }
             Moment::Before(position, command) => {
-                if let Some((id, numbers)) = subject(state, command) {
-                    self.begin(id, position, numbers, effects);
-                }
+                self.begin(position, effects, command.rows().copied());
+                self.add(state, command.about());
             }
             Moment::After(_, command, outcome) => {
-                let back = ended_at_once(state, command, outcome);
+                let back = reserved_for_no_time(state, command, outcome);
                 self.end((outcome, back), state, effects, listener);
             }
         }
@@ -140,17 +83,43 @@ impl Teller {
 
     fn begin(
         &mut self,
-        transfer: TransferId,
         position: Position,
-        numbers: Option<Numbers>,
         effects: &Effects,
+        rows: impl IntoIterator<Item = TransferId>,
     ) {
-        // The outcome comes with the end.
-        let decided = Decided { transfer, position, outcome: Outcome::Accepted, numbers };
-        self.under_way = Some((decided, effects.notices.len()));
+        (self.position, self.noticed) = (position, effects.notices.len());
+        self.rows.clear();
+        self.rows.extend(rows);
+        self.inputs.is_looked_at = false;
+        self.inputs.sides.clear();
+        self.inputs.hub.clear();
     }
 
-    /// The decision is made. What it reserved may be `back` already.
+    fn add(&mut self, state: &State, about: About<'_>) {
+        match about {
+            About::Deliveries(_) | About::Nothing => {}
+            About::NewTransfer(prepare) => self.inputs.add_new(state, prepare),
+            About::OpenTransfer(id) => self.inputs.add_open(state, id),
+            About::Funds(funds) => {
+                if state.transfers.find(&funds.id) == Found::Nothing {
+                    let owner = state.register.find(&funds.name).map(|(index, _)| index);
+                    self.inputs.add_funds(state, owner, funds.currency);
+                }
+            }
+            About::Outflow(end) => {
+                let Some(flow) = state.transfers.outflow(&end.id) else { return };
+                let account = state.books.get(flow.settlement).expect("it was reserved there");
+                self.inputs.add_funds(state, Some(flow.participant), account.currency);
+            }
+            About::DeadLetter(notice) => {
+                let letter = state.outbox.dead().get(&notice);
+                self.rows.extend(letter.and_then(|letter| letter.notice.transfer));
+            }
+        }
+    }
+
+    /// The decision is made: each row that it is about gets a record of it. An amount that it
+    /// reserved may be `back` already.
     fn end(
         &mut self,
         (outcome, back): (Outcome, Option<Amount>),
@@ -158,156 +127,145 @@ impl Teller {
         effects: &Effects,
         listener: &mut impl Listener,
     ) {
-        // It is heavy: whoever wants to keep it copies it.
-        let Some((decided, noticed)) = &mut self.under_way else { return };
-        decided.outcome = outcome;
-        if let Some(numbers) = &mut decided.numbers {
-            look_again(numbers, state);
-            back.into_iter().for_each(|amount| hold(numbers, amount));
+        let Self { rows, inputs, owed, .. } = self;
+        let Some(first) = rows.first() else { return };
+        inputs.look_again(state);
+        back.into_iter().for_each(|amount| inputs.hold(amount));
+        let numbers = inputs.is_looked_at.then(|| inputs.take(state));
+        let owed = core::mem::take(owed);
+        let mut decided =
+            Decided { transfer: *first, position: self.position, outcome, numbers, owed };
+        let new = &effects.notices[self.noticed..];
+        for row in rows.drain(..) {
+            decided.transfer = row;
+            decided.owed.clear();
+            let own = new.iter().filter(|notice| notice.transfer == Some(row));
+            decided.owed.extend(own.map(|notice| Owed {
+                notice: notice.id,
+                recipient: state.register.get(notice.recipient).name,
+                kind: notice.kind,
+                outcome: notice.outcome,
+            }));
+            listener.decided(&decided);
         }
-        let id = decided.transfer;
-        let new = effects.notices[*noticed..].iter().filter(|notice| notice.transfer == Some(id));
-        let owed = new.map(|notice| Owed {
-            notice: notice.id,
-            recipient: state.register.get(notice.recipient).name,
-            kind: notice.kind,
-            outcome: notice.outcome,
-        });
-        listener.decided(decided, owed);
-        self.under_way = None;
+        self.owed = decided.owed;
+        if let Some(Numbers { sides, hub, .. }) = decided.numbers {
+            (self.inputs.sides, self.inputs.hub) = (sides, hub);
+        }
     }
 }
 
-/// What a command is about, if it is a transfer or a movement of funds, and the numbers that are
-/// looked at for it.
-fn subject(state: &State, command: &Command) -> Option<(TransferId, Option<Numbers>)> {
-    match command {
-        Command::Prepare(prepare) => Some((prepare.id, of_new(state, prepare))),
-        Command::Fulfil(fulfil) => Some((fulfil.id, of_open(state, &fulfil.id))),
-        Command::Abort(abort) => Some((abort.id, of_open(state, &abort.id))),
-        Command::Administer(administer) => match &administer.change {
-            Change::MoveFunds(funds) => Some((funds.id, of_funds(state, funds))),
-            Change::EndFundsOut(end) => Some((end.id, of_outflow(state, end))),
-            Change::Redeliver(Redeliver { notice }) => {
-                let transfer = state.outbox.dead().get(notice)?.notice.transfer?;
-                Some((transfer, None))
+impl Inputs {
+    /// A prepare by a participant that is not a resend.
+    fn add_new(&mut self, state: &State, prepare: &Prepare) {
+        let is_new = state.transfers.find(&prepare.id) == Found::Nothing;
+        if !is_new || state.register.sender(&prepare.source).is_none() {
+            return;
+        }
+        self.is_looked_at = true;
+        for party in [&prepare.payer, &prepare.payee] {
+            if let Some((index, _)) = state.register.find(party) {
+                self.add_side(state, index, prepare.currency);
             }
-            _ => None,
-        },
-        _ => None,
+        }
+        self.add_hub(state, AccountKind::InFlight, prepare.currency);
     }
-}
 
-/// Of a prepare by a participant that is not a resend.
-fn of_new(state: &State, prepare: &Prepare) -> Option<Numbers> {
-    state.register.sender(&prepare.source)?;
-    if state.transfers.find(&prepare.id) != Found::Nothing {
-        return None;
+    /// A transfer that is in flight.
+    fn add_open(&mut self, state: &State, id: &TransferId) {
+        let Found::Active(slot) = state.transfers.find(id) else { return };
+        let open = state.transfers.active(slot);
+        let account = state.books.get(open.payer_account).expect("it was reserved there");
+        self.is_looked_at = true;
+        for party in [open.payer, open.payee] {
+            self.add_side(state, party, account.currency);
+        }
+        self.add_hub(state, AccountKind::InFlight, account.currency);
     }
-    let parties = [&prepare.payer, &prepare.payee];
-    let parties = parties.map(|name| state.register.find(name).map(|(index, _)| index));
-    Some(numbers(state, prepare.currency, parties, &[AccountKind::InFlight]))
-}
 
-/// Of a transfer that is in flight.
-fn of_open(state: &State, id: &TransferId) -> Option<Numbers> {
-    let Found::Active(slot) = state.transfers.find(id) else { return None };
-    let open = state.transfers.active(slot);
-    let currency = state.books.get(open.payer_account)?.currency;
-    let parties = [Some(open.payer), Some(open.payee)];
-    Some(numbers(state, currency, parties, &[AccountKind::InFlight]))
-}
-
-const OF_FUNDS: [AccountKind; 2] = [AccountKind::Outflow, AccountKind::HubReconciliation];
-
-/// Of a movement of funds that is not a resend.
-fn of_funds(state: &State, funds: &MoveFunds) -> Option<Numbers> {
-    if state.transfers.find(&funds.id) != Found::Nothing {
-        return None;
+    fn add_funds(&mut self, state: &State, owner: Option<ParticipantIndex>, currency: Currency) {
+        self.is_looked_at = true;
+        owner.into_iter().for_each(|owner| self.add_side(state, owner, currency));
+        self.add_hub(state, AccountKind::Outflow, currency);
+        self.add_hub(state, AccountKind::HubReconciliation, currency);
     }
-    let owner = state.register.find(&funds.name).map(|(index, _)| index);
-    Some(numbers(state, funds.currency, [owner, None], &OF_FUNDS))
-}
 
-/// Of an outflow that is reserved.
-fn of_outflow(state: &State, end: &EndFundsOut) -> Option<Numbers> {
-    let flow = state.transfers.outflow(&end.id)?;
-    let currency = state.books.get(flow.settlement)?.currency;
-    Some(numbers(state, currency, [Some(flow.participant), None], &OF_FUNDS))
-}
+    /// Adds a participant's accounts in a currency, once.
+    fn add_side(&mut self, state: &State, index: ParticipantIndex, currency: Currency) {
+        let participant = state.register.get(index);
+        let Some(holding) = participant.holding(currency) else { return };
+        if self.sides.iter().any(|side| side.position.account == holding.position) {
+            return;
+        }
+        let position = state.books.get(holding.position).expect("a holding has its accounts");
+        self.sides.push(Side {
+            name: participant.name,
+            currency,
+            active: participant.active,
+            account_active: position.active,
+            position: held(state, holding.position),
+            settlement: held(state, holding.settlement),
+            cap: holding.limit.map(|limit| limit.value),
+            owed: state.outbox.owed_to(index),
+        });
+    }
 
-fn numbers(
-    state: &State,
-    currency: Currency,
-    [one, other]: [Option<ParticipantIndex>; 2],
-    kinds: &[AccountKind],
-) -> Numbers {
-    let side = |index| side(state, index, currency);
-    let hub = |at: usize| {
-        let kind = *kinds.get(at)?;
+    /// Adds an account of the hub, if it has one.
+    fn add_hub(&mut self, state: &State, kind: AccountKind, currency: Currency) {
         let account = match kind {
-            AccountKind::HubReconciliation => reconciliation_account(state, currency)?,
-            _ => state.books.internal_of(currency, kind)?,
+            AccountKind::HubReconciliation => reconciliation_account(state, currency),
+            kind => state.books.internal_of(currency, kind),
         };
-        Some((kind, held(state, account)))
-    };
-    Numbers {
-        currency,
-        // A payer that is its own payee is told once.
-        sides: [one.and_then(side), other.filter(|other| Some(*other) != one).and_then(side)],
-        hub: [hub(0), hub(1)],
-        hub_name: state.hub,
-        lane_capacity: state.settings.lane_capacity,
+        let account = account.map(|id| HubAccount { kind, currency, held: held(state, id) });
+        self.hub.extend(account);
+    }
+
+    fn look_again(&mut self, state: &State) {
+        let look = |held: &mut Held| held.change = change_of(held, state.books.value(held.account));
+        for side in &mut self.sides {
+            look(&mut side.position);
+            look(&mut side.settlement);
+        }
+        self.hub.iter_mut().for_each(|account| look(&mut account.held));
+    }
+
+    /// Shows the balances as they were while the payer's `amount` was reserved.
+    fn hold(&mut self, amount: Amount) {
+        let add = |held: &mut Held, more: Amount| {
+            held.change = held.change.checked_add(more).expect("it was that within the decision");
+        };
+        self.sides.iter_mut().take(1).for_each(|payer| add(&mut payer.position, amount));
+        let in_flight = |account: &&mut HubAccount| account.kind == AccountKind::InFlight;
+        let in_flight = self.hub.iter_mut().filter(in_flight);
+        in_flight.for_each(|account| add(&mut account.held, -amount));
+    }
+
+    /// The inputs of a decision that was made on them: of the hub's accounts, those that moved.
+    fn take(&mut self, state: &State) -> Numbers {
+        let mut hub = core::mem::take(&mut self.hub);
+        hub.retain(|account| account.held.change != Amount::ZERO);
+        Numbers {
+            hub_name: state.hub,
+            lane_capacity: state.settings.lane_capacity,
+            sides: core::mem::take(&mut self.sides),
+            hub,
+        }
     }
 }
 
-fn side(state: &State, index: ParticipantIndex, currency: Currency) -> Option<Side> {
-    let participant = state.register.get(index);
-    let holding = participant.holding(currency)?;
-    Some(Side {
-        name: participant.name,
-        active: participant.active,
-        account_active: state.books.get(holding.position)?.active,
-        position: held(state, holding.position),
-        settlement: held(state, holding.settlement),
-        cap: holding.limit.map(|limit| limit.value),
-        owed: state.outbox.owed_to(index),
-    })
-}
-
-fn look_again(numbers: &mut Numbers, state: &State) {
-    let look = |held: &mut Held| held.after = state.books.value(held.account);
-    for side in numbers.sides.iter_mut().flatten() {
-        look(&mut side.position);
-        look(&mut side.settlement);
-    }
-    for (_, held) in numbers.hub.iter_mut().flatten() {
-        look(held);
-    }
-}
-
-/// What a prepare reserved that met its deadline within its own decision, and so holds no more.
-fn ended_at_once(state: &State, command: &Command, outcome: Outcome) -> Option<Amount> {
+/// The amount that a prepare reserved and that came back within its own decision, because its
+/// deadline was that very moment.
+fn reserved_for_no_time(state: &State, command: &Command, outcome: Outcome) -> Option<Amount> {
     let (Command::Prepare(prepare), Outcome::PrepareReserved) = (command, outcome) else {
         return None;
     };
     (prepare.expiration_ms <= state.stamp.millis()).then_some(prepare.amount)
 }
 
-/// The numbers as they are while the payer's amount is reserved.
-fn hold(numbers: &mut Numbers, amount: Amount) {
-    let add = |held: &mut Held, more: Amount| {
-        held.after = held.after.checked_add(more).expect("it was that within the decision");
-    };
-    numbers.sides[0].iter_mut().for_each(|payer| add(&mut payer.position, amount));
-    for (kind, held) in numbers.hub.iter_mut().flatten() {
-        if *kind == AccountKind::InFlight {
-            add(held, -amount);
-        }
-    }
+fn held(state: &State, account: AccountId) -> Held {
+    Held { account, before: state.books.value(account), change: Amount::ZERO }
 }
 
-fn held(state: &State, account: AccountId) -> Held {
-    let before = state.books.value(account);
-    Held { account, before, after: before }
+fn change_of(held: &Held, after: Amount) -> Amount {
+    after.checked_sub(held.before).expect("balances are far from the ledger's range")
 }

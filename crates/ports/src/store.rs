@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use ledger::{Currency, Digest, Ended, FspName, NoticeId, Position, TransferId};
-use record::told::{Telling, Told};
+use ledger::{Currency, Decided, Digest, Ended, FspName, NoticeId, Position, TransferId};
+use record::told::Telling;
 
 /// What a switch keeps for years and looks at seldom, by key.
 ///
@@ -59,7 +59,7 @@ pub trait ColdStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError>;
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError>;
 
     /// The records that say how deliveries of a notice ended, in order.
     ///

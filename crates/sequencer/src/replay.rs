@@ -394,7 +394,7 @@ fn apply_watched<'a>(
     watch: &mut impl FnMut(Moment<'_>, &State, &Effects),
 ) -> Result<(), ApplyError> {
     if let Some(cold) = cold {
-        let ids = commands.clone().into_iter().filter_map(Command::transfer);
+        let ids = commands.clone().into_iter().flat_map(Command::rows);
         cold.warm(state, ids).map_err(ApplyError::Store)?;
     }
     let mut listening = cold.as_mut().filter(|cold| cold.listens(state.position()));

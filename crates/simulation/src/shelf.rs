@@ -8,9 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::{Ended, NoticeId, Position, TransferId};
+use ledger::{Decided, Ended, NoticeId, Position, TransferId};
 use ports::{Cold, ColdStore, PartyRow, Portion, StoreError, Until};
-use record::told::Told;
 use sequencer::ColdSide;
 use store::Memory;
 
@@ -151,7 +150,7 @@ impl ColdStore for Shelf {
         self.lock().written.told_after()
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
         self.lock().written.tale(id)
     }
 

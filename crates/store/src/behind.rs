@@ -380,7 +380,7 @@ mod tests {
             self.rows.told_after()
         }
 
-        fn tale(&self, id: &TransferId) -> Result<Vec<record::told::Told>, StoreError> {
+        fn tale(&self, id: &TransferId) -> Result<Vec<ledger::Decided>, StoreError> {
             self.rows.tale(id)
         }
 

@@ -11,7 +11,6 @@ use ledger::{
 };
 use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion};
 use record::cold::party_key;
-use record::told::Told;
 
 /// A store under test.
 pub trait Subject {
@@ -206,9 +205,7 @@ fn check_tales(subject: &mut impl Subject) {
     ]
     .map(|(rows, all, position)| {
         let mut portion = portion(rows, position);
-        all.iter().for_each(|told: &Told| {
-            portion.told.decided(&told.decided, told.owed.iter().copied());
-        });
+        all.iter().for_each(|decided| portion.told.decided(decided));
         portion.told.delivered(NoticeId(255), Position(position));
         portion.told.delivered(NoticeId(256 + position), Position(position));
         portion
@@ -249,11 +246,11 @@ fn check_tales(subject: &mut impl Subject) {
 }
 
 /// A decision without numbers, which made a notice owed.
-fn told(transfer: TransferId, position: u64, outcome: Outcome) -> Told {
+fn told(transfer: TransferId, position: u64, outcome: Outcome) -> Decided {
     let recipient = FspName::new("dfsp1").expect("a name");
     let owed = Owed { notice: NoticeId(position), recipient, kind: NoticeKind::Error, outcome };
     let position = Position(position);
-    Told { decided: Decided { transfer, position, outcome, numbers: None }, owed: vec![owed] }
+    Decided { transfer, position, outcome, numbers: None, owed: vec![owed] }
 }
 
 /// Enough for several portions, and read by other threads while they are written.

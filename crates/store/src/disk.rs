@@ -24,11 +24,10 @@ use std::sync::{PoisonError, RwLock};
 
 use fjall::config::PinningPolicy;
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, OwnedWriteBatch};
-use ledger::{Digest, Ended, NoticeId, Position, TransferId};
+use ledger::{Decided, Digest, Ended, NoticeId, Position, TransferId};
 use ports::{ColdStore, Mark, PartyRow, Portion, StoreError};
 use record::cold;
 use record::frame::LogIdentity;
-use record::told::Told;
 
 use crate::background::behind;
 use crate::buffered::{Buffered, Library, Look, Writing};
@@ -283,7 +282,7 @@ impl ColdStore for Disk {
         self.told_after
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
         self.ask(|opened| opened.tale(id))
     }
 
@@ -560,7 +559,7 @@ impl Opened {
         row.map_err(|error| self.condemn(error))
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
         let row = self.get(&self.transfers, &id.to_bytes())?;
         let named = row.map_or(Ok(Vec::new()), |row| cold::records_of(id, &row));
         let named = named.map_err(|error| self.condemn(damaged(error)))?;

@@ -7,9 +7,8 @@
 //!
 //! `cargo test -p store --features shuttle --lib`
 
-use ledger::{Digest, Position};
+use ledger::{Decided, Digest, Position};
 use ports::{Cold, ColdStore, Mark, Portion, StoreError, Until};
-use record::told::Told;
 use shuttle::rand::Rng;
 
 use crate::buffered::{Buffered, Library};
@@ -188,7 +187,7 @@ impl ColdStore for Failing {
         Position(0)
     }
 
-    fn tale(&self, _: &ledger::TransferId) -> Result<Vec<Told>, StoreError> {
+    fn tale(&self, _: &ledger::TransferId) -> Result<Vec<Decided>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ledger::{Ended, NoticeId, Position, TransferId};
+use ledger::{Decided, Ended, NoticeId, Position, TransferId};
 use ports::{ColdStore, Mark, PartyChange, PartyEffect, PartyRow, Portion, StoreError};
 use record::cold;
-use record::told::{self, Telling, Told};
+use record::told::{self, Telling};
 
 /// About what a version of a row takes, in bytes.
 const ROW_BYTES: usize = 160;
@@ -64,7 +64,7 @@ impl ColdStore for Memory {
         Position(0)
     }
 
-    fn tale(&self, id: &TransferId) -> Result<Vec<Told>, StoreError> {
+    fn tale(&self, id: &TransferId) -> Result<Vec<Decided>, StoreError> {
         let mut tale = Vec::new();
         for telling in self.tables().told.values() {
             let own = telling.decisions().filter(|(transfer, _, _)| transfer == id);
@@ -73,7 +73,7 @@ impl ColdStore for Memory {
             }
         }
         // A portion that was given again may have been divided in another way.
-        tale.sort_by_key(|told| told.decided.position);
+        tale.sort_by_key(|told| told.position);
         tale.dedup();
         Ok(tale)
     }

@@ -15,9 +15,9 @@
 use std::collections::HashMap;
 
 use fjall::{Database, Keyspace, OwnedWriteBatch};
-use ledger::{Ended, NoticeId, Position, TransferId};
+use ledger::{Decided, Ended, NoticeId, Position, TransferId};
 use ports::{Portion, StoreError};
-use record::told::{self, Told};
+use record::told;
 
 use crate::disk::{buffering, of_library};
 use crate::memory::damaged;
@@ -88,7 +88,7 @@ impl Tales {
         &self,
         id: &TransferId,
         mut records: Vec<Position>,
-    ) -> Result<Vec<Told>, StoreError> {
+    ) -> Result<Vec<Decided>, StoreError> {
         for trace in self.traces.prefix(id.to_bytes()) {
             let key = trace.key().map_err(|error| of_library(&error))?;
             records.push(last_position(&key)?);
@@ -103,14 +103,14 @@ impl Tales {
     }
 
     /// What was decided about a transfer on one record, or when it came.
-    fn decided(&self, id: &TransferId, position: Position) -> Result<Vec<Told>, StoreError> {
+    fn decided(&self, id: &TransferId, position: Position) -> Result<Vec<Decided>, StoreError> {
         let Some(block) = self.decisions.range([0; 8]..=position.0.to_be_bytes()).next_back()
         else {
             return Ok(Vec::new());
         };
         let (_, value) = block.into_inner().map_err(|error| of_library(&error))?;
         let mut all = told::read_all(&value).map_err(damaged)?;
-        all.retain(|told| told.decided.transfer == *id && told.decided.position == position);
+        all.retain(|told| told.transfer == *id && told.position == position);
         Ok(all)
     }
 

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::{Ended, NoticeId, Position, TransferId};
+use ledger::{Decided, Ended, NoticeId, Position, TransferId};
 use ports::{Cold, ColdStore, Mark, PartyRow, Portion, StoreError, Until};
 use record::frame::LogIdentity;
-use record::told::Told;
 use store::contract::{portion, sample_id, sample_row};
 use store::{Behind, Disk, Memory, Options};
 use tempfile::TempDir;
@@ -437,7 +436,7 @@ impl ColdStore for Failing {
         Position(0)
     }
 
-    fn tale(&self, _: &TransferId) -> Result<Vec<Told>, StoreError> {
+    fn tale(&self, _: &TransferId) -> Result<Vec<Decided>, StoreError> {
         Ok(Vec::new())
     }
 

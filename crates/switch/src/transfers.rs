@@ -168,7 +168,7 @@ fn refuse_unless_known(
     refusal: Refusal,
     (inbound, command): (Inbound, Command),
 ) -> Result<Answering, Refusal> {
-    let Some(id) = command.transfer().copied() else { return Err(refusal) };
+    let Some(id) = command.rows().next().copied() else { return Err(refusal) };
     let (answer, answered) = oneshot::channel();
     let look_up = move |state: &State| {
         // The request may have ended.

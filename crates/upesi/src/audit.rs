@@ -160,7 +160,7 @@ impl Audit {
             }
             Moment::Expiring(_) | Moment::Expired(_) => {}
             Moment::Before(position, command) => {
-                (self.at, self.about) = (position, command.transfer().copied());
+                (self.at, self.about) = (position, command.rows().next().copied());
             }
             Moment::After(_, command, outcome) => {
                 let record = records.next();

@@ -13,12 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ledger::{
-    Command, Decided, Listener, NoticeId, Outcome, Owed, Position, Teller, TransferId,
-    TransferState, TransferView,
+    Command, Decided, Listener, NoticeId, Outcome, Position, Teller, TransferId, TransferState,
+    TransferView,
 };
 use ports::{ColdStore, LogError, OwnedRecord, RecordReader};
 use record::frame::Frame;
-use record::told::Told;
 use store::Disk;
 use switch::Traffic;
 
@@ -157,7 +156,7 @@ fn is_whole(store: &dyn ColdStore, id: TransferId, tale: &Tale) -> Result<bool, 
     if let Some(row) = store.read(&id, Position(u64::MAX))? {
         return Ok(silent < row.prepare);
     }
-    let first = tale.told.first().map(|told| told.decided.outcome);
+    let first = tale.told.first().map(|told| told.outcome);
     Ok(matches!(first, Some(PrepareReserved | Accepted | AnswerTransferNotFound)))
 }
 
@@ -173,7 +172,7 @@ fn tale_of(store: &dyn ColdStore, id: TransferId) -> Result<Tale, ports::StoreEr
 /// When a transfer that is in flight as far as it is told ends by itself.
 fn deadline(tale: &Tale, reader: &dyn RecordReader) -> Result<Option<u64>, LogError> {
     let mut reserved = None;
-    for Told { decided: Decided { outcome, position, .. }, owed } in &tale.told {
+    for Decided { outcome, position, owed, .. } in &tale.told {
         let expired = owed.iter().any(|owed| owed.outcome == Outcome::Expired);
         match *outcome {
             Outcome::PrepareReserved if !expired => reserved = Some(*position),
@@ -248,15 +247,14 @@ impl<'a> Notes<'a> {
 }
 
 impl Listener for Notes<'_> {
-    fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>) {
+    fn decided(&mut self, decided: &Decided) {
         if decided.transfer != self.id {
             return;
         }
-        let owed: Vec<_> = owed.collect();
-        for owed in &owed {
+        for owed in &decided.owed {
             self.tale.ends.entry(owed.notice).or_default();
         }
-        self.tale.told.push(Told { decided: decided.clone(), owed });
+        self.tale.told.push(decided.clone());
         self.wanted.push(decided.position);
     }
 
@@ -360,10 +358,10 @@ fn complete(tale: &mut Tale, id: TransferId, view: &TransferView) {
     let of_prepare = end.filter(|end| !ends_it(end)).unwrap_or(Outcome::PrepareReserved);
     let answer = view.answer.zip(end);
     for (position, outcome) in [Some((view.prepare, of_prepare)), answer].into_iter().flatten() {
-        if tale.told.iter().all(|told| told.decided.position != position) {
-            let decided = Decided { transfer: id, position, outcome, numbers: None };
-            tale.told.push(Told { decided, owed: Vec::new() });
+        if tale.told.iter().all(|told| told.position != position) {
+            let (numbers, owed) = (None, Vec::new());
+            tale.told.push(Decided { transfer: id, position, outcome, numbers, owed });
         }
     }
-    tale.told.sort_by_key(|told| told.decided.position);
+    tale.told.sort_by_key(|told| told.position);
 }

@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use fspiop::body::ErrorInformation;
 use fspiop::payload::Payload as Sent;
 use ledger::{
-    Abort, AccountKind, Amount, Change, Command, Decided, DeliveryResult, FinishedDelivery,
-    FspName, Fulfilment, FundsDirection, Held, NoticeId, Numbers, Outcome, Owed, Position,
-    Redeliver, Side, Stamp, TransferId,
+    Abort, AccountKind, Amount, Change, Command, Currency, Decided, DeliveryResult,
+    FinishedDelivery, FspName, Fulfilment, FundsDirection, Held, HubAccount, NoticeId, Numbers,
+    Outcome, Owed, Position, Redeliver, Side, Stamp, TransferId,
 };
 use ports::{LogError, OwnedPayload, OwnedRecord, RecordReader};
 use record::frame::{Payload, Record, payload_digest};
-use record::told::Told;
 
-use crate::audit::{is_end, transfer_of};
+use crate::audit::is_end;
 use crate::explanation::{
     Attempt, Decimal, Decision, Delivery, Event, Explanation, Leg, Message, Party, Source, Verdict,
     What, request_of,
@@ -35,7 +34,7 @@ const DEAD: &str = "dead";
 #[derive(Debug, Default)]
 pub(crate) struct Tale {
     /// Its decisions, in the order of the log.
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<Decided>,
     /// The records that say how deliveries of its notices ended.
     pub(crate) ends: BTreeMap<NoticeId, Vec<Position>>,
 }
@@ -44,20 +43,11 @@ impl Tale {
     /// Whether a record is about the transfer `id`, which this is the tale of.
     pub(crate) fn is_about(&self, id: TransferId, command: &Command) -> bool {
         let owed = |notice| self.told.iter().any(|told| owes(told, notice));
-        match command {
-            Command::FinishDeliveries(ends) => ends.iter().any(|end| owed(end.notice)),
-            Command::Administer(administer) => match &administer.change {
-                Change::MoveFunds(funds) => funds.id == id,
-                Change::EndFundsOut(end) => end.id == id,
-                Change::Redeliver(Redeliver { notice }) => owed(*notice),
-                _ => false,
-            },
-            _ => transfer_of(command) == Some(id),
-        }
+        command.rows().any(|row| *row == id) || command.notices().any(owed)
     }
 }
 
-fn owes(told: &Told, notice: NoticeId) -> bool {
+fn owes(told: &Decided, notice: NoticeId) -> bool {
     told.owed.iter().any(|owed| owed.notice == notice)
 }
 
@@ -74,7 +64,7 @@ pub(crate) fn tell(
     let mut life = Life { expiration: String::new(), state: None, events: Vec::new() };
     let shown = shown(&tale.told);
     for told in &shown {
-        life.decided(told, &reading.read(told.decided.position)?)?;
+        life.decided(told, &reading.read(told.position)?)?;
     }
     let made_owed: HashSet<_> =
         shown.iter().flat_map(|told| &told.owed).map(|owed| owed.notice).collect();
@@ -129,9 +119,9 @@ fn unread_of(entry: &Entry, error: &LogError) -> String {
 
 /// The decisions that are told: those at either end, and in the middle, where somebody sent the
 /// same again and again, the turns of the transfer's life.
-fn shown(told: &[Told]) -> Vec<&Told> {
+fn shown(told: &[Decided]) -> Vec<&Decided> {
     let middle = TOLD_AT_EITHER_END..told.len().saturating_sub(TOLD_AT_EITHER_END);
-    let is_shown = |(at, told): &(usize, &Told)| !middle.contains(at) || is_turn(&told.decided);
+    let is_shown = |(at, told): &(usize, &Decided)| !middle.contains(at) || is_turn(told);
     told.iter().enumerate().filter(is_shown).map(|(_, told)| told).collect()
 }
 
@@ -195,19 +185,18 @@ struct Life {
 }
 
 impl Life {
-    fn decided(&mut self, told: &Told, owned: &OwnedRecord) -> Result<(), LogError> {
-        let decided = &told.decided;
+    fn decided(&mut self, decided: &Decided, owned: &OwnedRecord) -> Result<(), LogError> {
         if decided.outcome == Outcome::Expired {
-            self.expire(decided, &told.owed, owned.stamp);
+            self.expire(decided, &decided.owed, owned.stamp);
             return Ok(());
         }
         let command = command_of(owned)?;
         // A prepare that expires at the very moment of its reservation is two decisions in one.
         let at_once = |owed: &&Owed| owed.outcome == Outcome::Expired;
-        let expired = told.owed.iter().any(|owed| at_once(&owed))
+        let expired = decided.owed.iter().any(|owed| at_once(&owed))
             && decided.outcome == Outcome::PrepareReserved;
         let (of_end, own): (Vec<_>, Vec<_>) =
-            told.owed.iter().copied().partition(|owed| expired && at_once(&owed));
+            decided.owed.iter().copied().partition(|owed| expired && at_once(&owed));
         let decision = decision_of(decided, &own);
         let what = match &command {
             Command::Administer(administer) => What::Operator {
@@ -332,9 +321,8 @@ fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
         request: request_of(owed.kind),
         outcome: format!("{:?}", owed.outcome),
     });
-    let sides = |numbers: &'_ Numbers| numbers.sides;
     let parties = numbers.into_iter().flat_map(|numbers| {
-        sides(numbers).into_iter().flatten().map(move |side| party_of(&side, numbers))
+        numbers.sides.iter().map(move |side| party_of(side, numbers.lane_capacity))
     });
     Decision {
         verdict: Verdict::of(decided.outcome),
@@ -347,45 +335,46 @@ fn decision_of(decided: &Decided, owed: &[Owed]) -> Decision {
 /// The end of a reservation within its own decision: what that moved goes back.
 fn back(decided: &Decided) -> Decided {
     let mut back = decided.clone();
-    let turn = |held: &mut Held| std::mem::swap(&mut held.before, &mut held.after);
+    let turn = |held: &mut Held| (held.before, held.change) = (held.after(), -held.change);
     if let Some(numbers) = &mut back.numbers {
-        numbers.sides.iter_mut().flatten().for_each(|side| turn(&mut side.position));
-        numbers.hub.iter_mut().flatten().for_each(|(_, held)| turn(held));
+        numbers.sides.iter_mut().for_each(|side| turn(&mut side.position));
+        numbers.hub.iter_mut().for_each(|account| turn(&mut account.held));
     }
     back
 }
 
-fn party_of(side: &Side, numbers: &Numbers) -> Party {
+fn party_of(side: &Side, lane_capacity: u32) -> Party {
     Party {
         name: side.name.as_str().to_owned(),
-        currency: numbers.currency.to_string(),
+        currency: side.currency.to_string(),
         active: side.active,
         account_active: side.account_active,
         position_before: Decimal(side.position.before),
-        position_after: Decimal(side.position.after),
+        position_after: Decimal(side.position.after()),
         cover_before: Decimal(-side.settlement.before),
-        cover_after: Decimal(-side.settlement.after),
+        cover_after: Decimal(-side.settlement.after()),
         cap: side.cap.map(Decimal),
         notices_owed: side.owed,
-        lane_capacity: numbers.lane_capacity,
+        lane_capacity,
     }
 }
 
 /// The accounts whose balances changed, in order of number.
 fn legs_of(numbers: &Numbers) -> Vec<Leg> {
-    let of_sides = numbers.sides.iter().flatten().flat_map(|side| {
-        [(AccountKind::Position, side.position), (AccountKind::Settlement, side.settlement)]
-            .map(|(kind, held)| (kind, held, side.name))
+    let of_sides = numbers.sides.iter().flat_map(|side| {
+        [(AccountKind::Position, &side.position), (AccountKind::Settlement, &side.settlement)]
+            .map(|(kind, held)| leg_of(kind, held, (&side.name, side.currency)))
     });
-    let of_hub = numbers.hub.iter().flatten().map(|(kind, held)| (*kind, *held, numbers.hub_name));
-    let legs = of_sides.chain(of_hub).filter_map(|leg| leg_of(leg, numbers));
-    let mut legs: Vec<_> = legs.collect();
+    let of_hub = numbers.hub.iter().map(|HubAccount { kind, held, currency }| {
+        leg_of(*kind, held, (&numbers.hub_name, *currency))
+    });
+    let mut legs: Vec<_> = of_sides.chain(of_hub).flatten().collect();
     legs.sort_by_key(|leg| leg.account);
     legs
 }
 
-fn leg_of((kind, held, owner): (AccountKind, Held, FspName), numbers: &Numbers) -> Option<Leg> {
-    let (side, amount) = match held.after.checked_sub(held.before)? {
+fn leg_of(kind: AccountKind, held: &Held, (owner, currency): (&FspName, Currency)) -> Option<Leg> {
+    let (side, amount) = match held.change {
         Amount::ZERO => return None,
         rise if Amount::ZERO < rise => ("debit", rise),
         fall => ("credit", -fall),
@@ -396,9 +385,9 @@ fn leg_of((kind, held, owner): (AccountKind, Held, FspName), numbers: &Numbers) 
         kind: name_of(kind),
         owner: owner.as_str().to_owned(),
         amount: Decimal(amount),
-        currency: numbers.currency.to_string(),
+        currency: currency.to_string(),
         before: Decimal(held.before),
-        after: Decimal(held.after),
+        after: Decimal(held.after()),
     })
 }
 

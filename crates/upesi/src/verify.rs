@@ -551,7 +551,7 @@ impl Fault {
             record.and_then(|record| read_fields(record.kind, record.version, record.fields).ok());
         // What is told of a whole batch may be any record's, unless it has only one.
         let command = command.filter(|_| self.is_of_record || frame.header().count == 1);
-        let of_record = command.and_then(|command| command.transfer().map(ToString::to_string));
+        let of_record = command.and_then(|command| command.rows().next().map(ToString::to_string));
         let of = match (&self.transfer, &of_record) {
             (None, Some(id)) => format!(" (transfer {id})"),
             _ => String::new(),

@@ -71,7 +71,7 @@ impl Beside {
 
     fn play(&mut self, step: &Step, commands: &[Command]) -> Effects {
         self.world.wait(step.wait_ms);
-        for id in commands.iter().filter_map(Command::transfer) {
+        for id in commands.iter().flat_map(Command::rows) {
             self.warm(id);
         }
         let effects = self.world.apply(commands);
@@ -168,7 +168,7 @@ fn rows_leave_one_after_the_other() {
 
 /// Whoever brings rows back before a record must know which one it is about.
 #[test]
-fn a_command_names_the_transfer_that_it_is_about() {
+fn a_command_names_the_rows_that_it_is_about() {
     use super::history::Act;
 
     let world = World::new();
@@ -176,8 +176,8 @@ fn a_command_names_the_transfer_that_it_is_about() {
         Act::FundsIn { id: 7, party: 0, units: 1 },
         Act::EndFundsOut { id: 7, party: 0, commit: true },
     ] {
-        assert_eq!(world.command(&act).transfer(), Some(&id(7)), "{act:?}");
+        assert!(world.command(&act).rows().eq([&id(7)]), "{act:?}");
     }
-    assert_eq!(world.command(&Act::Participant { party: 0, active: true }).transfer(), None);
-    assert_eq!(Command::Tick.transfer(), None);
+    assert_eq!(world.command(&Act::Participant { party: 0, active: true }).rows().next(), None);
+    assert_eq!(Command::Tick.rows().next(), None);
 }

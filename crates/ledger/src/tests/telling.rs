@@ -9,13 +9,13 @@ use crate::*;
 /// What was told.
 #[derive(Default)]
 struct Ear {
-    told: Vec<(Decided, Vec<Owed>)>,
+    told: Vec<Decided>,
     ends: Vec<(NoticeId, Position)>,
 }
 
 impl Listener for Ear {
-    fn decided(&mut self, decided: &Decided, owed: impl Iterator<Item = Owed>) {
-        self.told.push((decided.clone(), owed.collect()));
+    fn decided(&mut self, decided: &Decided) {
+        self.told.push(decided.clone());
     }
 
     fn delivered(&mut self, notice: NoticeId, position: Position) {
@@ -47,17 +47,17 @@ pub(super) fn apply(state: &mut State, batch: &Batch, commands: &[Command], effe
                 assert_eq!(ear.ends, ends(state, position, command));
             }
             Moment::Expired(id) => {
-                let (decided, owed) = &ear.told[0];
+                let decided = &ear.told[0];
                 assert_eq!((decided.transfer, decided.position), (id, batch.first));
                 assert_eq!(decided.outcome, Outcome::Expired);
-                let recipients: Vec<_> = owed.iter().map(|owed| owed.recipient).collect();
+                let recipients: Vec<_> = decided.owed.iter().map(|owed| owed.recipient).collect();
                 assert_eq!(recipients, parties(state, &id));
                 before.check(&ear.told, state, effects);
             }
             Moment::After(position, command, outcome) => {
-                let told: Vec<_> = ear.told.iter().map(|(decided, _)| decided.transfer).collect();
+                let told: Vec<_> = ear.told.iter().map(|decided| decided.transfer).collect();
                 assert_eq!(told, Vec::from_iter(before.about), "{command:?} is told of");
-                for (decided, _) in &ear.told {
+                for decided in &ear.told {
                     assert_eq!((decided.position, decided.outcome), (position, outcome));
                 }
                 if before.about.is_some() {
@@ -87,7 +87,7 @@ fn about(state: &State, command: &Command) -> Option<TransferId> {
         let letter = state.dead_letters().find(|letter| letter.notice.id == notice)?;
         return letter.notice.transfer;
     }
-    command.transfer().copied()
+    command.rows().next().copied()
 }
 
 /// The deliveries that a command ends, of notices that are owed.
@@ -105,15 +105,16 @@ impl Before {
     }
 
     /// Everything that moved and everything that became owed is told, and nothing else.
-    fn check(&self, told: &[(Decided, Vec<Owed>)], state: &State, effects: &Effects) {
-        let owed: Vec<_> = told.iter().flat_map(|(_, owed)| owed).map(|owed| owed.notice).collect();
+    fn check(&self, told: &[Decided], state: &State, effects: &Effects) {
+        let owed: Vec<_> =
+            told.iter().flat_map(|told| &told.owed).map(|owed| owed.notice).collect();
         let new = effects.notices[self.noticed..].iter().map(|notice| notice.id);
         assert_eq!(owed, new.collect::<Vec<_>>());
-        let numbers = told.iter().filter_map(|(decided, _)| decided.numbers.as_ref());
+        let numbers = told.iter().filter_map(|decided| decided.numbers.as_ref());
         let held: Vec<_> = numbers.flat_map(held).collect();
         for (account, before) in state.books().iter().zip(&self.values) {
             let own = held.iter().filter(|held| held.account == account.id);
-            let told = own.map(|held| (held.before, held.after)).next();
+            let told = own.map(|held| (held.before, held.after())).next();
             let moved = account.value != *before;
             assert!(told.is_some() || !moved, "{account:?} moved, and is not told of");
             let after = account.value.checked_add(self.held_of(account, state)).unwrap();
@@ -140,7 +141,6 @@ fn ended_at_once(state: &State, command: &Command, outcome: Outcome) -> Option<(
 }
 
 fn held(numbers: &Numbers) -> Vec<Held> {
-    let sides = numbers.sides.iter().flatten();
-    let own = sides.flat_map(|side| [side.position, side.settlement]);
-    own.chain(numbers.hub.iter().flatten().map(|(_, held)| *held)).collect()
+    let own = numbers.sides.iter().flat_map(|side| [side.position, side.settlement]);
+    own.chain(numbers.hub.iter().map(|account| account.held)).collect()
 }

@@ -182,7 +182,7 @@ fn check(told: Told, other: Option<Other<'_>>, expected: Option<&str>) {
             let commands = commands();
             let decided = &commands[position.0 as usize - 1];
             let of_notice = what.starts_with("its notice").then(id);
-            assert_eq!(*transfer, decided.transfer().copied().or(of_notice), "{what}");
+            assert_eq!(*transfer, decided.rows().next().copied().or(of_notice), "{what}");
         }
         (found, expected) => panic!("found {found:?}, expected {expected:?}"),
     }

@@ -1,0 +1,93 @@
+//! The rows and accounts that each command is about.
+//!
+//! A driver brings the rows into memory before a batch is decided, and the recorder of decisions
+//! reads the accounts before and after. There may be any number of each.
+
+use crate::change::{Change, EndFundsOut, MoveFunds, Redeliver};
+use crate::command::{Command, FinishedDelivery, Prepare};
+use crate::ids::{NoticeId, TransferId};
+
+/// What a command is about.
+#[derive(Clone, Copy)]
+pub(crate) enum About<'a> {
+    /// No row and no notice.
+    Nothing,
+    /// A transfer that it may begin.
+    NewTransfer(&'a Prepare),
+    /// A transfer that it may end.
+    OpenTransfer(&'a TransferId),
+    /// A movement of funds that it may begin.
+    Funds(&'a MoveFunds),
+    /// A reserved outflow that it may end.
+    Outflow(&'a EndFundsOut),
+    /// Notices whose delivery ended.
+    Deliveries(&'a [FinishedDelivery]),
+    /// The transfer of a dead letter, whose row it does not need.
+    DeadLetter(NoticeId),
+}
+
+impl Command {
+    /// The rows of transfers and of movements of funds that decide about this command.
+    pub fn rows(&self) -> impl Iterator<Item = &TransferId> {
+        let row = match self.about() {
+            About::NewTransfer(prepare) => Some(&prepare.id),
+            About::OpenTransfer(id) => Some(id),
+            About::Funds(funds) => Some(&funds.id),
+            About::Outflow(end) => Some(&end.id),
+            About::Deliveries(_) | About::DeadLetter(_) | About::Nothing => None,
+        };
+        row.into_iter()
+    }
+
+    /// The notices that it is about.
+    pub fn notices(&self) -> impl Iterator<Item = NoticeId> {
+        let (ends, letter) = match self.about() {
+            About::Deliveries(ends) => (ends, None),
+            About::DeadLetter(notice) => (&[][..], Some(notice)),
+            About::NewTransfer(_)
+            | About::OpenTransfer(_)
+            | About::Funds(_)
+            | About::Outflow(_)
+            | About::Nothing => (&[][..], None),
+        };
+        ends.iter().map(|end| end.notice).chain(letter)
+    }
+
+    pub(crate) fn about(&self) -> About<'_> {
+        match self {
+            Self::Prepare(prepare) => About::NewTransfer(prepare),
+            Self::Fulfil(fulfil) => About::OpenTransfer(&fulfil.id),
+            Self::Abort(abort) => About::OpenTransfer(&abort.id),
+            Self::Administer(administer) => administer.change.about(),
+            Self::FinishDeliveries(ends) => About::Deliveries(ends),
+            Self::Genesis(_) | Self::Tick | Self::ChangeParties(_) => About::Nothing,
+        }
+    }
+}
+
+impl Change {
+    fn about(&self) -> About<'_> {
+        match self {
+            Self::MoveFunds(funds) => About::Funds(funds),
+            Self::EndFundsOut(end) => About::Outflow(end),
+            Self::Redeliver(Redeliver { notice }) => About::DeadLetter(*notice),
+            Self::Configure(_)
+            | Self::Activate(_)
+            | Self::CreateHubAccount(_)
+            | Self::CreateSettlementModel(_)
+            | Self::SetSettlementModelActive(_)
+            | Self::CreateParticipant(_)
+            | Self::SetParticipantActive(_)
+            | Self::SetAccountActive(_)
+            | Self::SetInitialPositionAndLimits(_)
+            | Self::SetLimit(_)
+            | Self::SetEndpoint(_)
+            | Self::AddKey(_)
+            | Self::RemoveKey(_)
+            | Self::CreateOracle(_)
+            | Self::UpdateOracle(_)
+            | Self::DeleteOracle(_)
+            | Self::CreateLedgerAccountType(_) => About::Nothing,
+        }
+    }
+}

@@ -503,7 +503,7 @@ pub fn percent_encode(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::{ExpectFile, expect_file};
     use proptest::prelude::*;
 
     use super::*;
@@ -549,251 +549,38 @@ mod tests {
         }
     }
 
-    fn check(requests: &[&str], expected: Expect) {
-        let lines: Vec<_> = requests
-            .iter()
-            .map(|request| {
-                let (method, path) = request.split_once(' ').expect("method and path");
-                let method = Method::from_bytes(method.as_bytes()).expect("a method");
-                format!("{request}: {}\n", outcome(&method, path))
-            })
-            .collect();
-        expected.assert_eq(&lines.concat());
+    /// Each line of a text: a request, and what is found for it.
+    fn check(text: ExpectFile) {
+        let mut lines = String::new();
+        for line in text.data().lines() {
+            let (request, _) = line.split_once(": ").expect("a request and what is found");
+            let (method, path) = request.split_once(' ').expect("method and path");
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
+            lines += &format!("{request}: {}\n", outcome(&method, path));
+        }
+        text.assert_eq(&lines);
     }
 
     #[test]
     fn every_route_is_found() {
-        check(
-            &[
-                "GET /health",
-                "DELETE /endpointcache",
-                "POST /participants",
-                "PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069",
-                "PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
-                "GET /participants/MSISDN/123",
-                "POST /participants/MSISDN/123",
-                "PUT /participants/MSISDN/123",
-                "DELETE /participants/MSISDN/123",
-                "PUT /participants/MSISDN/123/error",
-                "GET /participants/BUSINESS/acme/till",
-                "POST /participants/BUSINESS/acme/till",
-                "PUT /participants/BUSINESS/acme/till",
-                "DELETE /participants/BUSINESS/acme/till",
-                "PUT /participants/BUSINESS/acme/till/error",
-                "GET /parties/MSISDN/123",
-                "GET /parties/BUSINESS/acme/error",
-                "PUT /parties/MSISDN/123",
-                "PUT /parties/MSISDN/123/error",
-                "PUT /parties/BUSINESS/acme/till",
-                "PUT /parties/BUSINESS/acme/till/error",
-                "POST /quotes",
-                "GET /quotes/01HV0000000000000000000000",
-                "PUT /quotes/01HV0000000000000000000000",
-                "PUT /quotes/01HV0000000000000000000000/error",
-                "POST /transfers",
-                "GET /transfers/01HV0000000000000000000000",
-                "GET /transfers/nonsense",
-                "PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069",
-                "PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error",
-                "PATCH /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069",
-            ],
-            expect![[r#"
-                GET /health: Health
-                DELETE /endpointcache: EndpointCache
-                POST /participants: ParticipantsBatch
-                PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069: 501 Not implemented
-                PUT /participants/b51ec534-ee48-4575-b6a9-ead2955b8069/error: 501 Not implemented
-                GET /participants/MSISDN/123: ParticipantsGet MSISDN 123
-                POST /participants/MSISDN/123: ParticipantsPost MSISDN 123
-                PUT /participants/MSISDN/123: ParticipantsPut MSISDN 123
-                DELETE /participants/MSISDN/123: ParticipantsDelete MSISDN 123
-                PUT /participants/MSISDN/123/error: ParticipantsError MSISDN 123
-                GET /participants/BUSINESS/acme/till: ParticipantsGet BUSINESS acme till
-                POST /participants/BUSINESS/acme/till: ParticipantsPost BUSINESS acme till
-                PUT /participants/BUSINESS/acme/till: ParticipantsPut BUSINESS acme till
-                DELETE /participants/BUSINESS/acme/till: ParticipantsDelete BUSINESS acme till
-                PUT /participants/BUSINESS/acme/till/error: ParticipantsError BUSINESS acme till
-                GET /parties/MSISDN/123: PartiesGet MSISDN 123
-                GET /parties/BUSINESS/acme/error: PartiesGet BUSINESS acme error
-                PUT /parties/MSISDN/123: PartiesPut MSISDN 123
-                PUT /parties/MSISDN/123/error: PartiesError MSISDN 123
-                PUT /parties/BUSINESS/acme/till: PartiesPut BUSINESS acme till
-                PUT /parties/BUSINESS/acme/till/error: PartiesError BUSINESS acme till
-                POST /quotes: QuotesPost
-                GET /quotes/01HV0000000000000000000000: QuotesGet 01HV0000000000000000000000
-                PUT /quotes/01HV0000000000000000000000: QuotesPut 01HV0000000000000000000000
-                PUT /quotes/01HV0000000000000000000000/error: QuotesError 01HV0000000000000000000000
-                POST /transfers: TransfersPost
-                GET /transfers/01HV0000000000000000000000: TransfersGet 01HV0000000000000000000000 true
-                GET /transfers/nonsense: TransfersGet nonsense false
-                PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069: TransfersPut b51ec534-ee48-4575-b6a9-ead2955b8069 true
-                PUT /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069/error: TransfersError b51ec534-ee48-4575-b6a9-ead2955b8069 true
-                PATCH /transfers/b51ec534-ee48-4575-b6a9-ead2955b8069: 501 Not implemented
-            "#]],
-        );
+        check(expect_file!["texts/routes.txt"]);
     }
 
     #[test]
     fn unknown_paths_and_wrong_methods_differ() {
-        check(
-            &[
-                "GET /",
-                "GET ",
-                "GET *",
-                "GET /unknown",
-                "GET /health/more",
-                "POST /health",
-                "GET /transfers",
-                "GET /transfers/",
-                "DELETE /transfers",
-                "DELETE /transfers/a",
-                "GET /transfers/a/error",
-                "PUT /transfers/a/b",
-                "PUT /transfers/a/error/more",
-                "PATCH /quotes/a",
-                "GET /participants",
-                "GET /participants/a",
-                "POST /parties/MSISDN/123",
-                "GET /parties/MSISDN",
-                "GET /parties/MSISDN/123/a/b",
-                "GET /parties/MSISDN/123/a/error",
-                "GET /parties//123",
-                "GET //parties/MSISDN/123",
-                "GET /Parties/MSISDN/123",
-                "PUT /a/b/c/d/e/f/g",
-                "OPTIONS /transfers",
-            ],
-            expect![[r#"
-                GET /: 404 Unknown URI
-                GET : 404 Unknown URI
-                GET *: 404 Unknown URI
-                GET /unknown: 404 Unknown URI
-                GET /health/more: 404 Unknown URI
-                POST /health: 405 Generic client error - Method Not Allowed
-                GET /transfers: 405 Generic client error - Method Not Allowed
-                GET /transfers/: 404 Unknown URI
-                DELETE /transfers: 405 Generic client error - Method Not Allowed
-                DELETE /transfers/a: 405 Generic client error - Method Not Allowed
-                GET /transfers/a/error: 405 Generic client error - Method Not Allowed
-                PUT /transfers/a/b: 404 Unknown URI
-                PUT /transfers/a/error/more: 404 Unknown URI
-                PATCH /quotes/a: 405 Generic client error - Method Not Allowed
-                GET /participants: 405 Generic client error - Method Not Allowed
-                GET /participants/a: 405 Generic client error - Method Not Allowed
-                POST /parties/MSISDN/123: 405 Generic client error - Method Not Allowed
-                GET /parties/MSISDN: 404 Unknown URI
-                GET /parties/MSISDN/123/a/b: 404 Unknown URI
-                GET /parties/MSISDN/123/a/error: 405 Generic client error - Method Not Allowed
-                GET /parties//123: 404 Unknown URI
-                GET //parties/MSISDN/123: 404 Unknown URI
-                GET /Parties/MSISDN/123: 404 Unknown URI
-                PUT /a/b/c/d/e/f/g: 404 Unknown URI
-                OPTIONS /transfers: 405 Generic client error - Method Not Allowed
-            "#]],
-        );
+        check(expect_file!["texts/unknown.txt"]);
     }
 
     #[test]
     fn identifiers_are_decoded_and_checked() {
-        let long = format!("GET /parties/ALIAS/{}", "a".repeat(129));
         let longest = format!("GET /parties/ALIAS/{}", "%C3%A9".repeat(128));
         assert!(outcome(&Method::GET, &longest[4..]).starts_with("PartiesGet"));
-        check(
-            &[
-                "GET /parties/MSISDN/+27713803912",
-                "GET /parties/MSISDN/%2B27713803912",
-                "GET /parties/MSISDN/27a",
-                "GET /parties/MSISDN/+",
-                "GET /parties/EMAIL/alice@example.com",
-                "GET /parties/EMAIL/alice%40example.com",
-                "GET /parties/EMAIL/alice",
-                "GET /parties/EMAIL/a@b@c",
-                "GET /parties/EMAIL/a@b..c",
-                "GET /parties/IBAN/DE89370400440532013000",
-                "GET /parties/IBAN/de89370400440532013000",
-                "GET /parties/IBAN/DE89",
-                "GET /parties/ALIAS/a%20b",
-                "GET /parties/ALIAS/a%2Fb",
-                "GET /parties/ALIAS/a%7Bb",
-                "GET /parties/MSISDN/{ID}",
-                "PUT /parties/ALIAS/ok/%7B%7D/error",
-                "GET /parties/ALIAS/{a<b}",
-                "GET /transfers/{ID}",
-                "GET /parties/ALIAS/a%3Cb",
-                "GET /parties/ALIAS/a%5Cb",
-                "GET /parties/ALIAS/a%0Ab",
-                "GET /parties/ALIAS/a%zz",
-                "GET /parties/ALIAS/a%2",
-                "GET /parties/ALIAS/%FF",
-                "GET /parties/ALIAS/%C3%A9",
-                "GET /parties/ALIAS/ok/a%20b",
-                "GET /parties/msisdn/123",
-                "GET /parties/CONSENT/123",
-                "GET /parties/THIRD_PARTY_LINK/123",
-                "GET /transfers/a%20b",
-                "GET /quotes/a%60b",
-                &long,
-            ],
-            expect![[r#"
-                GET /parties/MSISDN/+27713803912: PartiesGet MSISDN +27713803912
-                GET /parties/MSISDN/%2B27713803912: PartiesGet MSISDN +27713803912
-                GET /parties/MSISDN/27a: 400 Malformed syntax - Invalid MSISDN in /path/ID
-                GET /parties/MSISDN/+: 400 Malformed syntax - Invalid MSISDN in /path/ID
-                GET /parties/EMAIL/alice@example.com: PartiesGet EMAIL alice@example.com
-                GET /parties/EMAIL/alice%40example.com: PartiesGet EMAIL alice@example.com
-                GET /parties/EMAIL/alice: 400 Malformed syntax - Invalid EMAIL in /path/ID
-                GET /parties/EMAIL/a@b@c: 400 Malformed syntax - Invalid EMAIL in /path/ID
-                GET /parties/EMAIL/a@b..c: 400 Malformed syntax - Invalid EMAIL in /path/ID
-                GET /parties/IBAN/DE89370400440532013000: PartiesGet IBAN DE89370400440532013000
-                GET /parties/IBAN/de89370400440532013000: 400 Malformed syntax - Invalid IBAN in /path/ID
-                GET /parties/IBAN/DE89: 400 Malformed syntax - Invalid IBAN in /path/ID
-                GET /parties/ALIAS/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/a%2Fb: PartiesGet ALIAS a/b
-                GET /parties/ALIAS/a%7Bb: PartiesGet ALIAS a{b with braces
-                GET /parties/MSISDN/{ID}: PartiesGet MSISDN {ID} with braces
-                PUT /parties/ALIAS/ok/%7B%7D/error: PartiesError ALIAS ok {} with braces
-                GET /parties/ALIAS/{a<b}: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /transfers/{ID}: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/a%3Cb: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/a%5Cb: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/a%0Ab: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/a%zz: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/a%2: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/%FF: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /parties/ALIAS/%C3%A9: PartiesGet ALIAS é
-                GET /parties/ALIAS/ok/a%20b: 400 Malformed syntax - Invalid identifier in /path/SubId
-                GET /parties/msisdn/123: 400 Generic validation error - /path/Type must be equal to one of the allowed values
-                GET /parties/CONSENT/123: PartiesGet CONSENT 123
-                GET /parties/THIRD_PARTY_LINK/123: PartiesGet THIRD_PARTY_LINK 123
-                GET /transfers/a%20b: 400 Malformed syntax - Invalid identifier in /path/ID
-                GET /quotes/a%60b: 400 Malformed syntax - Invalid identifier in /path/id
-                GET /parties/ALIAS/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 400 Malformed syntax - Invalid identifier in /path/ID
-            "#]],
-        );
+        check(expect_file!["texts/identifiers.txt"]);
     }
 
     #[test]
     fn a_currency_narrows_what_is_read_and_released() {
-        check(
-            &[
-                "GET /participants/MSISDN/123?currency=EUR",
-                "GET /participants/BUSINESS/acme/till?x=1&currency=EUR",
-                "DELETE /participants/MSISDN/123?currency=EUR",
-                "GET /parties/MSISDN/123?currency=EUR",
-                "GET /parties/MSISDN/123?other=EUR",
-                "DELETE /participants/MSISDN/123?currency=eur",
-                "POST /participants/MSISDN/123?currency=eur",
-            ],
-            expect![[r#"
-                GET /participants/MSISDN/123?currency=EUR: ParticipantsGet MSISDN 123 in EUR
-                GET /participants/BUSINESS/acme/till?x=1&currency=EUR: ParticipantsGet BUSINESS acme till in EUR
-                DELETE /participants/MSISDN/123?currency=EUR: ParticipantsDelete MSISDN 123 in EUR
-                GET /parties/MSISDN/123?currency=EUR: PartiesGet MSISDN 123 in EUR
-                GET /parties/MSISDN/123?other=EUR: PartiesGet MSISDN 123
-                DELETE /participants/MSISDN/123?currency=eur: 400 Generic validation error - /query/currency must be equal to one of the allowed values
-                POST /participants/MSISDN/123?currency=eur: ParticipantsPost MSISDN 123
-            "#]],
-        );
+        check(expect_file!["texts/currency.txt"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Damage that no crash explains is refused, with the place; what a crash explains is repaired.
 
-use expect_test::expect;
+use expect_test::expect_file;
 use journal::contract::{IDENTITY, frame_after, frames_of};
 use journal::{DamageReason, DamagedEnd, FileLog, MemoryDisk, OpenError, Options, Unsound, Verify};
 use ledger::{Position, Stamp};
@@ -126,65 +126,7 @@ fn damage_says_where_and_what_to_do() {
         shown += &text.replace(", where", ",\n  where").replace(" If", "\nIf");
         shown += "\n\n";
     }
-    expect![[r#"
-        the log is damaged in 00000000000000000001.segment at byte 0,
-          where record 1 should start:
-          the segment is of a format version that this program does not read.
-        Nothing was changed.
-        Restore this segment from a copy or the archive and start again.
-
-        the log is damaged in 00000000000000000004.segment at byte 512,
-          where record 4 should start:
-          the checksum of the frame's header is wrong, though the records up to 6 were durable.
-        Nothing was changed.
-        Restore this segment from a copy or the archive and start again.
-
-        the log is damaged in 00000000000000000004.segment at byte 0,
-          where record 4 should start:
-          the records up to 3 are missing.
-        Nothing was changed.
-        Put the missing segment, or a complete copy of this one, back from the archive.
-
-        the log is damaged in 00000000000000000001.segment at byte 4796,
-          where record 4 should start:
-          the records up to 6 are missing.
-        Nothing was changed.
-        Put the missing segment, or a complete copy of this one, back from the archive.
-
-        the log is damaged in 00000000000000000004.segment at byte 3368,
-          where record 6 should start:
-          the records up to 6 are missing.
-        Nothing was changed.
-        Put the missing segment, or a complete copy of this one, back from the archive.
-
-        the log is damaged in 00000000000000000006.segment at byte 0,
-          where record 6 should start:
-          the header is not the one of a file of this name.
-        Nothing was changed.
-        Restore this segment from a copy or the archive and start again.
-
-        the log is damaged in 00000000000000000004.segment at byte 0,
-          where record 4 should start:
-          the segment is of log 636f6e74726163742074657374732031, this is log abababababababababababababababab.
-        Nothing was changed.
-        This file, or those before it, are of another log or of an older copy of this one:
-          remove what does not belong here and restore the right one.
-
-        the log is damaged in 00000000000000000010.segment at byte 512,
-          where record 10 should start:
-          no frame starts here, though the records up to 11 were durable.
-        Nothing was changed.
-        Restore this segment from a copy or the archive and start again.
-
-        the log is damaged in 00000000000000000010.segment at byte 3368,
-          where record 12 should start:
-          the checksum of the frame's records is wrong, and no part of it is missing as after a crash.
-        Nothing was changed.
-        Restore this segment from a copy.
-        If there is none, start once with --drop-damaged-end:
-          the records from there on are lost, and what was acknowledged among them must be settled by hand.
-
-    "#]].assert_eq(&shown);
+    expect_file!["damage.txt"].assert_eq(&shown);
 }
 
 fn last_frame_of_the_second_segment_cut_off(disk: &MemoryDisk) {

@@ -484,6 +484,22 @@ mod tests {
         Currency::parse("USD").expect("a currency")
     }
 
+    /// Of three transfers that were confirmed to payees.
+    fn evidence<'a>(books: Option<[&'a Books; 2]>, fsps: &'a [FspResult]) -> Evidence<'a> {
+        Evidence {
+            before: books.map(|[before, _]| before),
+            after: books.map(|[_, after]| after),
+            fsps,
+            currency: usd(),
+            good: 3,
+            failed: 0,
+            scenario: Scenario::Transfer,
+            metrics_needed: true,
+            style: Style::Committed,
+            confirm_to_payee: true,
+        }
+    }
+
     const QUIET: &str = "upesi_transfers_in_flight 0\nupesi_notices_owed 0\nupesi_dead_letters 0\n";
     const NONE_YET: &str = "upesi_transfers_in_flight 0\nupesi_notices_owed 0\n\
         upesi_dead_letters 0\nupesi_transfers_reserved_total 0\n\
@@ -498,18 +514,7 @@ mod tests {
         let before = books([7, -7], NONE_YET);
         let (mut after, mut fsps) = (books([37, -37], THREE), fsps());
         change(&mut after, &mut fsps);
-        let evidence = Evidence {
-            before: Some(&before),
-            after: Some(&after),
-            fsps: &fsps,
-            currency: usd(),
-            good: 3,
-            failed: 0,
-            scenario: Scenario::Transfer,
-            metrics_needed: true,
-            style: Style::Committed,
-            confirm_to_payee: true,
-        };
+        let evidence = evidence(Some([&before, &after]), &fsps);
         assert_eq!(differences(&evidence.checks()), expected);
     }
 
@@ -528,18 +533,9 @@ mod tests {
     #[test]
     fn a_hub_that_confirms_to_payees_is_told_from_one_at_fault() {
         let (before, after) = (books([7, -7], NONE_YET), books([37, -37], THREE));
-        let evidence = Evidence {
-            before: Some(&before),
-            after: Some(&after),
-            fsps: &fsps(),
-            currency: usd(),
-            good: 3,
-            failed: 0,
-            scenario: Scenario::Transfer,
-            metrics_needed: true,
-            style: Style::Committed,
-            confirm_to_payee: false,
-        };
+        let fsps = fsps();
+        let evidence = evidence(Some([&before, &after]), &fsps);
+        let evidence = Evidence { confirm_to_payee: false, ..evidence };
         let found = differences(&evidence.checks());
         assert!(found.iter().any(|line| line.contains("say --confirm-to-payee")), "{found:?}");
     }
@@ -574,18 +570,7 @@ mod tests {
             fsps[0].position = Amount::from_units(net);
             fsps[1].position = Amount::from_units(-net);
             let (before, after) = (books([7, -7], NONE_YET), books([7, -7], THREE));
-            let evidence = Evidence {
-                before: Some(&before),
-                after: Some(&after),
-                fsps: &fsps,
-                currency: usd(),
-                good: 2 * turns,
-                failed: 0,
-                scenario: Scenario::Transfer,
-                metrics_needed: true,
-                style: Style::Committed,
-                confirm_to_payee: false,
-            };
+            let evidence = evidence(Some([&before, &after]), &fsps);
             let moved = evidence.positions(&before, &after);
             assert_eq!(moved.len(), 2, "after {turns} turns: {moved:?}");
         }
@@ -632,19 +617,7 @@ mod tests {
         let mut fsps = fsps();
         fsps[1].counts.lookups = 3;
         let asked = |scenario, fsps: &[FspResult]| {
-            let evidence = Evidence {
-                before: None,
-                after: None,
-                fsps,
-                currency: usd(),
-                good: 3,
-                failed: 0,
-                scenario,
-                metrics_needed: false,
-                style: Style::Committed,
-                confirm_to_payee: false,
-            };
-            evidence.questions()
+            Evidence { scenario, ..evidence(None, fsps) }.questions()
         };
         assert_eq!(asked(Scenario::Lookup, &fsps), [""; 0]);
         let said = "payers had 3 quotes answered, payees were asked for 0";

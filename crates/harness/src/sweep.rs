@@ -189,7 +189,7 @@ pub struct HourOptions {
 /// # Errors
 /// The first run could not be set up, or a file cannot be written.
 pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, HarnessError> {
-    let output = sweep.output();
+    let (_, output) = sweep.parts();
     sweep.check()?;
     for path in output.json.iter().flatten().chain(&output.report) {
         check_writable(path)?;
@@ -209,27 +209,16 @@ pub fn sweep(sweep: &Sweep, command: &SwitchCommand) -> Result<SweepReport, Harn
 }
 
 impl Sweep {
-    fn name(&self) -> &'static str {
+    /// Its word on the command line, and what every sweep can be told.
+    fn parts(&self) -> (&'static str, &SweepOutput) {
         match self {
-            Self::Coil(_) => "coil",
-            Self::Batching(_) => "batching",
-            Self::Million(_) => "million",
-            Self::Disk(_) => "disk",
-            Self::Expiry(_) => "expiry",
-            Self::Growth(_) => "growth",
-            Self::Hour(_) => "hour",
-        }
-    }
-
-    fn output(&self) -> &SweepOutput {
-        match self {
-            Self::Coil(options) => &options.output,
-            Self::Batching(options) => &options.output,
-            Self::Million(options) => &options.output,
-            Self::Disk(options) => &options.output,
-            Self::Expiry(options) => &options.output,
-            Self::Growth(options) => &options.output,
-            Self::Hour(options) => &options.output,
+            Self::Coil(options) => ("coil", &options.output),
+            Self::Batching(options) => ("batching", &options.output),
+            Self::Million(options) => ("million", &options.output),
+            Self::Disk(options) => ("disk", &options.output),
+            Self::Expiry(options) => ("expiry", &options.output),
+            Self::Growth(options) => ("growth", &options.output),
+            Self::Hour(options) => ("hour", &options.output),
         }
     }
 
@@ -278,7 +267,7 @@ fn carry_out(
     let (mut steps, mut invalid_because): (Vec<Step>, _) = (Vec::new(), Vec::new());
     let all = plans.len();
     for (index, plan) in plans.into_iter().enumerate() {
-        eprintln!("sweep {}, run {} of {all}: {}", sweep.name(), index + 1, plan.name);
+        eprintln!("sweep {}, run {} of {all}: {}", sweep.parts().0, index + 1, plan.name);
         let name = plan.name.clone();
         match step(plan, command) {
             Ok(step) => {
@@ -294,7 +283,7 @@ fn carry_out(
         }
     }
     Ok(SweepReport {
-        sweep: sweep.name(),
+        sweep: sweep.parts().0,
         question,
         valid: invalid_because.is_empty(),
         invalid_because,

@@ -625,55 +625,25 @@ fn goals(seats: &[Seat], after: &After, core: Option<f64>) -> Vec<Goal> {
     let with = |what: &str| format!("{what}, {} stored", short(many.stored));
     let p99 = Seat::p99(&many.half);
     let (ready, resident) = (many.ready.as_secs_f64(), many.resident as f64 / 1e6);
-    vec![
-        Goal::new(
-            format!("transfer rate, {against}"),
-            relative(many.rate(), few.rate()),
-            [0.92, 0.98],
-        ),
-        Goal::new(
-            format!("p99 at half the top rate, {against}"),
-            relative(p99, Seat::p99(&few.half)),
-            [1.3, 1.05],
-        ),
-        Goal::new(
-            with("p99 of seconds with a snapshot against quiet ones"),
-            many.seconds.relative()[2],
-            [1.5, 1.1],
-        ),
-        Goal::new(
-            with("p99 of seconds with a rotation against quiet ones"),
-            many.seconds.relative()[0],
-            [1.5, 1.1],
-        ),
-        Goal::new(
-            with("p99 of seconds with a compaction against quiet ones"),
-            many.seconds.relative()[1],
-            [1.5, 1.1],
-        ),
-        Goal::new(
-            with("commands/s of kernel, log and store, without HTTP"),
-            core,
-            [350_000.0, 1_000_000.0],
-        ),
-        Goal::new(
-            with("transfers/s when the store is built anew"),
-            after.rebuilt_per_s,
-            [100_000.0, 300_000.0],
-        ),
-        Goal::new(with("s until ready after kill -9"), Some(ready), [15.0, 3.0]),
-        Goal::new(with("MB resident after the load"), Some(resident), [600.0, 300.0]),
-        Goal::new(
-            with("bytes on disk a transfer, live"),
-            Some(many.live_bytes()),
-            [3_200.0, 2_200.0],
-        ),
-        Goal::new(
-            with("bytes on disk a transfer, archived"),
-            after.packed_share.map(|share| many.archived_bytes(share)),
-            [1_300.0, 800.0],
-        ),
-    ]
+    let [rotation, compaction, snapshot] = many.seconds.relative();
+    let archived = after.packed_share.map(|share| many.archived_bytes(share));
+    let quiet = |what: &str| with(&format!("p99 of seconds with a {what} against quiet ones"));
+    let rate = relative(many.rate(), few.rate());
+    let half = relative(p99, Seat::p99(&few.half));
+    let goals = [
+        (format!("transfer rate, {against}"), rate, [0.92, 0.98]),
+        (format!("p99 at half the top rate, {against}"), half, [1.3, 1.05]),
+        (quiet("snapshot"), snapshot, [1.5, 1.1]),
+        (quiet("rotation"), rotation, [1.5, 1.1]),
+        (quiet("compaction"), compaction, [1.5, 1.1]),
+        (with("commands/s of kernel, log and store, without HTTP"), core, [350e3, 1e6]),
+        (with("transfers/s when the store is built anew"), after.rebuilt_per_s, [100e3, 300e3]),
+        (with("s until ready after kill -9"), Some(ready), [15.0, 3.0]),
+        (with("MB resident after the load"), Some(resident), [600.0, 300.0]),
+        (with("bytes on disk a transfer, live"), Some(many.live_bytes()), [3_200.0, 2_200.0]),
+        (with("bytes on disk a transfer, archived"), archived, [1_300.0, 800.0]),
+    ];
+    goals.into_iter().map(|(name, value, bounds)| Goal::new(name, value, bounds)).collect()
 }
 
 pub(crate) fn relative(value: Option<f64>, to: Option<f64>) -> Option<f64> {

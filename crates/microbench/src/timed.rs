@@ -2,12 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
-use ledger::Position;
-use ports::{Log, LogError, RecordReader, Visitor};
-use record::frame::Tail;
+use ports::{LogError, LogObserver, ObservedLog};
 
 use crate::measure::Durations;
 
@@ -18,47 +15,31 @@ pub(crate) struct Times {
     pub(crate) appends: Durations,
 }
 
-/// See the module's text.
+/// A log that notes how long its syncs and appends take.
+pub(crate) type Timed<L> = ObservedLog<L, Timer>;
+
+/// Measures the writes of a [`Timed`] log.
 #[derive(Debug)]
-pub(crate) struct Timed<L> {
-    log: L,
-    times: Rc<RefCell<Times>>,
-}
+pub(crate) struct Timer(Rc<RefCell<Times>>);
 
-impl<L> Timed<L> {
-    pub(crate) fn new(log: L, times: Rc<RefCell<Times>>) -> Self {
-        Self { log, times }
+impl From<Rc<RefCell<Times>>> for Timer {
+    fn from(times: Rc<RefCell<Times>>) -> Self {
+        Self(times)
     }
 }
 
-impl<L: Log> Log for Timed<L> {
-    fn tail(&self) -> Tail {
-        self.log.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+impl LogObserver for Timer {
+    fn append(&mut self, append: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
         let start = Instant::now();
-        let result = self.log.append(frame);
-        self.times.borrow_mut().appends.add(start.elapsed());
+        let result = append();
+        self.0.borrow_mut().appends.add(start.elapsed());
         result
     }
 
-    fn sync(&mut self) -> Result<(), LogError> {
+    fn sync(&mut self, sync: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
         let start = Instant::now();
-        let result = self.log.sync();
-        self.times.borrow_mut().syncs.add(start.elapsed());
+        let result = sync();
+        self.0.borrow_mut().syncs.add(start.elapsed());
         result
-    }
-
-    fn close(&mut self) -> Result<(), LogError> {
-        self.log.close()
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        self.log.replay(from, visit)
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.log.reader()
     }
 }

@@ -177,7 +177,7 @@ impl<M> Posting<M> {
         taken: u64,
         batch: &[Submission<M>],
     ) {
-        let (appended, synced) = sequencer.log().written_ns();
+        let (appended, synced) = sequencer.log().observer().written_ns();
         let applied = stages::monotonic_ns();
         let moments = [
             (Moment::Taken, taken),

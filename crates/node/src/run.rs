@@ -75,7 +75,7 @@ pub(crate) fn share<L: Log, M>(
         view: Published::new(View::of(sequencer.state())),
         directory,
         reader: Arc::new(Reading::of(sequencer.log().reader())),
-        stages: sequencer.log().stages(),
+        stages: sequencer.log().observer().stages(),
         tally: Tally::behind(sequencer.state().position()),
         ills: RwLock::default(),
         sharing,

@@ -17,9 +17,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ledger::{Command, NoticeKind, ParticipantIndex, Position, TransferId};
-use ports::{Log, LogError, RecordReader, Visitor};
-use record::frame::Tail;
+use ledger::{Command, NoticeKind, ParticipantIndex, TransferId};
+use ports::{LogError, LogObserver, ObservedLog};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -439,26 +438,24 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A log that notes, while watching, when it last appended and synced.
+pub type WatchedLog<L> = ObservedLog<L, WriteTimes>;
+
+/// When the log inside a [`WatchedLog`] was last written.
 #[derive(Debug)]
-pub struct WatchedLog<L> {
-    log: L,
+pub struct WriteTimes {
     stages: Arc<Stages>,
     appended_ns: u64,
     synced_ns: u64,
 }
 
-impl<L> WatchedLog<L> {
-    /// Watches `log` whenever `stages` is watching.
-    pub fn new(log: L, stages: Arc<Stages>) -> Self {
-        Self { log, stages, appended_ns: 0, synced_ns: 0 }
+impl From<Arc<Stages>> for WriteTimes {
+    fn from(stages: Arc<Stages>) -> Self {
+        Self { stages, appended_ns: 0, synced_ns: 0 }
     }
+}
 
-    /// The log itself.
-    pub const fn inner(&self) -> &L {
-        &self.log
-    }
-
-    /// Where its moments are noted.
+impl WriteTimes {
+    /// Where the moments are noted.
     pub(crate) fn stages(&self) -> Arc<Stages> {
         Arc::clone(&self.stages)
     }
@@ -470,37 +467,21 @@ impl<L> WatchedLog<L> {
     }
 }
 
-impl<L: Log> Log for WatchedLog<L> {
-    fn tail(&self) -> Tail {
-        self.log.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        let result = self.log.append(frame);
+impl LogObserver for WriteTimes {
+    fn append(&mut self, append: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let result = append();
         if let Some(now) = self.stages.now_ns() {
             (self.appended_ns, self.synced_ns) = (now, now);
         }
         result
     }
 
-    fn sync(&mut self) -> Result<(), LogError> {
-        let result = self.log.sync();
+    fn sync(&mut self, sync: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let result = sync();
         if let Some(now) = self.stages.now_ns() {
             self.synced_ns = now;
         }
         result
-    }
-
-    fn close(&mut self) -> Result<(), LogError> {
-        self.log.close()
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        self.log.replay(from, visit)
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.log.reader()
     }
 }
 

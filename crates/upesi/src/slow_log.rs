@@ -5,13 +5,10 @@
 //! waiting is a sleep, which may be some 0.06 ms longer than asked.
 
 use std::fmt;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ledger::Position;
-use ports::{Log, LogError, RecordReader, Visitor};
-use record::frame::Tail;
+use ports::{LogError, LogObserver, ObservedLog};
 
 /// How much slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +19,11 @@ pub(crate) struct Slowness {
 }
 
 /// A log whose syncs take longer.
+pub(crate) type SlowLog<L> = ObservedLog<L, Delay>;
+
+/// Delays syncs, or does nothing.
 #[derive(Debug)]
-pub(crate) struct SlowLog<L> {
-    log: L,
+pub(crate) struct Delay {
     slowness: Option<Slowness>,
     next: Instant,
 }
@@ -57,41 +56,21 @@ impl Slowness {
     }
 }
 
-impl<L> SlowLog<L> {
-    pub(crate) fn new(log: L, slowness: Option<Slowness>) -> Self {
-        Self { log, slowness, next: Instant::now() }
+impl From<Option<Slowness>> for Delay {
+    fn from(slowness: Option<Slowness>) -> Self {
+        Self { slowness, next: Instant::now() }
     }
 }
 
-impl<L: Log> Log for SlowLog<L> {
-    fn tail(&self) -> Tail {
-        self.log.tail()
-    }
-
-    fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        self.log.append(frame)
-    }
-
-    fn sync(&mut self) -> Result<(), LogError> {
-        let Some(slowness) = self.slowness else { return self.log.sync() };
+impl LogObserver for Delay {
+    fn sync(&mut self, sync: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let Some(slowness) = self.slowness else { return sync() };
         let begin = Instant::now().max(self.next);
         sleep(begin.saturating_duration_since(Instant::now()));
         self.next = begin + slowness.distance;
-        let synced = self.log.sync();
+        let synced = sync();
         sleep(slowness.delay);
         synced
-    }
-
-    fn close(&mut self) -> Result<(), LogError> {
-        self.log.close()
-    }
-
-    fn replay(&mut self, from: Position, visit: &mut Visitor<'_>) -> Result<(), LogError> {
-        self.log.replay(from, visit)
-    }
-
-    fn reader(&self) -> Arc<dyn RecordReader> {
-        self.log.reader()
     }
 }
 
@@ -112,6 +91,7 @@ impl fmt::Display for Slowness {
 mod tests {
     use super::*;
     use journal::{FileLog, MemoryDisk, Options};
+    use ports::Log;
     use record::frame::LogIdentity;
 
     #[test]

@@ -1,19 +1,18 @@
 //! `upesi check-config`: every setting with its value and meaning, combinations that are dangerous
 //! with what to set instead, and how long a message can take by the timeouts alone.
-//!
-//! The meanings are those of `docs/configuration.md`, which is compiled in: there is one text.
+
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::config::{Auth, Config, Watchdog};
+use self::warnings::{Warning, warnings};
+use crate::config::{self, Auth, Change, Config};
 use crate::{Failure, serve, signatures};
-
-const MANUAL: &str = include_str!("../../../docs/configuration.md");
 
 /// Arguments of `check-config`.
 #[derive(clap::Args)]
@@ -33,7 +32,7 @@ struct Checked {
     bounds: Vec<Bound>,
 }
 
-/// A setting, from the manual and the file.
+/// A setting as it is declared, with its value.
 #[derive(Serialize)]
 struct Setting {
     name: &'static str,
@@ -41,16 +40,12 @@ struct Setting {
     /// Whether the file says so.
     given: bool,
     meaning: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bounds: Option<String>,
+    change: Change,
     /// An effect that the setting has together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
-}
-
-/// A combination that is allowed and can hurt.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Warning {
-    what: &'static str,
-    instead: &'static str,
 }
 
 /// How long something takes at most, by the settings.
@@ -110,9 +105,15 @@ fn is_same_port(one: SocketAddr, other: SocketAddr) -> bool {
 
 fn print(checked: &Checked) {
     println!("Settings (* from the file)");
-    for Setting { name, value, given, meaning, note } in &checked.settings {
+    for Setting { name, value, given, meaning, bounds, change, note } in &checked.settings {
         let mark = if *given { "*" } else { " " };
         println!(" {mark} {name:<40} {value}\n     {meaning}");
+        if let Some(bounds) = bounds {
+            println!("     bounds: {bounds}");
+        }
+        if *change != Change::Start {
+            println!("     change: {}", change.name());
+        }
         if let Some(note) = note {
             println!("     here: {note}");
         }
@@ -155,15 +156,15 @@ fn given(text: &str) -> BTreeMap<String, String> {
     given
 }
 
-/// All settings of the manual, with the values of a file.
+/// All settings, with the values of a file.
 fn settings(given: &BTreeMap<String, String>) -> Vec<Setting> {
-    let rows = MANUAL.lines().filter_map(row);
-    let setting = |(name, default, meaning): (&'static str, &'static str, &'static str)| {
-        let said = given.get(name);
-        let value = said.map_or(default, String::as_str).to_owned();
-        Setting { name, value, given: said.is_some(), meaning, note: None }
+    let setting = |declared: config::Setting| {
+        let config::Setting { name, default, bounds, change, meaning } = declared;
+        let said = given.get(name).cloned();
+        let (is_given, value) = (said.is_some(), said.unwrap_or(default));
+        Setting { name, value, given: is_given, meaning, bounds, change, note: None }
     };
-    rows.map(setting).collect()
+    config::settings().into_iter().map(setting).collect()
 }
 
 const LOOPBACK_ALLOWED: &str = "loopback endpoints are allowed, because fspiop.listen is a \
@@ -181,410 +182,6 @@ fn noted(mut settings: Vec<Setting>, config: &Config) -> Vec<Setting> {
         networks.note = Some(LOOPBACK_ALLOWED);
     }
     settings
-}
-
-/// A row of the manual's table: name, default, meaning.
-fn row(line: &'static str) -> Option<(&'static str, &'static str, &'static str)> {
-    let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.splitn(3, " | ");
-    let name = cells.next()?.strip_suffix('`').filter(|name| name.contains('.'))?;
-    let default = cells.next()?.trim_matches('`');
-    Some((name, default, cells.next()?))
-}
-
-fn warnings(config: &Config) -> Vec<Warning> {
-    let found = warnings_about_access(config).into_iter().chain(warnings_about_work(config));
-    let found = found.chain(warnings_about_the_log(config));
-    let found = found.chain(warnings_about_patience(config));
-    let found = found.chain(warnings_about_haste(config)).chain(warnings_about_room(config));
-    let found = found.chain(warnings_about_doors(config)).chain(warnings_about_places(config));
-    found.filter_map(|(applies, warning)| applies.then_some(warning)).collect()
-}
-
-/// Who could do what they must not, each with whether it is so.
-fn warnings_about_access(config: &Config) -> [(bool, Warning); 6] {
-    let admin_is_open = !config.admin.listen.ip().is_loopback();
-    let fspiop_is_open = !config.fspiop.listen.ip().is_loopback();
-    [
-        (
-            admin_is_open && config.admin.auth == Auth::None,
-            Warning {
-                what: "admin.auth = \"none\" on an address other machines reach: whoever reaches \
-                       it can create participants and move funds",
-                instead: "admin.auth = \"token\", or admin.listen on 127.0.0.1 behind a gateway \
-                          that authenticates operators",
-            },
-        ),
-        (
-            admin_is_open && config.admin.auth == Auth::Token,
-            Warning {
-                what: "admin.listen is reached by other machines in plain HTTP: the bearer token \
-                       can be read on the way",
-                instead: "admin.listen = \"127.0.0.1:3001\" behind a gateway that ends TLS",
-            },
-        ),
-        (
-            fspiop_is_open,
-            Warning {
-                what: "fspiop.listen is reached by other machines: FSPIOP-Source is believed \
-                       unless a gateway sets X-Client-Id",
-                instead: "a gateway in front that authenticates participants and sets X-Client-Id; \
-                          jws.validate where participants sign",
-            },
-        ),
-        (
-            fspiop_is_open && config.gateways().is_empty(),
-            Warning {
-                what: "fspiop.gateways is empty: X-Client-Id is believed from any address, so a \
-                       caller that bypasses the gateway can name itself",
-                instead: "fspiop.gateways = [\"10.0.0.0/8\"] with the addresses that the gateway \
-                          connects from",
-            },
-        ),
-        (
-            config.jws.lets_deletes_pass(),
-            Warning {
-                what: "jws.unsigned_delete: entries of the directory are released without the \
-                       signature that jws.validate asks of everything else",
-                instead: "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE",
-            },
-        ),
-        (
-            config.kafka.is_read_by_others(),
-            Warning {
-                what: "kafka.user without kafka.tls: whoever reads the network between node and \
-                       brokers reads every transfer, and may take over the connection",
-                instead: "kafka.tls = true, and a listener of the brokers with SASL_SSL",
-            },
-        ),
-    ]
-}
-
-/// What makes the switch refuse, wait or lose more than it must, each with whether it is so.
-fn warnings_about_work(config: &Config) -> [(bool, Warning); 5] {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    [
-        (
-            cores < config.threads(),
-            Warning {
-                what: "fspiop.threads is above the machine's cores: threads take turns",
-                instead: "fspiop.threads = 0, which takes half of the cores",
-            },
-        ),
-        (
-            config.transfers.lane_capacity < config.delivery.window,
-            Warning {
-                what: "transfers.lane_capacity is below delivery.window: prepares are refused \
-                       while callbacks are merely in flight",
-                instead: "transfers.lane_capacity well above delivery.window (default 50000)",
-            },
-        ),
-        (
-            config.transfers.expiration_max.is_none(),
-            Warning {
-                what: "transfers.expiration_max is not set: a transfer that is never answered \
-                       may hold the payer's position for years",
-                instead: "transfers.expiration_max = \"24h\", or the longest life that the scheme \
-                          rules allow",
-            },
-        ),
-        (
-            config.delivery.horizon_seconds < 3_600,
-            Warning {
-                what: "delivery.horizon_seconds is below an hour: callbacks to a participant that \
-                       is down for maintenance become dead letters",
-                instead: "delivery.horizon_seconds = 86400",
-            },
-        ),
-        (
-            60_000 < config.delivery.answer_timeout_ms,
-            Warning {
-                what: "delivery.answer_timeout_ms is above a minute: a silent participant holds \
-                       each place of its window that long",
-                instead: "delivery.answer_timeout_ms = 20000",
-            },
-        ),
-    ]
-}
-
-/// What makes the log slower than it must be, each with whether it is so.
-fn warnings_about_the_log(config: &Config) -> [(bool, Warning); 4] {
-    [
-        (
-            config.log.segment_mib < 16,
-            Warning {
-                what: "log.segment_mib is below 16: at full rate a new segment every second",
-                instead: "log.segment_mib = 256",
-            },
-        ),
-        (
-            config.log.batch_records_max.get() < 256,
-            Warning {
-                what: "log.batch_records_max is below 256: a sync is shared by few records, so the \
-                       disk sets the rate",
-                instead: "log.batch_records_max = 8192; a batch never waits to become full",
-            },
-        ),
-        (
-            config.health.watchdog == Watchdog::Exit && config.health.stuck_seconds < 5,
-            Warning {
-                what: "health.stuck_seconds is below 5 with health.watchdog = \"exit\": a disk \
-                       that pauses, or GET /state of a long log, ends the process",
-                instead: "health.stuck_seconds = 10",
-            },
-        ),
-        (
-            config.snapshot.every_records == 0 && config.snapshot.every_mib == 0,
-            Warning {
-                what: "snapshot.every_records and snapshot.every_mib are 0: a start takes longer \
-                       with every transfer ever made, unless snapshots are asked for",
-                instead: "snapshot.every_records = 1000000",
-            },
-        ),
-    ]
-}
-
-/// A participant that is away for longer does not come back by itself.
-const WEEK_SECONDS: u64 = 7 * 24 * 3_600;
-/// Callbacks owed to one participant that take gigabytes of memory.
-const LANE_MANY: u32 = 10_000_000;
-const MINUTE_MS: u64 = 60_000;
-
-/// Time-outs and counts that no longer bound anything, each with whether it is so.
-fn warnings_about_patience(config: &Config) -> [(bool, Warning); 7] {
-    let (fspiop, delivery) = (&config.fspiop, &config.delivery);
-    [
-        (
-            MINUTE_MS < fspiop.header_timeout_ms,
-            Warning {
-                what: "fspiop.header_timeout_ms is above a minute: clients that never finish \
-                       their headers hold connections that long",
-                instead: "fspiop.header_timeout_ms = 15000",
-            },
-        ),
-        (
-            MINUTE_MS < fspiop.body_timeout_ms,
-            Warning {
-                what: "fspiop.body_timeout_ms is above a minute: clients that never finish a body \
-                       hold memory that long",
-                instead: "fspiop.body_timeout_ms = 15000",
-            },
-        ),
-        (
-            10 * MINUTE_MS < fspiop.idle_timeout_ms,
-            Warning {
-                what: "fspiop.idle_timeout_ms is above ten minutes: connections of clients that \
-                       have gone count against fspiop.connections_max that long",
-                instead: "fspiop.idle_timeout_ms = 75000",
-            },
-        ),
-        (
-            MINUTE_MS < delivery.connect_timeout_ms,
-            Warning {
-                what: "delivery.connect_timeout_ms is above a minute: a participant that cannot be \
-                       reached holds each place of its window that long",
-                instead: "delivery.connect_timeout_ms = 5000",
-            },
-        ),
-        (
-            WEEK_SECONDS < delivery.horizon_seconds,
-            Warning {
-                what: "delivery.horizon_seconds is above a week: callbacks to a participant that \
-                       is gone for good stay owed that long, and fill its lane",
-                instead: "delivery.horizon_seconds = 86400; POST /deadletters/{id}/resend sends \
-                          again",
-            },
-        ),
-        (
-            15 * MINUTE_MS < delivery.backoff_max_ms,
-            Warning {
-                what: "delivery.backoff_max_ms is above 15 minutes: a callback that failed for a \
-                       while arrives that long after its participant has recovered",
-                instead: "delivery.backoff_max_ms = 300000",
-            },
-        ),
-        (
-            LANE_MANY < config.transfers.lane_capacity,
-            Warning {
-                what: "transfers.lane_capacity is above 10000000: what one participant does not \
-                       take fills the memory before its payers are refused",
-                instead: "transfers.lane_capacity = 50000",
-            },
-        ),
-    ]
-}
-
-/// Below it an answer over a network, or of a busy participant, is too late.
-const HASTE_MS: u64 = 1_000;
-
-/// Time-outs that end what would have gone well, each with whether it is so.
-fn warnings_about_haste(config: &Config) -> [(bool, Warning); 5] {
-    let (fspiop, delivery) = (&config.fspiop, &config.delivery);
-    [
-        (
-            fspiop.header_timeout_ms < HASTE_MS,
-            Warning {
-                what: "fspiop.header_timeout_ms is below a second: a client whose packets are sent \
-                       twice is hung up on",
-                instead: "fspiop.header_timeout_ms = 15000",
-            },
-        ),
-        (
-            fspiop.body_timeout_ms < HASTE_MS,
-            Warning {
-                what: "fspiop.body_timeout_ms is below a second: a client whose packets are sent \
-                       twice is hung up on",
-                instead: "fspiop.body_timeout_ms = 15000",
-            },
-        ),
-        (
-            fspiop.idle_timeout_ms < HASTE_MS,
-            Warning {
-                what: "fspiop.idle_timeout_ms is below a second: clients connect again for nearly \
-                       every message, and one that is just sent may be lost",
-                instead: "fspiop.idle_timeout_ms = 75000",
-            },
-        ),
-        (
-            delivery.connect_timeout_ms < HASTE_MS / 4,
-            Warning {
-                what: "delivery.connect_timeout_ms is below 250: participants far away, and those \
-                       that are busy, count as away",
-                instead: "delivery.connect_timeout_ms = 5000",
-            },
-        ),
-        (
-            delivery.answer_timeout_ms < HASTE_MS,
-            Warning {
-                what: "delivery.answer_timeout_ms is below a second: callbacks that a busy \
-                       participant has taken are sent again, and transfers expire meanwhile",
-                instead: "delivery.answer_timeout_ms = 20000",
-            },
-        ),
-    ]
-}
-
-/// Above it a copy elsewhere, or an alarm, is too late to be of use.
-const LATE_SECONDS: u64 = 300;
-
-/// What takes more memory than there is, or comes too late, each with whether it is so.
-fn warnings_about_room(config: &Config) -> [(bool, Warning); 4] {
-    let memory = harness::Origin::here(None).environment.memory_bytes;
-    let cache = config.store.cache_mib << 20;
-    let copies = config.backup.to.is_some();
-    [
-        (
-            0 < memory && memory / 2 < cache,
-            Warning {
-                what: "store.cache_mib is more than half of this machine's memory: the system may \
-                       end the process when it fills",
-                instead: "store.cache_mib = 32, and 1.3 more for each million of transfers",
-            },
-        ),
-        (
-            copies && LATE_SECONDS < config.backup.every_seconds,
-            Warning {
-                what: "backup.every_seconds is above five minutes: what was acknowledged meanwhile \
-                       is lost with the disk",
-                instead: "backup.every_seconds = 10",
-            },
-        ),
-        (
-            LATE_SECONDS < config.health.stuck_seconds,
-            Warning {
-                what: "health.stuck_seconds is above five minutes: a part that is stuck counts as \
-                       well that long",
-                instead: "health.stuck_seconds = 10",
-            },
-        ),
-        (
-            config.delivery.window < 4,
-            Warning {
-                what: "delivery.window is below 4: callbacks to a participant wait for answers to \
-                       others, and its rate is that of its round trips",
-                instead: "delivery.window = 64",
-            },
-        ),
-    ]
-}
-
-/// Fewer connections cannot carry a gateway.
-const CONNECTIONS_FEW: usize = 16;
-
-/// Who could not come in or be reached, and what could go out that must not, each with whether it
-/// is so.
-fn warnings_about_doors(config: &Config) -> [(bool, Warning); 4] {
-    let reach = config.reach(Vec::new());
-    let is_open = !config.fspiop.listen.ip().is_loopback();
-    [
-        (
-            config.connections().per_address < CONNECTIONS_FEW,
-            Warning {
-                what: "fspiop.connections_per_address_max, or half of fspiop.connections_max, is \
-                       below 16: a gateway brings all participants from one address, and they are \
-                       turned away",
-                instead: "fspiop.connections_per_address_max = 0, fspiop.connections_max = 8192",
-            },
-        ),
-        (
-            is_open && reach.names_loopback(),
-            Warning {
-                what: "endpoints.networks allows loopback addresses, and fspiop.listen is reached \
-                       by other machines: an endpoint can make the hub call services of this \
-                       machine that trust it",
-                instead: "endpoints.networks without 127.0.0.0/8 and ::1, outside of tests",
-            },
-        ),
-        (
-            reach.is_closed(),
-            Warning {
-                what: "endpoints.denied_networks, or addresses that are never called, hold all of \
-                       endpoints.networks: every callback ends among the dead letters",
-                instead: "endpoints.denied_networks inside of endpoints.networks, to leave parts \
-                          out",
-            },
-        ),
-        (
-            !config.transfers.funds_out_covers_position,
-            Warning {
-                what: "transfers.funds_out_covers_position = false: a participant may take out the \
-                       cover of what it owes",
-                instead: "transfers.funds_out_covers_position = true",
-            },
-        ),
-    ]
-}
-
-/// What is not there, each with whether it is so.
-fn warnings_about_places(config: &Config) -> [(bool, Warning); 3] {
-    let is_missing = |url: &Option<String>| {
-        let path = url.as_deref().and_then(|url| url.strip_prefix("file://"));
-        path.is_some_and(|path| !Path::new(path).is_dir())
-    };
-    [
-        (
-            is_missing(&config.archive.to),
-            Warning {
-                what: "archive.to names a directory that is not on this machine: nothing is moved \
-                       there, and the disk of the log fills up",
-                instead: "a directory that is there, mounted before the switch starts",
-            },
-        ),
-        (
-            is_missing(&config.backup.to),
-            Warning {
-                what: "backup.to names a directory that is not on this machine: no copy is kept",
-                instead: "a directory that is there, mounted before the switch starts",
-            },
-        ),
-        (
-            config.kafka.tls && !cfg!(feature = "kafka-tls"),
-            Warning {
-                what: "kafka.tls = true, and this program was built without it: a start with --log \
-                       is refused",
-                instead: "a build with `cargo build --release --features kafka-tls`",
-            },
-        ),
-    ]
 }
 
 /// What the timeouts add up to. Nothing on the way of a transfer waits for a timer, so a scheme
@@ -638,40 +235,6 @@ fn bounds(config: &Config) -> Vec<Bound> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_manual_has_each_setting_once_with_its_default() {
-        let mut by_section: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for Setting { name, value, .. } in settings(&BTreeMap::new()) {
-            let (section, key) = name.split_once('.').expect("a row has a section");
-            by_section.entry(section).or_default().push(key);
-            if value == "none" {
-                continue;
-            }
-            let text = format!("[{section}]\n{key} = {value}");
-            let parsed: Result<Config, _> = toml::from_str(&text);
-            assert!(parsed.is_ok(), "{text}: {}", parsed.expect_err("it failed").message());
-        }
-        let sections = fields_of("unknown = 1");
-        assert_eq!(by_section.keys().copied().collect::<Vec<_>>(), sorted(&sections));
-        for (section, keys) in by_section {
-            let known = fields_of(&format!("[{section}]\nunknown = 1"));
-            assert_eq!(sorted(&keys), sorted(&known), "[{section}]");
-        }
-    }
-
-    /// The words that a section knows, from the error about one that it does not.
-    fn fields_of(text: &str) -> Vec<String> {
-        let error = toml::from_str::<Config>(text).expect_err("the word is unknown");
-        let listed = error.message().split_once("expected").expect("it lists them").1;
-        listed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-    }
-
-    fn sorted<T: AsRef<str>>(words: &[T]) -> Vec<&str> {
-        let mut words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
-        words.sort_unstable();
-        words
-    }
 
     #[test]
     fn a_limit_on_expirations_ends_the_warning_about_none() {

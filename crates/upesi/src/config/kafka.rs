@@ -1,38 +1,9 @@
 //! How a node and the brokers know each other: the section `[kafka]`.
 
-use std::path::PathBuf;
-
-use serde::Deserialize;
-
 #[cfg(feature = "kafka")]
 use crate::Failure;
-
-/// By default brokers are spoken to in plain text, on a network of their own.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Kafka {
-    pub(crate) tls: bool,
-    /// Certificates of those who sign brokers' own; none takes the system's.
-    ca: Option<PathBuf>,
-    /// This node's own, where brokers ask for one.
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-    user: Option<String>,
-    password_file: Option<PathBuf>,
-    mechanism: Mechanism,
-}
-
-/// How a password is shown to brokers, by its name there.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-enum Mechanism {
-    #[default]
-    #[serde(rename = "SCRAM-SHA-512")]
-    ScramSha512,
-    #[serde(rename = "SCRAM-SHA-256")]
-    ScramSha256,
-    #[serde(rename = "PLAIN")]
-    Plain,
-}
+use crate::config::settings::Kafka;
+use crate::config::values::Mechanism;
 
 impl Kafka {
     /// Whether a password is shown on a connection that others may read.

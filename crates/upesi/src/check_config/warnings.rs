@@ -1,0 +1,235 @@
+//! Combinations of settings that are allowed and can hurt, with what to set instead.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::config::{Auth, Config, Watchdog};
+
+/// A combination that can hurt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Warning {
+    pub(super) what: &'static str,
+    pub(super) instead: &'static str,
+}
+
+/// Those that a configuration has, in the order of their declaration.
+pub(super) fn warnings(config: &Config) -> Vec<Warning> {
+    let applying = WARNINGS.iter().filter(|(applies, _)| applies(config));
+    applying.map(|(_, warning)| *warning).collect()
+}
+
+const MINUTE_MS: u64 = 60_000;
+/// Below it an answer over a network, or of a busy participant, is too late.
+const HASTE_MS: u64 = 1_000;
+/// Above it a copy elsewhere, or an alarm, is too late to be of use.
+const LATE_SECONDS: u64 = 300;
+/// A participant that is away for longer does not come back by itself.
+const WEEK_SECONDS: u64 = 7 * 24 * 3_600;
+/// Callbacks owed to one participant that take gigabytes of memory.
+const LANE_MANY: u32 = 10_000_000;
+/// Fewer connections cannot carry a gateway.
+const CONNECTIONS_FEW: usize = 16;
+
+/// Makes the table: when it applies, what can hurt, and what to set instead.
+macro_rules! warnings {
+    ($config:ident; $($applies:expr => $what:literal, $instead:literal;)*) => {
+        &[$((
+            |$config: &Config| $applies,
+            Warning { what: $what, instead: $instead },
+        ),)*]
+    };
+}
+
+/// Whether it applies, and the warning.
+type Rule = (fn(&Config) -> bool, Warning);
+
+static WARNINGS: &[Rule] = warnings! { config;
+    // Who could do what they must not.
+    is_open(config.admin.listen) && config.admin.auth == Auth::None =>
+        "admin.auth = \"none\" on an address other machines reach: whoever reaches it can create \
+         participants and move funds",
+        "admin.auth = \"token\", or admin.listen on 127.0.0.1 behind a gateway that authenticates \
+         operators";
+    is_open(config.admin.listen) && config.admin.auth == Auth::Token =>
+        "admin.listen is reached by other machines in plain HTTP: the bearer token can be read on \
+         the way",
+        "admin.listen = \"127.0.0.1:3001\" behind a gateway that ends TLS";
+    is_open(config.fspiop.listen) =>
+        "fspiop.listen is reached by other machines: FSPIOP-Source is believed unless a gateway \
+         sets X-Client-Id",
+        "a gateway in front that authenticates participants and sets X-Client-Id; jws.validate \
+         where participants sign";
+    is_open(config.fspiop.listen) && config.gateways().is_empty() =>
+        "fspiop.gateways is empty: X-Client-Id is believed from any address, so a caller that \
+         bypasses the gateway can name itself",
+        "fspiop.gateways = [\"10.0.0.0/8\"] with the addresses that the gateway connects from";
+    config.jws.lets_deletes_pass() =>
+        "jws.unsigned_delete: entries of the directory are released without the signature that \
+         jws.validate asks of everything else",
+        "jws.unsigned_delete = false, unless an SDK cannot sign a DELETE";
+    config.kafka.is_read_by_others() =>
+        "kafka.user without kafka.tls: whoever reads the network between node and brokers reads \
+         every transfer, and may take over the connection",
+        "kafka.tls = true, and a listener of the brokers with SASL_SSL";
+
+    // What makes the switch refuse, wait or lose more than it must.
+    cores() < config.threads() =>
+        "fspiop.threads is above the machine's cores: threads take turns",
+        "fspiop.threads = 0, which takes half of the cores";
+    config.transfers.lane_capacity < config.delivery.window =>
+        "transfers.lane_capacity is below delivery.window: prepares are refused while callbacks \
+         are merely in flight",
+        "transfers.lane_capacity well above delivery.window (default 50000)";
+    config.transfers.expiration_max.is_none() =>
+        "transfers.expiration_max is not set: a transfer that is never answered may hold the \
+         payer's position for years",
+        "transfers.expiration_max = \"24h\", or the longest life that the scheme rules allow";
+    config.delivery.horizon_seconds < 3_600 =>
+        "delivery.horizon_seconds is below an hour: callbacks to a participant that is down for \
+         maintenance become dead letters",
+        "delivery.horizon_seconds = 86400";
+    60_000 < config.delivery.answer_timeout_ms =>
+        "delivery.answer_timeout_ms is above a minute: a silent participant holds each place of \
+         its window that long",
+        "delivery.answer_timeout_ms = 20000";
+
+    // What makes the log slower than it must be.
+    config.log.segment_mib < 16 =>
+        "log.segment_mib is below 16: at full rate a new segment every second",
+        "log.segment_mib = 256";
+    config.log.batch_records_max.get() < 256 =>
+        "log.batch_records_max is below 256: a sync is shared by few records, so the disk sets \
+         the rate",
+        "log.batch_records_max = 8192; a batch never waits to become full";
+    config.health.watchdog == Watchdog::Exit && config.health.stuck_seconds < 5 =>
+        "health.stuck_seconds is below 5 with health.watchdog = \"exit\": a disk that pauses, or \
+         GET /state of a long log, ends the process",
+        "health.stuck_seconds = 10";
+    config.snapshot.every_records == 0 && config.snapshot.every_mib == 0 =>
+        "snapshot.every_records and snapshot.every_mib are 0: a start takes longer with every \
+         transfer ever made, unless snapshots are asked for",
+        "snapshot.every_records = 1000000";
+
+    // Time-outs and counts that no longer bound anything.
+    MINUTE_MS < config.fspiop.header_timeout_ms =>
+        "fspiop.header_timeout_ms is above a minute: clients that never finish their headers hold \
+         connections that long",
+        "fspiop.header_timeout_ms = 15000";
+    MINUTE_MS < config.fspiop.body_timeout_ms =>
+        "fspiop.body_timeout_ms is above a minute: clients that never finish a body hold memory \
+         that long",
+        "fspiop.body_timeout_ms = 15000";
+    10 * MINUTE_MS < config.fspiop.idle_timeout_ms =>
+        "fspiop.idle_timeout_ms is above ten minutes: connections of clients that have gone count \
+         against fspiop.connections_max that long",
+        "fspiop.idle_timeout_ms = 75000";
+    MINUTE_MS < config.delivery.connect_timeout_ms =>
+        "delivery.connect_timeout_ms is above a minute: a participant that cannot be reached \
+         holds each place of its window that long",
+        "delivery.connect_timeout_ms = 5000";
+    WEEK_SECONDS < config.delivery.horizon_seconds =>
+        "delivery.horizon_seconds is above a week: callbacks to a participant that is gone for \
+         good stay owed that long, and fill its lane",
+        "delivery.horizon_seconds = 86400; POST /deadletters/{id}/resend sends again";
+    15 * MINUTE_MS < config.delivery.backoff_max_ms =>
+        "delivery.backoff_max_ms is above 15 minutes: a callback that failed for a while arrives \
+         that long after its participant has recovered",
+        "delivery.backoff_max_ms = 300000";
+    LANE_MANY < config.transfers.lane_capacity =>
+        "transfers.lane_capacity is above 10000000: what one participant does not take fills the \
+         memory before its payers are refused",
+        "transfers.lane_capacity = 50000";
+
+    // Time-outs that end what would have gone well.
+    config.fspiop.header_timeout_ms < HASTE_MS =>
+        "fspiop.header_timeout_ms is below a second: a client whose packets are sent twice is \
+         hung up on",
+        "fspiop.header_timeout_ms = 15000";
+    config.fspiop.body_timeout_ms < HASTE_MS =>
+        "fspiop.body_timeout_ms is below a second: a client whose packets are sent twice is hung \
+         up on",
+        "fspiop.body_timeout_ms = 15000";
+    config.fspiop.idle_timeout_ms < HASTE_MS =>
+        "fspiop.idle_timeout_ms is below a second: clients connect again for nearly every \
+         message, and one that is just sent may be lost",
+        "fspiop.idle_timeout_ms = 75000";
+    config.delivery.connect_timeout_ms < HASTE_MS / 4 =>
+        "delivery.connect_timeout_ms is below 250: participants far away, and those that are \
+         busy, count as away",
+        "delivery.connect_timeout_ms = 5000";
+    config.delivery.answer_timeout_ms < HASTE_MS =>
+        "delivery.answer_timeout_ms is below a second: callbacks that a busy participant has \
+         taken are sent again, and transfers expire meanwhile",
+        "delivery.answer_timeout_ms = 20000";
+
+    // What takes more memory than there is, or comes too late.
+    fills_memory(config.store.cache_mib << 20) =>
+        "store.cache_mib is more than half of this machine's memory: the system may end the \
+         process when it fills",
+        "store.cache_mib = 32, and 1.3 more for each million of transfers";
+    config.backup.to.is_some() && LATE_SECONDS < config.backup.every_seconds =>
+        "backup.every_seconds is above five minutes: what was acknowledged meanwhile is lost with \
+         the disk",
+        "backup.every_seconds = 10";
+    LATE_SECONDS < config.health.stuck_seconds =>
+        "health.stuck_seconds is above five minutes: a part that is stuck counts as well that \
+         long",
+        "health.stuck_seconds = 10";
+    config.delivery.window < 4 =>
+        "delivery.window is below 4: callbacks to a participant wait for answers to others, and \
+         its rate is that of its round trips",
+        "delivery.window = 64";
+
+    // is so.
+    config.connections().per_address < CONNECTIONS_FEW =>
+        "fspiop.connections_per_address_max, or half of fspiop.connections_max, is below 16: a \
+         gateway brings all participants from one address, and they are turned away",
+        "fspiop.connections_per_address_max = 0, fspiop.connections_max = 8192";
+    is_open(config.fspiop.listen) && config.reach(Vec::new()).names_loopback() =>
+        "endpoints.networks allows loopback addresses, and fspiop.listen is reached by other \
+         machines: an endpoint can make the hub call services of this machine that trust it",
+        "endpoints.networks without 127.0.0.0/8 and ::1, outside of tests";
+    config.reach(Vec::new()).is_closed() =>
+        "endpoints.denied_networks, or addresses that are never called, hold all of \
+         endpoints.networks: every callback ends among the dead letters",
+        "endpoints.denied_networks inside of endpoints.networks, to leave parts out";
+    !config.transfers.funds_out_covers_position =>
+        "transfers.funds_out_covers_position = false: a participant may take out the cover of \
+         what it owes",
+        "transfers.funds_out_covers_position = true";
+
+    // What is not there.
+    is_missing(&config.archive.to) =>
+        "archive.to names a directory that is not on this machine: nothing is moved there, and \
+         the disk of the log fills up",
+        "a directory that is there, mounted before the switch starts";
+    is_missing(&config.backup.to) =>
+        "backup.to names a directory that is not on this machine: no copy is kept",
+        "a directory that is there, mounted before the switch starts";
+    config.kafka.tls && !cfg!(feature = "kafka-tls") =>
+        "kafka.tls = true, and this program was built without it: a start with --log is refused",
+        "a build with `cargo build --release --features kafka-tls`";
+};
+
+/// Whether other machines reach an address.
+fn is_open(address: SocketAddr) -> bool {
+    !address.ip().is_loopback()
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Whether so many bytes are more than half of this machine's memory, if that is known.
+fn fills_memory(bytes: u64) -> bool {
+    let memory = harness::Origin::here(None).environment.memory_bytes;
+    0 < memory && memory / 2 < bytes
+}
+
+/// Whether a directory is named that is not on this machine.
+fn is_missing(url: &Option<String>) -> bool {
+    let path = url.as_deref().and_then(|url| url.strip_prefix("file://"));
+    path.is_some_and(|path| !Path::new(path).is_dir())
+}

@@ -1,0 +1,135 @@
+//! Types of values in the configuration file.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fspiop::reach::{Network, NoNetwork};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// A length of time with its unit: `"1500ms"`, `"90s"`, `"15m"`, `"24h"` or `"30d"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl Span {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, unit) = text.split_at(digits);
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let count: u64 = count.parse().ok()?;
+        Some(Self(Duration::from_millis(count.checked_mul(unit_ms)?)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            let text = format!("\"{text}\" is not a duration: write \"90s\", \"24h\" or \"30d\"");
+            serde::de::Error::custom(text)
+        })
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}ms", self.0.as_millis()))
+    }
+}
+
+/// A network as the file writes it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Listed(pub(crate) Network);
+
+impl TryFrom<String> for Listed {
+    type Error = NoNetwork;
+
+    fn try_from(text: String) -> Result<Self, NoNetwork> {
+        text.parse().map(Self)
+    }
+}
+
+impl Serialize for Listed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:?}", self.0))
+    }
+}
+
+/// Who may change things.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Auth {
+    Token,
+    None,
+}
+
+/// A resource of the API, by its name in paths.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Resource {
+    Participants,
+    Parties,
+    Quotes,
+    Transfers,
+}
+
+/// Where supervisors' probes are answered.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(crate) enum Probes {
+    /// At this address.
+    At(SocketAddr),
+    /// On no listener of their own.
+    Nowhere,
+}
+
+impl TryFrom<String> for Probes {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "none" => Ok(Self::Nowhere),
+            text => text.parse().map(Self::At).map_err(|_| {
+                format!("{text:?} is not an address with a port such as 127.0.0.1:3002, or none")
+            }),
+        }
+    }
+}
+
+impl Serialize for Probes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::At(address) => address.serialize(serializer),
+            Self::Nowhere => serializer.serialize_str("none"),
+        }
+    }
+}
+
+/// What follows when a stage is stuck.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Watchdog {
+    /// `/health` and standard error name it.
+    Report,
+    /// The process ends, too, so that a supervisor starts it again.
+    Exit,
+}
+
+/// How a password is shown to brokers, by its name there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub(crate) enum Mechanism {
+    #[default]
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    #[serde(rename = "PLAIN")]
+    Plain,
+}
